@@ -1,0 +1,45 @@
+PYTHON ?= python3
+BIN := .venv/bin
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help demo test quick lint bench pictures clean
+
+help:  ## say what can be made
+	@grep -E '^[a-z]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+demo: .venv/demo  ## a server of its own, a lively queue, and redisq-top on it
+	@$(BIN)/redisq demo
+
+test: .venv/dev  ## the whole suite
+	$(BIN)/pytest -n 2
+
+quick: .venv/dev  ## the suite without its slow tests
+	$(BIN)/pytest -n 2 -m "not slow"
+
+lint: .venv/dev  ## style, format, types, layers
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: .venv/dev  ## the README's figures, measured here
+	$(BIN)/python -m benchmarks
+
+pictures: .venv/dev  ## draw snapshots/ again
+	REDISQ_PICTURES=redraw $(BIN)/pytest tests/test_snapshots.py
+
+clean:  ## remove the environment and every cache
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build dist
+	find . -name __pycache__ -prune -exec rm -rf {} +
+
+# The environment's two fillings; each file stands for one, so that a second run starts at once.
+.venv/demo: EXTRAS := embedded
+.venv/dev: EXTRAS := dev,embedded
+.venv/demo .venv/dev: pyproject.toml | $(BIN)/pip
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[$(EXTRAS)]'
+	@touch $@
+
+$(BIN)/pip:
+	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "redisq-ops needs Python 3.11 or newer; try make PYTHON=python3.11")'
+	$(PYTHON) -m venv .venv

@@ -1,0 +1,3 @@
+"""Queue primitives on Redis: library, command line and live view."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""The queues: one room each, over shared building blocks. Renders nothing."""

@@ -1,0 +1,41 @@
+"""Time by the door.
+
+Queues run on the server's clock, integer milliseconds, read once per script; clients' clocks are
+never compared. A test hands a queue a `FakeClock` and moves it by hand.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    def stamp(self) -> str:
+        """What a script is told: milliseconds, or '' for "ask the server"."""
+        ...
+
+
+class ServerClock:
+    """The server's own TIME, the only clock of production."""
+
+    def stamp(self) -> str:
+        return ""
+
+
+class FakeClock:
+    """A clock that stands still until told otherwise, for tests."""
+
+    def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
+        self.now_ms = now_ms
+
+    def stamp(self) -> str:
+        return str(self.now_ms)
+
+    def advance(self, ms: int) -> None:
+        self.now_ms += ms
+
+
+def wall_ms() -> int:
+    """This machine's clock, for showing ages on a screen; never sent to a server."""
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,182 @@
+"""From a URL to a client, with our own time-outs and retries.
+
+redis-py 8 by itself waits 5 s on a socket and re-sends a command up to ten times, also blocking
+ones, where each re-send may pop for a dead socket. Here a command is re-sent twice, quickly
+(every change of ours is safe to send twice), and blocking commands run on a client of their own
+that never re-sends and outwaits the server.
+
+URLs: ``redis://`` ``rediss://`` ``unix://``, the same with ``valkey``; ``…+cluster://`` for a
+Cluster, ``…+sentinel://host:26379,host2/mymaster`` for Sentinel.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+from urllib.parse import parse_qs, unquote, urlsplit, urlunsplit
+
+import redis
+import redis.asyncio as aredis
+from redis.asyncio.retry import Retry as AsyncRetry
+from redis.asyncio.sentinel import Sentinel as AsyncSentinel
+from redis.backoff import ConstantBackoff
+from redis.exceptions import RedisError
+from redis.retry import Retry
+from redis.sentinel import Sentinel
+
+from .errors import BadInput, translate
+from .io import AsyncClient, BlockingClient
+
+DEFAULT_URL = "redis://127.0.0.1:6379/0"
+VERSION = "0.1.0"
+_RESENDS = 2
+_TIMEOUT = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where to connect and as whom; its text form never shows a password."""
+
+    url: str = DEFAULT_URL
+    password: str | None = None
+    username: str | None = None
+    tls_ca: str | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
+
+    @classmethod
+    def from_environment(
+        cls, url: str | None, environment: Mapping[str, str] = os.environ
+    ) -> Target:
+        """The URL given, else ``REDIS_URL``; secrets from ``REDISQ_PASSWORD`` or its file."""
+        password = environment.get("REDISQ_PASSWORD")
+        if path := environment.get("REDISQ_PASSWORD_FILE"):
+            try:
+                with open(path, encoding="utf-8") as file:
+                    password = file.read().strip()
+            except OSError as error:
+                raise BadInput(f"REDISQ_PASSWORD_FILE: {error.strerror}: {path}") from error
+        return cls(
+            url=url or environment.get("REDIS_URL") or DEFAULT_URL,
+            password=password,
+            username=environment.get("REDISQ_USERNAME"),
+            tls_ca=environment.get("REDISQ_TLS_CA"),
+            tls_cert=environment.get("REDISQ_TLS_CERT"),
+            tls_key=environment.get("REDISQ_TLS_KEY"),
+        )
+
+    def __str__(self) -> str:
+        parts = urlsplit(self.url)
+        if parts.password is None:
+            return self.url
+        host = parts.netloc.rpartition("@")[2]
+        return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{host}"))
+
+    def __repr__(self) -> str:
+        return f"Target({str(self)!r})"
+
+
+def connect(target: Target | str = DEFAULT_URL, role: str = "library") -> BlockingClient:
+    """A blocking client. ``role`` shows in ``CLIENT LIST`` as ``redisq/<version>/<role>``."""
+    target = Target(target) if isinstance(target, str) else target
+    mode, url, options = _dissect(target, role)
+    options["retry"] = Retry(ConstantBackoff(0.03), _RESENDS)
+    try:
+        if mode == "cluster":
+            options.pop("retry")  # the cluster client counts its own attempts per node
+            return redis.RedisCluster.from_url(url, **options)
+        if mode == "sentinel":
+            nodes, name, options = _sentinels(url, options)
+            return cast(redis.Redis, _master(Sentinel, nodes, name, options))
+        return redis.Redis.from_url(url, **options)
+    except RedisError as error:
+        raise translate(error) from error
+    except ValueError as error:
+        raise BadInput(f"{target}: {error}") from error
+
+
+def aconnect(target: Target | str = DEFAULT_URL, role: str = "library") -> AsyncClient:
+    """An asyncio client, otherwise as `connect`."""
+    target = Target(target) if isinstance(target, str) else target
+    mode, url, options = _dissect(target, role)
+    options["retry"] = AsyncRetry(ConstantBackoff(0.03), _RESENDS)
+    try:
+        if mode == "cluster":
+            options.pop("retry")
+            return aredis.RedisCluster.from_url(url, **options)
+        if mode == "sentinel":
+            nodes, name, options = _sentinels(url, options)
+            return cast(aredis.Redis, _master(AsyncSentinel, nodes, name, options))
+        return aredis.Redis.from_url(url, **options)
+    except ValueError as error:
+        raise BadInput(f"{target}: {error}") from error
+
+
+def blocking_twin(target: Target | str, role: str = "wait") -> BlockingClient:
+    """A client for BLPOP and pub/sub: no time-out of its own and nothing ever sent twice."""
+    target = Target(target) if isinstance(target, str) else target
+    mode, url, options = _dissect(target, role)
+    options["socket_timeout"] = None
+    if mode == "cluster":
+        return redis.RedisCluster.from_url(url, **options)
+    options["retry"] = Retry(ConstantBackoff(0), 0)
+    if mode == "sentinel":
+        nodes, name, options = _sentinels(url, options)
+        return cast(redis.Redis, _master(Sentinel, nodes, name, options))
+    return redis.Redis.from_url(url, **options)
+
+
+def _dissect(target: Target, role: str) -> tuple[str, str, dict[str, Any]]:
+    parts = urlsplit(target.url)
+    scheme, _, mode = parts.scheme.partition("+")
+    scheme = {"valkey": "redis", "valkeys": "rediss"}.get(scheme, scheme)
+    if scheme not in {"redis", "rediss", "unix"} or mode not in {"", "cluster", "sentinel"}:
+        raise BadInput(f"{target}: not a URL of a server (redis:// rediss:// unix:// …+cluster://)")
+    options: dict[str, Any] = {
+        "protocol": 3,
+        "socket_timeout": _TIMEOUT,
+        "socket_connect_timeout": 3.0,
+        "client_name": f"redisq/{VERSION}/{role}",
+    }
+    if mode == "" and "socket_timeout" in parse_qs(parts.query):
+        options.pop("socket_timeout")
+    if target.password is not None:
+        options["password"] = target.password
+    if target.username is not None:
+        options["username"] = target.username
+    if scheme == "rediss":
+        for option, value in (
+            ("ssl_ca_certs", target.tls_ca),
+            ("ssl_certfile", target.tls_cert),
+            ("ssl_keyfile", target.tls_key),
+        ):
+            if value:
+                options[option] = value
+    return mode, urlunsplit(parts._replace(scheme=scheme)), options
+
+
+def _sentinels(
+    url: str, options: dict[str, Any]
+) -> tuple[list[tuple[str, int]], str, dict[str, Any]]:
+    parts = urlsplit(url)
+    credentials, _, hosts = parts.netloc.rpartition("@")
+    name, _, db = parts.path.strip("/").partition("/")
+    if not name:
+        raise BadInput("a Sentinel URL names the master: redis+sentinel://host:26379/mymaster")
+    nodes = []
+    for host in hosts.split(","):
+        address, _, port = host.partition(":")
+        nodes.append((address, int(port or 26379)))
+    if credentials:
+        user, _, password = credentials.partition(":")
+        options |= {"username": unquote(user) or None, "password": unquote(password)}
+    if parts.scheme == "rediss":
+        options["ssl"] = True
+    return nodes, name, options | {"db": int(db or 0)}
+
+
+def _master(sentinel: Any, nodes: list[tuple[str, int]], name: str, options: dict[str, Any]) -> Any:
+    sockets = {k: v for k, v in options.items() if k.startswith("socket_")}
+    return sentinel(nodes, sentinel_kwargs=sockets).master_for(name, **options)

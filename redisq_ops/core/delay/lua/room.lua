@@ -1,0 +1,40 @@
+-- The delay set: one sorted set of ready times. An entry is delayed until its time and waiting from
+-- then on; both are the same key, so becoming due costs nothing.
+-- A delivered entry keeps its ready time in its record and returns to it, so order survives.
+-- KEYS: body next
+-- USES: wake history counters
+local waiting_zset = delay
+local gone = {}
+
+local function room_move(id, from, to, r)
+  if to == 'done' or to == 'gone' then
+    gone[#gone + 1] = id
+  elseif to == 'waiting' or to == 'delayed' then
+    wake_workers(1)
+  end
+end
+
+-- Rescheduled while it was being worked on: its next ready time, and the payload then.
+local function room_again(id)
+  local row = redis.call('HGET', next, id)
+  if not row then return nil end
+  redis.call('HDEL', next, id)
+  local at, content = row:match('^(%d+) (.*)$')
+  redis.call('HSET', body, id, content)
+  return tonumber(at)
+end
+
+local function room_score(id, state)
+  local zset = ({pending = lease, delayed = delay, waiting = delay, dead = dead, trash = trash})[state]
+  return zset and redis.call('ZSCORE', zset, id) or nil
+end
+
+local function room_flush()
+  if #gone > 0 then
+    redis.call('HDEL', body, unpack(gone))
+    redis.call('HDEL', next, unpack(gone))
+  end
+  gone = {}
+end
+
+local function room_retire() return 0 end

@@ -1,0 +1,137 @@
+"""Everything redisq-ops raises on purpose, in one tree.
+
+    RedisqError
+    ├── Refused          the server, or a rule of the queue, said no     (exit 1)
+    │   ├── NotFound         no such queue, request or entry
+    │   ├── Exists           the id is taken by another submission
+    │   ├── QueueFull        over --max-waiting
+    │   ├── QueueClosed      draining, or the request is sealed
+    │   ├── SchemaTooNew     written by a newer release
+    │   ├── WrongKind        the queue is of another kind, or a key of another type is in the way
+    │   ├── TooLarge         a payload or result over its limit
+    │   └── Superseded       an older call of the same caller arrived late
+    ├── BadInput         a name, number or file that can't be used       (exit 2)
+    └── Unreachable      no server, wrong server, wrong password         (exit 2)
+
+The exit code travels with the exception, so the faces need no table of their own.
+"""
+
+from __future__ import annotations
+
+import redis.exceptions as rx
+
+
+class RedisqError(Exception):
+    """Base of all; ``exit_code`` is what the command line ends with."""
+
+    exit_code = 1
+
+
+class Refused(RedisqError):
+    """The operation was understood and not done; nothing was changed."""
+
+
+class NotFound(Refused):
+    """No such queue, request or entry."""
+
+
+class Exists(Refused):
+    """The id is taken by a submission with other content."""
+
+
+class QueueFull(Refused):
+    """The queue holds as many waiting entries as its ``max_waiting`` allows."""
+
+
+class QueueClosed(Refused):
+    """The queue is draining, or the request was sealed: it takes nothing more."""
+
+
+class SchemaTooNew(Refused):
+    """A newer release wrote this queue; this one doesn't touch it."""
+
+
+class WrongKind(Refused):
+    """The queue is of another kind, or a key of another type is in the way."""
+
+
+class TooLarge(Refused):
+    """A payload or result is over its limit."""
+
+
+class Superseded(Refused):
+    """A call arrived after a later one of the same caller; it changed nothing."""
+
+
+class BadInput(RedisqError):
+    """A name, number, expression or file that can't be used."""
+
+    exit_code = 2
+
+
+class Unreachable(RedisqError):
+    """The server can't be reached, or won't let us in."""
+
+    exit_code = 2
+
+
+# Our scripts refuse with `error_reply('WORD text')`; the server uses the same shape for its own.
+_BY_WORD: dict[str, type[RedisqError]] = {
+    "NOTFOUND": NotFound,
+    "EXISTS": Exists,
+    "FULL": QueueFull,
+    "CLOSED": QueueClosed,
+    "TOOLARGE": TooLarge,
+    "SUPERSEDED": Superseded,
+    "BADINPUT": BadInput,
+    "WRONGTYPE": WrongKind,
+    "OOM": Refused,
+    "READONLY": Refused,
+    "NOPERM": Refused,
+    "NOREPLICAS": Refused,
+    "MISCONF": Refused,
+    "WRONGPASS": Unreachable,
+    "NOAUTH": Unreachable,
+    "LOADING": Unreachable,
+}
+
+_IN_WORDS = {
+    "OOM": "the server is full (maxmemory) and takes no new data; settling and purging still work",
+    "READONLY": "this server is a read-only replica; connect to its primary",
+    "WRONGTYPE": "a key of another type stands where the queue keeps its data",
+    "WRONGPASS": "wrong user name or password",
+    "NOAUTH": "the server asks for a password (set REDISQ_PASSWORD or put it in the URL)",
+    "LOADING": "the server is still loading its data; try again in a moment",
+    "MISCONF": "the server refuses writes because it can't save to disk",
+}
+
+
+def translate(error: Exception) -> Exception:
+    """The same failure in our words, with the client's exception as its cause."""
+    if isinstance(error, RedisqError):
+        return error
+    text = str(error)
+    word, _, rest = text.partition(" ")
+    if isinstance(error, (rx.AuthenticationError, rx.AuthenticationWrongNumberOfArgsError)):
+        found: type[RedisqError] | None = Unreachable
+        word = word if word in _IN_WORDS else "WRONGPASS"
+    elif isinstance(error, rx.OutOfMemoryError):
+        found, word = Refused, "OOM"
+    elif isinstance(error, rx.ReadOnlyError):
+        found, word = Refused, "READONLY"
+    elif isinstance(error, rx.BusyLoadingError):
+        found, word = Unreachable, "LOADING"
+    elif isinstance(error, (rx.ConnectionError, rx.TimeoutError)):
+        found, rest = Unreachable, f"can't reach the server: {text}"
+    elif isinstance(error, rx.NoPermissionError):
+        found, rest = Refused, f"the server's ACL says no: {text}"
+    else:
+        found = _BY_WORD.get(word)
+        # redis-py strips the leading word of some replies, so the type says what the text doesn't.
+        if found is None and "Operation against a key holding the wrong kind" in text:
+            found, word = WrongKind, "WRONGTYPE"
+    if found is None:
+        return error
+    said = found(_IN_WORDS.get(word, rest or text))
+    said.__cause__ = error
+    return said

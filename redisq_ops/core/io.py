@@ -1,0 +1,342 @@
+"""One description of an operation, three ways to run it.
+
+An operation is described free of I/O: a frozen `Call` (what goes out, how the reply is read) or,
+where a second round trip depends on the first, an ``async def`` that awaits Calls. The same
+description then runs
+
+* blocking, on a blocking client:      ``queue.counts()``
+* awaited, on an asyncio client:       ``await queue.counts()``
+* beside others in one round trip:     ``run(client, together([a.counts.op(), b.counts.op()]))``
+
+on one server, Sentinel or Cluster. `operation` makes a method of the first two from one
+definition, typed by the client the queue was given; ``.op(...)`` is the description itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
+
+import redis
+import redis.asyncio as aredis
+import redis.exceptions as rx
+
+from .errors import translate
+
+P = ParamSpec("P")
+T = TypeVar("T")
+A = TypeVar("A")
+B = TypeVar("B")
+T_co = TypeVar("T_co", covariant=True)
+
+Arg = bytes | str | int | float
+BlockingClient = redis.Redis | redis.RedisCluster
+AsyncClient = aredis.Redis | aredis.RedisCluster
+Client = BlockingClient | AsyncClient
+C_co = TypeVar("C_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    """One command and the way to read its reply.
+
+    ``key`` routes it on a cluster. ``source`` is the Lua text of an EVALSHA, sent only when the
+    server answers NOSCRIPT (nothing had run then, so sending it again is safe).
+    """
+
+    command: tuple[Arg, ...]
+    read: Callable[[Any], T]
+    key: str | None = None
+    source: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """for redis-py's own reading of the reply"""
+    absent: str | None = None
+    """an error that begins so means "nothing there" and reads as None"""
+
+    def __await__(self) -> Generator[Round, Replies, T]:
+        (reply,) = yield (self,)
+        return self.result(reply)
+
+    def result(self, reply: Any) -> T:
+        """The value of a raw reply; an error reply is raised in our words."""
+        if isinstance(reply, Exception):
+            if self.absent is not None and str(reply).startswith(self.absent):
+                return self.read(None)
+            error = translate(reply)
+            error.add_note(f"in {self.command[0]!s} {self.key or ''}")
+            raise error
+        return self.read(reply)
+
+    def spelled_out(self) -> tuple[Arg, ...]:
+        """The same call with its script's text in place of the digest."""
+        assert self.source is not None
+        return ("EVAL", self.source, *self.command[2:])
+
+
+Round = tuple[Call[Any], ...]
+Replies = Sequence[Any]
+Description = Call[T] | Coroutine[Any, Any, T]
+
+
+class _Ask:
+    """Awaitable form of a whole round, for `together`."""
+
+    def __init__(self, calls: Round) -> None:
+        self.calls = calls
+
+    def __await__(self) -> Generator[Round, Replies, Replies]:
+        return (yield self.calls)
+
+
+async def _value(call: Call[T]) -> T:
+    return await call
+
+
+async def together(descriptions: Iterable[Description[T]]) -> list[T]:
+    """Run descriptions side by side: round k of all of them is one exchange with the server."""
+    coroutines = [_value(d) if isinstance(d, Call) else d for d in descriptions]
+    results: list[Any] = [None] * len(coroutines)
+    waiting: list[tuple[int, Round]] = []
+    try:
+        for index, coroutine in enumerate(coroutines):
+            _advance(coroutine, None, index, results, waiting)
+        while waiting:
+            now, waiting = waiting, []
+            replies = await _Ask(tuple(call for _, calls in now for call in calls))
+            start = 0
+            for index, calls in now:
+                part = replies[start : start + len(calls)]
+                start += len(calls)
+                _advance(coroutines[index], part, index, results, waiting)
+    finally:
+        for coroutine in coroutines:
+            coroutine.close()
+    return results
+
+
+async def both(one: Description[A], two: Description[B]) -> tuple[A, B]:
+    """`together` for two descriptions of different kinds."""
+    first, second = await together(cast("list[Description[Any]]", [one, two]))
+    return first, second
+
+
+def _advance(
+    coroutine: Coroutine[Any, Any, Any],
+    replies: Replies | None,
+    index: int,
+    results: list[Any],
+    waiting: list[tuple[int, Round]],
+) -> None:
+    try:
+        waiting.append((index, _checked(coroutine.send(replies))))
+    except StopIteration as stop:
+        results[index] = stop.value
+
+
+async def attempt(description: Description[T]) -> T | Exception:
+    """The value, or the error as a value: one broken queue must not hide the other 199."""
+    try:
+        return await description
+    except (rx.ConnectionError, rx.TimeoutError):
+        raise
+    except Exception as error:
+        return error
+
+
+def _checked(asked: Any) -> Round:
+    if isinstance(asked, tuple) and all(isinstance(call, Call) for call in asked):
+        return asked
+    raise TypeError("an operation may await Calls and other operations only")
+
+
+def run(client: BlockingClient, description: Description[T]) -> T:
+    """Run a description on a blocking client."""
+    if isinstance(description, Call):
+        try:
+            return description.result(_exchange(client, (description,))[0])
+        except rx.RedisError as error:
+            raise translate(error) from error
+    try:
+        calls = _checked(description.send(None))
+        while True:
+            try:
+                replies = _exchange(client, calls)
+            except BaseException as error:
+                # Thrown in at the await, so that `finally` and `except` in an operation work.
+                calls = _checked(description.throw(_outward(error)))
+            else:
+                calls = _checked(description.send(replies))
+    except StopIteration as stop:
+        return cast(T, stop.value)
+    finally:
+        description.close()
+
+
+async def arun(client: AsyncClient, description: Description[T]) -> T:
+    """Run a description on an asyncio client."""
+    if isinstance(description, Call):
+        try:
+            return description.result((await _aexchange(client, (description,)))[0])
+        except rx.RedisError as error:
+            raise translate(error) from error
+    try:
+        calls = _checked(description.send(None))
+        while True:
+            try:
+                replies = await _aexchange(client, calls)
+            except BaseException as error:
+                calls = _checked(description.throw(_outward(error)))
+            else:
+                calls = _checked(description.send(replies))
+    except StopIteration as stop:
+        return cast(T, stop.value)
+    finally:
+        description.close()
+
+
+def _outward(error: BaseException) -> BaseException:
+    return translate(error) if isinstance(error, Exception) else error
+
+
+def _missing(calls: Round, replies: Replies) -> list[int]:
+    return [
+        i
+        for i, reply in enumerate(replies)
+        if isinstance(reply, rx.NoScriptError) and calls[i].source is not None
+    ]
+
+
+def _exchange(client: BlockingClient, calls: Round) -> list[Any]:
+    replies = _send(client, calls, [call.command for call in calls])
+    if again := _missing(calls, replies):
+        subset = tuple(calls[i] for i in again)
+        told = _send(client, subset, [call.spelled_out() for call in subset])
+        for i, reply in zip(again, told, strict=True):
+            replies[i] = reply
+    return replies
+
+
+def _send(client: Any, calls: Round, commands: list[tuple[Arg, ...]]) -> list[Any]:
+    if len(commands) == 1:
+        try:
+            return [client.execute_command(*commands[0], NEVER_DECODE=True, **calls[0].options)]
+        except rx.ResponseError as error:
+            return [error]
+    cluster = isinstance(client, redis.RedisCluster)
+    pipe = client.pipeline() if cluster else client.pipeline(transaction=False)
+    for call, command in zip(calls, commands, strict=True):
+        options: dict[str, Any] = {"NEVER_DECODE": True, **call.options}
+        if cluster and call.key is not None:
+            # Left to itself the cluster pipeline asks COMMAND GETKEYS once per EVALSHA.
+            options["target_nodes"] = client.get_node_from_key(call.key)
+        pipe.execute_command(*command, **options)
+    return list(pipe.execute(raise_on_error=False))
+
+
+async def _aexchange(client: AsyncClient, calls: Round) -> list[Any]:
+    replies = await _asend(client, calls, [call.command for call in calls])
+    if again := _missing(calls, replies):
+        subset = tuple(calls[i] for i in again)
+        told = await _asend(client, subset, [call.spelled_out() for call in subset])
+        for i, reply in zip(again, told, strict=True):
+            replies[i] = reply
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        # Python 3.11 loses a cancel that lands while redis-py is sending under a time-out.
+        raise asyncio.CancelledError
+    return replies
+
+
+async def _asend(client: Any, calls: Round, commands: list[tuple[Arg, ...]]) -> list[Any]:
+    if len(commands) == 1:
+        try:
+            options = calls[0].options
+            return [await client.execute_command(*commands[0], NEVER_DECODE=True, **options)]
+        except rx.ResponseError as error:
+            return [error]
+    cluster = isinstance(client, aredis.RedisCluster)
+    pipe = client.pipeline() if cluster else client.pipeline(transaction=False)
+    for call, command in zip(calls, commands, strict=True):
+        pipe.execute_command(*command, NEVER_DECODE=True, **call.options)
+    return list(await pipe.execute(raise_on_error=False))
+
+
+class Bound(Generic[C_co]):
+    """Something that holds the client its operations run on (``None``: descriptions only)."""
+
+    def __init__(self, client: C_co) -> None:
+        if hasattr(client, "command_stack"):
+            raise TypeError("a pipeline can't be a queue's client: use together() to gather calls")
+        self._client = client
+
+    @property
+    def client(self) -> C_co:
+        return self._client
+
+
+class Blocking(Generic[P, T_co]):
+    """A bound operation on a blocking client."""
+
+    __slots__ = ("_client", "op")
+
+    def __init__(self, client: BlockingClient, op: Callable[P, Description[T_co]]) -> None:
+        self._client = client
+        self.op = op
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T_co:
+        return run(self._client, self.op(*args, **kwargs))
+
+
+class Awaited(Generic[P, T_co]):
+    """A bound operation on an asyncio client."""
+
+    __slots__ = ("_client", "op")
+
+    def __init__(self, client: AsyncClient, op: Callable[P, Description[T_co]]) -> None:
+        self._client = client
+        self.op = op
+
+    async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T_co:
+        return await arun(self._client, self.op(*args, **kwargs))
+
+
+class Described(Generic[P, T_co]):
+    """A bound operation without a client: only its description."""
+
+    __slots__ = ("op",)
+
+    def __init__(self, op: Callable[P, Description[T_co]]) -> None:
+        self.op = op
+
+
+class operation(Generic[P, T_co]):
+    """Make a method that returns a description run itself on the object's client."""
+
+    def __init__(self, function: Callable[Concatenate[Any, P], Description[T_co]]) -> None:
+        self._function = function
+        self.__isabstractmethod__ = getattr(function, "__isabstractmethod__", False)
+        functools.update_wrapper(cast(Any, self), function)
+
+    @overload
+    def __get__(
+        self, instance: None, owner: type
+    ) -> Callable[Concatenate[Any, P], Description[T_co]]: ...
+    @overload
+    def __get__(self, instance: Bound[BlockingClient], owner: type) -> Blocking[P, T_co]: ...
+    @overload
+    def __get__(self, instance: Bound[AsyncClient], owner: type) -> Awaited[P, T_co]: ...
+    @overload
+    def __get__(self, instance: Bound[Any], owner: type) -> Described[P, T_co]: ...
+    def __get__(self, instance: Any, owner: type) -> Any:
+        if instance is None:
+            return self._function  # help() and inspect.signature look here
+        op = functools.partial(self._function, instance)
+        client = instance.client
+        if client is None:
+            return Described(op)
+        if isinstance(client, (aredis.Redis, aredis.RedisCluster)):
+            return Awaited(client, op)
+        return Blocking(client, op)

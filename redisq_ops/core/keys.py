@@ -1,0 +1,45 @@
+"""Names: which are allowed, and the one place where a queue's keys are built.
+
+A key is ``<prefix>:{<queue>}:<part>``; the braces put all keys of a queue in one hash slot, so
+that one script may change several of them. A part that ends in ``_`` is a *prefix* of keys
+(``r_`` → ``rq:{mail}:r:`` + request id). Prefixes are declared to scripts like keys: when a slot
+is migrating, an absent declared key makes the server answer TRYAGAIN before anything is written.
+"""
+
+from __future__ import annotations
+
+import re
+
+from .errors import BadInput
+
+PREFIX = "rq"
+_NAME = re.compile(r"[!-~]{1,128}")
+_FORBIDDEN = frozenset("{}*|/")
+
+
+def checked_name(value: str, what: str) -> str:
+    """``value`` itself when it is a legal name or id (1–128 printable ASCII, no ``{ } * | /``)."""
+    if not _NAME.fullmatch(value) or _FORBIDDEN & set(value):
+        raise BadInput(
+            f"{what} {value[:140]!a} can't be used: "
+            "1 to 128 printable ASCII characters without space { } * | /"
+        )
+    return value
+
+
+class Keys:
+    """The key names of one queue (``tag``: its name, or name/shard)."""
+
+    __slots__ = ("base", "tag")
+
+    def __init__(self, tag: str, prefix: str = PREFIX) -> None:
+        self.tag = tag
+        self.base = f"{prefix}:{{{tag}}}:"
+
+    def __getitem__(self, part: str) -> str:
+        return self.base + (part[:-1] + ":" if part.endswith("_") else part)
+
+
+def registry_key(prefix: str = PREFIX) -> str:
+    """The hash of all queues; written before a queue's first key, in a slot of its own."""
+    return f"{prefix}:queues"

@@ -1,0 +1,35 @@
+-- No single recoverer: whoever takes also brings back what is overdue, a few at a time.
+-- USES: moves wake
+local function reap(max)
+  local late = redis.call('ZRANGE', lease, '-inf', now, 'BYSCORE', 'LIMIT', 0, max)
+  for i, r in ipairs(records(late)) do
+    local id = late[i]
+    r.lost = r.lost + 1
+    r.op = '-'
+    note('lost', id .. '|' .. r.consumer)
+    if r.lost >= conf.max_lost then
+      r.reason = 'lost'
+      note('dead', id .. '|lost')
+      move(id, 'pending', 'dead', now, r)
+    else
+      move(id, 'pending', 'waiting', r.ready > 0 and r.ready or now, r)
+    end
+  end
+  return #late
+end
+
+-- An idle worker sleeps until the next due time, but of many idle ones only one keeps watch; the
+-- others sleep their full turn. Returns the time to look again, 0 for "no need".
+local function watch(sleeper)
+  local due
+  for _, key in ipairs({lease, delay}) do
+    local top = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
+    if top[2] and (not due or tonumber(top[2]) < due) then due = tonumber(top[2]) end
+  end
+  if not due then return 0 end
+  local held = redis.call('HMGET', stat, 'watch_by', 'watch_until')
+  local til = tonumber(held[2])
+  if til and held[1] ~= sleeper and now <= til and til <= due + 500 then return 0 end
+  redis.call('HSET', stat, 'watch_by', sleeper, 'watch_until', math.max(due, now) + 200)
+  return due
+end

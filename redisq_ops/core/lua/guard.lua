@@ -1,0 +1,22 @@
+-- Safe to send twice: each caller's last sequence is kept with its reply, and a call that arrives
+-- again gets that reply and changes nothing. Replies are lists of words without spaces.
+-- The script using this names ARGV `caller` and `seq`.
+-- KEYS: callers
+local function replayed()
+  local slot = redis.call('HGET', callers, caller)
+  if not slot then return nil end
+  local last, said = slot:match('^(%d+) %d+ ?(.*)$')
+  last = tonumber(last)
+  if tonumber(seq) > last then return nil end
+  if tonumber(seq) < last then return nil, true end
+  local reply = {}
+  for word in said:gmatch('%S+') do reply[#reply + 1] = word end
+  return reply
+end
+
+local function remember(reply)
+  redis.call('HSET', callers, caller, seq .. ' ' .. now .. ' ' .. table.concat(reply, ' '))
+  return reply
+end
+
+local superseded = {err = 'SUPERSEDED a later call of this caller was already carried out'}

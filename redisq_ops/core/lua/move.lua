@@ -1,0 +1,56 @@
+-- One step of an operator's bulk move, by identity: each entry is looked at again and moved only if
+-- it still is in the state the operator saw, and has been since before `high_water` (ms).
+-- What was before goes to this step's undo list.
+-- KEYS: undo_ op_
+-- ARGV: caller seq from to high_water consumer lease_ms
+-- REST: id
+-- USES: guard moves
+-- FLAGS: allow-oom
+-- Returns one word per row: moved | changed (another state now) | late (entered it meanwhile).
+local said, late = replayed()
+if late then return superseded end
+if said then return said end
+by = consumer
+said = {}
+local ids, before, moved = {}, {}, 0
+for i = first, #ARGV do ids[#ids + 1] = ARGV[i] end
+local seen = {}
+for k, r in ipairs(records(ids)) do
+  local id = ids[k]
+  local score = not seen[id] and room_score(id, from)
+  if not score then
+    said[k] = 'changed'
+  elseif r.since > tonumber(high_water) then
+    said[k] = 'late'
+  else
+    before[#before + 1] = table.concat({id, from, score, packed(r)}, ' ')
+    r.op = caller
+    local at = now
+    if to == 'waiting' and from == 'dead' then
+      r.failures, r.lost, r.reason = 0, 0, '-'
+    elseif to == 'pending' then
+      r.consumer = consumer
+      r.receipt = redis.call('HINCRBY', stat, 'fence', 1) .. '-' .. caller
+      at = now + tonumber(lease_ms)
+    elseif to == 'delayed' then
+      at = tonumber(lease_ms)
+    end
+    if to == 'waiting' or to == 'delayed' then r.ready = 0 end
+    move(id, from, to, at, r)
+    said[k] = 'moved'
+    moved = moved + 1
+  end
+  seen[id] = true
+end
+if moved > 0 then
+  if to ~= 'gone' then
+    local list = undo_ .. caller .. ':' .. seq
+    redis.call('RPUSH', list, unpack(before))
+    redis.call('PEXPIRE', list, conf.trash_ms)
+  end
+  redis.call('HINCRBY', op_ .. caller, 'done', moved)
+  note('op', table.concat({caller, from, to, moved}, '|'))
+end
+redis.call('HSET', op_ .. caller, 'steps', seq)
+flush()
+return remember(said)

@@ -1,0 +1,26 @@
+-- What is known of an entry that was delivered or touched at least once, as one line of words:
+-- receipt failures lost first-delivery-ms since-ms consumer operation reason ready-ms.
+-- An entry that only ever waited has no record. `since`: when it entered its present state.
+-- KEYS: meta
+local function unpacked(line)
+  if not line then
+    return {receipt = '-', failures = 0, lost = 0, first = 0, since = 0, consumer = '-', op = '-',
+      reason = '-', ready = 0}
+  end
+  local receipt, failures, lost, began, since, consumer, op, reason, ready =
+    line:match('^(%S+) (%d+) (%d+) (%d+) (%d+) (%S+) (%S+) (%S+) (%d+)$')
+  return {receipt = receipt, failures = tonumber(failures), lost = tonumber(lost),
+    first = tonumber(began), since = tonumber(since), consumer = consumer, op = op,
+    reason = reason, ready = tonumber(ready)}
+end
+
+local function packed(r)
+  return table.concat({r.receipt, r.failures, r.lost, r.first, r.since, r.consumer, r.op,
+    r.reason, r.ready}, ' ')
+end
+
+local function records(ids)
+  local found = #ids > 0 and redis.call('HMGET', meta, unpack(ids)) or {}
+  for i = 1, #ids do found[i] = unpacked(found[i]) end
+  return found
+end

@@ -1,0 +1,498 @@
+"""The protocol every queue keeps towards workers and operators.
+
+Faces (`ops`, CLI, dashboard, Spark) know this class only, never a queue's keys. A queue's room
+subclasses it with its own Lua, its own waiting, and what else it can show (``capabilities``).
+What isn't waiting has one shape for all our queues, so settling, recovery, paging and bulk moves
+are here, once.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, ClassVar, Literal
+from urllib.parse import quote, unquote
+
+from . import record
+from .callers import Callers
+from .clock import Clock, ServerClock
+from .errors import BadInput
+from .io import Bound, C_co, Call, both, operation, together
+from .keys import PREFIX, Keys, checked_name
+from .registry import enrol, server_ms
+from .scripts import Script, script
+from .settings import LEASE_MS, MAX_BATCH
+from .values import (
+    Consumer,
+    Counts,
+    Delivery,
+    Entry,
+    Event,
+    Level,
+    Page,
+    Rates,
+    Request,
+    Settlement,
+    State,
+    Taken,
+)
+
+Verb = Literal["requeue", "claim", "replay", "purge", "hard"]
+ZSETS: dict[State, str] = {
+    "pending": "lease",
+    "delayed": "delay",
+    "dead": "dead",
+    "trash": "trash",
+}
+# verb -> (states it can start from, state it ends in); the one table behind all operators' faces
+VERBS: dict[Verb, tuple[tuple[State, ...], str]] = {
+    "requeue": (("pending", "delayed"), "waiting"),
+    "claim": (("pending",), "pending"),
+    "replay": (("dead",), "waiting"),
+    "purge": (("waiting", "pending", "delayed", "dead"), "trash"),
+    "hard": (("waiting", "pending", "delayed", "dead", "trash"), "gone"),
+}
+
+
+class Queue(Bound[C_co], ABC):
+    """One queue on one server, Sentinel or Cluster.
+
+    ``client`` decides how operations run: blocking, or awaited on an asyncio client. ``clock`` is
+    the server's unless a test moves its own.
+    """
+
+    kind: ClassVar[str]
+    schema: ClassVar[int] = 1
+    room: ClassVar[str]
+    capabilities: ClassVar[frozenset[str]] = frozenset()
+
+    def __init__(
+        self,
+        client: C_co,
+        name: str = "default",
+        *,
+        prefix: str = PREFIX,
+        clock: Clock | None = None,
+        callers: Callers | None = None,
+        shards: int = 1,
+    ) -> None:
+        super().__init__(client)
+        self.name = checked_name(name, "queue name")
+        self.prefix = prefix
+        self.keys = Keys(name, prefix)
+        self.clock = clock or ServerClock()
+        self.callers = callers or Callers()
+        self.shards = shards
+        self._enrolled = False
+
+    def _script(self, name: str) -> Script:
+        return script(self.room, name)
+
+    async def _enrol(self) -> None:
+        if not self._enrolled:
+            await enrol(
+                self.name.partition("#")[0], self.kind, self.schema, self.shards, self.prefix
+            )
+            self._enrolled = True
+
+    async def _guarded(self, name: str, read: Any, rows: Any = (), **argv: Any) -> Any:
+        """Run a script in a caller's slot, so that a re-sent call has no effect."""
+        loaded = self._script(name)
+        with self.callers.turn(name) as (caller, seq):
+            return await loaded.call(
+                self.keys, self.clock, read, rows, caller=caller, seq=seq, **argv
+            )
+
+    # --- what workers do -----------------------------------------------------------------------
+
+    @operation
+    async def take(self, n: int = 1, *, consumer: str, lease_ms: int = LEASE_MS) -> Taken:
+        """Take up to ``n`` entries (1–500), each under a lease of ``lease_ms``.
+
+        Promotes what is due and brings back what is overdue on the way. At least once: an entry
+        whose lease runs out is delivered again, and its old receipt is void.
+        """
+        await self._enrol()
+        return await self._take(n, consumer, lease_ms)
+
+    async def _take(self, n: int, consumer: str, lease_ms: int) -> Taken:
+        if not 1 <= n <= MAX_BATCH:
+            raise BadInput(f"a take is for 1 to {MAX_BATCH} entries, not {n}")
+        checked_consumer(consumer)
+
+        def read(reply: list[Any]) -> Taken:
+            rows = [reply[i : i + 5] for i in range(3, len(reply), 5)]
+            return Taken(
+                tuple(
+                    Delivery(
+                        self.name,
+                        id.decode(),
+                        payload if payload is not None else b"",
+                        receipt.decode(),
+                        int(reply[2]),
+                        int(failures),
+                        int(lost),
+                        consumer,
+                    )
+                    for id, receipt, failures, lost, payload in rows
+                ),
+                int(reply[0]) or None,
+                reply[1] == b"1",
+            )
+
+        taken: Taken = await self._guarded("take", read, n=n, lease_ms=lease_ms, consumer=consumer)
+        return taken
+
+    @operation
+    async def settle(self, settlements: Sequence[Settlement]) -> list[str]:
+        """End deliveries; one word each: done | retry | dead | released | stale.
+
+        ``stale``: another delivery of that entry is the valid one, nothing was changed.
+        """
+        return await self._settle(settlements)
+
+    async def _settle(self, settlements: Sequence[Settlement]) -> list[str]:
+        if not settlements:
+            return []
+        rows = [
+            (s.delivery.id, s.delivery.receipt, s.outcome, s.value, max(0, int(s.delay_ms)))
+            for s in settlements
+        ]
+        said: list[str] = await self._guarded(
+            "settle", words, rows, consumer=settlements[0].delivery.consumer
+        )
+        return said
+
+    @operation
+    async def turn(
+        self,
+        settlements: Sequence[Settlement],
+        n: int,
+        *,
+        consumer: str,
+        lease_ms: int = LEASE_MS,
+    ) -> tuple[list[str], Taken]:
+        """Settle what is finished and take the next, in one round trip."""
+        await self._enrol()
+        return await both(self._settle(settlements), self._take(n, consumer, lease_ms))
+
+    @operation
+    def extend(self, deliveries: Sequence[Delivery], lease_ms: int = LEASE_MS) -> Call[list[bool]]:
+        """Renew leases; False for each that is no longer ours."""
+        return self._script("extend").call(
+            self.keys,
+            self.clock,
+            lambda reply: [word == b"ok" for word in reply[1:]],
+            [(d.id, d.receipt) for d in deliveries],
+            lease_ms=lease_ms,
+        )
+
+    @operation
+    async def sweep(self, max: int = 100) -> int:
+        """Let go of what is past its time (trash, finished requests), a little; how many went."""
+        swept: int = await self._script("sweep").call(self.keys, self.clock, int, max=max)
+        return swept
+
+    @property
+    def wake_key(self) -> str:
+        """The list an idle worker blocks on; an element is a hint, never work."""
+        return self.keys["wake"]
+
+    # --- what operators see --------------------------------------------------------------------
+
+    @operation
+    @abstractmethod
+    async def counts(self, now_ms: int | None = None) -> Counts:
+        """Entries by state, in one round trip (two when ``now_ms`` isn't given and matters)."""
+
+    @operation
+    async def page(
+        self, state: State, cursor: str | None = None, max: int = 100, start: int | None = None
+    ) -> Page:
+        """Up to ``max`` entries of a state in the server's order.
+
+        ``cursor`` goes on behind an earlier page whatever came or went meanwhile; ``start`` is a
+        rank, for a window of a long list on a screen.
+        """
+        if state == "done":
+            return Page((), None, 0)
+        if state == "waiting":
+            return await self._page_waiting(cursor, max, start)
+        return await self._page_zset(state, ZSETS[state], cursor, max, start)
+
+    async def _page_zset(
+        self,
+        state: State,
+        part: str,
+        cursor: str | None,
+        max: int,
+        start: int | None,
+        low: str = "-inf",
+        high: str = "+inf",
+    ) -> Page:
+        """A page of a sorted set. Equal scores are ordered by member, so a cursor is exact."""
+        key = self.keys[part]
+        total = Call(("ZCOUNT", key, low, high), int, key=key)
+        rows: list[tuple[str, float]] = []
+        if start is not None:
+            window = ("BYSCORE", "LIMIT", str(start), str(max))
+            if (low, high) == ("-inf", "+inf"):  # by rank any depth costs the same
+                rows, size = await both(scored(key, str(start), str(start + max - 1)), total)
+            else:
+                rows, size = await both(scored(key, low, high, *window), total)
+            more = start + len(rows) < size
+        else:
+            size, after, offset, more = await total, _cursor(cursor), 0, True
+            bottom = f"{after[0]:.0f}" if after else low
+            while len(rows) <= max and more:
+                page = await scored(
+                    key, bottom, high, "BYSCORE", "LIMIT", str(offset), str(max + 1)
+                )
+                more = len(page) == max + 1
+                offset += len(page)
+                rows += [row for row in page if after is None or (row[1], row[0]) > after]
+            more = len(rows) > max
+            rows = rows[:max]
+        entries = await self._entries(state, rows)
+        last = f"{rows[-1][1]:.0f}:{rows[-1][0]}" if rows and more else None
+        return Page(tuple(entries), last, size)
+
+    async def _entries(self, state: State, rows: Sequence[tuple[str, float | None]]) -> list[Entry]:
+        if not rows:
+            return []
+        ids = [id for id, _ in rows]
+        (meta, errors), payloads = await both(
+            together(
+                Call(("HMGET", self.keys[part], *ids), list[Any], key=self.keys[part])
+                for part in ("meta", "err")
+            ),
+            self._payloads(ids),
+        )
+        return [
+            record.entry(id, state, score, line, error, payload)
+            for (id, score), line, error, payload in zip(rows, meta, errors, payloads, strict=True)
+        ]
+
+    @abstractmethod
+    async def _payloads(self, ids: Sequence[str]) -> list[bytes | None]: ...
+
+    @abstractmethod
+    async def _page_waiting(self, cursor: str | None, max: int, start: int | None) -> Page: ...
+
+    @operation
+    async def get(self, id: str) -> Entry | None:
+        """One entry wherever it is, or None."""
+        scores = await together(
+            Call(("ZSCORE", self.keys[part], id), number, key=self.keys[part])
+            for part in ZSETS.values()
+        )
+        for state, score in zip(ZSETS, scores, strict=True):
+            if score is not None:
+                return (await self._entries(state, [(id, score)]))[0]
+        return await self._get_waiting(id)
+
+    @abstractmethod
+    async def _get_waiting(self, id: str) -> Entry | None: ...
+
+    @operation
+    async def rates(self, now_ms: int, minutes: int = 60) -> Rates:
+        """Per-minute counters of the last ``minutes`` (at most 24 h are kept)."""
+        last = now_ms // 60_000
+        hours = range((last - minutes + 1) // 60, last // 60 + 1)
+        found = await together(
+            Call(
+                ("HGETALL", self.keys["rate_"] + str(hour)),
+                lambda reply: {k.decode(): int(v) for k, v in reply.items()},
+                key=self.keys["rate_"],
+            )
+            for hour in hours
+        )
+        by_hour = dict(zip(hours, found, strict=True))
+
+        def series(name: str) -> tuple[int, ...]:
+            return tuple(
+                by_hour[m // 60].get(f"{m % 60}{name}", 0)
+                for m in range(last - minutes + 1, last + 1)
+            )
+
+        return Rates(series("i"), series("o"), series("f"))
+
+    @operation
+    def history(self, max: int = 100, before: str = "+") -> Call[list[Event]]:
+        """The latest history events, newest first; ``before`` goes on behind an earlier page."""
+        end = before if before == "+" else f"({before}"
+        return Call(
+            ("XREVRANGE", self.keys["hist"], end, "-", "COUNT", max), _events, key=self.keys["hist"]
+        )
+
+    @operation
+    def history_length(self) -> Call[int]:
+        """How many events the history holds."""
+        return Call(("XLEN", self.keys["hist"]), int, key=self.keys["hist"])
+
+    @operation
+    def settings(self) -> Call[dict[str, str]]:
+        """The settings that differ from the defaults, and flags (``paused``, ``closed``)."""
+        return Call(
+            ("HGETALL", self.keys["cfg"]),
+            lambda reply: {k.decode(): unquote(v.decode()) for k, v in reply.items()},
+            key=self.keys["cfg"],
+        )
+
+    # --- what some queues can show beside (see `capabilities`) ---------------------------------
+
+    @operation
+    async def requests(
+        self, start: int = 0, max: int = 100, settled: bool = False
+    ) -> list[Request]:
+        """Requests by age, oldest first; ``settled``: finished ones, newest first."""
+        return []
+
+    @operation
+    async def request(self, id: str) -> Request | None:
+        """One request's record."""
+        return None
+
+    @operation
+    async def consumers(self, id: str) -> list[Consumer]:
+        """The consumers of a request's group."""
+        return []
+
+    @operation
+    async def levels(self) -> list[Level]:
+        """Every priority that may hold tokens."""
+        return []
+
+    @operation
+    async def upcoming(self, edges: Sequence[int]) -> list[int]:
+        """How many entries become due between each pair of neighbouring times (ms)."""
+        key = self.keys["delay"]
+        return await together(
+            Call(("ZCOUNT", key, low, f"({high}"), int, key=key) for low, high in pairwise(edges)
+        )
+
+    @operation
+    @abstractmethod
+    async def invariants(self) -> list[str]:
+        """What doesn't add up, in words; an empty list is a healthy queue. Reads only, by pages."""
+
+    # --- what operators change -----------------------------------------------------------------
+
+    @operation
+    def move(
+        self,
+        op: str,
+        step: int,
+        ids: Sequence[str],
+        *,
+        source: State,
+        target: str,
+        high_water_ms: int,
+        consumer: str = "-",
+        lease_ms: int = LEASE_MS,
+    ) -> Call[list[str]]:
+        """One step of a bulk move by identity: moved | changed | late, one word per id.
+
+        The same ``op`` and ``step`` sent again answer the same and change nothing.
+        """
+        return self._script("move").call(
+            self.keys,
+            self.clock,
+            words,
+            [(id,) for id in ids],
+            caller=op,
+            seq=step,
+            **{"from": source, "to": target},
+            high_water=high_water_ms,
+            consumer=consumer,
+            lease_ms=lease_ms,
+        )
+
+    @operation
+    def undo(self, op: str, step: int, *, target: str, by: str, seq: int) -> Call[tuple[int, int]]:
+        """Take one step of ``op`` back: (put back, touched meanwhile and left alone)."""
+        return self._script("undo").call(
+            self.keys,
+            self.clock,
+            lambda reply: (int(reply[0]), int(reply[1])),
+            caller=by,
+            seq=seq,
+            op=op,
+            step=step,
+            to=target,
+        )
+
+    @operation
+    async def configure(self, op: str, seq: int, changes: dict[str, str]) -> dict[str, str]:
+        """Set settings or flags; an empty value removes. Returns what was there before or ''."""
+        await self._enrol()
+        before = await self._script("configure").call(
+            self.keys,
+            self.clock,
+            words,
+            [(name, quote(value, safe="")) for name, value in changes.items()],
+            caller=op,
+            seq=seq,
+        )
+        return {
+            name: "" if word == "-" else unquote(word)
+            for name, word in zip(changes, before, strict=True)
+        }
+
+    async def _now(self) -> int:
+        stamp = self.clock.stamp()
+        return int(stamp) if stamp else await server_ms()
+
+
+def checked_consumer(name: str) -> str:
+    """A consumer's name; ``~`` is reserved for the groups' own."""
+    checked_name(name, "consumer name")
+    if name.startswith("~"):
+        raise BadInput(f"consumer name {name!r}: names that begin with ~ are reserved")
+    return name
+
+
+def words(reply: list[bytes]) -> list[str]:
+    return [word.decode() for word in reply]
+
+
+def number(reply: Any) -> float | None:
+    return None if reply is None else float(reply)
+
+
+def _cursor(text: str | None) -> tuple[float, str] | None:
+    if text is None:
+        return None
+    score, _, member = text.partition(":")
+    return float(score), member
+
+
+def scored(key: str, *range_: str) -> Call[list[tuple[str, float]]]:
+    return Call(("ZRANGE", key, *range_, "WITHSCORES"), _pairs, key=key)
+
+
+def _pairs(reply: list[Any]) -> list[tuple[str, float]]:
+    if reply and isinstance(reply[0], list):  # RESP3 nests the pairs, RESP2 doesn't
+        return [(member.decode(), float(score)) for member, score in reply]
+    return [(reply[i].decode(), float(reply[i + 1])) for i in range(0, len(reply), 2)]
+
+
+async def members(key: str, page: int = 1000) -> list[str]:
+    """All members of a sorted set in its order, by pages; for audits."""
+    found: list[str] = []
+    while True:
+        rows = await scored(key, str(len(found)), str(len(found) + page - 1))
+        found += [member for member, _ in rows]
+        if len(rows) < page:
+            return found
+
+
+def _events(reply: Any) -> list[Event]:
+    events = []
+    for id, raw in reply:
+        fields = {k.decode(): v.decode("utf-8", "backslashreplace") for k, v in raw.items()}
+        at, by = int(fields.pop("t")), fields.pop("by")
+        what = {name: tuple(items.split(" ")) for name, items in fields.items()}
+        events.append(Event(id.decode(), at, by, what))
+    return events

@@ -1,0 +1,101 @@
+"""All queues of a deployment: one hash, name -> kind, schema, time of creation.
+
+An entry is written before the queue's first key and removed after its last, so the registry is
+never missing a queue that has data.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from .errors import NotFound, SchemaTooNew, WrongKind
+from .io import Call
+from .keys import PREFIX, checked_name, registry_key
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A registry entry."""
+
+    name: str
+    kind: str
+    schema: int
+    created_ms: int
+    shards: int = 1
+
+    @classmethod
+    def decoded(cls, name: str, data: bytes) -> Registered:
+        found = json.loads(data)
+        return cls(
+            name,
+            found["kind"],
+            found["schema"],
+            found.get("created_ms", 0),
+            found.get("shards", 1),
+        )
+
+    def encoded(self) -> str:
+        body = {"kind": self.kind, "schema": self.schema, "created_ms": self.created_ms}
+        return json.dumps(body | ({"shards": self.shards} if self.shards > 1 else {}))
+
+    def checked(self, kind: str, schema: int) -> Registered:
+        """Itself, if a room of that kind and schema may touch the queue."""
+        if self.kind != kind:
+            raise WrongKind(f"queue {self.name} is a {self.kind} queue, not a {kind} queue")
+        if self.schema > schema:
+            raise SchemaTooNew(
+                f"queue {self.name} was written by a newer release "
+                f"(schema {self.schema}, this one knows {schema}); update redisq-ops"
+            )
+        return self
+
+
+def all_queues(prefix: str = PREFIX) -> Call[list[Registered]]:
+    """Every registered queue, by name."""
+
+    def read(reply: dict[bytes, bytes]) -> list[Registered]:
+        return sorted(
+            (Registered.decoded(name.decode(), data) for name, data in reply.items()),
+            key=lambda entry: entry.name,
+        )
+
+    key = registry_key(prefix)
+    return Call(("HGETALL", key), read, key=key)
+
+
+def find(name: str, prefix: str = PREFIX) -> Call[Registered | None]:
+    """One registry entry, or None."""
+    key = registry_key(prefix)
+    return Call(
+        ("HGET", key, name),
+        lambda data: None if data is None else Registered.decoded(name, data),
+        key=key,
+    )
+
+
+async def enrol(name: str, kind: str, schema: int, shards: int, prefix: str = PREFIX) -> Registered:
+    """Find a queue's entry or create it; refuses another kind and a newer schema."""
+    checked_name(name, "queue name")
+    entry = await find(name, prefix)
+    if entry is None:
+        key = registry_key(prefix)
+        now = await server_ms()
+        mine = Registered(name, kind, schema, now, shards)
+        # HSETNX: of two first producers one wins, and both read what won.
+        await Call(("HSETNX", key, name, mine.encoded()), int, key=key)
+        entry = await find(name, prefix)
+        if entry is None:
+            raise NotFound(f"queue {name} was destroyed while it was being created")
+    return entry.checked(kind, schema)
+
+
+def forget(entry: Registered, prefix: str = PREFIX) -> Call[int]:
+    """Remove an entry; the caller has made sure that no data is left."""
+    key = registry_key(prefix)
+    return Call(("HDEL", key, entry.name), int, key=key)
+
+
+def server_ms() -> Call[int]:
+    """The server's clock."""
+    return Call(("TIME",), lambda t: int(t[0]) * 1000 + int(t[1]) // 1000)

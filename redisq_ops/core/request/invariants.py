@@ -1,0 +1,116 @@
+"""What must add up in a request queue; used by the tests after every step and by ``fsck``.
+
+On a live queue the parts are read one after another while workers go on, so a violation seen once
+may be a moment's; seen twice it is real. Reads by pages only.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from ..io import Call, both
+from ..queue import ZSETS, members, words
+from ..settings import PRIORITIES
+from . import stream
+
+if TYPE_CHECKING:
+    from .queue import RequestQueue
+
+_FIELDS = ("again", "gen", "tok", "waiting", "trash")
+
+
+async def violations(queue: RequestQueue[Any]) -> list[str]:
+    """Every broken rule, in words."""
+    keys = queue.keys
+    said: list[str] = []
+    counted: dict[str, Counter[str]] = {}
+    seen: Counter[str] = Counter()
+    for state, part in ZSETS.items():
+        ids = await members(keys[part])
+        seen.update(ids)
+        counted[state] = Counter(id.rpartition("/")[0] for id in ids)
+    said += [f"{id} is in {n} states" for id, n in seen.items() if n > 1]
+    tokens: Counter[str] = Counter()
+    ranked = {int(float(p)) for p in await members(keys["prios"])}
+    for priority in range(PRIORITIES):
+        key = f"{keys['p_']}{priority}"
+        listed = await Call(("LRANGE", key, 0, -1), words, key=key)
+        tokens.update(f"{priority}|{word}" for word in listed)
+        if listed and priority not in ranked:
+            said.append(f"priority {priority} has tokens and is not in prios")
+    waiting = cancelled = 0
+    open_ids, fin_ids = await members(keys["open"]), await members(keys["fin"])
+    for rid in [*open_ids, *fin_ids]:
+        request, marks, (length, pel) = (
+            await queue.request.op(rid),
+            await Call(
+                ("HMGET", keys["r_"] + rid, *_FIELDS),
+                lambda reply: [int(v or 0) for v in reply],
+                key=keys["r_"],
+            ),
+            await _stream(keys["s_"] + rid),
+        )
+        if request is None:
+            said.append(f"{rid} is listed and has no record")
+            continue
+        again, gen, tok, rest, binned = marks
+        if request.state == "cancelled":
+            cancelled += rest
+        else:
+            waiting += rest
+        parts = (
+            request.waiting + request.pending + request.delayed + request.done + request.dead
+            + request.trash
+        )  # fmt: skip
+        _must(said, rid, "total", request.total, parts)
+        _must(said, rid, "pending", request.pending, counted["pending"][rid])
+        _must(said, rid, "delayed", request.delayed, counted["delayed"][rid])
+        _must(said, rid, "dead", request.dead, counted["dead"][rid])
+        _must(said, rid, "trash", binned, counted["trash"][rid])
+        if request.pending > request.limit and gen == 0:
+            said.append(f"{rid} has {request.pending} pending over its limit {request.limit}")
+        live = request.state in ("open", "sealed")
+        if live != (rid in open_ids):
+            said.append(f"{rid} is {request.state} and listed in the wrong place")
+        active = request.waiting + request.pending + request.delayed
+        if request.state == "sealed" and active == 0:
+            said.append(f"{rid} is finished and not done")
+        if request.state == "done" and active:
+            said.append(f"{rid} is done with {active} to do")
+        if not (request.state == "done" and request.dead + binned == 0):
+            gone = request.done + (request.trash - binned if request.state != "cancelled" else 0)
+            if request.state == "cancelled":
+                gone = request.total - rest - request.pending - request.delayed - request.dead
+                gone -= binned
+            _must(said, rid, "stream length", length, request.total - gone)
+            _must(said, rid, "PEL ~waiting", pel.get("~waiting", 0), again)
+            _must(said, rid, "PEL ~delayed", pel.get("~delayed", 0), request.delayed)
+            held = sum(n for name, n in pel.items() if not name.startswith("~"))
+            _must(said, rid, "PEL of consumers", held, request.pending)
+        word = f"{rid}|{gen}" if gen else rid
+        listed_tokens = tokens[f"{request.priority}|{word}"]
+        _must(said, rid, "tokens listed", listed_tokens, tok)
+        if live and not request.paused:
+            want = min(request.limit - request.pending, request.waiting)
+            if tok < want:
+                said.append(f"{rid} has {tok} tokens where {want} are due: it could get stuck")
+    stat = keys["stat"]
+    known = await Call(
+        ("HMGET", stat, "waiting", "cancelled"),
+        lambda reply: [int(v or 0) for v in reply],
+        key=stat,
+    )
+    _must(said, "queue", "waiting", known[0], waiting)
+    _must(said, "queue", "cancelled", known[1], cancelled)
+    return said
+
+
+def _must(said: list[str], what: str, name: str, have: int, should: int) -> None:
+    if have != should:
+        said.append(f"{what}: {name} is {have}, counted {should}")
+
+
+async def _stream(key: str) -> tuple[int, dict[str, int]]:
+    """(entries, pending by consumer); an absent stream is an empty one."""
+    return await both(Call(("XLEN", key), int, key=key), stream.held_by(key))

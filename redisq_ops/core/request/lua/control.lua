@@ -1,0 +1,49 @@
+-- Change a live request: cancel, reopen (cancel's inverse), pause, resume, limit, priority.
+-- Tokens already in lists are of the old generation and die when popped.
+-- ARGV: caller seq verb rid value
+-- USES: guard moves
+-- FLAGS: allow-oom
+-- Returns the word `ok` or `same`, and what the value was before.
+local said, late = replayed()
+if late then return superseded end
+if said then return said end
+by = caller
+local q = request(rid)
+if not q then return {err = 'NOTFOUND no such request: ' .. rid} end
+local live = q.state == 'open' or q.state == 'sealed'
+local before, word = '-', 'ok'
+if verb == 'cancel' then
+  if not live then return {err = 'CLOSED the request is already ' .. q.state} end
+  before, q.state = q.state, 'cancelled'
+  redis.call('ZREM', open, rid)
+  redis.call('ZADD', fin, now, rid)
+  redis.call('ZADD', retire, now + conf.trash_ms, rid)
+  redis.call('HSET', r_ .. rid, 'closed', now)
+  redis.call('PUBLISH', r_ .. rid, 'cancelled')
+elseif verb == 'reopen' then
+  if q.state ~= 'cancelled' then return {err = 'CLOSED the request is ' .. q.state} end
+  before, q.state = 'cancelled', value
+  redis.call('ZADD', open, q.created, rid)
+  redis.call('ZREM', fin, rid)
+  redis.call('ZREM', retire, rid)
+elseif not live then
+  return {err = 'CLOSED the request is already ' .. q.state}
+elseif verb == 'pause' or verb == 'resume' then
+  before = tostring(q.paused)
+  q.paused = verb == 'pause' and 1 or 0
+else
+  before = tostring(q[verb])
+  q[verb] = tonumber(value)
+end
+if before == tostring(q[verb]) or (verb == 'pause' and before == '1')
+  or (verb == 'resume' and before == '0') then
+  word = 'same'
+else
+  q.gen, q.tok = q.gen + 1, 0
+  redis.call('HSET', r_ .. rid, 'gen', q.gen, 'paused', q.paused, 'limit', q.limit,
+    'priority', q.priority)
+  note('op', table.concat({caller, verb, rid, value == '' and '-' or value}, '|'))
+end
+touch(q)
+flush()
+return remember({word, before})

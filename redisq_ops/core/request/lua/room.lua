@@ -1,0 +1,191 @@
+-- Requests. The record r_<rid> is the truth; a token (the request's id in the list of its priority)
+-- is a hint that there may be work, and publication is a hint too.
+-- A sub-request's stream entry is <n>-0. Delivered and unsettled ones are in the group's PEL, under
+-- their consumer, or under ~waiting / ~delayed when they are to run again; `again` counts the
+-- former, `read` is the highest n ever delivered.
+-- KEYS: r_ s_ p_ prios open fin retire res_
+-- USES: wake history counters
+local waiting_zset = nil
+local FIELDS = {'state', 'priority', 'limit', 'paused', 'waiting', 'pending', 'delayed', 'done',
+  'dead', 'trash', 'again', 'read', 'tok', 'gen', 'bytes', 'total', 'created', 'purged'}
+local requests, touched = {}, {}
+
+local function request(rid)
+  local q = requests[rid]
+  if q == nil then
+    local got = redis.call('HMGET', r_ .. rid, unpack(FIELDS))
+    if not got[1] then
+      q = false
+    else
+      q = {rid = rid, stream = s_ .. rid, acks = {}, dels = {}, claims = {}, new = 0}
+      for i, name in ipairs(FIELDS) do q[name] = tonumber(got[i]) or 0 end
+      q.state = got[1]
+      q.was_waiting, q.was_cancelled = q.waiting, q.state == 'cancelled'
+    end
+    requests[rid] = q
+  end
+  return q
+end
+
+local function touch(q)
+  touched[q.rid] = q
+end
+
+local function split(id)
+  local rid, n = id:match('^(.-)/(%d+)$')
+  return rid, tonumber(n)
+end
+
+local function token(q)
+  return q.gen > 0 and q.rid .. '|' .. q.gen or q.rid
+end
+
+local function room_move(id, from, to, r, value)
+  local rid, n = split(id)
+  local q = request(rid)
+  touch(q)
+  q[from] = q[from] - 1
+  local into = to == 'gone' and 'purged' or to
+  q[into] = q[into] + 1
+  local entry = n .. '-0'
+  if n > q.read then -- never delivered: only the reading position speaks for it
+    if to == 'gone' then q.dels[#q.dels + 1] = entry end
+    return
+  end
+  if from == 'waiting' then q.again = q.again - 1 end
+  if to == 'waiting' then q.again = q.again + 1 end
+  if to == 'waiting' or to == 'delayed' or to == 'pending' then
+    local owner = to == 'pending' and r.consumer or '~' .. to
+    local list = q.claims[owner]
+    if not list then list = {}; q.claims[owner] = list end
+    list[#list + 1] = entry
+  else
+    q.acks[#q.acks + 1] = entry
+    if to == 'done' or to == 'gone' then q.dels[#q.dels + 1] = entry end
+    if value then
+      if q.bytes + #value > DEFAULT.max_results then
+        redis.call('HINCRBY', r_ .. rid, 'dropped', 1)
+      else
+        q.bytes = q.bytes + #value
+        redis.call('HSET', res_ .. rid .. ':' .. math.floor(n / 1000), n, value)
+      end
+    end
+  end
+end
+
+local function room_again() return nil end
+
+-- Whether an entry is in a state: its score there, or nil.
+local function room_score(id, state)
+  local rid, n = split(id)
+  local q = rid and request(rid)
+  if not q then return nil end
+  if state ~= 'waiting' then
+    local zset = ({pending = lease, delayed = delay, dead = dead, trash = trash})[state]
+    return zset and redis.call('ZSCORE', zset, id) or nil
+  end
+  if n > q.total or n < 1 then return nil end
+  if n > q.read then return not redis.call('ZSCORE', trash, id) and '0' or nil end
+  local entry = n .. '-0'
+  local held = q.again > 0 and redis.call('XPENDING', q.stream, 'g', entry, entry, 1, '~waiting')
+  return held and held[1] and '0' or nil
+end
+
+-- Tokens in the list = what may be taken now. Surplus ones are dropped when they are popped.
+local function sync(q)
+  if (q.state ~= 'open' and q.state ~= 'sealed') or q.paused == 1 then return end
+  local want = math.min(q.limit - q.pending, q.waiting)
+  local short = want - q.tok
+  if short <= 0 then return end
+  local words, word = {}, token(q)
+  for i = 1, short do words[i] = word end
+  redis.call('LPUSH', p_ .. q.priority, unpack(words))
+  redis.call('ZADD', prios, q.priority, q.priority)
+  q.tok = want
+  wake_workers(short)
+end
+
+local function settle_state(q)
+  local live = q.waiting + q.pending + q.delayed
+  if q.state == 'sealed' and live == 0 then
+    q.state = 'done'
+    redis.call('ZREM', open, q.rid)
+    redis.call('ZADD', fin, now, q.rid)
+    redis.call('ZADD', retire, now + conf.keep_ms, q.rid)
+    redis.call('HSET', r_ .. q.rid, 'closed', now)
+    redis.call('PUBLISH', r_ .. q.rid, 'done')
+    note('request-done', q.rid)
+  elseif q.state == 'done' and live > 0 then
+    q.state = 'sealed'
+    redis.call('ZADD', open, q.created, q.rid)
+    redis.call('ZREM', fin, q.rid)
+    redis.call('ZREM', retire, q.rid)
+  end
+  if q.state == 'done' and q.dead + q.trash == 0 then redis.call('UNLINK', q.stream) end
+end
+
+local function room_flush()
+  for rid, q in pairs(touched) do
+    if #q.acks > 0 then redis.call('XACK', q.stream, 'g', unpack(q.acks)) end
+    if #q.dels > 0 then redis.call('XDEL', q.stream, unpack(q.dels)) end
+    for owner, list in pairs(q.claims) do
+      list[#list + 1], list[#list + 2] = 'FORCE', 'JUSTID' -- in the list: unpack must come last
+      redis.call('XCLAIM', q.stream, 'g', owner, 0, unpack(list))
+    end
+    settle_state(q)
+    sync(q)
+    redis.call('HSET', r_ .. rid, 'state', q.state, 'waiting', q.waiting, 'pending', q.pending,
+      'delayed', q.delayed, 'done', q.done, 'dead', q.dead, 'trash', q.trash, 'purged', q.purged,
+      'again', q.again, 'read', q.read, 'tok', q.tok, 'bytes', q.bytes, 'total', q.total)
+    -- In a cancelled request what would wait counts as trash: brought back by undo, not by workers.
+    local name = q.state == 'cancelled' and 'cancelled' or 'waiting'
+    local before = q.was_cancelled and 'cancelled' or 'waiting'
+    count(before, -q.was_waiting)
+    count(name, q.waiting)
+    q.was_waiting, q.was_cancelled = q.waiting, q.state == 'cancelled'
+    q.acks, q.dels, q.claims = {}, {}, {}
+  end
+  touched = {}
+end
+
+-- Remove finished requests past their time, some keys a call; one with dead letters stays.
+local function room_retire(max)
+  local went = 0
+  for _, rid in ipairs(redis.call('ZRANGE', retire, '-inf', now, 'BYSCORE', 'LIMIT', 0, 10)) do
+    local q = request(rid)
+    if q and (q.dead > 0 or q.trash > 0 or q.pending + q.delayed > 0) then
+      redis.call('ZADD', retire, now + 3600000, rid)
+    else
+      local rows = q and q.again > 0
+        and redis.call('XPENDING', q.stream, 'g', '-', '+', max, '~waiting') or {}
+      for _, row in ipairs(rows) do
+        local id = rid .. '/' .. row[1]:match('^(%d+)')
+        redis.call('HDEL', meta, id)
+        redis.call('HDEL', err, id)
+        redis.call('XACK', q.stream, 'g', row[1])
+      end
+      went = went + 1
+      if #rows == 0 then
+        if q then
+          local piece = redis.call('HINCRBY', r_ .. rid, 'swept', 0)
+          local last = math.floor(q.total / 1000)
+          for i = piece, math.min(piece + 49, last) do redis.call('UNLINK', res_ .. rid .. ':' .. i) end
+          if piece + 49 < last then
+            redis.call('HINCRBY', r_ .. rid, 'swept', 50)
+          else
+            if q.state == 'cancelled' then
+              redis.call('HINCRBY', stat, 'cancelled', -q.waiting)
+            end
+            redis.call('UNLINK', q.stream, r_ .. rid)
+            redis.call('ZREM', fin, rid)
+            redis.call('ZREM', retire, rid)
+          end
+        else
+          redis.call('ZREM', fin, rid)
+          redis.call('ZREM', retire, rid)
+        end
+      end
+    end
+  end
+  return went
+end

@@ -1,0 +1,54 @@
+-- Begin a request, add sub-requests to it, seal it: any of these in one step. The chain of digests
+-- is the guard: a chunk is appended only behind the content it was cut from, so a submission that
+-- is sent again, resumed elsewhere or raced by its twin never doubles or mixes anything.
+-- ARGV: rid priority limit start before after seal
+-- REST: payload
+-- USES: moves
+-- Returns: ok | same (already there) | past (there, and more) | exists (another submission),
+-- then total, state.
+local q = request(rid)
+local rows = #ARGV - first + 1
+local last = tonumber(start) + rows - 1
+local known = q and redis.call('HGET', r_ .. rid, 'digest')
+local function answer(word) return {word, tostring(q.total), q.state} end
+
+if conf.closed and not q then
+  return {err = 'CLOSED the queue is draining and takes no new requests'}
+end
+if q then
+  local sealed = q.state ~= 'open'
+  if q.state == 'cancelled' then return answer('exists') end
+  if q.total == last and known == after and (sealed or seal ~= '1') then return answer('same') end
+  if q.total > last and rows > 0 then return answer('past') end
+  if sealed or q.total ~= tonumber(start) - 1 or known ~= before then return answer('exists') end
+elseif tonumber(start) ~= 1 then
+  return {err = 'NOTFOUND no such request to add to: ' .. rid}
+end
+if conf.max_waiting > 0 and rows > 0 then
+  local there = tonumber(redis.call('HGET', stat, 'waiting') or '0')
+  if there + rows > conf.max_waiting then
+    return {err = 'FULL ' .. there .. ' entries wait and max-waiting is ' .. conf.max_waiting}
+  end
+end
+if not q then
+  redis.call('HSET', r_ .. rid, 'state', 'open', 'priority', priority, 'limit', limit,
+    'created', now)
+  requests[rid] = nil
+  q = request(rid)
+  redis.call('XGROUP', 'CREATE', q.stream, 'g', '0', 'MKSTREAM')
+  redis.call('ZADD', open, now, rid)
+end
+for i = 1, rows do
+  redis.call('XADD', q.stream, (q.total + i) .. '-0', 'r', ARGV[first + i - 1])
+end
+q.total, q.waiting = q.total + rows, q.waiting + rows
+redis.call('HSET', r_ .. rid, 'digest', after, 'added', now)
+if seal == '1' then q.state = 'sealed' end
+by = rid
+if rows > 0 then
+  note('submitted', rid .. '|' .. start .. '|' .. last)
+  tally('i', rows)
+end
+touch(q)
+flush()
+return answer('ok')

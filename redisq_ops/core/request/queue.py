@@ -1,0 +1,430 @@
+"""The priority request queue.
+
+A *request* is split into *sub-requests*; up to ``limit`` of them are worked on at once, requests of
+a higher priority (0 first) go first, requests of one priority take turns. From article 000, with
+its protocol mended (docs/faults.md says where and why).
+
+Keys beside the common ones (see docs/request-queue.md): ``r:<id>`` the request's record,
+``s:<id>`` its stream with group ``g``, ``p:<0–99>`` lists of tokens, ``prios`` the priorities that
+may have some, ``open`` and ``fin`` requests by time, ``res:<id>:<k>`` results by thousands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, ClassVar, Literal
+
+from ..errors import BadInput, Exists, NotFound, TooLarge
+from ..io import C_co, Call, both, operation, together
+from ..keys import checked_name
+from ..queue import ZSETS, Queue, number, scored, words
+from ..settings import LIMIT, MAX_LIMIT, MAX_PAYLOAD, PRIORITIES, PRIORITY
+from ..values import Consumer, Counts, Entry, Level, Page, Request
+from . import stream
+
+CHUNK = 100
+CHUNK_BYTES = 256 * 1024
+_RECORD = (
+    "state", "priority", "limit", "paused", "total", "waiting", "pending", "delayed", "done",
+    "dead", "trash", "purged", "tok", "created", "added", "closed", "bytes", "dropped", "digest",
+)  # fmt: skip
+
+Control = Literal["cancel", "reopen", "pause", "resume", "limit", "priority"]
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """What became of a submission: ``ok``, or ``same`` when it was all there already."""
+
+    id: str
+    word: str
+    total: int
+    state: str
+
+
+class Digest:
+    """The running digest of a submission: of its parameters, then of each payload in order.
+
+    Boundaries count, chunks don't: the same payloads give the same digest however they were cut.
+    """
+
+    def __init__(self, priority: int, limit: int) -> None:
+        self._hash = blake2b(f"{priority} {limit}".encode(), digest_size=16)
+
+    def add(self, payload: bytes) -> None:
+        self._hash.update(b"%d:" % len(payload))
+        self._hash.update(payload)
+
+    def __str__(self) -> str:
+        return self._hash.copy().hexdigest()
+
+
+class RequestQueue(Queue[C_co]):
+    """Requests of sub-requests with priorities and concurrency limits.
+
+    >>> RequestQueue(None, "mail").keys["s_"]
+    'rq:{mail}:s:'
+    """
+
+    kind: ClassVar[str] = "request"
+    room: ClassVar[str] = "request"
+    capabilities: ClassVar[frozenset[str]] = frozenset({"requests", "levels"})
+
+    # --- producers -----------------------------------------------------------------------------
+
+    @operation
+    async def submit(
+        self,
+        payloads: Sequence[bytes],
+        *,
+        id: str,
+        priority: int = PRIORITY,
+        limit: int = LIMIT,
+        max_payload: int = MAX_PAYLOAD,
+    ) -> Submitted:
+        """Submit a whole request: all ``payloads`` in order, sealed. Zero of them: done at once.
+
+        The same id and content again (also after a crash half way) completes it or answers
+        ``same``; another content raises `Exists` and changes nothing.
+        """
+        checked_request(id, priority, limit)
+        for nth, payload in enumerate(payloads, 1):
+            checked_payload(payload, nth, max_payload)
+        await self._enrol()
+        digest, start = await self._resumed(payloads, id, priority, limit)
+        chunks = list(cut(payloads, start))
+        submitted = None
+        for at, chunk in chunks or [(start, [])]:
+            before = str(digest)
+            for payload in chunk:
+                digest.add(payload)
+            last = not chunks or at + len(chunk) == len(payloads)
+            submitted = await self.append.op(
+                id, at + 1, chunk, before=before, after=str(digest), seal=last,
+                priority=priority, limit=limit,
+            )  # fmt: skip
+        assert submitted is not None
+        return submitted
+
+    async def _resumed(
+        self, payloads: Sequence[bytes], id: str, priority: int, limit: int
+    ) -> tuple[Digest, int]:
+        """The digest and number of what is there already, checked against ``payloads``."""
+        digest = Digest(priority, limit)
+        known = await self.request.op(id) if len(payloads) > CHUNK else None
+        if known is None or known.total == 0:
+            return digest, 0
+        for payload in payloads[: known.total]:
+            digest.add(payload)
+        if known.total > len(payloads) or str(digest) != known.digest:
+            raise Exists(f"request {id} is there with other content")
+        # The last chunk is sent again even when all is there: its reply says `same`, or seals.
+        return digest, known.total
+
+    @operation
+    async def append(
+        self,
+        id: str,
+        start: int,
+        payloads: Sequence[bytes],
+        *,
+        before: str,
+        after: str,
+        seal: bool = False,
+        priority: int = PRIORITY,
+        limit: int = LIMIT,
+    ) -> Submitted:
+        """Add sub-requests ``start…`` to a request, creating it at 1, and seal it if asked.
+
+        ``before`` and ``after`` are `Digest` values around the chunk; a chunk is appended only
+        behind the content it was cut from. Streaming producers call this; see also `submit`.
+        """
+        await self._enrol()
+
+        def read(reply: list[bytes]) -> Submitted:
+            word, total, state = words(reply)
+            if word == "exists":
+                raise Exists(f"request {id} is there with other content ({total} sub-requests)")
+            return Submitted(id, word, int(total), state)
+
+        argv: dict[str, Any] = {
+            "rid": id,
+            "priority": priority,
+            "limit": limit,
+            "start": start,
+            "before": before,
+            "after": after,
+            "seal": int(seal),
+        }
+        rows = [(payload,) for payload in payloads]
+        return await self._script("submit").call(self.keys, self.clock, read, rows, **argv)
+
+    # --- operators -----------------------------------------------------------------------------
+
+    @operation
+    def control(
+        self, op: str, seq: int, verb: Control, id: str, value: str = ""
+    ) -> Call[tuple[str, str]]:
+        """Cancel, reopen, pause, resume, or change limit or priority of a live request.
+
+        Returns (``ok`` or ``same``, the value before). Cancelling takes effect for new deliveries
+        at once; running ones are fenced off by requeueing them (ops does, in bounded steps).
+        """
+        if verb == "limit":
+            checked_limit(int(value))
+        if verb == "priority":
+            checked_priority(int(value))
+        return self._script("control").call(
+            self.keys,
+            self.clock,
+            lambda reply: (reply[0].decode(), reply[1].decode()),
+            caller=op,
+            seq=seq,
+            verb=verb,
+            rid=id,
+            value=value,
+        )
+
+    # --- looking -------------------------------------------------------------------------------
+
+    @operation
+    async def counts(self, now_ms: int | None = None) -> Counts:
+        stat, cfg, open_ = self.keys["stat"], self.keys["cfg"], self.keys["open"]
+        numbers, (flags, oldest) = await both(
+            together(
+                Call(("ZCARD", self.keys[part]), int, key=self.keys[part])
+                for part in ZSETS.values()
+            ),
+            both(
+                together(
+                    [
+                        Call(("HMGET", stat, "waiting", "cancelled", "done"), list[Any], key=stat),
+                        Call(("HMGET", cfg, "paused", "closed"), list[Any], key=cfg),
+                    ]
+                ),
+                scored(open_, "0", "0"),
+            ),
+        )
+        pending, delayed, dead, trash = numbers
+        waiting, cancelled, done = (int(v or 0) for v in flags[0])
+        paused, closed = (None if v is None else v.decode() for v in flags[1])
+        since = int(oldest[0][1]) if oldest and waiting else None
+        return Counts(
+            waiting, pending, delayed, dead, trash + cancelled, done, since, paused, closed
+        )
+
+    @operation
+    async def requests(
+        self, start: int = 0, max: int = 100, settled: bool = False
+    ) -> list[Request]:
+        key = self.keys["fin" if settled else "open"]
+        rev = ("REV",) if settled else ()
+        rows = await scored(key, str(start), str(start + max - 1), *rev)
+        found = await together(self._record(id) for id, _ in rows)
+        return [request for request in found if request is not None]
+
+    @operation
+    def requests_total(self, settled: bool = False) -> Call[int]:
+        """How many requests are open, or settled and still kept."""
+        key = self.keys["fin" if settled else "open"]
+        return Call(("ZCARD", key), int, key=key)
+
+    @operation
+    async def request(self, id: str) -> Request | None:
+        return await self._record(id)
+
+    def _record(self, id: str) -> Call[Request | None]:
+        key = self.keys["r_"] + id
+
+        def read(reply: list[bytes | None]) -> Request | None:
+            row = dict(zip(_RECORD, reply, strict=True))
+            if row["state"] is None:
+                return None
+            n = {name: int(row[name] or 0) for name in _RECORD if name not in ("state", "digest")}
+            state = row["state"].decode()
+            trash, waiting = n["trash"] + n["purged"], n["waiting"]
+            if state == "cancelled":
+                trash, waiting = trash + waiting, 0
+            return Request(
+                id, state, n["priority"], n["limit"], bool(n["paused"]), n["total"], waiting,
+                n["pending"], n["delayed"], n["done"], n["dead"], trash, n["tok"], n["created"],
+                n["added"] or None, n["closed"] or None, n["bytes"], n["dropped"],
+                (row["digest"] or b"").decode(),
+            )  # fmt: skip
+
+        return Call(("HMGET", key, *_RECORD), read, key=key)
+
+    @operation
+    def consumers(self, id: str) -> Call[list[Consumer]]:
+        """The group's consumers; an empty list when the stream is gone."""
+        return stream.consumers(self.keys["s_"] + id)
+
+    @operation
+    async def results(
+        self, id: str, start: int = 1, max: int = 100
+    ) -> list[tuple[int, bytes | None]]:
+        """Results of sub-requests ``start …`` in order: (number, bytes, or None for none)."""
+        numbers = range(start, start + max)
+        pieces: dict[int, list[int]] = {}
+        for n in numbers:
+            pieces.setdefault(n // 1000, []).append(n)
+        base = f"{self.keys['res_']}{id}:"
+        found = await together(
+            Call(("HMGET", f"{base}{piece}", *ns), list[Any], key=base)
+            for piece, ns in pieces.items()
+        )
+        values = [value for part in found for value in part]
+        return list(zip(numbers, values, strict=True))
+
+    @operation
+    async def levels(self) -> list[Level]:
+        lists = [f"{self.keys['p_']}{priority}" for priority in range(PRIORITIES)]
+        lengths = await together(Call(("LLEN", key), int, key=key) for key in lists)
+        heads = await together(
+            Call(("LRANGE", lists[p], -5, -1), words, key=lists[p])
+            for p, length in enumerate(lengths)
+            if length
+        )
+        tops = iter(heads)
+
+        def next_requests() -> tuple[str, ...]:
+            return tuple(dict.fromkeys(word.partition("|")[0] for word in reversed(next(tops))))
+
+        return [
+            Level(priority, length, next_requests())
+            for priority, length in enumerate(lengths)
+            if length
+        ]
+
+    async def _payloads(self, ids: Sequence[str]) -> list[bytes | None]:
+        calls = []
+        for id in ids:
+            rid, _, n = id.rpartition("/")
+            calls.append(stream.entries(self.keys["s_"] + rid, f"{n}-0", f"{n}-0", 1))
+        return [rows[0][1] if rows else None for rows in await together(calls)]
+
+    async def _get_waiting(self, id: str) -> Entry | None:
+        rid, slash, n = id.rpartition("/")
+        if not slash or not n.isdigit():
+            return None
+        request = await self.request.op(rid)
+        if request is None or not 1 <= int(n) <= request.total:
+            return None
+        entry = (await self._entries("waiting", [(id, None)]))[0]
+        if entry.payload is None:  # its stream entry is gone: settled, or swept from the trash
+            result = (await self.results.op(rid, int(n), 1))[0][1]
+            return Entry(id, "done", payload=result)
+        if request.state == "cancelled":
+            return Entry(id, "trash", payload=entry.payload, failures=entry.failures)
+        return entry
+
+    async def _page_waiting(self, cursor: str | None, max: int, start: int | None) -> Page:
+        """Waiting sub-requests of open requests: oldest request first, by number.
+
+        The cursor is ``created:request/number``. A window by rank isn't offered: what waits is a
+        range of each stream, so ``start`` only skips from the front, ``max`` + ``start`` at most.
+        """
+        total = (await self.counts.op()).waiting
+        created, position = (None, "") if cursor is None else cursor.split(":", 1)
+        rid, _, behind = position.rpartition("/")
+        want = max + (start or 0)
+        ids: list[str] = []
+        more, begin, skip = True, created or "-inf", 0
+        open_ = self.keys["open"]
+        while len(ids) < want and more:
+            requests = await scored(open_, begin, "+inf", "BYSCORE", "LIMIT", str(skip), "50")
+            more = len(requests) == 50
+            skip += len(requests)
+            for request, at in requests:
+                if created and (at, request) < (float(created), rid):
+                    continue
+                low = int(behind) if request == rid and behind else 0
+                found = await self._waiting_of(request, low, want - len(ids) + 1)
+                ids += [f"{at:.0f}:{request}/{n}" for n in found]
+                if len(ids) > want:
+                    break
+        page = ids[start or 0 : want]
+        entries = await self._entries("waiting", [(i.split(":", 1)[1], None) for i in page])
+        last = page[-1] if page and len(ids) > want else None
+        return Page(tuple(entries), last, total)
+
+    async def _waiting_of(self, rid: str, behind: int, max: int) -> list[int]:
+        """Numbers of a request's waiting sub-requests after ``behind``, in order."""
+        key, record_key = self.keys["s_"] + rid, self.keys["r_"] + rid
+        trash = self.keys["trash"]
+        marks = Call(
+            ("HMGET", record_key, "waiting", "again", "read"),
+            lambda reply: [int(v or 0) for v in reply],
+            key=record_key,
+        )
+        again_rows = stream.held(key, f"({behind}-0", "+", max, "~waiting")
+        (waiting, again, read), reserved = await both(marks, again_rows)
+        if not waiting:
+            return []
+        numbers = [row.number for row in reserved]
+        low = read if read > behind else behind
+        while len(numbers) < max and waiting > again:
+            page = await stream.entries(key, f"({low}-0", "+", max)
+            if not page:
+                break
+            scores = await together(
+                Call(("ZSCORE", trash, f"{rid}/{n}"), number, key=trash) for n, _ in page
+            )
+            numbers += [n for (n, _), at in zip(page, scores, strict=True) if at is None]
+            low = page[-1][0]
+        return numbers[:max]
+
+    @operation
+    async def invariants(self) -> list[str]:
+        from .invariants import violations
+
+        return await violations(self)
+
+
+def cut(payloads: Sequence[bytes], start: int = 0) -> Any:
+    """Chunks of at most `CHUNK` payloads and about `CHUNK_BYTES` bytes: (index, payloads)."""
+    chunk: list[bytes] = []
+    size = 0
+    for index in range(start, len(payloads)):
+        payload = payloads[index]
+        if chunk and (len(chunk) == CHUNK or size + len(payload) > CHUNK_BYTES):
+            yield index - len(chunk), chunk
+            chunk, size = [], 0
+        chunk.append(payload)
+        size += len(payload)
+    if chunk:
+        yield len(payloads) - len(chunk), chunk
+
+
+def checked_payload(payload: bytes, number: int, most: int = MAX_PAYLOAD) -> None:
+    if len(payload) > most:
+        raise TooLarge(
+            f"sub-request {number} has {len(payload):,} bytes, over the limit of {most:,} "
+            "(--max-payload)"
+        )
+
+
+def checked_priority(priority: int) -> int:
+    if not 0 <= priority < PRIORITIES:
+        raise BadInput(f"priority {priority}: 0 (first) to {PRIORITIES - 1}")
+    return priority
+
+
+def checked_limit(limit: int) -> int:
+    if not 1 <= limit <= MAX_LIMIT:
+        raise BadInput(f"limit {limit}: 1 to {MAX_LIMIT} (pausing is a flag, not a limit of 0)")
+    return limit
+
+
+def checked_request(id: str, priority: int, limit: int) -> None:
+    checked_name(id, "request id")
+    checked_priority(priority)
+    checked_limit(limit)
+
+
+def found(request: Request | None, id: str, queue: str) -> Request:
+    if request is None:
+        raise NotFound(f"no request {id} in queue {queue}")
+    return request

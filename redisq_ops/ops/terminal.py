@@ -1,0 +1,104 @@
+"""How values reach a terminal: escaped text, ages, counts, sizes.
+
+Everything here returns plain text. Square brackets are left as they are, so callers must hand it
+on as text (Rich ``Text``, Textual ``Strip`` or ``markup=False``), never as markup.
+"""
+
+import codecs
+import re
+import unicodedata
+
+from rich.cells import cell_len, set_cell_size
+
+ELLIPSIS = "…"
+
+# Every code point that is not a letter, mark, digit, sign or space needs a second look. Python's
+# own idea of printable is the widest cheap filter: it refuses Cc, Cf, Cs, Co, Cn, Zl, Zp and Zs.
+_ASCII_CONTROL = {code: f"\\x{code:02x}" for code in (*range(0x20), 0x7F)}
+_ASCII_CONTROL |= {ord("\n"): "⏎", ord("\t"): "\\t", ord("\r"): "\\r"}
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
+
+
+def printable(value: bytes | str, limit: int | None = None) -> str:
+    r"""The value as text that no terminal acts on, at most ``limit`` cells wide.
+
+    Valid UTF-8 is shown as it is; control, format (bidi, zero-width), unassigned and private
+    characters and invalid bytes as ``\x1b``, ``\u202e`` or ``\U000e0041``; a newline as ``⏎``, a
+    tab as ``\t``. What is cut ends with an ellipsis. Escaping text that is escaped already changes
+    nothing. The result may contain ``[``: see the module.
+    """
+    if limit is None:
+        return _escape(_decode(value, len(value)))
+    # A payload has up to a mebibyte and a cell shows twenty characters of it. Eight units per cell
+    # leave room for combining marks; more of them than that is an attack on the line's height.
+    room = 8 * limit + 8
+    text = _escape(_decode(value, room))
+    if len(value) <= room and cell_len(text) <= limit:
+        return text
+    return set_cell_size(text, limit - 1) + ELLIPSIS if limit > 0 else ""
+
+
+def age(ms: int) -> str:
+    """A duration in milliseconds by its two leading units: ``12s``, ``4m 03s``, ``3d 4h``."""
+    sign, seconds = ("-" if ms <= -1000 else ""), abs(ms) // 1000
+    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
+    if days:
+        return f"{sign}{days}d {hours % 24}h"
+    if hours:
+        return f"{sign}{hours}h {minutes % 60:02}m"
+    if minutes:
+        return f"{sign}{minutes}m {seconds % 60:02}s"
+    return f"{sign}{seconds}s"
+
+
+def count(number: int) -> str:
+    """A number with thousands separated: ``1,234,567``."""
+    return f"{number:,}"
+
+
+def short_count(number: int) -> str:
+    """A number in at most five cells up to 999T: ``999``, ``1.2M``, ``12.3M``, ``123M``."""
+    return _scaled(number, 1000, ("", "K", "M", "G", "T"))
+
+
+def size(bytes_: int) -> str:
+    """A size in bytes in binary units: ``512 B``, ``1.5 KiB``, ``64.0 MiB``."""
+    return _scaled(bytes_, 1024, (" B", " KiB", " MiB", " GiB", " TiB"))
+
+
+def _decode(value: bytes | str, room: int) -> str:
+    if isinstance(value, str):
+        return value[:room]
+    # Not final where it was cut: half a character there is not an invalid byte.
+    return codecs.utf_8_decode(value[:room], "surrogateescape", len(value) <= room)[0]
+
+
+def _escape(text: str) -> str:
+    if text.isprintable():
+        return text
+    return _NOT_ASCII.sub(_escape_one, text.translate(_ASCII_CONTROL))
+
+
+def _escape_one(match: re.Match[str]) -> str:
+    char = match[0]
+    # Spaces that take room (no-break, ideographic) are text; Python calls them unprintable.
+    if char.isprintable() or unicodedata.category(char) == "Zs":
+        return char
+    code = ord(char)
+    if 0xDC80 <= code <= 0xDCFF:  # an invalid byte, as surrogateescape carries it
+        code -= 0xDC00
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _scaled(number: int, step: int, units: tuple[str, ...]) -> str:
+    if abs(number) < step:
+        return f"{number}{units[0]}"
+    value = float(number)
+    for unit in units[1:]:
+        value /= step
+        # Compared as it will be rounded: 999,999 is 1.0M, never 1000K.
+        if round(abs(value)) < step or unit == units[-1]:
+            break
+    return f"{value:.1f}{unit}" if abs(value) < 99.95 else f"{value:.0f}{unit}"

@@ -1,0 +1,150 @@
+"""The dialog every change goes through: what will happen, to how many, and No first."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Button, Input, Static
+
+from redisq_ops.ops.terminal import printable
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is about to happen, in words, and what has to be typed first if it is large."""
+
+    title: str
+    lines: tuple[str, ...] = ()
+    danger: bool = False
+    typed: str | None = None
+
+
+class _Field(Input):
+    """Takes the text; a key it can not use for that is an answer, so ``y`` and ``n`` work in it."""
+
+    def __init__(self, typed: str) -> None:
+        super().__init__(id="typed", compact=True, placeholder=printable(typed))
+        self._typed = typed
+        self.cursor_blink = False
+
+    def check_consume_key(self, key: str, character: str | None) -> bool:
+        return self.value != self._typed and character is not None and character in self._typed
+
+
+class Confirm(ModalScreen[bool]):
+    """Asks a :class:`Question`; True only after Yes. Esc, ``n`` and Enter at once mean No.
+
+    With ``typed`` the field has the focus instead of No, and Yes stays off until it holds exactly
+    that text.
+    """
+
+    AUTO_FOCUS = ""
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (14, "-tall")]  # noqa: RUF012 (declared so by Screen)
+    # The text scrolls, field and answers below it are always in sight.
+    DEFAULT_CSS = """
+    Confirm {
+        align: center middle;
+        background: $background 70%;
+        #dialog {
+            width: 66;
+            max-width: 100%;
+            height: auto;
+            max-height: 100%;
+            background: $surface;
+            border: round $border;
+            padding: 1 2;
+            &.-danger { border: round $error; }
+            &.-danger #title { color: $text-error; }
+        }
+        #what { height: auto; scrollbar-size: 0 1; }
+        #title { text-style: bold; margin-bottom: 1; }
+        #foot { dock: bottom; height: auto; }
+        #typed { background: $panel; padding: 0 1; margin-top: 1; }
+        #answers { height: 1; margin-top: 1; align-horizontal: right; }
+        #answers Button {
+            min-width: 11;
+            margin-left: 2;
+            background: $panel;
+            color: $foreground;
+            text-style: none;
+            &:focus { background: $primary; color: $background; text-style: bold; }
+            &:disabled { color: $text-disabled; }
+        }
+        #dialog.-danger #yes:focus { background: $error; }
+        &.-short {
+            #dialog { border: none; padding: 0 1; }
+            #title, #typed, #answers { margin: 0; }
+            #answers Button { min-width: 8; margin: 0 1 0 0; }
+        }
+    }
+    """
+    # Asked before the field (priority), unless the field says that it has a use for them.
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "yes", "Yes", priority=True),
+        Binding("n", "no", "No", priority=True),
+        Binding("escape", "answer(False)", "No"),
+        Binding("left", "app.focus_previous", "Previous", show=False),
+        Binding("right", "app.focus_next", "Next", show=False),
+        Binding("up", "scroll_text(-1)", "Scroll up", show=False),
+        Binding("down", "scroll_text(1)", "Scroll down", show=False),
+    ]
+
+    def __init__(self, question: Question) -> None:
+        super().__init__()
+        self.question = question
+
+    @property
+    def agreed(self) -> bool:
+        """True if what had to be typed is typed."""
+        typed = self.question.typed
+        return typed is None or self.query_one("#typed", Input).value.strip() == typed
+
+    def compose(self) -> ComposeResult:
+        question = self.question
+        typed, lines = question.typed, question.lines
+        if typed is not None:
+            lines = (*lines, "", f"To go on, type {typed}")
+        with Vertical(id="dialog", classes="-danger" if question.danger else ""):
+            with VerticalScroll(id="what", can_focus=False):
+                yield Static(printable(question.title), id="title", markup=False)
+                yield Static("\n".join(map(printable, lines)), markup=False)
+            with Vertical(id="foot"):
+                if typed is not None:
+                    yield _Field(typed)
+                with Horizontal(id="answers"):
+                    yield Button("No (n)", id="no", compact=True)
+                    yield Button(
+                        "Yes (y)",
+                        id="yes",
+                        compact=True,
+                        disabled=typed is not None,
+                    )
+
+    def on_mount(self) -> None:
+        self.query_one("#no" if self.question.typed is None else "#typed").focus()
+
+    def action_answer(self, yes: bool) -> None:
+        if not yes or self.agreed:
+            # Not awaited: a screen that waits for its own end in one of its handlers never ends.
+            self.dismiss(yes)  # type: ignore[unused-awaitable]
+
+    def action_yes(self) -> None:
+        self.action_answer(True)
+
+    def action_no(self) -> None:
+        self.action_answer(False)
+
+    def action_scroll_text(self, lines: int) -> None:
+        self.query_one("#what").scroll_relative(y=lines, animate=False)
+
+    def on_input_changed(self) -> None:
+        self.query_one("#yes", Button).disabled = not self.agreed
+
+    def on_input_submitted(self) -> None:
+        self.action_answer(True)
+
+    def on_button_pressed(self, event: Button.Pressed) -> None:
+        self.action_answer(event.button.id == "yes")

@@ -1,0 +1,511 @@
+"""A table of any length that draws only what is on the screen.
+
+It never fetches. Whoever owns it reads :attr:`PagedTable.wanted` at every poll (and at once on
+:class:`PagedTable.Wanted`) and hands rows back with :meth:`PagedTable.show`. Memory and time
+depend on the height of the terminal, not on the number of rows.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import ClassVar, Final, Literal
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from rich.style import Style
+from textual.binding import Binding, BindingType
+from textual.events import Click, Resize
+from textual.geometry import Region, Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from redisq_ops.ops.terminal import ELLIPSIS, count, printable
+from redisq_ops.tui.theme import DIM
+
+Cell = str | tuple[str, str]
+"""A cell: text, or text and a Rich style."""
+
+_GAP: Final = 2
+_GUTTER: Final = 2
+_PLAIN: Final = Style()
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: ``width`` in cells, the least when ``flex``, its share of the spare width, is set.
+
+    On a narrow terminal the columns of the highest ``priority`` go first, from the right; those of
+    priority 0 stay, and the table scrolls sideways.
+    """
+
+    key: str
+    title: str
+    width: int
+    flex: int = 0
+    align: Literal["left", "right"] = "left"
+    style: str = ""
+    priority: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row: the identity cursor and marks hold on to, and a cell per column."""
+
+    identity: str
+    cells: tuple[Cell, ...]
+    style: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Rows ``start`` … of ``total``; the total is a guess unless ``exact``."""
+
+    start: int
+    total: int
+    rows: tuple[Row, ...]
+    exact: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """All that a drawn line depends on: equal lines need no repaint."""
+
+    row: Row | None = None
+    text: str = ""
+    cursor: str = ""
+    marked: bool = False
+
+
+def fit(columns: Iterable[Column], width: int) -> tuple[tuple[int, int], ...]:
+    """Which columns to draw in ``width`` cells: (index, cells) from left to right."""
+    kept = list(enumerate(columns))
+    spare = width - _GUTTER - sum(column.width + _GAP for _, column in kept) + _GAP
+    while spare < 0 and (least := max((column.priority for _, column in kept), default=0)):
+        at = max(at for at, (_, column) in enumerate(kept) if column.priority == least)
+        spare += kept.pop(at)[1].width + _GAP
+    spare, shares = max(0, spare), sum(column.flex for _, column in kept)
+    fitted = []
+    for index, column in kept:
+        extra = spare * column.flex // shares if column.flex else 0
+        # Each takes its share of what is left, so that rounding loses no cell.
+        spare, shares = spare - extra, shares - column.flex
+        fitted.append((index, column.width + extra))
+    return tuple(fitted)
+
+
+class PagedTable(ScrollView, can_focus=True):
+    """A table over a window of rows, with a cursor and marks that hold on to identities."""
+
+    HELP = """
+    ## Table
+
+    The cursor stays on its entry while the list moves. An entry that went away leaves `✗` behind:
+    nothing is selected until the cursor moves. Marks stay on entries that are out of sight.
+    """
+    ALLOW_SELECT = False
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "paged-table--header",
+        "paged-table--cursor",
+        "paged-table--cursor-blurred",
+        "paged-table--cursor-lost",
+        "paged-table--mark",
+    }
+    # A horizontal bar would take one line of a small terminal: the header shows ◂ and ▸ instead.
+    # The vertical one is always there, because the width would change with it otherwise.
+    DEFAULT_CSS = """
+    PagedTable {
+        overflow-x: auto;
+        overflow-y: scroll;
+        scrollbar-size: 0 1;
+        & > .paged-table--header { background: $panel; text-style: bold; }
+        & > .paged-table--cursor { background: $primary-muted; text-style: bold; }
+        & > .paged-table--cursor-blurred { background: $panel; }
+        & > .paged-table--cursor-lost { background: $error-muted; text-style: italic; }
+        & > .paged-table--mark { color: $warning; text-style: bold; }
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j,down", "move(1)", "Down", show=False),
+        Binding("k,up", "move(-1)", "Up", show=False),
+        Binding("pagedown", "page(1)", "Page down", show=False),
+        Binding("pageup", "page(-1)", "Page up", show=False),
+        Binding("g,home", "first", "First", show=False),
+        Binding("G,end", "last", "Last", show=False),
+        Binding("space", "mark", "Mark", show=False, tooltip="Mark or unmark this entry"),
+        Binding("enter", "open", "Open", show=False, tooltip="Show this entry"),
+    ]
+
+    class _Said(Message):
+        def __init__(self, table: "PagedTable") -> None:
+            super().__init__()
+            self.table = table
+
+        @property
+        def control(self) -> "PagedTable":
+            return self.table
+
+    class Wanted(_Said):
+        """Rows ``start`` to before ``end`` are needed, at most four screens of them."""
+
+        def __init__(self, table: "PagedTable", start: int, end: int) -> None:
+            super().__init__(table)
+            self.start = start
+            self.end = end
+
+        def can_replace(self, message: Message) -> bool:
+            return isinstance(message, PagedTable.Wanted) and message.table is self.table
+
+    class Moved(_Said):
+        """The cursor is on another entry; on none if ``identity`` is None."""
+
+        def __init__(self, table: "PagedTable", identity: str | None) -> None:
+            super().__init__(table)
+            self.identity = identity
+
+        def can_replace(self, message: Message) -> bool:
+            return isinstance(message, PagedTable.Moved) and message.table is self.table
+
+    class Opened(_Said):
+        """Enter or a double click on an entry."""
+
+        def __init__(self, table: "PagedTable", identity: str) -> None:
+            super().__init__(table)
+            self.identity = identity
+
+    class Marked(_Said):
+        """The set of marked entries changed."""
+
+        def __init__(self, table: "PagedTable", marks: frozenset[str]) -> None:
+            super().__init__(table)
+            self.marks = marks
+
+    def __init__(
+        self,
+        columns: Iterable[Column],
+        *,
+        empty: str = "",
+        id: str | None = None,
+        classes: str | None = None,
+    ) -> None:
+        """A table of these columns; ``empty`` is what it says when there are no rows."""
+        self._drawn: dict[int, tuple[_Line, Strip]] = {}
+        super().__init__(id=id, classes=classes)
+        self._columns = tuple(columns)
+        self._empty = empty
+        self._window: Window | None = None
+        self._cursor = 0
+        self._held: str | None = None
+        self._lost = False
+        self._marks: frozenset[str] = frozenset()
+        self._sort: tuple[str, str] = ("", "")
+        self._layout: tuple[tuple[Column, int, int], ...] = ()
+        self._asked: tuple[int, int] | None = None
+
+    # -- what its owner reads -----------------------------------------------------------------
+
+    @property
+    def identity(self) -> str | None:
+        """The entry under the cursor; None while it is lost, not loaded or not there."""
+        return None if self._lost else self._held
+
+    @property
+    def cursor(self) -> int:
+        """The index of the cursor's line."""
+        return self._cursor
+
+    @property
+    def cursor_lost(self) -> bool:
+        """True if the cursor's entry is gone and its line shows another one.
+
+        Nothing is selected then: a key pressed in this moment was meant for the entry that went.
+        """
+        return self._lost
+
+    @property
+    def marks(self) -> frozenset[str]:
+        """The marked entries, also those out of sight or gone."""
+        return self._marks
+
+    @property
+    def position(self) -> str:
+        """Where the cursor is, for a status line: ``12 of 1,234``, ``≈`` before a guess."""
+        if self._window is None or not self._total:
+            return ""
+        about = "" if self._window.exact else "≈"
+        return f"{count(self._cursor + 1)} of {about}{count(self._total)}"
+
+    @property
+    def wanted(self) -> tuple[int, int]:
+        """The rows (start, end) to fetch: what is visible, at least a page before and after it.
+
+        Whole pages, so that a line of scrolling does not ask again; the end may lie behind the
+        last row, so that a list is seen to grow.
+        """
+        page, first = self._page, self.scroll_offset.y
+        start = max(0, first // page - 1) * page
+        return start, ((first + page - 1) // page + 2) * page
+
+    # -- what its owner says ------------------------------------------------------------------
+
+    def show(self, window: Window) -> None:
+        """Show these rows; the cursor follows its entry and stays in sight if it was."""
+        before, in_sight = self.identity, self._in_sight
+        self._window = window
+        self._resize_contents()
+        self._follow()
+        if in_sight:
+            self._bring_in_sight()
+        self._repaint()
+        self._ask()
+        self._say_moved(before)
+
+    def clear(self) -> None:
+        """Forget rows, cursor and marks: another list follows."""
+        before = self.identity
+        self._window = self._held = self._asked = None
+        self._cursor, self._lost = 0, False
+        self.mark(())
+        self._resize_contents()
+        self._bring_in_sight()
+        self._repaint()
+        self._ask()
+        self._say_moved(before)
+
+    def mark(self, identities: Iterable[str]) -> None:
+        """Mark exactly these entries."""
+        marks = frozenset(identities)
+        if marks != self._marks:
+            self._marks = marks
+            self.post_message(self.Marked(self, marks))
+            self._repaint()
+
+    def sorted_by(self, key: str, *, descending: bool = False, exact: bool = True) -> None:
+        """Show in the header what orders the rows; not ``exact`` if only the loaded ones are."""
+        self._sort = (key, (" ▼" if descending else " ▲") + ("" if exact else " (loaded)"))
+        self._arrange()
+
+    # -- keys and mouse -----------------------------------------------------------------------
+
+    def action_move(self, lines: int) -> None:
+        self._move_to(self._cursor + lines)
+
+    def action_page(self, pages: int) -> None:
+        self._move_to(self._cursor + pages * self._page)
+
+    def action_first(self) -> None:
+        self._move_to(0)
+
+    def action_last(self) -> None:
+        self._move_to(self._total - 1)
+
+    def action_mark(self) -> None:
+        if self.identity is not None:
+            self.mark(self._marks ^ {self.identity})
+
+    def action_open(self) -> None:
+        if self.identity is not None:
+            self.post_message(self.Opened(self, self.identity))
+
+    def on_click(self, event: Click) -> None:
+        index = self.scroll_offset.y + event.y - 1
+        if event.y > 0 and index < self._total:
+            self._move_to(index)
+            if event.chain == 2:
+                self.action_open()
+
+    # -- cursor -------------------------------------------------------------------------------
+
+    @property
+    def _total(self) -> int:
+        return self._window.total if self._window else 0
+
+    @property
+    def _page(self) -> int:
+        """Rows on the screen; one line is the header."""
+        return max(1, self.scrollable_content_region.height - 1)
+
+    @property
+    def _in_sight(self) -> bool:
+        return 0 <= self._cursor - self.scroll_offset.y < self._page
+
+    def _row(self, index: int) -> Row | None:
+        at = index - self._window.start if self._window else -1
+        return self._window.rows[at] if self._window and 0 <= at < len(self._window.rows) else None
+
+    def _move_to(self, index: int) -> None:
+        before = self.identity
+        self._cursor = max(0, min(index, self._total - 1))
+        row = self._row(self._cursor)
+        self._held, self._lost = (row.identity if row else None), False
+        self._bring_in_sight()
+        self._repaint()
+        self._ask()
+        self._say_moved(before)
+
+    def _follow(self) -> None:
+        """Find the held entry in the new rows, or say that it is lost."""
+        rows = self._window.rows if self._window else ()
+        start = self._window.start if self._window else 0
+        last = max(0, self._total - 1)
+        row = self._row(self._cursor)
+        if self._held is None:
+            self._cursor = min(self._cursor, last)
+            row = self._row(self._cursor)
+            self._held = row.identity if row else None
+        elif row is None or row.identity != self._held:
+            found = next(
+                (at for at, row in enumerate(rows, start) if row.identity == self._held), -1
+            )
+            if found >= 0:
+                self._cursor, self._lost = found, False
+            elif row is not None or self._cursor > last or not self._total:
+                # Not merely out of the window: its line is loaded, or there is no such line.
+                self._cursor, self._lost = min(self._cursor, last), True
+        else:
+            self._lost = False
+
+    def _bring_in_sight(self) -> None:
+        top = self.scroll_offset.y
+        wished = max(self._cursor - self._page + 1, min(top, self._cursor))
+        if wished != top:
+            self.scroll_to(y=wished, animate=False, force=True)
+
+    def _say_moved(self, before: str | None) -> None:
+        if self.identity != before:
+            self.post_message(self.Moved(self, self.identity))
+
+    # -- asking for rows ----------------------------------------------------------------------
+
+    def _ask(self) -> None:
+        """Post what is missing, once: an answer that came back short must not ask for ever."""
+        if not self.scrollable_content_region.height:
+            return
+        wanted = self.wanted
+        if self._window:
+            start, rows = self._window.start, len(self._window.rows)
+            if start <= wanted[0] and min(wanted[1], self._total) <= start + rows:
+                self._asked = None
+                return
+        if wanted != self._asked:
+            self._asked = wanted
+            self.post_message(self.Wanted(self, *wanted))
+
+    # -- drawing ------------------------------------------------------------------------------
+
+    def on_resize(self, event: Resize) -> None:
+        in_sight = self._in_sight
+        self._arrange()
+        if in_sight:
+            self._bring_in_sight()
+        self._ask()
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        super().watch_scroll_y(old_value, new_value)
+        self._ask()
+
+    def watch_has_focus(self, _has_focus: bool) -> None:
+        super().watch_has_focus(_has_focus)
+        self._repaint()
+
+    def notify_style_update(self) -> None:
+        self._drawn.clear()
+        super().notify_style_update()
+
+    def _arrange(self) -> None:
+        """Lay out the columns again. A title is never cut: it widens its column."""
+        titled = []
+        for column in self._columns:
+            title = column.title + (self._sort[1] if column.key == self._sort[0] else "")
+            width = max(column.width, cell_len(title))
+            titled.append(replace(column, title=title, width=width))
+        fitted = fit(titled, self.scrollable_content_region.width)
+        self._layout = tuple((titled[index], index, width) for index, width in fitted)
+        self._drawn.clear()
+        self._resize_contents()
+        self.refresh()
+
+    def _resize_contents(self) -> None:
+        widths = sum(width + _GAP for *_, width in self._layout) - _GAP + _GUTTER
+        size = Size(max(0, widths), self._total + 1)
+        if size != self.virtual_size:
+            # Assigning it would lay out the whole screen and repaint every line whenever an entry
+            # comes or goes; nothing but the scroll bar depends on it here.
+            self.set_reactive(PagedTable.virtual_size, size)
+            self._scroll_update(size)
+
+    def _repaint(self) -> None:
+        """Repaint the lines that differ from what was drawn, and no others."""
+        region = self.scrollable_content_region
+        changed = [
+            y
+            for y in range(1, region.height)
+            if y not in self._drawn or self._drawn[y][0] != self._line(y)
+        ]
+        for _, run in groupby(enumerate(changed), lambda pair: pair[1] - pair[0]):
+            lines = [y for _, y in run]
+            self.refresh(Region(0, lines[0], region.width, len(lines)))
+
+    def _line(self, y: int) -> _Line:
+        index = self.scroll_offset.y + y - 1
+        if index >= self._total:
+            return _Line(text=self._empty if y == 1 and self._window else "")
+        row = self._row(index)
+        cursor = ""
+        if index == self._cursor:
+            cursor = "lost" if self._lost else "cursor" if self.has_focus else "blurred"
+        marked = row is not None and row.identity in self._marks
+        return _Line(row, "" if row else ELLIPSIS, cursor, marked)
+
+    def render_line(self, y: int) -> Strip:
+        width, left = self.scrollable_content_region.width, self.scroll_offset.x
+        if y == 0:
+            return self._header(width, left)
+        line = self._line(y)
+        drawn = self._drawn.get(y)
+        if drawn is None or drawn[0] != line:
+            drawn = self._drawn[y] = (line, self._draw(line))
+        return drawn[1].crop_extend(left, left + width, self.rich_style)
+
+    def _header(self, width: int, left: int) -> Strip:
+        style = self.rich_style + self.get_component_rich_style("paged-table--header", partial=True)
+        cells = [Segment(" " * _GUTTER, style)]
+        for column, _, cells_wide in self._layout:
+            cells.append(Segment(_padded(column.title, cells_wide, column.align), style))
+            cells.append(Segment(" " * _GAP, style))
+        strip = Strip(cells).crop_extend(left, left + width, style)
+        if left > 0:
+            strip = Strip.join([Strip([Segment("◂", style)], 1), strip.crop(1)])
+        if left + width < self.virtual_size.width:
+            strip = Strip.join([strip.crop(0, width - 1), Strip([Segment("▸", style)], 1)])
+        return strip
+
+    def _draw(self, line: _Line) -> Strip:
+        over = _PLAIN
+        if line.cursor:
+            suffix = "" if line.cursor == "cursor" else f"-{line.cursor}"
+            name = f"paged-table--cursor{suffix}"
+            over = self.get_component_rich_style(name, partial=True)
+        base = self.rich_style
+        mark = self.get_component_rich_style("paged-table--mark", partial=True)
+        sign = "●" if line.marked else "✗" if line.cursor == "lost" else " "
+        segments = [Segment(sign + " " * (_GUTTER - 1), base + mark + over)]
+        if line.row is None:
+            segments.append(Segment(line.text, base + Style.parse(DIM) + over))
+        else:
+            plain = base + Style.parse(line.row.style)
+            for column, index, width in self._layout:
+                cell = line.row.cells[index] if index < len(line.row.cells) else ""
+                text, style = (cell, "") if isinstance(cell, str) else cell
+                look = plain + Style.parse(column.style) + Style.parse(style) + over
+                segments.append(Segment(_padded(text, width, column.align), look))
+                segments.append(Segment(" " * _GAP, plain + over))
+        width = max(self.virtual_size.width, self.scrollable_content_region.width)
+        return Strip(segments).adjust_cell_length(width, base + over)
+
+
+def _padded(text: str, width: int, align: Literal["left", "right"]) -> str:
+    # Escaped here once more, whatever the caller did: what a strip holds reaches the terminal raw.
+    text = printable(text, width)
+    padding = " " * (width - cell_len(text))
+    return padding + text if align == "right" else text + padding

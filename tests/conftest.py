@@ -1,0 +1,77 @@
+"""Real servers for the tests: one process per kind and test worker, emptied for every test."""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+# Textual reads these once, at import; the pictures in `snapshots/` depend on them.
+os.environ["TEXTUAL_ANIMATIONS"] = "none"
+os.environ["TEXTUAL_COLOR_SYSTEM"] = "truecolor"
+os.environ["TZ"] = "UTC"
+os.environ.pop("NO_COLOR", None)
+
+import pytest
+import redis
+import redis.asyncio
+
+from redisq_ops.demo.server import EmbeddedServer, binaries
+
+time.tzset()
+
+BINARIES = binaries()
+# Valkey always. Redis where it is installed, or where its absence is to be a failure, not a gap.
+WANTED = ["valkey"]
+if "redis" in BINARIES or os.environ.get("REDISQ_REQUIRE_REDIS_SERVER"):
+    WANTED.append("redis")
+
+
+@pytest.fixture(scope="session")
+def running() -> Iterator[Callable[[str], EmbeddedServer]]:
+    """The worker's server of a kind, started when first asked for."""
+    servers: dict[str, EmbeddedServer] = {}
+    with ExitStack() as stack:
+
+        def of_kind(kind: str) -> EmbeddedServer:
+            if kind not in BINARIES:
+                pytest.fail(f"no {kind} server on this machine, and the tests need one")
+            if kind not in servers:
+                servers[kind] = stack.enter_context(EmbeddedServer(BINARIES[kind]))
+            return servers[kind]
+
+        yield of_kind
+
+
+@pytest.fixture(scope="session", params=WANTED)
+def server(
+    request: pytest.FixtureRequest, running: Callable[[str], EmbeddedServer]
+) -> EmbeddedServer:
+    """Each kind of server in turn. Shared: a test that kills a server starts its own."""
+    return running(request.param)
+
+
+@pytest.fixture(scope="session")
+def valkey_url(running: Callable[[str], EmbeddedServer]) -> str:
+    """Where one server is enough. Never emptied by itself, but by tests that ask for `url`."""
+    return running("valkey").url
+
+
+@pytest.fixture
+def url(server: EmbeddedServer) -> str:
+    """The address of an empty server."""
+    with redis.Redis.from_url(server.url) as client:
+        client.flushall()
+    return server.url
+
+
+@pytest.fixture
+def client(url: str) -> Iterator[redis.Redis]:
+    """A blocking client of an empty server, replies as bytes."""
+    with redis.Redis.from_url(url, protocol=3) as client:
+        yield client
+
+
+@pytest.fixture
+def aclient(url: str) -> Callable[[], redis.asyncio.Redis]:
+    """Makes asyncio clients of an empty server: `async with aclient() as client`."""
+    return lambda: redis.asyncio.Redis.from_url(url, protocol=3)
