@@ -75,15 +75,15 @@ class Queue(Bound[C_co], ABC):
         prefix: str = PREFIX,
         clock: Clock | None = None,
         callers: Callers | None = None,
-        shards: int = 1,
+        shard: int = 0,
     ) -> None:
         super().__init__(client)
         self.name = checked_name(name, "queue name")
         self.prefix = prefix
-        self.keys = Keys(name, prefix)
+        # No name has a slash, so no queue can be called like another's shard.
+        self.keys = Keys(f"{name}/{shard}" if shard else name, prefix)
         self.clock = clock or ServerClock()
         self.callers = callers or Callers()
-        self.shards = shards
         self._enrolled = False
 
     def _script(self, name: str) -> Script:
@@ -91,9 +91,7 @@ class Queue(Bound[C_co], ABC):
 
     async def _enrol(self) -> None:
         if not self._enrolled:
-            await enrol(
-                self.name.partition("#")[0], self.kind, self.schema, self.shards, self.prefix
-            )
+            await enrol(self.name, self.kind, self.schema, self.prefix)
             self._enrolled = True
 
     async def _guarded(self, name: str, read: Any, rows: Any = (), **argv: Any) -> Any:

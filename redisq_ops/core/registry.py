@@ -74,7 +74,9 @@ def find(name: str, prefix: str = PREFIX) -> Call[Registered | None]:
     )
 
 
-async def enrol(name: str, kind: str, schema: int, shards: int, prefix: str = PREFIX) -> Registered:
+async def enrol(
+    name: str, kind: str, schema: int, prefix: str = PREFIX, shards: int = 1
+) -> Registered:
     """Find a queue's entry or create it; refuses another kind and a newer schema."""
     checked_name(name, "queue name")
     entry = await find(name, prefix)
