@@ -17,7 +17,7 @@ from urllib.parse import quote, unquote
 from . import record
 from .callers import Callers
 from .clock import Clock, ServerClock
-from .errors import BadInput
+from .errors import BadInput, Refused
 from .io import Bound, C_co, Call, both, operation, together
 from .keys import PREFIX, Keys, checked_name
 from .registry import enrol, server_ms
@@ -38,13 +38,17 @@ from .values import (
     Taken,
 )
 
-Verb = Literal["requeue", "claim", "replay", "purge", "hard"]
+Verb = Literal["requeue", "claim", "replay", "purge", "hard", "restore", "reschedule"]
 ZSETS: dict[State, str] = {
     "pending": "lease",
     "delayed": "delay",
     "dead": "dead",
     "trash": "trash",
 }
+FIXED = (
+    "lease", "delay", "dead", "trash", "meta", "err", "hist", "wake", "ops", "cfg", "stat",
+    "callers",
+)  # fmt: skip
 # verb -> (states it can start from, state it ends in); the one table behind all operators' faces
 VERBS: dict[Verb, tuple[tuple[State, ...], str]] = {
     "requeue": (("pending", "delayed"), "waiting"),
@@ -52,6 +56,8 @@ VERBS: dict[Verb, tuple[tuple[State, ...], str]] = {
     "replay": (("dead",), "waiting"),
     "purge": (("waiting", "pending", "delayed", "dead"), "trash"),
     "hard": (("waiting", "pending", "delayed", "dead", "trash"), "gone"),
+    "restore": (("trash",), "restore"),
+    "reschedule": (("delayed",), "delayed"),
 }
 
 
@@ -66,6 +72,8 @@ class Queue(Bound[C_co], ABC):
     schema: ClassVar[int] = 1
     room: ClassVar[str]
     capabilities: ClassVar[frozenset[str]] = frozenset()
+    parts: ClassVar[tuple[str, ...]] = ()
+    """the room's own fixed keys, beside `FIXED`"""
 
     def __init__(
         self,
@@ -206,9 +214,14 @@ class Queue(Bound[C_co], ABC):
 
     @operation
     async def page(
-        self, state: State, cursor: str | None = None, max: int = 100, start: int | None = None
+        self,
+        state: State,
+        cursor: str | None = None,
+        max: int = 100,
+        start: int | None = None,
+        payloads: bool = False,
     ) -> Page:
-        """Up to ``max`` entries of a state in the server's order.
+        """Up to ``max`` entries of a state in the server's order, their payloads if asked.
 
         ``cursor`` goes on behind an earlier page whatever came or went meanwhile; ``start`` is a
         rank, for a window of a long list on a screen.
@@ -216,8 +229,8 @@ class Queue(Bound[C_co], ABC):
         if state == "done":
             return Page((), None, 0)
         if state == "waiting":
-            return await self._page_waiting(cursor, max, start)
-        return await self._page_zset(state, ZSETS[state], cursor, max, start)
+            return await self._page_waiting(cursor, max, start, payloads)
+        return await self._page_zset(state, ZSETS[state], cursor, max, start, payloads)
 
     async def _page_zset(
         self,
@@ -226,6 +239,7 @@ class Queue(Bound[C_co], ABC):
         cursor: str | None,
         max: int,
         start: int | None,
+        payloads: bool,
         low: str = "-inf",
         high: str = "+inf",
     ) -> Page:
@@ -252,31 +266,37 @@ class Queue(Bound[C_co], ABC):
                 rows += [row for row in page if after is None or (row[1], row[0]) > after]
             more = len(rows) > max
             rows = rows[:max]
-        entries = await self._entries(state, rows)
+        entries = await self._entries(state, rows, payloads)
         last = f"{rows[-1][1]:.0f}:{rows[-1][0]}" if rows and more else None
         return Page(tuple(entries), last, size)
 
-    async def _entries(self, state: State, rows: Sequence[tuple[str, float | None]]) -> list[Entry]:
+    async def _entries(
+        self, state: State, rows: Sequence[tuple[str, float | None]], payloads: bool = True
+    ) -> list[Entry]:
         if not rows:
             return []
         ids = [id for id, _ in rows]
-        (meta, errors), payloads = await both(
+        (meta, errors), contents = await both(
             together(
                 Call(("HMGET", self.keys[part], *ids), list[Any], key=self.keys[part])
                 for part in ("meta", "err")
             ),
-            self._payloads(ids),
+            self._payloads(ids if payloads else ()),
         )
         return [
             record.entry(id, state, score, line, error, payload)
-            for (id, score), line, error, payload in zip(rows, meta, errors, payloads, strict=True)
+            for (id, score), line, error, payload in zip(
+                rows, meta, errors, contents or [None] * len(ids), strict=True
+            )
         ]
 
     @abstractmethod
     async def _payloads(self, ids: Sequence[str]) -> list[bytes | None]: ...
 
     @abstractmethod
-    async def _page_waiting(self, cursor: str | None, max: int, start: int | None) -> Page: ...
+    async def _page_waiting(
+        self, cursor: str | None, max: int, start: int | None, payloads: bool
+    ) -> Page: ...
 
     @operation
     async def get(self, id: str) -> Entry | None:
@@ -425,6 +445,9 @@ class Queue(Bound[C_co], ABC):
     async def configure(self, op: str, seq: int, changes: dict[str, str]) -> dict[str, str]:
         """Set settings or flags; an empty value removes. Returns what was there before or ''."""
         await self._enrol()
+        return await self._configure(op, seq, changes)
+
+    async def _configure(self, op: str, seq: int, changes: dict[str, str]) -> dict[str, str]:
         before = await self._script("configure").call(
             self.keys,
             self.clock,
@@ -437,6 +460,41 @@ class Queue(Bound[C_co], ABC):
             name: "" if word == "-" else unquote(word)
             for name, word in zip(changes, before, strict=True)
         }
+
+    @operation
+    async def dismantle(self, max: int = 100) -> int:
+        """Remove a bounded part of a queue that is being destroyed; 0 when nothing is left.
+
+        Big keys are unlinked (freed off the server's main thread), never deleted in place.
+        """
+        gone = await self._dismantle(max)
+        if gone:
+            return gone
+        ops = await scored(self.keys["ops"], "0", str(max - 1))
+        parts = [f"{self.keys['op_']}{op}" for op, _ in ops]
+        if not parts:
+            parts = [self.keys[part] for part in (*FIXED, *self.parts)]
+        else:
+            key = self.keys["ops"]
+            await Call(("ZREM", key, *(op for op, _ in ops)), int, key=key)
+        return await Call(("UNLINK", *parts), int, key=parts[0])
+
+    async def _dismantle(self, max: int) -> int:
+        return 0
+
+    @operation
+    async def invert(self, op: str, seq: int, verb: str, args: Sequence[str]) -> int:
+        """Take back a change that moved no entries; how many things changed."""
+        if verb != "set":
+            raise Refused(f"nothing here knows how to take back {verb!r}")
+        name, value = args
+        await self._configure(op, seq, {name: value})
+        return 1
+
+    @operation
+    async def now(self) -> int:
+        """The queue's clock: the server's, in ms."""
+        return await self._now()
 
     async def _now(self) -> int:
         stamp = self.clock.stamp()

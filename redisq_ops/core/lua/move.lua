@@ -1,6 +1,7 @@
 -- One step of an operator's bulk move, by identity: each entry is looked at again and moved only if
 -- it still is in the state the operator saw, and has been since before `high_water` (ms).
--- What was before goes to this step's undo list.
+-- What was before goes to this step's undo list. `to` is a state, `gone`, or `restore` (from trash to
+-- dead, delayed or waiting, whichever it was). `lease_ms` is the ready time (ms) when to delayed.
 -- KEYS: undo_ op_
 -- ARGV: caller seq from to high_water consumer lease_ms
 -- REST: id
@@ -25,8 +26,13 @@ for k, r in ipairs(records(ids)) do
   else
     before[#before + 1] = table.concat({id, from, score, packed(r)}, ' ')
     r.op = caller
-    local at = now
-    if to == 'waiting' and from == 'dead' then
+    local at, target = now, to
+    if from == 'delayed' and to == 'trash' then
+      r.ready = tonumber(score) -- so that it can be restored to its time
+    elseif to == 'restore' then
+      target = r.reason ~= '-' and 'dead' or r.ready > now and 'delayed' or 'waiting'
+      at = target == 'delayed' and r.ready or now
+    elseif to == 'waiting' and from == 'dead' then
       r.failures, r.lost, r.reason = 0, 0, '-'
     elseif to == 'pending' then
       r.consumer = consumer
@@ -35,8 +41,8 @@ for k, r in ipairs(records(ids)) do
     elseif to == 'delayed' then
       at = tonumber(lease_ms)
     end
-    if to == 'waiting' or to == 'delayed' then r.ready = 0 end
-    move(id, from, to, at, r)
+    if target == 'waiting' or target == 'delayed' then r.ready = 0 end
+    move(id, from, target, at, r)
     said[k] = 'moved'
     moved = moved + 1
   end

@@ -14,14 +14,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 from ..errors import BadInput, Exists, NotFound, TooLarge
 from ..io import C_co, Call, both, operation, together
 from ..keys import checked_name
 from ..queue import ZSETS, Queue, number, scored, words
 from ..settings import LIMIT, MAX_LIMIT, MAX_PAYLOAD, PRIORITIES, PRIORITY
-from ..values import Consumer, Counts, Entry, Level, Page, Request
+from ..values import Consumer, Counts, Entry, Level, Page, Request, State
 from . import stream
 
 CHUNK = 100
@@ -71,6 +71,7 @@ class RequestQueue(Queue[C_co]):
     kind: ClassVar[str] = "request"
     room: ClassVar[str] = "request"
     capabilities: ClassVar[frozenset[str]] = frozenset({"requests", "levels"})
+    parts = ("prios", "open", "fin", "retire", *(f"p:{p}" for p in range(PRIORITIES)))
 
     # --- producers -----------------------------------------------------------------------------
 
@@ -187,6 +188,14 @@ class RequestQueue(Queue[C_co]):
             value=value,
         )
 
+    @operation
+    async def invert(self, op: str, seq: int, verb: str, args: Sequence[str]) -> int:
+        if verb == "set":
+            return await Queue.invert(self, op, seq, verb, args)
+        id, *value = args
+        word, _ = await self.control.op(op, seq, cast(Control, verb), id, *value)
+        return int(word == "ok")
+
     # --- looking -------------------------------------------------------------------------------
 
     @operation
@@ -257,6 +266,39 @@ class RequestQueue(Queue[C_co]):
         return Call(("HMGET", key, *_RECORD), read, key=key)
 
     @operation
+    async def unsettled(self, id: str, max: int = 100) -> list[tuple[str, State]]:
+        """Sub-requests of a request that are pending or delayed: (id, state)."""
+        key = self.keys["s_"] + id
+        found: list[tuple[str, State]] = []
+        after = "-"
+        while len(found) < max:
+            rows = await stream.held(key, after, "+", max)
+            for row in rows:
+                if row.consumer != "~waiting":
+                    state: State = "delayed" if row.consumer == "~delayed" else "pending"
+                    found.append((f"{id}/{row.number}", state))
+            if len(rows) < max:
+                break
+            after = f"({rows[-1].number}-0"
+        return found[:max]
+
+    async def _dismantle(self, max: int) -> int:
+        gone = 0
+        for part in ("open", "fin"):
+            listed = await scored(self.keys[part], "0", str(max - 1))
+            for id, _ in listed:
+                request = await self.request.op(id)
+                pieces = range((request.total if request else 0) // 1000 + 1)
+                keys = [self.keys["s_"] + id, self.keys["r_"] + id]
+                keys += [f"{self.keys['res_']}{id}:{piece}" for piece in pieces]
+                gone += await Call(("UNLINK", *keys), int, key=keys[0])
+                await together(
+                    Call(("ZREM", self.keys[z], id), int, key=self.keys[z])
+                    for z in (part, "retire")
+                )
+        return gone
+
+    @operation
     def consumers(self, id: str) -> Call[list[Consumer]]:
         """The group's consumers; an empty list when the stream is gone."""
         return stream.consumers(self.keys["s_"] + id)
@@ -320,7 +362,9 @@ class RequestQueue(Queue[C_co]):
             return Entry(id, "trash", payload=entry.payload, failures=entry.failures)
         return entry
 
-    async def _page_waiting(self, cursor: str | None, max: int, start: int | None) -> Page:
+    async def _page_waiting(
+        self, cursor: str | None, max: int, start: int | None, payloads: bool
+    ) -> Page:
         """Waiting sub-requests of open requests: oldest request first, by number.
 
         The cursor is ``created:request/number``. A window by rank isn't offered: what waits is a
@@ -346,7 +390,8 @@ class RequestQueue(Queue[C_co]):
                 if len(ids) > want:
                     break
         page = ids[start or 0 : want]
-        entries = await self._entries("waiting", [(i.split(":", 1)[1], None) for i in page])
+        rows = [(item.split(":", 1)[1], None) for item in page]
+        entries = await self._entries("waiting", rows, payloads)
         last = page[-1] if page and len(ids) > want else None
         return Page(tuple(entries), last, total)
 

@@ -1,0 +1,96 @@
+"""A deployment: all queues behind one client, and the addresses that name things in them.
+
+QUEUE                 mail
+QUEUE/ENTRY           later/e1
+QUEUE/REQUEST         mail/r1
+QUEUE/REQUEST/N       mail/r1/17
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from redisq_ops.core.callers import Callers
+from redisq_ops.core.clock import Clock
+from redisq_ops.core.delay import DelaySet
+from redisq_ops.core.errors import BadInput, NotFound
+from redisq_ops.core.io import Description, together
+from redisq_ops.core.keys import PREFIX
+from redisq_ops.core.queue import Queue
+from redisq_ops.core.registry import Registered, all_queues, find
+from redisq_ops.core.request import RequestQueue
+
+ROOMS: dict[str, type[Queue[Any]]] = {room.kind: room for room in (RequestQueue, DelaySet)}
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where something is: a queue, and an id in it (of an entry or a request), or none."""
+
+    queue: Queue[Any]
+    id: str | None = None
+
+    def __str__(self) -> str:
+        return self.queue.name if self.id is None else f"{self.queue.name}/{self.id}"
+
+
+class Deployment:
+    """Queues by name. Holds no connection: its coroutines run like any operation."""
+
+    def __init__(
+        self, client: Any = None, *, prefix: str = PREFIX, clock: Clock | None = None
+    ) -> None:
+        self.client = client
+        self.prefix = prefix
+        self.clock = clock
+        self.callers = Callers()
+
+    def open(self, entry: Registered) -> Queue[Any]:
+        """The queue of a registry entry; refuses a kind or schema this release doesn't know."""
+        room = ROOMS.get(entry.kind)
+        if room is None:
+            raise NotFound(f"queue {entry.name} is of kind {entry.kind}, unknown to this release")
+        entry.checked(room.kind, room.schema)
+        return room(
+            self.client, entry.name, prefix=self.prefix, clock=self.clock, callers=self.callers
+        )
+
+    async def queues(self) -> list[Queue[Any]]:
+        """Every registered queue, by name; one round trip."""
+        return [self.open(entry) for entry in await all_queues(self.prefix)]
+
+    async def queue(self, name: str) -> Queue[Any]:
+        """A queue that exists; one round trip."""
+        entry = await find(name, self.prefix)
+        if entry is None:
+            raise NotFound(f"no queue {name!r} here (redisq ls shows what there is)")
+        return self.open(entry)
+
+    async def resolve(self, text: str) -> Address:
+        """What an address names. A bare id is looked for in all queues at once."""
+        name, slash, rest = text.partition("/")
+        entry = await find(name, self.prefix)
+        if entry is not None:
+            return Address(self.open(entry), rest or None)
+        if slash and not rest.isdigit():
+            raise NotFound(f"no queue {name!r} here (redisq ls shows what there is)")
+        hits = await self.find(text)
+        if not hits:
+            raise NotFound(f"nothing here is called {text!r}: no queue, request or entry")
+        if len(hits) > 1:
+            raise BadInput(f"{text!r} is in several queues: " + ", ".join(map(str, hits)))
+        return hits[0]
+
+    async def find(self, id: str) -> list[Address]:
+        """Every queue's request or entry of that id, in one pipeline."""
+        queues = await self.queues()
+        looks: list[Description[Any]] = [queue.request.op(id) for queue in queues]
+        looks += [queue.get.op(id) for queue in queues]
+        found = await together(looks)
+        half = len(queues)
+        return [
+            Address(queue, id)
+            for k, queue in enumerate(queues)
+            if found[k] is not None or found[half + k] is not None
+        ]

@@ -1,0 +1,57 @@
+"""Looking: what all queues are doing now, in a fixed number of round trips."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from redisq_ops.core.io import attempt, both, together
+from redisq_ops.core.queue import Queue
+from redisq_ops.core.registry import Registered, all_queues, server_ms
+from redisq_ops.core.values import Counts, Rates
+
+from .deployment import Deployment
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One queue in the overview. ``problem`` says why there are no counts."""
+
+    name: str
+    kind: str
+    counts: Counts | None
+    rates: Rates | None
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """Every queue at one moment of the server's clock."""
+
+    now_ms: int
+    rows: tuple[Row, ...]
+
+
+async def overview(deployment: Deployment, minutes: int = 60, rates: bool = True) -> Overview:
+    """Two round trips: the registry and the clock, then everything else at once."""
+    entries, now = await both(all_queues(deployment.prefix), server_ms())
+    looks = await together(
+        attempt(_row(deployment, entry, now, minutes if rates else 0)) for entry in entries
+    )
+    return Overview(
+        now,
+        tuple(
+            Row(entry.name, entry.kind, None, None, str(look))
+            if isinstance(look, Exception)
+            else look
+            for entry, look in zip(entries, looks, strict=True)
+        ),
+    )
+
+
+async def _row(deployment: Deployment, entry: Registered, now: int, minutes: int) -> Row:
+    queue: Queue[Any] = deployment.open(entry)
+    if not minutes:
+        return Row(entry.name, entry.kind, await queue.counts.op(now), None)
+    counts, rates = await both(queue.counts.op(now), queue.rates.op(now, minutes))
+    return Row(entry.name, entry.kind, counts, rates)
