@@ -488,7 +488,7 @@ class Queue(Bound[C_co], ABC):
         if verb != "set":
             raise Refused(f"nothing here knows how to take back {verb!r}")
         name, value = args
-        await self._configure(op, seq, {name: value})
+        await self._configure(op, seq, {name: unquote(value)})
         return 1
 
     @operation

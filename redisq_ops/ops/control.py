@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 from redisq_ops.core.errors import BadInput, NotFound, Refused
 from redisq_ops.core.io import together
@@ -87,8 +88,8 @@ async def set_flags(
             outcome.skipped["same"] = outcome.skipped.get("same", 0) + 1
         else:
             outcome.done += 1
-            if " " not in before[name]:
-                await journal.note(queue, outcome.op, inverse=f"set {name} {before[name]}")
+            inverse = f"set {name} {quote(before[name], safe='')}"
+            await journal.note(queue, outcome.op, inverse=inverse)
     await journal.note(queue, outcome.op, done=outcome.done, ended=1)
     return outcome
 

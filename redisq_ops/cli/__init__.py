@@ -1,0 +1,91 @@
+"""`redisq`, the command line. Importing this loads nothing heavy: see `main`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+
+# Options every command takes, anywhere on the line -> how many words follow.
+_GLOBAL = {
+    "--json": 0,
+    "--utc": 0,
+    "--verbose": 0,
+    "-v": 0,
+    "--url": 1,
+    "--prefix": 1,
+    "--context": 1,
+    "--log-format": 1,
+}
+
+
+def hoisted(argv: Sequence[str]) -> list[str]:
+    """The same words with global options in front, where the parser expects them."""
+    front: list[str] = []
+    rest: list[str] = []
+    words = iter(argv)
+    for word in words:
+        name, equals, _ = word.partition("=")
+        if word == "--":
+            rest += [word, *words]
+        elif name in _GLOBAL:
+            front.append(word)
+            if _GLOBAL[name] and not equals:
+                front += [following for following in [next(words, None)] if following is not None]
+        else:
+            rest.append(word)
+    return front + rest
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run a command and end with the contract's exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    sys.exit(run(words))
+
+
+def run(words: Sequence[str]) -> int:
+    """One command, its errors as one clear line on stderr; returns the exit code."""
+    import click
+
+    from .app import app
+
+    as_json = "--json" in words
+    try:
+        code = app(hoisted(words), prog_name="redisq", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except click.UsageError as error:
+        where = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
+        return _say(f"{error.format_message()}{where}", 2, as_json)
+    except click.Abort:
+        return 130
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # `redisq … | head` ends quietly; without this Python complains while it shuts down.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        from redisq_ops.core.errors import RedisqError, translate
+
+        known = translate(error)
+        if isinstance(known, RedisqError):
+            return _say(str(known), known.exit_code, as_json)
+        if isinstance(error, OSError):
+            where = f": {error.filename}" if error.filename else ""
+            return _say(f"{error.strerror or error}{where}", 1, as_json)
+        raise
+
+
+def _say(message: str, code: int, as_json: bool) -> int:
+    line = " ".join(message.split())
+    if as_json:
+        print(json.dumps({"error": line, "exit": code}), file=sys.stderr)
+    else:
+        from redisq_ops.ops.terminal import printable
+
+        print(f"redisq: {printable(line)}", file=sys.stderr)
+    return code

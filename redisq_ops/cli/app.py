@@ -1,0 +1,37 @@
+"""The tree of commands. Each module adds its own; heavy imports stay inside the commands."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from .session import Session, start_logging
+
+app = typer.Typer(
+    name="redisq",
+    help="Redis queues: submit and work requests, look at what queues do, repair them.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Options above work anywhere on the line. Addresses: QUEUE, QUEUE/ENTRY, "
+    "QUEUE/REQUEST/N.",
+)
+
+
+@app.callback()
+def _start(
+    context: typer.Context,
+    url: Annotated[str | None, typer.Option(help="Server, else REDIS_URL.")] = None,
+    prefix: Annotated[str | None, typer.Option(help="Prefix of all keys.")] = None,
+    context_name: Annotated[
+        str | None, typer.Option("--context", help="Named settings of the configuration file.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="JSON Lines on stdout.")] = False,
+    utc: Annotated[bool, typer.Option("--utc", help="Show times in UTC.")] = False,
+    verbose: Annotated[int, typer.Option("--verbose", "-v", count=True, help="More log.")] = 0,
+    log_format: Annotated[str, typer.Option(help="text or json.")] = "text",
+) -> None:
+    context.obj = Session({"url": url, "prefix": prefix}, context_name, json, utc)
+    start_logging(verbose, log_format)

@@ -1,0 +1,122 @@
+"""What goes to stdout (data) and to stderr (talk), for people and for programs."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, is_dataclass
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from redisq_ops.ops.terminal import age, count, printable
+
+
+def emit(row: Any) -> None:
+    """One object as a JSON line; bytes become ``payload`` or ``payload_b64``."""
+    sys.stdout.write(json.dumps(plain(row), ensure_ascii=False) + "\n")
+
+
+def plain(value: Any) -> Any:
+    """A value of ours as JSON: dataclasses by field, bytes as text or base64, never lossy."""
+    if is_dataclass(value) and not isinstance(value, type):
+        value = asdict(value)
+    if isinstance(value, Mapping):
+        row: dict[str, Any] = {}
+        for key, item in value.items():
+            if isinstance(item, bytes):
+                try:
+                    row[key] = item.decode("utf-8")
+                except UnicodeDecodeError:
+                    row[f"{key}_b64"] = base64.b64encode(item).decode()
+            else:
+                row[key] = plain(item)
+        return row
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    return value
+
+
+def when(ms: int | None, utc: bool = False) -> str:
+    """A moment as ISO 8601 with its zone, to the second; local unless ``utc``."""
+    if ms is None:
+        return "-"
+    moment = datetime.fromtimestamp(ms / 1000, UTC)
+    return (moment if utc else moment.astimezone()).isoformat(sep=" ", timespec="seconds")
+
+
+def table(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """A plain aligned table; numbers to the right, everything escaped."""
+    from rich.cells import cell_len
+
+    texts = [[_cell(value) for value in row] for row in rows]
+    right = [
+        bool(texts)
+        and all(t[i].replace(",", "").lstrip("-").isdigit() or t[i] == "-" for t in texts)
+        for i in range(len(headers))
+    ]
+    widths = [
+        max([len(header), *(cell_len(row[i]) for row in texts)]) for i, header in enumerate(headers)
+    ]
+    for row in [list(headers), *texts]:
+        cells = []
+        for i, text in enumerate(row):
+            gap = " " * (widths[i] - cell_len(text))
+            cells.append(gap + text if right[i] else text + gap)
+        sys.stdout.write("  ".join(cells).rstrip() + "\n")
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return count(value)
+    return printable(value, 80)
+
+
+def say(line: str) -> None:
+    """A line for a person, on stderr."""
+    print(line, file=sys.stderr)
+
+
+class Meter(Protocol):
+    def __call__(self, done: int, total: int | None = None) -> None: ...
+
+
+@contextmanager
+def progress(what: str, total: int | None = None) -> Iterator[Meter]:
+    """A progress line on stderr where a terminal is; silent otherwise and for quick work."""
+    if not sys.stderr.isatty():
+        yield lambda done, total=None: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
+    with Progress(
+        *columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True
+    ) as bar:
+        task = bar.add_task(what, total=total)
+
+        def meter(done: int, total: int | None = None) -> None:
+            bar.update(task, completed=done, total=total)
+
+        yield meter
+
+
+__all__ = [
+    "Meter",
+    "age",
+    "count",
+    "emit",
+    "plain",
+    "printable",
+    "progress",
+    "say",
+    "table",
+    "when",
+]

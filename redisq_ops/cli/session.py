@@ -1,0 +1,98 @@
+"""One invocation: its connection, its configuration, and how it talks."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import typer
+
+if TYPE_CHECKING:
+    from redisq_ops.core.io import BlockingClient, Description
+    from redisq_ops.ops.config import Config
+    from redisq_ops.ops.deployment import Deployment
+
+T = TypeVar("T")
+
+
+@dataclass
+class Session:
+    """Lazily connected: a command that only prints help or a plan never opens a socket."""
+
+    flags: dict[str, str | None]
+    context: str | None = None
+    json: bool = False
+    utc: bool = False
+    role: str = "cli"
+
+    @cached_property
+    def config(self) -> Config:
+        from redisq_ops.ops.config import load
+
+        return load(self.flags, self.context)
+
+    @cached_property
+    def client(self) -> BlockingClient:
+        from redisq_ops.core.connect import connect
+
+        return connect(self.config.target(), self.role)
+
+    @cached_property
+    def deployment(self) -> Deployment:
+        from redisq_ops.ops.deployment import Deployment
+
+        return Deployment(self.client, prefix=self.config["prefix"] or "rq")
+
+    def run(self, description: Description[T] | Coroutine[Any, Any, T]) -> T:
+        """Run an operation on this session's client."""
+        from redisq_ops.core.io import run
+
+        return run(self.client, description)
+
+    def writable(self) -> None:
+        """Refuse, before anything is planned, where the configuration says read-only."""
+        if self.config.read_only:
+            from redisq_ops.core.errors import Refused
+
+            raise Refused("this context is read-only (read_only in the configuration)")
+
+    @property
+    def interactive(self) -> bool:
+        """Whether a person can be asked."""
+        return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def session(context: typer.Context) -> Session:
+    """The invocation a command belongs to."""
+    found = context.find_object(Session)
+    assert found is not None
+    return found
+
+
+def start_logging(verbose: int, format: str) -> None:
+    """Log lines of `redisq_ops` to stderr; ``format`` is ``text`` or ``json``."""
+    logger = logging.getLogger("redisq_ops")
+    logger.setLevel([logging.WARNING, logging.INFO, logging.DEBUG][min(verbose, 2)])
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_JsonLines() if format == "json" else logging.Formatter(_TEXT))
+    logger.handlers[:] = [handler]
+
+
+_TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+class _JsonLines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        import json
+
+        line = {
+            "at_ms": int(record.created * 1000),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        return json.dumps(line)
