@@ -121,7 +121,7 @@ class PagedTable(ScrollView, can_focus=True):
         & > .paged-table--header { background: $panel; text-style: bold; }
         & > .paged-table--cursor { background: $primary-muted; text-style: bold; }
         & > .paged-table--cursor-blurred { background: $panel; }
-        & > .paged-table--cursor-lost { background: $error-muted; text-style: italic; }
+        & > .paged-table--cursor-lost { background: $panel; text-style: italic; }
         & > .paged-table--mark { color: $warning; text-style: bold; }
     }
     """
@@ -253,7 +253,7 @@ class PagedTable(ScrollView, can_focus=True):
         before, in_sight = self.identity, self._in_sight
         self._window = window
         self._resize_contents()
-        self._follow()
+        self._follow(window)
         if in_sight:
             self._bring_in_sight()
         self._repaint()
@@ -323,7 +323,8 @@ class PagedTable(ScrollView, can_focus=True):
     @property
     def _page(self) -> int:
         """Rows on the screen; one line is the header."""
-        return max(1, self.scrollable_content_region.height - 1)
+        # The container's size, because it outlives the time in which the table is not displayed.
+        return max(1, self.container_size.height - 1)
 
     @property
     def _in_sight(self) -> bool:
@@ -340,30 +341,25 @@ class PagedTable(ScrollView, can_focus=True):
         self._held, self._lost = (row.identity if row else None), False
         self._bring_in_sight()
         self._repaint()
-        self._ask()
         self._say_moved(before)
 
-    def _follow(self) -> None:
+    def _follow(self, window: Window) -> None:
         """Find the held entry in the new rows, or say that it is lost."""
-        rows = self._window.rows if self._window else ()
-        start = self._window.start if self._window else 0
-        last = max(0, self._total - 1)
-        row = self._row(self._cursor)
-        if self._held is None:
+        last = max(0, window.total - 1)
+        held = next(
+            (at for at, row in enumerate(window.rows, window.start) if row.identity == self._held),
+            None,
+        )
+        if held is not None:
+            self._cursor, self._lost = held, False
+        elif self._held is None or not window.total:
+            # Nothing to follow: take what is here, or in an empty list what comes first.
             self._cursor = min(self._cursor, last)
             row = self._row(self._cursor)
-            self._held = row.identity if row else None
-        elif row is None or row.identity != self._held:
-            found = next(
-                (at for at, row in enumerate(rows, start) if row.identity == self._held), -1
-            )
-            if found >= 0:
-                self._cursor, self._lost = found, False
-            elif row is not None or self._cursor > last or not self._total:
-                # Not merely out of the window: its line is loaded, or there is no such line.
-                self._cursor, self._lost = min(self._cursor, last), True
-        else:
-            self._lost = False
+            self._held, self._lost = (row.identity if row else None), False
+        elif self._cursor > last or self._row(self._cursor):
+            # Not merely out of the window: there is no such line, or it shows another entry.
+            self._cursor, self._lost = min(self._cursor, last), True
 
     def _bring_in_sight(self) -> None:
         top = self.scroll_offset.y
@@ -379,8 +375,6 @@ class PagedTable(ScrollView, can_focus=True):
 
     def _ask(self) -> None:
         """Post what is missing, once: an answer that came back short must not ask for ever."""
-        if not self.scrollable_content_region.height:
-            return
         wanted = self.wanted
         if self._window:
             start, rows = self._window.start, len(self._window.rows)
@@ -403,10 +397,6 @@ class PagedTable(ScrollView, can_focus=True):
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
         self._ask()
-
-    def watch_has_focus(self, _has_focus: bool) -> None:
-        super().watch_has_focus(_has_focus)
-        self._repaint()
 
     def notify_style_update(self) -> None:
         self._drawn.clear()
@@ -433,6 +423,8 @@ class PagedTable(ScrollView, can_focus=True):
             # comes or goes; nothing but the scroll bar depends on it here.
             self.set_reactive(PagedTable.virtual_size, size)
             self._scroll_update(size)
+            # Where the wheel counts from; left behind the end it would have to come back first.
+            self.scroll_target_y = min(self.scroll_target_y, self.max_scroll_y)
 
     def _repaint(self) -> None:
         """Repaint the lines that differ from what was drawn, and no others."""

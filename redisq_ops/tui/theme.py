@@ -40,7 +40,6 @@ REDISQ: Final = Theme(
     panel="#1c242d",
     variables={
         "primary-muted": "#1a3753",
-        "error-muted": "#5a2327",
         "footer-key-foreground": HELD,
         "footer-description-foreground": DIM,
         "scrollbar": "#3a4958",

@@ -85,9 +85,8 @@ def test_every_style_is_readable() -> None:
         assert name is not None
         return Color.parse(name)
 
-    variables = theme.REDISQ.variables
-    grounds = [theme.REDISQ.background, theme.REDISQ.panel]
-    grounds += [variables["primary-muted"], variables["error-muted"]]
+    cursor = theme.REDISQ.variables["primary-muted"]
+    grounds = (theme.REDISQ.background, theme.REDISQ.panel, cursor)
     names = (theme.OK, theme.WARN, theme.BAD, theme.HELD, theme.DELAYED, theme.DEAD, theme.DIM)
     texts = [Color.from_rich_color(Style.parse(name).color) for name in names]
     texts.append(color(theme.REDISQ.foreground))

@@ -169,10 +169,28 @@ def test_a_list_that_shrinks_below_the_cursor_takes_it_along() -> None:
         assert (table.cursor, table.cursor_lost, table.scroll_offset.y) == (2, True, 0)
         assert table.text(1).strip().startswith("e0")
         table.show(Window(0, 0, ()))
-        await pilot.press("j", "k", "G", "space", "enter")
+        await pilot.pause()
         assert table.identity is None
         assert (table.cursor, table.position) == (0, "")
         assert table.text(1).strip() == "no entries"
+        table.show(Window(0, 2, (row("new"), row("newer"))))
+        assert (table.identity, table.cursor_lost) == ("new", False)
+        table.show(Window(0, 0, ()))
+        await pilot.press("j", "k", "G", "pagedown", "space", "enter")
+        assert (table.cursor, table.marks) == (0, frozenset())
+
+    run(check, Bench(answers=False))
+
+
+def test_the_wheel_goes_on_from_the_end_of_a_list_that_shrank() -> None:
+    async def check(bench: Bench, pilot: Pilot[None]) -> None:
+        table = bench.table
+        table.show(Window(0, 100, rows(0, 100)))
+        await pilot.press("G")
+        table.show(Window(0, 20, rows(0, 20)))
+        table.scroll_up(animate=False)
+        await pilot.pause()
+        assert table.scroll_offset.y == 20 - 11 - 1
 
     run(check, Bench(answers=False))
 
@@ -241,6 +259,59 @@ def test_an_answer_with_too_few_rows_is_not_asked_for_again_and_again() -> None:
         assert bench.table.text(11).strip() == "…"
 
     run(check, Bench(20, short_by=15))
+
+
+def test_rows_that_went_missing_are_asked_for_again() -> None:
+    async def check(bench: Bench, pilot: Pilot[None]) -> None:
+        bench.table.show(Window(400, 500, rows(400, 420)))
+        await pilot.pause()
+        assert bench.asked == [(0, 22), (0, 22)]
+        assert bench.table.text(1).strip().startswith("e0")
+
+    run(check, Bench(500))
+
+
+def test_a_table_filled_before_it_is_laid_out_asks_once_it_knows_its_height() -> None:
+    class Early(Bench):
+        def compose(self) -> ComposeResult:
+            table = Table()
+            table.show(Window(0, 500, rows(0, 5)))
+            yield table
+
+    async def check(bench: Bench, pilot: Pilot[None]) -> None:
+        assert bench.asked == [(0, 22)]
+        assert bench.table.identity == "e0"
+
+    run(check, Early(500))
+
+
+def test_a_table_that_is_not_displayed_keeps_its_place() -> None:
+    async def check(bench: Bench, pilot: Pilot[None]) -> None:
+        table = bench.table
+        table.display = False
+        await pilot.pause()
+        table.show(Window(0, 501, (row("new"), *rows(0, 30))))
+        await pilot.pause()
+        table.display = True
+        await pilot.pause()
+        assert (table.identity, table.cursor, table.scroll_offset.y) == ("e0", 1, 0)
+        assert [line.split()[0] for line in table.screen_text()[1:4]] == ["new", "e0", "e1"]
+
+    run(check, Bench(500))
+
+
+def test_without_the_focus_the_cursor_looks_different() -> None:
+    async def check(bench: Bench, pilot: Pilot[None]) -> None:
+        table = bench.table
+        await pilot.pause()
+        focused = {segment.style for segment in table.render_line(1)}
+        table.painted.clear()
+        bench.screen.set_focus(None)
+        await pilot.pause()
+        assert 1 in table.painted
+        assert focused.isdisjoint({segment.style for segment in table.render_line(1)})
+
+    run(check, Bench(100))
 
 
 def test_rows_that_are_not_there_yet_are_dots_and_the_cursor_takes_the_row_that_comes() -> None:

@@ -34,6 +34,7 @@ class DelaySet(Queue[C_co]):
     kind: ClassVar[str] = "delay"
     room: ClassVar[str] = "delay"
     capabilities: ClassVar[frozenset[str]] = frozenset({"timeline", "reschedule"})
+    parts = ("body", "next")
 
     @operation
     async def schedule(
@@ -102,18 +103,27 @@ class DelaySet(Queue[C_co]):
 
     @operation
     async def page(
-        self, state: State, cursor: str | None = None, max: int = 100, start: int | None = None
+        self,
+        state: State,
+        cursor: str | None = None,
+        max: int = 100,
+        start: int | None = None,
+        payloads: bool = False,
     ) -> Page:
         if state == "delayed":
-            now = await self._now()
-            return await self._page_zset(state, "delay", cursor, max, start, low=f"({now}")
-        return await Queue.page(self, state, cursor, max, start)
+            low = f"({await self._now()}"
+            return await self._page_zset(state, "delay", cursor, max, start, payloads, low=low)
+        return await Queue.page(self, state, cursor, max, start, payloads)
 
-    async def _page_waiting(self, cursor: str | None, max: int, start: int | None) -> Page:
-        now = await self._now()
-        return await self._page_zset("waiting", "delay", cursor, max, start, high=str(now))
+    async def _page_waiting(
+        self, cursor: str | None, max: int, start: int | None, payloads: bool
+    ) -> Page:
+        high = str(await self._now())
+        return await self._page_zset("waiting", "delay", cursor, max, start, payloads, high=high)
 
     async def _payloads(self, ids: Sequence[str]) -> list[bytes | None]:
+        if not ids:
+            return []
         key = self.keys["body"]
         return await Call(("HMGET", key, *ids), list[bytes | None], key=key)
 

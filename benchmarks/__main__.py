@@ -1,0 +1,26 @@
+"""Run all measurements, or those named."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import platform
+import sys
+
+NAMES = ("cost", "scale", "memory", "start", "worker")
+
+
+def main() -> None:
+    wanted = sys.argv[1:] or list(NAMES)
+    if unknown := set(wanted) - set(NAMES):
+        sys.exit(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")
+    load = os.getloadavg()[0]
+    print(f"Python {platform.python_version()}, {os.cpu_count()} cores, load {load:.1f}")
+    for name in wanted:
+        module = importlib.import_module(f"benchmarks.{name}")
+        print(f"\n== {name}: {(module.__doc__ or '').splitlines()[0]}")
+        module.main()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""Rounds, servers and the server's own accounting."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import redis
+
+from redisq_ops.core.connect import connect
+from redisq_ops.demo.server import EmbeddedServer, binaries
+
+ROUNDS = 5
+
+
+@contextmanager
+def servers() -> Iterator[Iterable[tuple[str, redis.Redis]]]:
+    """A client of a fresh server of each kind there is on this machine."""
+    started: list[EmbeddedServer] = []
+
+    def each() -> Iterator[tuple[str, redis.Redis]]:
+        for path in binaries().values():
+            server = EmbeddedServer(path)
+            started.append(server)
+            client = connect(server.url, "benchmark")
+            assert isinstance(client, redis.Redis)
+            info: Any = client.info("server")
+            name = "Valkey" if "valkey_version" in info else "Redis"
+            yield f"{name} {info.get('valkey_version') or info['redis_version']}", client
+            client.close()
+            server.close()
+
+    try:
+        yield each()
+    finally:
+        for server in started:
+            server.close()
+
+
+def server_us(client: redis.Redis, work: Callable[[], None]) -> tuple[float, int]:
+    """Microseconds the server spent in commands while ``work`` ran, and how many it was sent.
+
+    Commands run inside scripts are part of the script's time and are not counted again.
+    """
+    client.config_resetstat()
+    work()
+    stats: Any = client.info("commandstats")
+    scripted = "cmdstat_evalsha" in stats or "cmdstat_eval" in stats
+    names = ("cmdstat_evalsha", "cmdstat_eval") if scripted else tuple(stats)
+    rows = [stats[name] for name in names if name in stats]
+    return sum(row["usec"] for row in rows), sum(row["calls"] for row in rows)
+
+
+def spread(values: list[float], unit: str) -> str:
+    """min / median / max."""
+    low, mid, high = min(values), statistics.median(values), max(values)
+    return f"{low:.2f} / {mid:.2f} / {high:.2f} {unit} (min / median / max of {len(values)})"
