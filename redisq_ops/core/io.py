@@ -260,7 +260,10 @@ async def _asend(client: Any, calls: Round, commands: list[tuple[Arg, ...]]) -> 
     cluster = isinstance(client, aredis.RedisCluster)
     pipe = client.pipeline() if cluster else client.pipeline(transaction=False)
     for call, command in zip(calls, commands, strict=True):
-        pipe.execute_command(*command, NEVER_DECODE=True, **call.options)
+        options: dict[str, Any] = {"NEVER_DECODE": True, **call.options}
+        if cluster and call.key is not None:
+            options["target_nodes"] = client.get_node_from_key(call.key)
+        pipe.execute_command(*command, **options)
     return list(await pipe.execute(raise_on_error=False))
 
 

@@ -100,4 +100,4 @@ def forget(entry: Registered, prefix: str = PREFIX) -> Call[int]:
 
 def server_ms() -> Call[int]:
     """The server's clock."""
-    return Call(("TIME",), lambda t: int(t[0]) * 1000 + int(t[1]) // 1000)
+    return Call(("TIME",), lambda t: int(t[0]) * 1000 + int(t[1]) // 1000, key=registry_key())

@@ -4,8 +4,10 @@
 local events, tallies, by = {}, {}, nil
 local loud = {failed = true, lost = true, dead = true, op = true}
 
+local every = conf.history == 'all' -- ask before building an item of a quiet event: it costs
+
 local function note(event, item)
-  if conf.history == 'off' or not (loud[event] or conf.history == 'all') then return end
+  if conf.history == 'off' or not (loud[event] or every) then return end
   local list = events[event]
   if not list then list = {}; events[event] = list end
   list[#list + 1] = item

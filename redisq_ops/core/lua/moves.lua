@@ -9,36 +9,52 @@ local zset_of = {pending = lease, delayed = delay, dead = dead, trash = trash,
   waiting = waiting_zset}
 local drops, adds, kept, forgotten, failed = {}, {}, {}, {}, {}
 
-local function listed(map, key, ...)
+local function listed(map, key)
   local list = map[key]
   if not list then list = {}; map[key] = list end
-  for i = 1, select('#', ...) do list[#list + 1] = select(i, ...) end
+  return list
 end
 
-local function keep(id, r)
-  kept[#kept + 1] = id
-  kept[#kept + 1] = packed(r)
+local function keep(id, line)
+  local n = #kept
+  kept[n + 1], kept[n + 2] = id, line
 end
 
 -- Take's own way in: what else waiting -> pending needs, the room has already done.
-local function hold(id, r, deadline)
-  listed(adds, lease, deadline, id)
-  keep(id, r)
+local function hold(id, line, deadline)
+  local list = listed(adds, lease)
+  local n = #list
+  list[n + 1], list[n + 2] = deadline, id
+  keep(id, line)
 end
 
-local function move(id, from, to, score, r, value)
-  if zset_of[from] then listed(drops, zset_of[from], id) end
-  if zset_of[to] then listed(adds, zset_of[to], score, id) end
-  if to == 'done' or to == 'gone' then
-    forgotten[#forgotten + 1] = id
-    if r.failures > 0 or to == 'gone' then failed[#failed + 1] = id end
-    count(to, 1)
-  else
-    if to ~= 'pending' then r.receipt = '-' end
-    r.since = now
-    keep(id, r)
+-- For good: done, or gone from the trash. `erred`: whether an error may be kept of it.
+local function leave(id, from, to, erred, value)
+  if zset_of[from] then
+    local list = listed(drops, zset_of[from])
+    list[#list + 1] = id
   end
-  room_move(id, from, to, r, value)
+  forgotten[#forgotten + 1] = id
+  if erred then failed[#failed + 1] = id end
+  count(to, 1)
+  room_move(id, from, to, nil, value)
+end
+
+local function move(id, from, to, score, r)
+  if to == 'gone' then return leave(id, from, to, true) end
+  if zset_of[from] then
+    local list = listed(drops, zset_of[from])
+    list[#list + 1] = id
+  end
+  if zset_of[to] then
+    local list = listed(adds, zset_of[to])
+    local n = #list
+    list[n + 1], list[n + 2] = score, id
+  end
+  if to ~= 'pending' then r.receipt = '-' end
+  r.since = now
+  keep(id, packed(r))
+  room_move(id, from, to, r)
 end
 
 local function flush()

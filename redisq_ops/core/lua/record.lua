@@ -19,6 +19,11 @@ local function packed(r)
     r.reason, r.ready}, ' ')
 end
 
+-- The line of a first delivery, but for the receipt in front: most entries never have another.
+local function first_line(consumer)
+  return table.concat({' 0 0', now, now, consumer, '- - '}, ' ')
+end
+
 local function records(ids)
   local found = #ids > 0 and redis.call('HMGET', meta, unpack(ids)) or {}
   for i = 1, #ids do found[i] = unpacked(found[i]) end

@@ -12,44 +12,49 @@ by = consumer
 said = {}
 local ids = {}
 for i = first, #ARGV, width do ids[#ids + 1] = ARGV[i] end
-local seen = {}
-for k, r in ipairs(records(ids)) do
+local lines = redis.call('HMGET', meta, unpack(ids))
+local settled, acked = {}, 0
+for k, id in ipairs(ids) do
   local at = first + (k - 1) * width
-  local id, receipt, outcome, value = ids[k], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
-  local wait = tonumber(ARGV[at + 4])
-  if r.receipt ~= receipt or receipt == '-' or seen[id] then
+  local receipt, outcome = ARGV[at + 1], ARGV[at + 2]
+  local line = lines[k]
+  if not line or settled[id] or line:sub(1, #receipt + 1) ~= receipt .. ' ' then
     said[k] = 'stale'
   elseif outcome == 'ack' or outcome == 'result' then
     local again = room_again(id)
-    note('done', id .. '|' .. (now - r.since))
-    tally('o', 1)
+    if every then note('done', id .. '|' .. (now - unpacked(line).since)) end
+    acked = acked + 1
     if again then
       count('done', 1)
       move(id, 'pending', 'waiting', again, unpacked(nil))
     else
-      move(id, 'pending', 'done', 0, r, outcome == 'result' and value or nil)
+      local erred = line:sub(#receipt + 2, #receipt + 3) ~= '0 '
+      leave(id, 'pending', 'done', erred, outcome == 'result' and ARGV[at + 3] or nil)
     end
     said[k] = 'done'
-  elseif outcome == 'release' then
-    move(id, 'pending', 'waiting', r.ready > 0 and r.ready or now, r)
-    said[k] = 'released'
   else
-    r.failures = r.failures + 1
-    tally('f', 1)
-    redis.call('HSET', err, id, value)
-    if outcome == 'reject' or r.failures >= conf.max_failures then
-      r.reason = outcome == 'reject' and 'rejected' or 'failed'
-      note('dead', id .. '|' .. r.reason)
-      move(id, 'pending', 'dead', now, r)
-      said[k] = 'dead'
+    local r, wait = unpacked(line), tonumber(ARGV[at + 4])
+    if outcome == 'release' then
+      move(id, 'pending', 'waiting', r.ready > 0 and r.ready or now, r)
+      said[k] = 'released'
     else
-      note('failed', id .. '|' .. r.consumer)
-      local state = wait > 0 and 'delayed' or 'waiting'
-      move(id, 'pending', state, now + wait, r)
-      said[k] = 'retry'
+      r.failures = r.failures + 1
+      tally('f', 1)
+      redis.call('HSET', err, id, ARGV[at + 3])
+      if outcome == 'reject' or r.failures >= conf.max_failures then
+        r.reason = outcome == 'reject' and 'rejected' or 'failed'
+        note('dead', id .. '|' .. r.reason)
+        move(id, 'pending', 'dead', now, r)
+        said[k] = 'dead'
+      else
+        note('failed', id .. '|' .. r.consumer)
+        move(id, 'pending', wait > 0 and 'delayed' or 'waiting', now + wait, r)
+        said[k] = 'retry'
+      end
     end
   end
-  seen[id] = true
+  settled[id] = true
 end
+tally('o', acked)
 flush()
 return remember(said)

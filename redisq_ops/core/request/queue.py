@@ -11,7 +11,7 @@ may have some, ``open`` and ``fin`` requests by time, ``res:<id>:<k>`` results b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, ClassVar, Literal, cast
@@ -95,18 +95,20 @@ class RequestQueue(Queue[C_co]):
             checked_payload(payload, nth, max_payload)
         await self._enrol()
         digest, start = await self._resumed(payloads, id, priority, limit)
-        chunks = list(cut(payloads, start))
+        chunks = list(cut(payloads[start:])) or [[]]
         submitted = None
-        for at, chunk in chunks or [(start, [])]:
+        for nth, chunk in enumerate(chunks, 1):
             before = str(digest)
             for payload in chunk:
                 digest.add(payload)
-            last = not chunks or at + len(chunk) == len(payloads)
             submitted = await self.append.op(
-                id, at + 1, chunk, before=before, after=str(digest), seal=last,
+                id, start + 1, chunk, before=before, after=str(digest), seal=nth == len(chunks),
                 priority=priority, limit=limit,
             )  # fmt: skip
+            start += len(chunk)
         assert submitted is not None
+        if submitted.word == "past":
+            raise Exists(f"request {id} is there with other content")
         return submitted
 
     async def _resumed(
@@ -428,19 +430,18 @@ class RequestQueue(Queue[C_co]):
         return await violations(self)
 
 
-def cut(payloads: Sequence[bytes], start: int = 0) -> Any:
-    """Chunks of at most `CHUNK` payloads and about `CHUNK_BYTES` bytes: (index, payloads)."""
+def cut(payloads: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """Chunks of at most `CHUNK` payloads and about `CHUNK_BYTES` bytes."""
     chunk: list[bytes] = []
     size = 0
-    for index in range(start, len(payloads)):
-        payload = payloads[index]
+    for payload in payloads:
         if chunk and (len(chunk) == CHUNK or size + len(payload) > CHUNK_BYTES):
-            yield index - len(chunk), chunk
+            yield chunk
             chunk, size = [], 0
         chunk.append(payload)
         size += len(payload)
     if chunk:
-        yield len(payloads) - len(chunk), chunk
+        yield chunk
 
 
 def checked_payload(payload: bytes, number: int, most: int = MAX_PAYLOAD) -> None:

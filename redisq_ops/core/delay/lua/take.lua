@@ -7,49 +7,57 @@ local said, late = replayed()
 if late then return superseded end
 by = consumer
 
-local function with_payloads(words)
-  local ids = {}
-  for i = 4, #words, 4 do ids[#ids + 1] = words[i] end
-  local bodies = #ids > 0 and redis.call('HMGET', body, unpack(ids)) or {}
-  local reply = {words[1], words[2], words[3]}
-  for k = 1, #ids do
-    for j = k * 4, k * 4 + 3 do reply[#reply + 1] = tostring(words[j]) end
-    reply[#reply + 1] = bodies[k]
+-- The words kept for a re-send: when to look again, more, deadline, first fence, then the ids.
+if said then
+  local ids, reply = {}, {said[1], said[2], said[3]}
+  for i = 5, #said do ids[#ids + 1] = said[i] end
+  for i, r in ipairs(records(ids)) do
+    if r.receipt == (said[4] + i) .. '-' .. seq then
+      for _, word in ipairs({ids[i], r.receipt, tostring(r.failures), tostring(r.lost),
+        redis.call('HGET', body, ids[i])}) do reply[#reply + 1] = word end
+    end
   end
   return reply
 end
-if said then return with_payloads(said) end
 
 if reap(16) > 0 then flush() end
 local deadline = now + tonumber(lease_ms)
-local words = {'0', '0', tostring(deadline)}
+local reply, fence = {'0', '0', tostring(deadline)}, 0
 local due = conf.paused and {}
   or redis.call('ZRANGE', delay, '-inf', now, 'BYSCORE', 'LIMIT', 0, n, 'WITHSCORES')
-local ids, ready = {}, {}
-for i = 1, #due, 2 do
-  ids[#ids + 1] = due[i]
-  ready[#ready + 1] = tonumber(due[i + 1])
-end
+local ids = {}
+for i = 1, #due, 2 do ids[#ids + 1] = due[i] end
 if #ids > 0 then
-  local fence = redis.call('HINCRBY', stat, 'fence', #ids) - #ids
+  fence = redis.call('HINCRBY', stat, 'fence', #ids) - #ids
   drops[delay] = ids
-  for i, r in ipairs(records(ids)) do
-    r.receipt = (fence + i) .. '-' .. seq
-    r.consumer, r.op, r.since, r.ready = consumer, '-', now, ready[i]
-    if r.first == 0 then r.first = now end
-    hold(ids[i], r, deadline)
-    note('taken', ids[i])
-    for _, word in ipairs({ids[i], r.receipt, r.failures, r.lost}) do words[#words + 1] = word end
+  local fresh, tail, at = first_line(consumer), '-' .. seq, 3
+  local lines, bodies = redis.call('HMGET', meta, unpack(ids)), redis.call('HMGET', body, unpack(ids))
+  for i, id in ipairs(ids) do
+    local receipt, failures, lost = (fence + i) .. tail, '0', '0'
+    if lines[i] then
+      local r = unpacked(lines[i])
+      r.receipt, r.consumer, r.op, r.since, r.ready = receipt, consumer, '-', now, due[2 * i]
+      if r.first == 0 then r.first = now end
+      failures, lost = tostring(r.failures), tostring(r.lost)
+      hold(id, packed(r), deadline)
+    else
+      hold(id, receipt .. fresh .. due[2 * i], deadline)
+    end
+    if every then note('taken', id) end
+    reply[at + 1], reply[at + 2], reply[at + 3], reply[at + 4], reply[at + 5] =
+      id, receipt, failures, lost, bodies[i]
+    at = at + 5
   end
 end
 flush()
-if #ids == tonumber(n) and #ids > 0 then
+if #ids == tonumber(n) then
   local top = redis.call('ZRANGE', delay, 0, 0, 'WITHSCORES')
   if top[2] and tonumber(top[2]) <= now then
-    words[2] = '1'
+    reply[2] = '1'
     wake_workers(1)
   end
 end
-if #ids == 0 and not conf.paused then words[1] = tostring(watch(consumer)) end
-remember(words)
-return with_payloads(words)
+if #ids == 0 and not conf.paused then reply[1] = tostring(watch(consumer)) end
+table.insert(ids, 1, table.concat({reply[1], reply[2], reply[3], fence}, ' '))
+remember(ids)
+return reply

@@ -32,8 +32,8 @@ local function touch(q)
 end
 
 local function split(id)
-  local rid, n = id:match('^(.-)/(%d+)$')
-  return rid, tonumber(n)
+  local slash = id:find('/', 1, true)
+  if slash then return id:sub(1, slash - 1), tonumber(id:sub(slash + 1)) end
 end
 
 local function token(q)

@@ -8,17 +8,20 @@ local said, late = replayed()
 if late then return superseded end
 by = consumer
 
-local function with_payloads(words)
-  local reply = {words[1], words[2], words[3]}
-  for i = 4, #words, 4 do
-    local rid, n = words[i]:match('^(.-)/(%d+)$')
-    local found = redis.call('XRANGE', s_ .. rid, n .. '-0', n .. '-0')
-    for j = i, i + 3 do reply[#reply + 1] = words[j] end
-    reply[#reply + 1] = found[1] and found[1][2][2] or false
+-- The words kept for a re-send: when to look again, more, deadline, first fence, then the ids.
+if said then
+  local ids, reply = {}, {said[1], said[2], said[3]}
+  for i = 5, #said do ids[#ids + 1] = said[i] end
+  for i, r in ipairs(records(ids)) do
+    if r.receipt == (said[4] + i) .. '-' .. seq then
+      local rid, k = split(ids[i])
+      local found = redis.call('XRANGE', s_ .. rid, k .. '-0', k .. '-0')
+      for _, word in ipairs({ids[i], r.receipt, tostring(r.failures), tostring(r.lost),
+        found[1][2][2]}) do reply[#reply + 1] = word end
+    end
   end
   return reply
 end
-if said then return with_payloads(said) end
 
 n = tonumber(n)
 local due = redis.call('ZRANGE', delay, '-inf', now, 'BYSCORE', 'LIMIT', 0, 16)
@@ -26,9 +29,8 @@ for i, r in ipairs(records(due)) do move(due[i], 'delayed', 'waiting', 0, r) end
 if #due + reap(16) > 0 then flush() end
 
 local deadline = now + tonumber(lease_ms)
-local words, reply, payloads = {'0', '0', tostring(deadline)}, {}, {}
 local budget = n + 64
-local taken = {}
+local taken, payloads, retried = {}, {}, {}
 
 local function deliver(q, want)
   local got = {}
@@ -39,6 +41,7 @@ local function deliver(q, want)
       for i, row in ipairs(rows) do ids[i] = row[1] end
       got = redis.call('XCLAIM', q.stream, 'g', consumer, 0, unpack(ids))
       q.again = q.again - #got
+      for i = 1, #got do retried[#taken + i] = true end
     end
   end
   while #got < want and budget > 0 do
@@ -46,7 +49,7 @@ local function deliver(q, want)
       q.stream, '>')
     if not read then break end
     for _, entry in ipairs(read[1][2]) do
-      local k = tonumber(entry[1]:match('^(%d+)'))
+      local k = tonumber(entry[1]:sub(1, -3))
       q.read = k
       if q.trash > 0 and redis.call('ZSCORE', trash, q.rid .. '/' .. k) then
         q.acks[#q.acks + 1] = entry[1] -- purged before anyone had it
@@ -57,8 +60,9 @@ local function deliver(q, want)
     end
   end
   q.waiting, q.pending = q.waiting - #got, q.pending + #got
+  local prefix = q.rid .. '/'
   for _, entry in ipairs(got) do
-    taken[#taken + 1] = q.rid .. '/' .. entry[1]:match('^(%d+)')
+    taken[#taken + 1] = prefix .. entry[1]:sub(1, -3)
     payloads[#taken] = entry[2][2]
   end
   touch(q)
@@ -99,24 +103,31 @@ for _, priority in ipairs(order) do
   end
 end
 
+local fence = 0
+local reply = {'0', '0', tostring(deadline)}
 if #taken > 0 then
-  local fence = redis.call('HINCRBY', stat, 'fence', #taken) - #taken
-  for i, r in ipairs(records(taken)) do
-    r.receipt = (fence + i) .. '-' .. seq
-    r.consumer, r.op, r.since = consumer, '-', now
-    if r.first == 0 then r.first = now end
-    hold(taken[i], r, deadline)
-    note('taken', taken[i])
-    for _, word in ipairs({taken[i], r.receipt, r.failures, r.lost}) do words[#words + 1] = word end
+  fence = redis.call('HINCRBY', stat, 'fence', #taken) - #taken
+  local fresh, tail, at = first_line(consumer), '-' .. seq, 3
+  for i, id in ipairs(taken) do
+    local receipt, failures, lost = (fence + i) .. tail, '0', '0'
+    if retried[i] then
+      local r = records({id})[1]
+      r.receipt, r.consumer, r.op, r.since = receipt, consumer, '-', now
+      if r.first == 0 then r.first = now end
+      failures, lost = tostring(r.failures), tostring(r.lost)
+      hold(id, packed(r), deadline)
+    else
+      hold(id, receipt .. fresh .. '0', deadline)
+    end
+    if every then note('taken', id) end
+    reply[at + 1], reply[at + 2], reply[at + 3], reply[at + 4], reply[at + 5] =
+      id, receipt, failures, lost, payloads[i]
+    at = at + 5
   end
 end
 flush()
-if #taken == 0 then words[1] = tostring(conf.paused and 0 or watch(consumer)) end
-if #taken < n and budget <= 0 then words[2] = '1' end
-remember(words)
-for i = 1, 3 do reply[i] = words[i] end
-for i = 1, #taken do
-  for j = i * 4, i * 4 + 3 do reply[#reply + 1] = tostring(words[j]) end
-  reply[#reply + 1] = payloads[i]
-end
+if #taken == 0 then reply[1] = tostring(conf.paused and 0 or watch(consumer)) end
+if #taken < n and budget <= 0 then reply[2] = '1' end
+table.insert(taken, 1, table.concat({reply[1], reply[2], reply[3], fence}, ' '))
+remember(taken)
 return reply

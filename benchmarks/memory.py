@@ -1,0 +1,61 @@
+"""Memory of waiting entries, as the server reports it (used_memory, difference)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import redis
+
+from redisq_ops.core.delay import DelaySet
+from redisq_ops.core.request import RequestQueue
+
+from .measure import servers
+
+MANY = 1_000_000
+SMALL = 10_000
+PAYLOAD = b"x" * 100
+
+
+def empty(client: redis.Redis) -> None:
+    client.execute_command("FLUSHALL", "SYNC")  # the usual one frees later, on Valkey
+
+
+def used(client: redis.Redis) -> int:
+    info: Any = client.info("memory")
+    return int(info["used_memory"])
+
+
+def main() -> None:
+    with servers() as each:
+        for name, client in each:
+            print(f"{name}:")
+            base = used(client)
+            RequestQueue(client, "a").submit([PAYLOAD] * MANY, id="one", limit=4)
+            print(f"  {MANY:,} sub-requests of 100 B in one request: {_mb(used(client) - base)}")
+            empty(client)
+            base = used(client)
+            queue = RequestQueue(client, "b")
+            for i in range(SMALL):
+                queue.submit([PAYLOAD], id=f"r{i}")
+            each_ = (used(client) - base) / SMALL
+            print(f"  a request with one sub-request of 100 B: {each_:,.0f} B (of {SMALL:,})")
+            empty(client)
+            client.config_set("stream-node-max-bytes", 512)
+            base = used(client)
+            for i in range(SMALL):
+                queue.submit([PAYLOAD], id=f"r{i}")
+            each_ = (used(client) - base) / SMALL
+            print(f"    with the server's stream-node-max-bytes 512: {each_:,.0f} B")
+            client.config_set("stream-node-max-bytes", 4096)
+            empty(client)
+            base = used(client)
+            later = DelaySet(client, "c")
+            for start in range(0, MANY // 10, 100):
+                rows = [(f"e{i}", PAYLOAD) for i in range(start, start + 100)]
+                later.schedule(rows, after_ms=3_600_000)
+            each_ = (used(client) - base) / (MANY // 10)
+            print(f"  a delayed entry of 100 B in the delay set: {each_:,.0f} B (of {MANY // 10:,})")
+
+
+def _mb(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB"
