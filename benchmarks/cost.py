@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from functools import partial
 from typing import Any
 
 import redis
@@ -11,7 +12,7 @@ from redisq_ops.core.delay import DelaySet
 from redisq_ops.core.request import RequestQueue
 from redisq_ops.core.values import Settlement
 
-from .measure import ROUNDS, servers, server_us, spread
+from .measure import ROUNDS, server_us, servers, spread
 
 ENTRIES = 20_000
 BATCH = 100
@@ -114,15 +115,15 @@ def main() -> None:
                 mine, plain, loud, trips = [], [], [], []
                 for _ in range(ROUNDS):
                     client.flushall()
-                    us, calls = server_us(client, lambda ours=ours: ours(client))
+                    us, calls = server_us(client, partial(ours, client))
                     mine.append(us / ENTRIES)
                     trips.append(calls / ENTRIES)
                     client.flushall()
-                    us, _ = server_us(client, lambda bare=bare: bare(client))
+                    us, _ = server_us(client, partial(bare, client))
                     plain.append(us / ENTRIES)
                     client.flushall()
                     client.hset("rq:{bench}:cfg", "history", "all")
-                    us, _ = server_us(client, lambda ours=ours: ours(client))
+                    us, _ = server_us(client, partial(ours, client))
                     loud.append(us / ENTRIES)
                 ratio = statistics.median(a / b for a, b in zip(mine, plain, strict=True))
                 print(f"  {what}: {spread(mine, 'us server time per entry')}")

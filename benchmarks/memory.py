@@ -9,15 +9,11 @@ import redis
 from redisq_ops.core.delay import DelaySet
 from redisq_ops.core.request import RequestQueue
 
-from .measure import servers
+from .measure import empty, servers
 
 MANY = 1_000_000
 SMALL = 10_000
 PAYLOAD = b"x" * 100
-
-
-def empty(client: redis.Redis) -> None:
-    client.execute_command("FLUSHALL", "SYNC")  # the usual one frees later, on Valkey
 
 
 def used(client: redis.Redis) -> int:
@@ -54,7 +50,9 @@ def main() -> None:
                 rows = [(f"e{i}", PAYLOAD) for i in range(start, start + 100)]
                 later.schedule(rows, after_ms=3_600_000)
             each_ = (used(client) - base) / (MANY // 10)
-            print(f"  a delayed entry of 100 B in the delay set: {each_:,.0f} B (of {MANY // 10:,})")
+            print(
+                f"  a delayed entry of 100 B in the delay set: {each_:,.0f} B (of {MANY // 10:,})"
+            )
 
 
 def _mb(size: int) -> str:
