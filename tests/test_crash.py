@@ -1,0 +1,145 @@
+"""Workers are killed at random, and the server with them: nothing is lost, nothing gets stuck.
+
+Accounting as in Jepsen's total queue: lost = accepted − executed (must be 0), unexpected =
+executed − submitted (0), duplicated (allowed, counted, printed with ``-s``).
+"""
+
+import multiprocessing
+import os
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from multiprocessing.context import ForkServerContext
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+import pytest
+
+from redisq_ops.core.connect import connect
+from redisq_ops.core.delay import DelaySet
+from redisq_ops.core.errors import RedisqError
+from redisq_ops.core.handler import Work
+from redisq_ops.core.io import BlockingClient
+from redisq_ops.core.queue import Queue
+from redisq_ops.core.request import RequestQueue
+from redisq_ops.core.worker import Worker
+from redisq_ops.demo.server import EmbeddedServer, binaries
+
+pytestmark = pytest.mark.slow
+
+REQUESTS, EACH, LIMIT = 300, 10, 3
+ENTRIES = 2_000
+KILLS, RESTARTS, WORKERS = 110, 3, 4
+LEASE_MS = 700
+PAUSE_S = {"request": 0.08, "delay": 0.12}
+"""handlers take up to so long: enough for work to be left at the last kill"""
+
+
+def run_worker(url: str, kind: str, log: str) -> None:
+    """One worker process: writes down each execution before it reports it."""
+    fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    chance = random.Random(os.getpid())
+
+    def handle(work: Work) -> None:
+        os.write(fd, f"{work.id}\n".encode())
+        time.sleep(chance.random() * PAUSE_S[kind])
+
+    client = connect(url)
+    Worker(opened(client, kind), handle, concurrency=3, batch=2, lease_ms=LEASE_MS).run()
+
+
+def opened(client: BlockingClient, kind: str) -> Queue[BlockingClient]:
+    return RequestQueue(client, "q") if kind == "request" else DelaySet(client, "q")
+
+
+def context() -> ForkServerContext:
+    found = multiprocessing.get_context("forkserver")
+    found.set_forkserver_preload(["redisq_ops.core.worker", "tests.test_crash"])
+    return found
+
+
+def patiently(what: str, seconds: float, done: Callable[[], bool]) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            if done():
+                return
+        except RedisqError:
+            pass  # the server is being restarted
+        time.sleep(0.1)
+    pytest.fail(f"gave up waiting: {what}")
+
+
+def settled(queue: Queue[BlockingClient]) -> bool:
+    counts = queue.counts()
+    return bool(counts.waiting + counts.pending + counts.delayed == 0)
+
+
+@pytest.mark.parametrize("binary", sorted(binaries()))
+@pytest.mark.parametrize("kind", ["request", "delay"])
+def test_kills_lose_nothing(kind: str, binary: str, tmp_path: Path) -> None:
+    chance = random.Random(7)
+    log = tmp_path / "executed"
+    with EmbeddedServer(binaries()[binary], appendonly=True) as server:
+        client = connect(server.url)
+        queue = opened(client, kind)
+        # A kill costs an entry a lease; the default of three lost ones would make dead letters.
+        queue.configure("test", 1, {"max_lost": "10000"})
+        expected = fill(queue)
+        processes: list[BaseProcess] = []
+
+        def start() -> None:
+            process = context().Process(target=run_worker, args=(server.url, kind, str(log)))
+            process.start()
+            processes.append(process)
+
+        for _ in range(WORKERS):
+            start()
+        kills = restarts = 0
+        try:
+            while kills < KILLS:
+                time.sleep(chance.uniform(0.05, 0.12))
+                victim = processes.pop(chance.randrange(len(processes)))
+                assert victim.pid is not None
+                os.kill(victim.pid, signal.SIGKILL)
+                victim.join()
+                kills += 1
+                if restarts < RESTARTS and kills > (restarts + 1) * KILLS // (RESTARTS + 1):
+                    server.kill()
+                    server.restart()
+                    restarts += 1
+                start()
+            assert not settled(queue), "the work ended before the killing did"
+            patiently("all settled", 120, lambda: settled(queue))
+        finally:
+            for process in processes:
+                process.kill()
+                process.join()
+        executed = Counter(log.read_text().split())
+        assert set(executed) == expected
+        assert restarts == RESTARTS
+        counts = queue.counts()
+        assert (counts.dead, counts.trash) == (0, 0)
+        assert counts.done == len(expected)
+        assert queue.invariants() == []
+        if isinstance(queue, RequestQueue):
+            assert queue.levels() == [] or all(level.tokens == 0 for level in queue.levels())
+            states = Counter(r.state for r in queue.requests(0, REQUESTS, settled=True))
+            assert states == {"done": REQUESTS}
+        doubled = sum(n - 1 for n in executed.values())
+        print(f"\n{binary} {kind}: {kills} kills, {restarts} restarts, {doubled} executed again")
+
+
+def fill(queue: Queue[BlockingClient]) -> set[str]:
+    if isinstance(queue, DelaySet):
+        for start in range(0, ENTRIES, 100):
+            rows = [(f"e{n}", b"x") for n in range(start, start + 100)]
+            queue.schedule(rows, after_ms=start)
+        return {f"e{n}" for n in range(ENTRIES)}
+    assert isinstance(queue, RequestQueue)
+    for number in range(REQUESTS):
+        payloads = [b"x"] * EACH
+        queue.submit(payloads, id=f"r{number}", limit=LIMIT, priority=number % 7)
+    return {f"r{number}/{n}" for number in range(REQUESTS) for n in range(1, EACH + 1)}
