@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import redis
 
 from redisq_ops.core.connect import connect
+from redisq_ops.core.worker import Worker
 from redisq_ops.demo.server import EmbeddedServer, binaries
 
 ROUNDS = 5
@@ -63,3 +65,15 @@ def empty(client: redis.Redis) -> None:
     """FLUSHALL SYNC: the usual one frees later, on Valkey, and would blur what follows."""
     any_client: Any = client
     any_client.execute_command("FLUSHALL", "SYNC")
+
+
+@contextmanager
+def threaded(worker: Worker) -> Iterator[None]:
+    """The worker, running beside the block."""
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    try:
+        yield
+    finally:
+        worker.stop()
+        thread.join()

@@ -1,0 +1,86 @@
+"""How soon things answer: `redisq --help`, the first frame, an idle worker."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+
+from redisq_ops.core.connect import connect
+from redisq_ops.core.handler import Work
+from redisq_ops.core.request import RequestQueue
+from redisq_ops.core.worker import Worker
+from redisq_ops.demo.server import EmbeddedServer
+
+from .measure import spread, threaded
+
+STARTS = 15
+ENTRIES = 60
+
+
+def wall_ms(command: Sequence[str]) -> list[float]:
+    times = []
+    for _ in range(STARTS + 1):
+        started = time.perf_counter()
+        subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+        times.append((time.perf_counter() - started) * 1000)
+    return times[1:]
+
+
+def first_frame_ms(url: str) -> float:
+    """From exec to the first bytes that name a queue, on a terminal of 120 × 40."""
+    started = time.perf_counter()
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.environ.update(COLUMNS="120", LINES="40", TERM="xterm-256color")
+        os.execv(sys.executable, [sys.executable, "-m", "redisq_ops", "top", "--url", url])
+    seen = b""
+    try:
+        while b"first-frame-queue" not in seen and time.perf_counter() - started < 20:
+            if select.select([terminal], [], [], 0.5)[0]:
+                seen += os.read(terminal, 65536)
+        return (time.perf_counter() - started) * 1000
+    finally:
+        os.kill(pid, 9)
+        os.waitpid(pid, 0)
+        os.close(terminal)
+
+
+def idle_latencies_ms(url: str) -> list[float]:
+    """From the submit call to the handler's first line, the worker idle before each."""
+    client = connect(url)
+    queue = RequestQueue(client, "idle")
+    begun: list[float] = []
+    worker = Worker(RequestQueue(connect(url), "idle"), lambda work: begun.append(now(work)))
+    latencies = []
+    with threaded(worker):
+        time.sleep(1)
+        for n in range(ENTRIES):
+            time.sleep(0.1)
+            submitted = time.perf_counter()
+            queue.submit([b"x"], id=f"r{n}")
+            while len(begun) <= n:
+                time.sleep(0.0005)
+            latencies.append((begun[n] - submitted) * 1000)
+    return latencies
+
+
+def now(work: Work) -> float:
+    return time.perf_counter()
+
+
+def main() -> None:
+    bare = wall_ms([sys.executable, "-c", "pass"])
+    help_ = wall_ms([sys.executable, "-m", "redisq_ops", "--help"])
+    print(f"python -c pass: {spread(bare, 'ms')}")
+    print(f"redisq --help: {spread(help_, 'ms')}")
+    with EmbeddedServer() as server:
+        queue = RequestQueue(connect(server.url), "first-frame-queue")
+        queue.submit([b"x"] * 1_000_000, id="r")
+        frames = [first_frame_ms(server.url) for _ in range(STARTS)]
+        print(f"first frame naming a queue, 1,000,000 entries behind it: {spread(frames, 'ms')}")
+        print(f"idle worker starts an entry after: {spread(idle_latencies_ms(server.url), 'ms')}")
