@@ -60,7 +60,7 @@ class Config:
         password = self["password"]
         if path := self["password_file"]:
             try:
-                password = Path(path).read_text(encoding="utf-8").strip()
+                password = Path(path).expanduser().read_text(encoding="utf-8").strip()
             except OSError as error:
                 raise BadInput(f"password file {path}: {error.strerror}") from error
         return Target(
