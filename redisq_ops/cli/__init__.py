@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 # Options every command takes, anywhere on the line -> how many words follow.
 _GLOBAL = {
@@ -41,31 +42,38 @@ def hoisted(argv: Sequence[str]) -> list[str]:
 def main(argv: Sequence[str] | None = None) -> None:
     """Run a command and end with the contract's exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
-    sys.exit(run(words))
+    try:
+        sys.exit(run(words))
+    except KeyboardInterrupt:  # while modules were loading
+        sys.exit(130)
 
 
 def run(words: Sequence[str]) -> int:
     """One command, its errors as one clear line on stderr; returns the exit code."""
-    import click
+    import typer
 
     from .app import app
 
+    # Typer brings its own click or uses the installed one; this class is the right one's.
+    usage_error: Any = typer.BadParameter.__base__
     as_json = "--json" in words
     try:
         code = app(hoisted(words), prog_name="redisq", standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
-    except click.exceptions.Exit as end:
-        return end.exit_code
-    except click.UsageError as error:
+    except usage_error as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            print(error.format_message(), file=sys.stderr)
+            return 2
         where = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
         return _say(f"{error.format_message()}{where}", 2, as_json)
-    except click.Abort:
+    except (typer.Abort, KeyboardInterrupt):
         return 130
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:
-        # `redisq … | head` ends quietly; without this Python complains while it shuts down.
+    except (BrokenPipeError, SystemExit) as end:
+        if isinstance(end, SystemExit) and not isinstance(end.__context__, BrokenPipeError):
+            raise
+        # `redisq … | head` ends quietly (Typer makes an exit 1 of it); without this Python
+        # complains while it shuts down.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:

@@ -33,5 +33,14 @@ def _start(
     verbose: Annotated[int, typer.Option("--verbose", "-v", count=True, help="More log.")] = 0,
     log_format: Annotated[str, typer.Option(help="text or json.")] = "text",
 ) -> None:
-    context.obj = Session({"url": url, "prefix": prefix}, context_name, json, utc)
-    start_logging(verbose, log_format)
+    log = (verbose, log_format)
+    context.obj = Session({"url": url, "prefix": prefix}, context_name, json, utc, log)
+    start_logging(*log)
+
+
+def examples(*lines: str) -> str:
+    """A help text's last paragraph; the mark keeps its lines from being joined."""
+    return "\b\n" + "\n".join(["Examples:", *(f"  {line}" for line in lines)])
+
+
+from . import work, look, inspect, entries, change, top  # noqa: E402, F401, I001  (each adds its commands)

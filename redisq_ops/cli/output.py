@@ -15,8 +15,11 @@ from redisq_ops.ops.terminal import age, count, printable
 
 
 def emit(row: Any) -> None:
-    """One object as a JSON line; bytes become ``payload`` or ``payload_b64``."""
-    sys.stdout.write(json.dumps(plain(row), ensure_ascii=False) + "\n")
+    """One object as a JSON line; bytes become ``payload`` or ``payload_b64``.
+
+    All ASCII: no terminal acts on it, and any encoding of stdout can carry it.
+    """
+    sys.stdout.write(json.dumps(plain(row)) + "\n")
 
 
 def plain(value: Any) -> Any:

@@ -27,6 +27,8 @@ class Session:
     context: str | None = None
     json: bool = False
     utc: bool = False
+    log: tuple[int, str] = (0, "text")
+    """as `start_logging` takes it"""
     role: str = "cli"
 
     @cached_property
@@ -38,8 +40,17 @@ class Session:
     @cached_property
     def client(self) -> BlockingClient:
         from redisq_ops.core.connect import connect
+        from redisq_ops.core.io import run
+        from redisq_ops.ops.look import eviction_policy
 
-        return connect(self.config.target(), self.role)
+        client = connect(self.config.target(), self.role)
+        if policy := run(client, eviction_policy()):
+            print(
+                f"redisq: warning: this server's maxmemory-policy is {policy}: once memory is "
+                "full it deletes what queues keep; set it to noeviction",
+                file=sys.stderr,
+            )
+        return client
 
     @cached_property
     def deployment(self) -> Deployment:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from redisq_ops.core.errors import BadInput
-from redisq_ops.core.queue import VERBS, Verb
+from redisq_ops.core.errors import BadInput, Refused
+from redisq_ops.core.queue import VERBS, Queue, Verb, checked_consumer
 from redisq_ops.core.settings import LEASE_MS, MAX_BATCH
+from redisq_ops.core.values import State
 
 from . import journal
-from .journal import Author
+from .journal import Author, Outcome
 from .selection import Selection
+from .terminal import age, count
 
 PAST = {
     "requeue": "requeued",
@@ -23,8 +26,73 @@ PAST = {
     "restore": "restored",
     "reschedule": "rescheduled",
 }
+MEANS = {
+    "requeue": "they wait for the next worker; whoever holds one can't settle it any more",
+    "claim": "their leases go to another consumer; who held them can't settle any more",
+    "replay": "they wait for a worker again, attempts counted afresh",
+    "purge": "they go to the trash",
+    "hard": "they are removed for good: there is no undo",
+    "restore": "they go back to where they were purged from",
+    "reschedule": "they become ready at another time",
+}
 TYPED_ABOVE = 1000
 """more entries than this and a person types the number to confirm"""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a change will do, in words, before it is done; the same words on every face."""
+
+    title: str
+    lines: tuple[str, ...] = ()
+    typed: str | None = None
+    """what a person types to confirm; None: a plain yes will do"""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """the same for programs"""
+
+    def __str__(self) -> str:
+        return "; ".join([self.title, *self.lines])
+
+
+def planned(selection: Selection, verb: Verb, rate: float | None = None, means: str = "") -> Plan:
+    """What a bulk change of a selection will do: to how many, which, and what that means."""
+    n, queue, state = selection.count, selection.queue.name, selection.state
+    ids = [entry.id for entry in selection.sample]
+    does = "remove for good" if verb == "hard" else verb
+    title = f"{does} {entries(n, state)} of {queue} (filter: {selection.filter})"
+    lines = []
+    if n:
+        reasons = ", ".join(f"{count(k)} {reason}" for reason, k in selection.reasons.items())
+        title += f": {reasons}" if reasons else ""
+        lines = [", ".join(ids[:3]) + (", …" if n > 3 else ""), means or MEANS[verb]]
+        if rate:
+            lines.append(f"about {age(int(1000 * n / rate))} at {rate:g}/s")
+    lines += [f"{e.id} is {e.state}, not {state}: left out" for e in selection.elsewhere[:3]]
+    typed = None
+    if n and verb == "hard":
+        typed = queue
+    elif n > TYPED_ABOVE:
+        typed = str(n)
+    facts = {
+        "verb": verb, "queue": queue, "state": state, "filter": str(selection.filter),
+        "matched": n, "reasons": selection.reasons, "sample": ids,
+    }  # fmt: skip
+    return Plan(title, tuple(lines), typed, facts)
+
+
+def entries(n: int, state: State) -> str:
+    """``1 dead entry``, ``1,234 waiting entries``, ``2 entries in the trash``."""
+    noun = "entry" if n == 1 else "entries"
+    return f"{count(n)} {noun} in the trash" if state == "trash" else f"{count(n)} {state} {noun}"
+
+
+def allowed(queue: Queue[Any], verb: Verb, state: State) -> None:
+    """Refuse a verb that isn't for this state, or that this kind of queue can't do."""
+    sources, _ = VERBS[verb]
+    if state not in sources:
+        raise BadInput(f"{verb} is for {' or '.join(sources)} entries, not {state}")
+    if verb == "reschedule" and verb not in queue.capabilities:
+        raise Refused(f"queue {queue.name} is a {queue.kind} queue: it can't reschedule")
 
 
 class Stride:
@@ -41,23 +109,6 @@ class Stride:
         aim = int(0.0005 / each) if each > 0 else MAX_BATCH
         # Half way to the aim: one slow call must not stall a long run, nor one fast call rush it.
         self.size = max(10, min(MAX_BATCH, (self.size + aim) // 2))
-
-
-@dataclass(slots=True)
-class Outcome:
-    """What a bulk change did; `redisq` ends with it and the exit code follows from it."""
-
-    op: str
-    matched: int
-    done: int = 0
-    skipped: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def exit_code(self) -> int:
-        """0 all, or nothing matched; 3 some; 1 none of those that matched."""
-        if self.done >= self.matched:
-            return 0
-        return 3 if self.done else 1
 
 
 class Bulk:
@@ -79,13 +130,13 @@ class Bulk:
         at_ms: int | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        sources, self.target = VERBS[verb]
-        if selection.state not in sources:
-            raise BadInput(f"{verb} is for {' or '.join(sources)} entries, not {selection.state}")
+        allowed(selection.queue, verb, selection.state)
+        checked_consumer(consumer)
         if verb == "reschedule" and at_ms is None:
             raise BadInput("reschedule needs a time (--at or --in)")
         self.selection = selection
         self.verb = verb
+        self.target = VERBS[verb][1]
         self.author = author
         self.rate = rate
         self.consumer = consumer
@@ -115,6 +166,7 @@ class Bulk:
     async def step(self) -> bool:
         """Move some; False when all were dealt with."""
         queue, outcome = self.selection.queue, self.outcome
+        assert outcome.op is not None
         if not self._steps:
             self._began = self._clock()
             await journal.begin(
@@ -136,7 +188,7 @@ class Bulk:
                 if word == "moved":
                     outcome.done += 1
                 else:
-                    outcome.skipped[word] = outcome.skipped.get(word, 0) + 1
+                    outcome.skip(word)
             return True
         await journal.note(queue, outcome.op, ended=1)
         return False
@@ -148,3 +200,9 @@ class Bulk:
             return 0.0
         handled = self.outcome.done + sum(self.outcome.skipped.values())
         return max(0.0, self._began + handled / self.rate - self._clock())
+
+    async def reached(self) -> int:
+        """How many were moved as the journal has it, also by a step whose reply was not heard."""
+        assert self.outcome.op is not None
+        operation = await journal.read(self.selection.queue, self.outcome.op)
+        return operation.done if operation else 0

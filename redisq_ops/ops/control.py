@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from redisq_ops.core.errors import BadInput, NotFound, Refused
-from redisq_ops.core.io import together
+from redisq_ops.core.errors import BadInput, NotFound, QueueClosed, Refused
 from redisq_ops.core.queue import Queue
 from redisq_ops.core.registry import find, forget
 from redisq_ops.core.request import RequestQueue
-from redisq_ops.core.request.queue import Control
+from redisq_ops.core.request.queue import Control, checked_limit, checked_priority, found
 from redisq_ops.core.settings import DEFAULTS, Settings
+from redisq_ops.core.values import Counts, Request
 
 from . import journal
-from .bulk import Outcome
-from .journal import Author
+from .journal import Author, Outcome
+from .moment import duration_ms
 
 _INVERSE = {"cancel": "reopen", "pause": "resume", "resume": "pause"}
 
@@ -28,33 +28,57 @@ def requests_of(queue: Queue[Any]) -> RequestQueue[Any]:
     return queue
 
 
+async def changeable(queue: Queue[Any], id: str, verb: Control, value: str = "") -> Request:
+    """The request, if it can be changed so; nothing is written."""
+    requests = requests_of(queue)
+    if verb in ("limit", "priority"):
+        checked = checked_limit if verb == "limit" else checked_priority
+        checked(int(value))
+    request = found(await requests.request.op(id), id, queue.name)
+    if request.settled:
+        raise QueueClosed(f"request {id} is {request.state} already")
+    return request
+
+
 async def change_request(
     queue: Queue[Any], id: str, verb: Control, author: Author, value: str = ""
 ) -> Outcome:
     """Cancel, pause, resume, or change limit or priority of a request; undo takes it back.
 
-    Cancelling stops new deliveries at once, then fences off the running ones, 100 at a time.
+    Nothing is written where it is so already. Cancelling stops new deliveries at once, then fences
+    off the running ones, 100 at a time.
     """
+    if _already(await changeable(queue, id, verb, value), verb, value):
+        return Outcome(None, 0)
     requests = requests_of(queue)
-    outcome = Outcome(journal.new_id(verb), 1)
-    now = await queue.now.op()
+    op, now = journal.new_id(verb), await queue.now.op()
+    outcome = Outcome(op, 1)
     what = f"request {id}" + (f" to {value}" if value else "")
-    if await requests.request.op(id) is None:
-        raise NotFound(f"no request {id} in queue {queue.name}")
-    await journal.begin(queue, outcome.op, verb, author, what, now_ms=now, matched=1)
-    word, before = await requests.control.op(outcome.op, 1, verb, id, value)
+    await journal.begin(queue, op, verb, author, what, now_ms=now, matched=1)
+    word, before = await requests.control.op(op, 1, verb, id, value)
     if word == "same":
-        outcome.skipped["same"] = 1
+        outcome.skip("same")
     else:
         outcome.done = 1
         inverse = f"{_INVERSE.get(verb, verb)} {id}"
         if verb in ("limit", "priority", "cancel"):
             inverse += f" {before}"
-        await journal.note(queue, outcome.op, inverse=inverse)
+        await journal.note(queue, op, inverse=inverse)
     if verb == "cancel":
-        await _fence_off(requests, id, outcome.op, now)
-    await journal.note(queue, outcome.op, done=outcome.done, ended=1)
+        await _fence_off(requests, id, op, now)
+    await journal.note(queue, op, done=outcome.done, ended=1)
     return outcome
+
+
+def _already(request: Request, verb: Control, value: str) -> bool:
+    match verb:
+        case "pause":
+            return request.paused
+        case "resume":
+            return not request.paused
+        case "limit" | "priority":
+            return str(getattr(request, verb)) == value
+    return False
 
 
 async def _fence_off(queue: RequestQueue[Any], id: str, op: str, now: int) -> None:
@@ -77,20 +101,25 @@ async def _fence_off(queue: RequestQueue[Any], id: str, op: str, now: int) -> No
 async def set_flags(
     queue: Queue[Any], verb: str, author: Author, changes: dict[str, str]
 ) -> Outcome:
-    """Set settings or flags (pause, drain and retention are these); undo puts back the first."""
-    outcome = Outcome(journal.new_id(verb), len(changes))
-    now = await queue.now.op()
+    """Set settings or flags (pause, drain and retention are these); undo puts them back.
+
+    What is so already is left out; with nothing left, nothing is written.
+    """
+    have = await queue.settings.op()
+    changes = {name: value for name, value in changes.items() if have.get(name, "") != value}
+    if not changes:
+        return Outcome(None, 0)
+    op, now = journal.new_id(verb), await queue.now.op()
+    outcome = Outcome(op, len(changes))
     what = ", ".join(f"{name} = {value or 'default'}" for name, value in changes.items())
-    await journal.begin(queue, outcome.op, verb, author, what, now_ms=now, matched=len(changes))
+    await journal.begin(queue, op, verb, author, what, now_ms=now, matched=len(changes))
+    inverses: list[str] = []
     for seq, (name, value) in enumerate(changes.items(), 1):
-        before = await queue.configure.op(outcome.op, seq, {name: value})
-        if before[name] == value:
-            outcome.skipped["same"] = outcome.skipped.get("same", 0) + 1
-        else:
-            outcome.done += 1
-            inverse = f"set {name} {quote(before[name], safe='')}"
-            await journal.note(queue, outcome.op, inverse=inverse)
-    await journal.note(queue, outcome.op, done=outcome.done, ended=1)
+        before = await queue.configure.op(op, seq, {name: value})
+        outcome.done += 1
+        inverses.append(f"set {name} {quote(before[name], safe='')}")
+        await journal.note(queue, op, inverse="\n".join(inverses))
+    await journal.note(queue, op, done=outcome.done, ended=1)
     return outcome
 
 
@@ -101,8 +130,7 @@ async def pause(queue: Queue[Any], author: Author) -> Outcome:
 
 async def resume(queue: Queue[Any], author: Author) -> Outcome:
     """Hand out again, and take new entries again."""
-    outcome = await set_flags(queue, "resume", author, {"paused": "", "closed": ""})
-    return outcome
+    return await set_flags(queue, "resume", author, {"paused": "", "closed": ""})
 
 
 async def drain(queue: Queue[Any], author: Author) -> Outcome:
@@ -132,25 +160,55 @@ async def retention(queue: Queue[Any]) -> list[Setting]:
     ]
 
 
-async def destroy(queue: Queue[Any], author: Author, *, hard: bool = False) -> int:
-    """Remove a queue and its registry entry; how many keys went. There is no undo.
+def checked_setting(name: str, text: str) -> str:
+    """A setting's value as it is stored: a number, a time span in ms, or a history level.
+
+    An empty text is the default again.
+    """
+    if name not in Settings.__dataclass_fields__:
+        raise BadInput(f"no setting {name!r}; there are {', '.join(Settings.__dataclass_fields__)}")
+    if name == "history":
+        if text not in ("", "off", "ops", "all"):
+            raise BadInput(f"history is off, ops or all, not {text!r}")
+        return text
+    least = 1 if name.startswith(("max_failures", "max_lost", "history_max")) else 0
+    if name.endswith("_ms") and not text.isdigit() and text:
+        text = str(duration_ms(text))
+    if text and not (text.isascii() and text.isdigit() and least <= int(text) < 2**53):
+        raise BadInput(f"{name} is a number from {least}, not {text!r}")
+    return text and str(int(text))
+
+
+async def destroyable(queue: Queue[Any], hard: bool) -> Counts:
+    """What would go with the queue; refuses if that is anything and it isn't to go ``hard``."""
+    counts: Counts = await queue.counts.op()
+    if (said := contents(counts)) and not hard:
+        raise Refused(f"queue {queue.name} is not empty ({said}); drain it, or destroy --hard")
+    return counts
+
+
+def contents(counts: Counts) -> str:
+    """``3 waiting, 1,200 dead``; empty for a queue with nothing in it."""
+    left = {
+        "waiting": counts.waiting, "pending": counts.pending, "delayed": counts.delayed,
+        "dead": counts.dead, "in the trash": counts.trash,
+    }  # fmt: skip
+    return ", ".join(f"{n:,} {state}" for state, n in left.items() if n)
+
+
+async def destroy(queue: Queue[Any], author: Author, *, hard: bool = False) -> Outcome:
+    """Remove a queue, its journal and its registry entry; ``done`` is keys. There is no undo.
 
     Without ``hard`` only an empty queue: nothing waiting, pending, delayed, dead or in the trash.
     """
+    await destroyable(queue, hard)
     entry = await find(queue.name, queue.prefix)
     if entry is None:
         raise NotFound(f"no queue {queue.name!r} here")
-    counts = await queue.counts.op()
-    left = {
-        "waiting": counts.waiting, "pending": counts.pending, "delayed": counts.delayed,
-        "dead": counts.dead, "trash": counts.trash,
-    }  # fmt: skip
-    if not hard and any(left.values()):
-        said = ", ".join(f"{n:,} {state}" for state, n in left.items() if n)
-        raise Refused(f"queue {queue.name} is not empty ({said}); drain it, or destroy --hard")
-    await queue.configure.op(journal.new_id("destroy"), 1, {"closed": _said(author), "paused": "x"})
+    op = journal.new_id("destroy")
+    await queue.configure.op(op, 1, {"closed": _said(author), "paused": _said(author)})
     gone = 0
     while step := await queue.dismantle.op(100):
         gone += step
-    await together([forget(entry, queue.prefix)])
-    return gone
+    await forget(entry, queue.prefix)
+    return Outcome(op, gone, gone)

@@ -8,20 +8,23 @@ QUEUE/REQUEST/N       mail/r1/17
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from redisq_ops.core.callers import Callers
 from redisq_ops.core.clock import Clock
-from redisq_ops.core.delay import DelaySet
-from redisq_ops.core.errors import BadInput, NotFound
+from redisq_ops.core.delay import DelaySet, ShardedDelaySet
+from redisq_ops.core.errors import BadInput, NotFound, Refused
 from redisq_ops.core.io import Description, together
-from redisq_ops.core.keys import PREFIX
+from redisq_ops.core.keys import PREFIX, checked_name
 from redisq_ops.core.queue import Queue
 from redisq_ops.core.registry import Registered, all_queues, find
 from redisq_ops.core.request import RequestQueue
+from redisq_ops.core.shards import Sharded
 
 ROOMS: dict[str, type[Queue[Any]]] = {room.kind: room for room in (RequestQueue, DelaySet)}
+SHARDED: dict[str, type[Sharded[Any, Any]]] = {room.kind: room for room in (ShardedDelaySet,)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +55,26 @@ class Deployment:
         if room is None:
             raise NotFound(f"queue {entry.name} is of kind {entry.kind}, unknown to this release")
         entry.checked(room.kind, room.schema)
-        return room(
-            self.client, entry.name, prefix=self.prefix, clock=self.clock, callers=self.callers
-        )
+        given: dict[str, Any] = {
+            "prefix": self.prefix,
+            "clock": self.clock,
+            "callers": self.callers,
+        }
+        if entry.all_shards > 1:
+            return SHARDED[entry.kind](self.client, entry.name, entry=entry, **given)
+        return room(self.client, entry.name, **given)
 
     async def queues(self) -> list[Queue[Any]]:
-        """Every registered queue, by name; one round trip."""
-        return [self.open(entry) for entry in await all_queues(self.prefix)]
+        """Every queue this release can open, by name; one round trip."""
+        queues = []
+        for entry in await all_queues(self.prefix):
+            with suppress(Refused):  # one that is too new must not hide the others
+                queues.append(self.open(entry))
+        return queues
 
     async def queue(self, name: str) -> Queue[Any]:
         """A queue that exists; one round trip."""
-        entry = await find(name, self.prefix)
+        entry = await find(checked_name(name, "queue name"), self.prefix)
         if entry is None:
             raise NotFound(f"no queue {name!r} here (redisq ls shows what there is)")
         return self.open(entry)
@@ -70,6 +82,8 @@ class Deployment:
     async def resolve(self, text: str) -> Address:
         """What an address names. A bare id is looked for in all queues at once."""
         name, slash, rest = text.partition("/")
+        for part in text.split("/"):
+            checked_name(part, "name")
         entry = await find(name, self.prefix)
         if entry is not None:
             return Address(self.open(entry), rest or None)

@@ -10,16 +10,15 @@ import getpass
 import os
 import secrets
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from redisq_ops.core.errors import NotFound, Refused
 from redisq_ops.core.io import Call, together
 from redisq_ops.core.queue import Queue, scored
+from redisq_ops.core.scripts import script
 
 from .deployment import Deployment
-
-KEPT_MS = 30 * 24 * 3600 * 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +36,8 @@ class Author:
             who = os.environ.get("REDISQ_USER") or getpass.getuser()
         except (KeyError, OSError):
             who = str(os.getuid())
-        return cls(who, socket.gethostname(), why)
+        # Words of a command line may be any bytes, carried as surrogates no server could store.
+        return cls(who, socket.gethostname(), why.encode("utf-8", "backslashreplace").decode())
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,29 @@ class Operation:
     @property
     def moved_back(self) -> bool:
         """Whether it moved entries somewhere they can be moved back from."""
-        return self.target not in ("", "gone", "restore")
+        return self.target not in ("", "gone")
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a change did; `redisq` ends with it and the exit code follows from it."""
+
+    op: str | None
+    matched: int
+    done: int = 0
+    skipped: dict[str, int] = field(default_factory=dict)
+
+    def skip(self, reason: str, n: int = 1) -> None:
+        if n:
+            self.skipped[reason] = self.skipped.get(reason, 0) + n
+
+    @property
+    def exit_code(self) -> int:
+        """0 all is as it was to be, or nothing matched; 3 some; 1 none of those that matched."""
+        right = self.done + self.skipped.get("same", 0)
+        if right >= self.matched:
+            return 0
+        return 3 if right else 1
 
 
 _FIELDS = (
@@ -100,41 +122,39 @@ async def begin(
     matched: int = 0,
 ) -> None:
     """Write an operation down before its first step."""
-    key, ops = queue.keys["op_"] + id, queue.keys["ops"]
-    fields: dict[str, str | int] = {
-        "verb": verb, "started_ms": now_ms, "who": author.who, "whence": author.whence,
-        "why": author.why, "what": what, "source": source, "target": target, "matched": matched,
-    }  # fmt: skip
-    flat = [part for pair in fields.items() for part in pair]
-    await together(
-        [
-            Call(("HSET", key, *flat), int, key=key),
-            Call(("ZADD", ops, now_ms, id), int, key=ops),
-            Call(("PEXPIRE", key, KEPT_MS), int, key=key),
-        ]
-    )
+    await _write(
+        queue, id, str(now_ms),
+        verb=verb, started_ms=now_ms, who=author.who, whence=author.whence, why=author.why,
+        what=what, source=source, target=target, matched=matched,
+    )  # fmt: skip
 
 
 def note(queue: Queue[Any], id: str, **fields: str | int) -> Call[int]:
     """Add to an operation's entry (its inverse, its end)."""
-    key = queue.keys["op_"] + id
-    flat = [part for pair in fields.items() for part in pair]
-    return Call(("HSET", key, *flat), int, key=key)
+    return _write(queue, id, "", **fields)
 
 
-def read(queue: Queue[Any], id: str) -> Call[Operation | None]:
-    """One operation of a queue."""
-    key = queue.keys["op_"] + id
+def _write(queue: Queue[Any], id: str, started: str, **fields: str | int) -> Call[int]:
+    written = script(queue.room, "journal")
+    return written.call(queue.keys, queue.clock, int, fields.items(), op=id, started=started)
 
-    def decode(reply: list[bytes | None]) -> Operation | None:
-        row = {f: (v or b"").decode() for f, v in zip(_FIELDS, reply, strict=True)}
-        if not row["verb"]:
-            return None
-        numbers = {name: int(row[name] or 0) for name in _NUMBERS}
-        words = {k: v for k, v in row.items() if k not in _NUMBERS and k != "ended"}
-        return Operation(id, queue.name, **words, **numbers, ended=row["ended"] == "1")  # type: ignore[arg-type]
 
-    return Call(("HMGET", key, *_FIELDS), decode, key=key)
+async def read(queue: Queue[Any], id: str) -> Operation | None:
+    """One operation of a queue. Every shard counts what was moved in it; the first has the rest."""
+    keys = [each["op_"] + id for each in queue.all_keys]
+    rows = await together(Call(("HMGET", key, *_FIELDS), _row, key=key) for key in keys)
+    if not rows[0]["verb"]:
+        return None
+    words = {k: v for k, v in rows[0].items() if k not in _NUMBERS and k != "ended"}
+    numbers = {name: [int(row[name] or 0) for row in rows] for name in _NUMBERS}
+    counted = {
+        name: max(values) if name == "steps" else sum(values) for name, values in numbers.items()
+    }
+    return Operation(id, queue.name, **words, **counted, ended=rows[0]["ended"] == "1")  # type: ignore[arg-type]
+
+
+def _row(reply: list[bytes | None]) -> dict[str, str]:
+    return {name: (value or b"").decode() for name, value in zip(_FIELDS, reply, strict=True)}
 
 
 async def log(deployment: Deployment, max: int = 50, queue: str | None = None) -> list[Operation]:
@@ -159,7 +179,14 @@ async def find(deployment: Deployment, id: str) -> tuple[Queue[Any], Operation]:
 
 
 class Undo:
-    """Takes an operation back, step by step, newest first. Drive `step` until it says False."""
+    """Takes an operation back, step by step, newest first. Drive `step` until it says False.
+
+    What was touched since is left alone (``changed``); what was kept too long ago can't be put
+    back (``expired``).
+    """
+
+    pause = 0.0
+    """seconds between steps; as a `Bulk` has it"""
 
     def __init__(self, queue: Queue[Any], operation: Operation, author: Author) -> None:
         if not operation.undoable:
@@ -167,45 +194,50 @@ class Undo:
         self.queue = queue
         self.operation = operation
         self.author = author
-        self.id = new_id("undo")
-        self.back = 0
-        self.touched = 0
-        self._left = operation.steps
+        self._inverses = operation.inverse.split("\n") if operation.inverse else []
+        moved = operation.done - operation.undone
+        self.outcome = Outcome(new_id("undo"), len(self._inverses) or moved)
+        self._left = 0 if self._inverses else operation.steps
         self._begun = False
 
     async def step(self) -> bool:
         """Undo one step; False when nothing is left."""
-        operation = self.operation
+        queue, operation, outcome = self.queue, self.operation, self.outcome
+        assert outcome.op is not None
         if not self._begun:
-            now = await self.queue.now.op()
             await begin(
-                self.queue, self.id, "undo", self.author, operation.id,
-                now_ms=now, matched=operation.done,
+                queue, outcome.op, "undo", self.author, operation.id,
+                now_ms=await queue.now.op(), matched=outcome.matched,
             )  # fmt: skip
             self._begun = True
-        if self._left > 0 and operation.moved_back and not operation.inverse:
-            back, touched = await self.queue.undo.op(
-                operation.id, self._left, target=operation.target, by=self.id,
+        if self._left > 0:
+            back, touched = await queue.undo.op(
+                operation.id, self._left, target=operation.target, by=outcome.op,
                 seq=operation.steps - self._left + 1,
             )  # fmt: skip
-            self.back += back
-            self.touched += touched
+            outcome.done += back
+            outcome.skip("changed", touched)
             self._left -= 1
-            if self._left > 0:
-                return True
-        if operation.inverse:
-            verb, *args = operation.inverse.split(" ")
-            self.back += await self.queue.invert.op(self.id, operation.steps + 1, verb, args)
-            await note(self.queue, operation.id, undone=max(1, operation.undone))
-        await note(self.queue, self.id, done=self.back, ended=1)
+            return True
+        for seq, inverse in enumerate(reversed(self._inverses), 1):
+            verb, *args = inverse.split(" ")
+            outcome.done += await queue.invert.op(outcome.op, seq, verb, args)
+        if self._inverses:
+            await note(queue, operation.id, undone=1)
+        gone = outcome.matched - outcome.done - outcome.skipped.get("changed", 0)
+        outcome.skip("same" if self._inverses else "expired", gone)
+        await note(queue, outcome.op, done=outcome.done, ended=1)
         return False
+
+    async def reached(self) -> int:
+        """How many were put back as the journal has it, also by a step that was not heard of."""
+        now = await read(self.queue, self.operation.id)
+        return now.undone - self.operation.undone if now else self.outcome.done
 
 
 def _why_not(operation: Operation) -> str:
     if operation.target == "gone":
         return "its entries were removed for good"
-    if operation.target == "restore":
-        return "purge the entries again instead"
     if operation.undone:
         return "it was undone already"
     return "it changed nothing"

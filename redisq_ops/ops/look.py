@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from redisq_ops.core.io import attempt, both, together
+from redis.exceptions import InvalidResponse
+
+from redisq_ops.core.errors import RedisqError, Unreachable
+from redisq_ops.core.io import Call, attempt, both, together
 from redisq_ops.core.queue import Queue
 from redisq_ops.core.registry import Registered, all_queues, server_ms
 from redisq_ops.core.values import Counts, Rates
@@ -55,3 +58,16 @@ async def _row(deployment: Deployment, entry: Registered, now: int, minutes: int
         return Row(entry.name, entry.kind, await queue.counts.op(now), None)
     counts, rates = await both(queue.counts.op(now), queue.rates.op(now, minutes))
     return Row(entry.name, entry.kind, counts, rates)
+
+
+async def eviction_policy() -> str | None:
+    """The server's ``maxmemory-policy`` if it deletes keys; None too where that is not told."""
+    try:
+        policy = await Call(("INFO", "memory"), lambda info: info.get("maxmemory_policy"))
+    except Unreachable:
+        raise
+    except InvalidResponse as error:
+        raise Unreachable("what answers there is no Redis or Valkey server") from error
+    except RedisqError:  # no right to ask
+        return None
+    return None if policy in (None, "noeviction") else str(policy)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from ..io import Call, both
+from ..io import Call, both, together
 from ..queue import ZSETS, members, words
 from ..settings import PRIORITIES
 from . import stream
@@ -33,24 +33,16 @@ async def violations(queue: RequestQueue[Any]) -> list[str]:
     said += [f"{id} is in {n} states" for id, n in seen.items() if n > 1]
     tokens: Counter[str] = Counter()
     ranked = {int(float(p)) for p in await members(keys["prios"])}
-    for priority in range(PRIORITIES):
-        key = f"{keys['p_']}{priority}"
-        listed = await Call(("LRANGE", key, 0, -1), words, key=key)
+    lists = [f"{keys['p_']}{priority}" for priority in range(PRIORITIES)]
+    contents = await together(Call(("LRANGE", key, 0, -1), words, key=key) for key in lists)
+    for priority, listed in enumerate(contents):
         tokens.update(f"{priority}|{word}" for word in listed)
         if listed and priority not in ranked:
             said.append(f"priority {priority} has tokens and is not in prios")
     waiting = cancelled = 0
     open_ids, fin_ids = await members(keys["open"]), await members(keys["fin"])
-    for rid in [*open_ids, *fin_ids]:
-        request, marks, (length, pel) = (
-            await queue.request.op(rid),
-            await Call(
-                ("HMGET", keys["r_"] + rid, *_FIELDS),
-                lambda reply: [int(v or 0) for v in reply],
-                key=keys["r_"],
-            ),
-            await _stream(keys["s_"] + rid),
-        )
+    rids = [*open_ids, *fin_ids]
+    for rid, (request, (marks, (length, pel))) in zip(rids, await _looked_at(queue, rids), strict=True):
         if request is None:
             said.append(f"{rid} is listed and has no record")
             continue
@@ -68,8 +60,6 @@ async def violations(queue: RequestQueue[Any]) -> list[str]:
         _must(said, rid, "delayed", request.delayed, counted["delayed"][rid])
         _must(said, rid, "dead", request.dead, counted["dead"][rid])
         _must(said, rid, "trash", binned, counted["trash"][rid])
-        if request.pending > request.limit and gen == 0:
-            said.append(f"{rid} has {request.pending} pending over its limit {request.limit}")
         live = request.state in ("open", "sealed")
         if live != (rid in open_ids):
             said.append(f"{rid} is {request.state} and listed in the wrong place")
@@ -88,8 +78,7 @@ async def violations(queue: RequestQueue[Any]) -> list[str]:
             _must(said, rid, "PEL ~delayed", pel.get("~delayed", 0), request.delayed)
             held = sum(n for name, n in pel.items() if not name.startswith("~"))
             _must(said, rid, "PEL of consumers", held, request.pending)
-        word = f"{rid}|{gen}" if gen else rid
-        listed_tokens = tokens[f"{request.priority}|{word}"]
+        listed_tokens = tokens[f"{request.priority}|{rid}|{gen}"]
         _must(said, rid, "tokens listed", listed_tokens, tok)
         if live and not request.paused:
             want = min(request.limit - request.pending, request.waiting)
@@ -109,6 +98,23 @@ async def violations(queue: RequestQueue[Any]) -> list[str]:
 def _must(said: list[str], what: str, name: str, have: int, should: int) -> None:
     if have != should:
         said.append(f"{what}: {name} is {have}, counted {should}")
+
+
+async def _looked_at(queue: RequestQueue[Any], rids: list[str]) -> list[Any]:
+    """Record, marks, stream and pending list of each request, 100 requests a round trip."""
+
+    def all_of(rid: str) -> Any:
+        marks = Call(
+            ("HMGET", queue.keys["r_"] + rid, *_FIELDS),
+            lambda reply: [int(v or 0) for v in reply],
+            key=queue.keys["r_"],
+        )
+        return both(queue.request.op(rid), both(marks, _stream(queue.keys["s_"] + rid)))
+
+    found: list[Any] = []
+    for i in range(0, len(rids), 100):
+        found += await together(all_of(rid) for rid in rids[i : i + 100])
+    return found
 
 
 async def _stream(key: str) -> tuple[int, dict[str, int]]:

@@ -71,7 +71,10 @@ class RequestQueue(Queue[C_co]):
     kind: ClassVar[str] = "request"
     room: ClassVar[str] = "request"
     capabilities: ClassVar[frozenset[str]] = frozenset({"requests", "levels"})
-    parts = ("prios", "open", "fin", "retire", *(f"p:{p}" for p in range(PRIORITIES)))
+    parts: ClassVar[dict[str, str]] = {
+        **dict.fromkeys(("prios", "open", "fin", "retire"), "zset"),
+        **dict.fromkeys((f"p:{priority}" for priority in range(PRIORITIES)), "list"),
+    }
 
     # --- producers -----------------------------------------------------------------------------
 
@@ -175,10 +178,11 @@ class RequestQueue(Queue[C_co]):
         Returns (``ok`` or ``same``, the value before). Cancelling takes effect for new deliveries
         at once; running ones are fenced off by requeueing them (ops does, in bounded steps).
         """
+        given = int(value) if value.isdecimal() else -1
         if verb == "limit":
-            checked_limit(int(value))
+            checked_limit(given)
         if verb == "priority":
-            checked_priority(int(value))
+            checked_priority(given)
         return self._script("control").call(
             self.keys,
             self.clock,
@@ -453,13 +457,13 @@ def checked_payload(payload: bytes, number: int, most: int = MAX_PAYLOAD) -> Non
 
 
 def checked_priority(priority: int) -> int:
-    if not 0 <= priority < PRIORITIES:
+    if priority not in range(PRIORITIES):
         raise BadInput(f"priority {priority}: 0 (first) to {PRIORITIES - 1}")
     return priority
 
 
 def checked_limit(limit: int) -> int:
-    if not 1 <= limit <= MAX_LIMIT:
+    if limit not in range(1, MAX_LIMIT + 1):
         raise BadInput(f"limit {limit}: 1 to {MAX_LIMIT} (pausing is a flag, not a limit of 0)")
     return limit
 

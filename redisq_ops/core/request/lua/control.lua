@@ -22,10 +22,14 @@ if verb == 'cancel' then
   redis.call('PUBLISH', r_ .. rid, 'cancelled')
 elseif verb == 'reopen' then
   if q.state ~= 'cancelled' then return {err = 'CLOSED the request is ' .. q.state} end
+  if tonumber(redis.call('ZSCORE', retire, rid)) <= now then -- half of it may be gone
+    return {err = 'CLOSED the request was cancelled too long ago'}
+  end
   before, q.state = 'cancelled', value
   redis.call('ZADD', open, q.created, rid)
   redis.call('ZREM', fin, rid)
   redis.call('ZREM', retire, rid)
+  redis.call('HDEL', r_ .. rid, 'closed')
 elseif not live then
   return {err = 'CLOSED the request is already ' .. q.state}
 elseif verb == 'pause' or verb == 'resume' then
@@ -39,7 +43,7 @@ if before == tostring(q[verb]) or (verb == 'pause' and before == '1')
   or (verb == 'resume' and before == '0') then
   word = 'same'
 else
-  q.gen, q.tok = q.gen + 1, 0
+  q.gen, q.tok = redis.call('HINCRBY', stat, 'gen', 1), 0
   redis.call('HSET', r_ .. rid, 'gen', q.gen, 'paused', q.paused, 'limit', q.limit,
     'priority', q.priority)
   note('op', table.concat({caller, verb, rid, value == '' and '-' or value}, '|'))

@@ -36,8 +36,10 @@ local function split(id)
   if slash then return id:sub(1, slash - 1), tonumber(id:sub(slash + 1)) end
 end
 
+-- The generation is the queue's count: tokens left over from a request that is gone, or from before
+-- a change, are told from those of its namesake.
 local function token(q)
-  return q.gen > 0 and q.rid .. '|' .. q.gen or q.rid
+  return q.rid .. '|' .. q.gen
 end
 
 local function room_move(id, from, to, r, value)
@@ -79,14 +81,17 @@ local function room_again() return nil end
 local function room_score(id, state)
   local rid, n = split(id)
   local q = rid and request(rid)
-  if not q then return nil end
+  if not q or not n or rid .. '/' .. n ~= id then return nil end -- 7 is no name of 7's: 07, 0x7
   if state ~= 'waiting' then
     local zset = ({pending = lease, delayed = delay, dead = dead, trash = trash})[state]
     return zset and redis.call('ZSCORE', zset, id) or nil
   end
   if n > q.total or n < 1 then return nil end
-  if n > q.read then return not redis.call('ZSCORE', trash, id) and '0' or nil end
   local entry = n .. '-0'
+  if n > q.read then -- purged before anyone had it: in the trash, or gone from the stream
+    local there = not redis.call('ZSCORE', trash, id) and redis.call('XRANGE', q.stream, entry, entry)
+    return there and there[1] and '0' or nil
+  end
   local held = q.again > 0 and redis.call('XPENDING', q.stream, 'g', entry, entry, 1, '~waiting')
   return held and held[1] and '0' or nil
 end
@@ -120,6 +125,7 @@ local function settle_state(q)
     redis.call('ZADD', open, q.created, q.rid)
     redis.call('ZREM', fin, q.rid)
     redis.call('ZREM', retire, q.rid)
+    redis.call('HDEL', r_ .. q.rid, 'closed')
   end
   if q.state == 'done' and q.dead + q.trash == 0 then redis.call('UNLINK', q.stream) end
 end
@@ -148,43 +154,35 @@ local function room_flush()
   touched = {}
 end
 
--- Remove finished requests past their time, some keys a call; one with dead letters stays.
-local function room_retire(max)
+-- Remove finished requests past their time, some thousands of sub-requests a call; one with dead
+-- letters stays. What was cancelled while it waited may have records.
+local function room_retire()
   local went = 0
   for _, rid in ipairs(redis.call('ZRANGE', retire, '-inf', now, 'BYSCORE', 'LIMIT', 0, 10)) do
     local q = request(rid)
     if q and (q.dead > 0 or q.trash > 0 or q.pending + q.delayed > 0) then
       redis.call('ZADD', retire, now + 3600000, rid)
     else
-      local rows = q and q.again > 0
-        and redis.call('XPENDING', q.stream, 'g', '-', '+', max, '~waiting') or {}
-      for _, row in ipairs(rows) do
-        local id = rid .. '/' .. row[1]:match('^(%d+)')
-        redis.call('HDEL', meta, id)
-        redis.call('HDEL', err, id)
-        redis.call('XACK', q.stream, 'g', row[1])
+      local cancelled = q and q.state == 'cancelled'
+      local last = q and math.floor(q.total / 1000) or 0
+      local piece = tonumber(redis.call('HGET', r_ .. rid, 'swept') or 0)
+      local upto = math.min(piece + (cancelled and 0 or 49), last)
+      for i = piece, upto do redis.call('UNLINK', res_ .. rid .. ':' .. i) end
+      if cancelled then
+        local ids = {}
+        for k = 1, 1000 do ids[k] = rid .. '/' .. (piece * 1000 + k - 1) end
+        redis.call('HDEL', meta, unpack(ids))
+        redis.call('HDEL', err, unpack(ids))
+      end
+      if upto < last then
+        redis.call('HSET', r_ .. rid, 'swept', upto + 1)
+      else
+        if cancelled then count('cancelled', -q.waiting) end
+        redis.call('UNLINK', s_ .. rid, r_ .. rid)
+        redis.call('ZREM', fin, rid)
+        redis.call('ZREM', retire, rid)
       end
       went = went + 1
-      if #rows == 0 then
-        if q then
-          local piece = redis.call('HINCRBY', r_ .. rid, 'swept', 0)
-          local last = math.floor(q.total / 1000)
-          for i = piece, math.min(piece + 49, last) do redis.call('UNLINK', res_ .. rid .. ':' .. i) end
-          if piece + 49 < last then
-            redis.call('HINCRBY', r_ .. rid, 'swept', 50)
-          else
-            if q.state == 'cancelled' then
-              redis.call('HINCRBY', stat, 'cancelled', -q.waiting)
-            end
-            redis.call('UNLINK', q.stream, r_ .. rid)
-            redis.call('ZREM', fin, rid)
-            redis.call('ZREM', retire, rid)
-          end
-        else
-          redis.call('ZREM', fin, rid)
-          redis.call('ZREM', retire, rid)
-        end
-      end
     end
   end
   return went

@@ -15,11 +15,14 @@ local function answer(word) return {word, tostring(q.total), q.state} end
 if conf.closed and not q then
   return {err = 'CLOSED the queue is draining and takes no new requests'}
 end
+if not q and redis.call('HEXISTS', cfg, 'retired') == 1 then
+  return {err = 'CLOSED this shard of the queue is given up and takes no new requests'}
+end
 if q then
   local sealed = q.state ~= 'open'
   if q.state == 'cancelled' then return answer('exists') end
   if q.total == last and known == after and (sealed or seal ~= '1') then return answer('same') end
-  if q.total > last and rows > 0 then return answer('past') end
+  if q.total > last and rows > 0 and seal ~= '1' then return answer('past') end
   if sealed or q.total ~= tonumber(start) - 1 or known ~= before then return answer('exists') end
 elseif tonumber(start) ~= 1 then
   return {err = 'NOTFOUND no such request to add to: ' .. rid}
@@ -31,11 +34,11 @@ if conf.max_waiting > 0 and rows > 0 then
   end
 end
 if not q then
+  redis.call('XGROUP', 'CREATE', s_ .. rid, 'g', '0', 'MKSTREAM') -- first: refuses a foreign key
   redis.call('HSET', r_ .. rid, 'state', 'open', 'priority', priority, 'limit', limit,
-    'created', now)
+    'created', now, 'gen', redis.call('HINCRBY', stat, 'gen', 1))
   requests[rid] = nil
   q = request(rid)
-  redis.call('XGROUP', 'CREATE', q.stream, 'g', '0', 'MKSTREAM')
   redis.call('ZADD', open, now, rid)
 end
 for i = 1, rows do

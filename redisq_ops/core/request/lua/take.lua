@@ -2,6 +2,7 @@
 -- The first write that could refuse comes after all reads; a re-sent take gets the same deliveries.
 -- ARGV: caller seq n lease_ms consumer
 -- USES: guard due
+-- FLAGS: allow-oom
 -- Returns: when to look again (ms; 0: no need), 1 if there may be more now, the deadline (ms), then
 -- rows of id receipt failures lost payload.
 local said, late = replayed()

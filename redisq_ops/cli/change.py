@@ -1,0 +1,217 @@
+"""Changes that are not moves of entries: undo, requests, queues, retention."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from .app import app, examples
+from .options import GO, Options, argument, command, flag
+from .plan import agreed, drive, ended
+from .session import Session
+
+if TYPE_CHECKING:
+    from redisq_ops.core.request.queue import Control
+    from redisq_ops.core.values import State
+
+REQUEST: dict[Control, tuple[str, Options, str]] = {
+    "cancel": (
+        "Hand out nothing more of it; what runs can't settle any more. undo reopens it.",
+        {},
+        "--reason 'sent twice'",
+    ),
+    "pause": ("Hand out nothing more of it until it is resumed; what runs can settle.", {}, ""),
+    "resume": ("Go on with it.", {}, ""),
+    "limit": (
+        "Change how many of its entries may be worked on at once.",
+        {"value": argument("LIMIT", int, "1 to 1000.")},
+        "16",
+    ),
+    "priority": (
+        "Change its priority.",
+        {"value": argument("PRIORITY", int, "0 (first) to 99.")},
+        "0",
+    ),
+}
+QUEUE = {
+    "pause": "Hand out nothing more; what runs can settle.",
+    "resume": "Hand out again, and take new work again.",
+    "drain": "Take no new work, and finish what is there.",
+}
+
+_request = typer.Typer(help="Cancel, pause, resume a request; change its limit or priority.")
+_queue = typer.Typer(help="Pause, resume, drain or destroy a queue.")
+app.add_typer(_request, name="request")
+app.add_typer(_queue, name="queue")
+
+
+def undo(s: Session, given: dict[str, Any]) -> int:
+    from redisq_ops.core.errors import NotFound
+    from redisq_ops.ops import journal
+    from redisq_ops.ops.bulk import Plan, entries
+    from redisq_ops.ops.terminal import age
+
+    op = given["op"]
+    if op is None:
+        latest = next((o for o in s.run(journal.log(s.deployment)) if o.undoable), None)
+        if latest is None:
+            raise NotFound("nothing to undo (redisq log shows what was done)")
+        op = latest.id
+    queue, operation = s.run(journal.find(s.deployment, op))
+    change = journal.Undo(queue, operation, journal.Author.here(given["reason"]))
+    n = change.outcome.matched
+    ago = age(s.run(queue.now.op()) - operation.started_ms)
+    title = f"undo {op}: {operation.verb} in queue {queue.name} by {operation.who} {ago} ago"
+    what = operation.what
+    if operation.moved_back:
+        what = f"{entries(n, cast('State', operation.source))} (filter: {what})"
+    facts = {"verb": "undo", "op": op, "queue": queue.name, "matched": n}
+    if not agreed(s, [Plan(title, (what,), facts=facts)], given):
+        return 0
+    finished = drive(s, change, f"undo {op}")
+    ended(s, change.outcome, f"took back {op}", undo=False)
+    return change.outcome.exit_code if finished else 130
+
+
+def change_request(s: Session, verb: Control, given: dict[str, Any]) -> int:
+    from redisq_ops.ops import control
+    from redisq_ops.ops.bulk import Plan
+    from redisq_ops.ops.journal import Author
+
+    from .inspect import place
+
+    at = place(s, given["address"], "request")
+    id, value = at.id or "", str(given.get("value", ""))
+    now = s.run(control.changeable(at.queue, id, verb, value))
+    title = f"{verb} request {at}"
+    if value:
+        title = f"change {verb} of request {at} from {getattr(now, verb)} to {value}"
+    lines: tuple[str, ...] = ()
+    if verb == "cancel":
+        left = now.waiting + now.pending + now.delayed
+        lines = (f"{left:,} of its {now.total:,} entries are not finished",)
+    facts = {"verb": verb, "queue": at.queue.name, "request": id, "value": value or None}
+    if not agreed(s, [Plan(title, lines, facts=facts | {"matched": 1})], given):
+        return 0
+    author = Author.here(given["reason"])
+    outcome = s.run(control.change_request(at.queue, id, verb, author, value))
+    ended(s, outcome, title)
+    return outcome.exit_code
+
+
+def change_queue(s: Session, verb: str, given: dict[str, Any]) -> int:
+    from redisq_ops.ops import control
+    from redisq_ops.ops.bulk import Plan
+    from redisq_ops.ops.journal import Author
+
+    queue = s.run(s.deployment.queue(given["name"]))
+    left = control.contents(s.run(queue.counts.op())) or "nothing in it"
+    plan = Plan(f"{verb} queue {queue.name}", (left,), facts={"verb": verb, "queue": queue.name})
+    if not agreed(s, [plan], given):
+        return 0
+    act = {"pause": control.pause, "resume": control.resume, "drain": control.drain}[verb]
+    outcome = s.run(act(queue, Author.here(given["reason"])))
+    ended(s, outcome, plan.title)
+    return outcome.exit_code
+
+
+def destroy(s: Session, given: dict[str, Any]) -> int:
+    from redisq_ops.ops import control
+    from redisq_ops.ops.bulk import Plan
+    from redisq_ops.ops.journal import Author
+
+    queue, hard = s.run(s.deployment.queue(given["name"])), given["hard"]
+    left = control.contents(s.run(control.destroyable(queue, hard)))
+    lines = (left or "nothing in it", "its history, results and journal go too; there is no undo")
+    facts = {"verb": "destroy", "queue": queue.name, "hard": hard}
+    title = f"destroy queue {queue.name}"
+    if not agreed(s, [Plan(title, lines, queue.name if left else None, facts)], given):
+        return 0
+    outcome = s.run(control.destroy(queue, Author.here(given["reason"]), hard=hard))
+    ended(s, outcome, f"{title}, keys", undo=False)
+    return outcome.exit_code
+
+
+def retention(s: Session, given: dict[str, Any]) -> int:
+    from dataclasses import asdict
+
+    from redisq_ops.core.errors import BadInput
+    from redisq_ops.ops import control
+    from redisq_ops.ops.bulk import Plan
+    from redisq_ops.ops.journal import Author
+
+    from .output import emit, table
+
+    queue = s.run(s.deployment.queue(given["name"]))
+    changes = {}
+    for word in given["changes"] or ():
+        name, equals, text = word.partition("=")
+        if not equals:
+            raise BadInput(f"{word!r} is not NAME=VALUE")
+        changes[name] = control.checked_setting(name, text)
+    settings = s.run(control.retention(queue))
+    if not changes:
+        if s.json:
+            for setting in settings:
+                emit({"queue": queue.name, **asdict(setting)})
+        else:
+            table(["setting", "value", "default"], [[x.name, x.value, x.default] for x in settings])
+        return 0
+    before = {setting.name: setting.value for setting in settings}
+    title = f"change settings of queue {queue.name}"
+    lines = [f"{name}: {before[name]} to {value or 'default'}" for name, value in changes.items()]
+    facts = {"verb": "retention", "queue": queue.name, "changes": changes}
+    if not agreed(s, [Plan(title, tuple(lines), facts=facts)], given):
+        return 0
+    author = Author.here(given["reason"])
+    outcome = s.run(control.set_flags(queue, "retention", author, changes))
+    ended(s, outcome, title)
+    return outcome.exit_code
+
+
+def _add_request(verb: Control) -> None:
+    help, own, words = REQUEST[verb]
+    _request.command(verb, help=help, epilog=examples(f"redisq request {verb} mail/r1 {words}"))(
+        command(
+            {"address": argument("ADDRESS"), **own, **GO},
+            lambda s, given: change_request(s, verb, given),
+        )
+    )
+
+
+def _add_queue(verb: str) -> None:
+    _queue.command(verb, help=QUEUE[verb], epilog=examples(f"redisq queue {verb} mail --yes"))(
+        command({"name": argument("QUEUE"), **GO}, lambda s, given: change_queue(s, verb, given))
+    )
+
+
+for _verb in REQUEST:
+    _add_request(_verb)
+for _word in QUEUE:
+    _add_queue(_word)
+_queue.command(
+    "destroy",
+    help="Remove an empty queue, or with --hard one with all that is in it. There is no undo.",
+    epilog=examples("redisq queue destroy mail", "redisq queue destroy mail --hard --dry-run"),
+)(
+    command(
+        {"name": argument("QUEUE"), "hard": flag("--hard", "Also with entries in it."), **GO},
+        destroy,
+    )
+)
+_OP = Annotated[str | None, typer.Argument(metavar="[OP]", help="Default: the latest that can be.")]
+app.command(
+    "undo",
+    help="Take a change back. Entries that were touched since stay as they are.",
+    epilog=examples("redisq undo", "redisq undo replay-5e8d3c91f0 --yes"),
+)(command({"op": (_OP, None), **GO}, undo))
+_CHANGES = Annotated[list[str] | None, typer.Argument(metavar="[NAME=VALUE]...")]
+app.command(
+    "retention",
+    help="Show or change what a queue keeps, and when it gives up. An empty value is the default "
+    "again; time spans may be written 90s, 5m, 2h, 3d.",
+    epilog=examples(
+        "redisq retention mail", "redisq retention mail keep_ms=48h max_failures=5 history="
+    ),
+)(command({"name": argument("QUEUE"), "changes": (_CHANGES, None), **GO}, retention))

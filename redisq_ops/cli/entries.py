@@ -1,0 +1,286 @@
+"""Entries by state: `pending`, `dlq`, `delay`, `trash`, and the same verbs without a noun.
+
+Which verb there is in which state is the core's table; here are its words and options. The table
+is read when a noun is used: loading it takes the Redis client, which `redisq --help` must not.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from .app import app, examples
+from .options import GO, SELECTING, WHEN, Options, argument, command, flag
+from .plan import agreed, drive, ended, untouched
+from .session import Session
+
+if TYPE_CHECKING:
+    from redisq_ops.core.queue import Verb
+    from redisq_ops.core.values import Entry, State
+    from redisq_ops.ops.target import Target
+
+NOUNS: dict[str, tuple[State, str]] = {
+    "pending": ("pending", "Entries that consumers have."),
+    "dlq": ("dead", "Dead letters: entries that failed or were lost too often."),
+    "delay": ("delayed", "Entries that wait for their time."),
+    "trash": ("trash", "Purged entries, until undo expires."),
+}
+HELP: dict[Verb, str] = {
+    "requeue": "Make pending or delayed entries wait for a worker now. Who holds one can't settle "
+    "it any more.",
+    "claim": "Give pending entries to another consumer. The old receipts are void.",
+    "replay": "Make dead entries wait for a worker again. Attempts are counted afresh.",
+    "purge": "Put entries into the trash, or remove them for good. Undo brings back what is in "
+    "the trash; there is none after --hard.",
+    "hard": "Remove what is in the trash for good. There is no undo.",
+    "restore": "Put entries back where they were purged from.",
+    "reschedule": "Give entries of a delay queue another ready time.",
+}
+NAMED: dict[str, str] = {"hard": "empty"}
+BARE: tuple[Verb, ...] = ("replay", "requeue", "claim", "purge")
+_STATE = typer.Option("--state", metavar="STATE", help="Which, where several are possible.")
+_RATE = typer.Option("--rate", metavar="N/s", help="Not faster than this.")
+CHANGING: Options = {"rate": (Annotated[str | None, _RATE], None), **GO}
+OWN: dict[Verb, Options] = {
+    "claim": {"consumer": (Annotated[str, typer.Option(help="Who has them then.")], "operator")},
+    "purge": {"hard": flag("--hard", "Free their memory at once; there is no undo.")},
+    "reschedule": WHEN,
+}
+
+
+class Verbs(TyperGroup):
+    """A noun and its verbs, made when they are asked for."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(self._all())
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        return self._all().get(cmd_name)
+
+    def _all(self) -> Mapping[str, Any]:
+        from redisq_ops.core.queue import VERBS
+
+        noun = self.name or ""
+        state, _ = NOUNS[noun]
+        made = typer.Typer(rich_markup_mode=None)
+        shown = examples(f"redisq {noun} ls", f"redisq {noun} ls mail/r1 --json")
+        made.command("ls", help="Show them.", epilog=shown)(
+            command(SELECTING, lambda s, given: listed(s, state, given))
+        )
+        for verb, (sources, _) in VERBS.items():
+            if state in sources and (verb != "hard" or noun == "trash"):
+                _add(made, verb, (state,), f"redisq {noun}")
+        return {**typer.main.get_group(made).commands, **self.commands}
+
+
+def _add(to: typer.Typer, verb: Verb, states: Sequence[State], typed: str) -> None:
+    name = NAMED.get(verb, verb)
+    options = {**SELECTING, **OWN.get(verb, {}), **CHANGING}
+    if not states:
+        options["state"] = (Annotated[str | None, _STATE], None)
+    more = {"claim": " --consumer me", "reschedule": " --in 5m"}.get(verb, "")
+    queue, id = ("later", "e1") if verb == "reschedule" else ("mail", "r1/17")
+    to.command(
+        name,
+        help=HELP[verb],
+        epilog=examples(
+            f"{typed} {name} {queue}/{id}{more} --dry-run",
+            f"{typed} {name} --queue {queue} --older-than 2h --rate 100/s{more} --yes",
+        ),
+    )(command(options, lambda s, given: changed(s, verb, states, given)))
+
+
+def meant(s: Session, states: Sequence[State], given: Mapping[str, Any]) -> list[Target]:
+    """The addresses and options of a command as targets."""
+    from redisq_ops.ops.moment import duration_ms
+    from redisq_ops.ops.selection import Filter, pattern
+    from redisq_ops.ops.target import targets
+
+    filter = Filter(
+        match=None if given["match"] is None else pattern(given["match"]),
+        older_than_ms=None if given["older_than"] is None else duration_ms(given["older_than"]),
+        max=given["max"],
+    )
+    default = s.config["queue"] or "default"
+    return s.run(
+        targets(s.deployment, given["addresses"] or (), filter, states, given["queue"], default)
+    )
+
+
+def listed(s: Session, state: State, given: Mapping[str, Any]) -> int:
+    """``ls``: all of them for programs, the first 100 for people."""
+    from redisq_ops.core.io import together
+    from redisq_ops.ops.bulk import entries
+    from redisq_ops.ops.selection import Scan
+
+    from .output import count, emit, say, table
+    from .rows import entry_row
+
+    most = given["max"] or (None if s.json else 100)
+    for target in meant(s, (state,), {**given, "max": most}):
+        queue = target.queue
+        scan = Scan(queue, state, target.filter, now := s.run(queue.now.op()))
+        found: list[Entry] = []
+        while not scan.over:
+            page = s.run(scan.step())
+            if not s.json:
+                found += page
+                continue
+            # Payloads only of those that are shown: the filter never looks at one.
+            for entry in s.run(together(queue.get.op(entry.id) for entry in page)):
+                if entry is not None and entry.state == state:
+                    emit(entry_row(queue.name, entry))
+        if not s.json:
+            table(*_table(queue.name, state, found, now)) if found else None
+            of = "" if scan.complete else f" of {count(scan.total)}: --max shows more"
+            say(f"{queue.name}: {entries(scan.found, state)}{of}")
+    return 0
+
+
+def _table(queue: str, state: State, rows: list[Entry], now: int) -> tuple[list[str], list[Any]]:
+    from .output import age
+
+    clock = {"pending": "lease left", "delayed": "ready in"}.get(state)
+    headers = ["entry", "since", *([clock] if clock else []), "failures", "lost", "consumer"]
+    texts: list[list[Any]] = []
+    for entry in rows:
+        error = entry.error
+        texts.append(
+            [f"{queue}/{entry.id}", entry.since_ms and age(now - entry.since_ms)]
+            + ([entry.at_ms and age(entry.at_ms - now)] if clock else [])
+            + [entry.failures, entry.lost, entry.consumer, entry.reason,
+               f"{error.type}: {error.message}" if error else None]
+        )  # fmt: skip
+    return [*headers, "reason", "error"], texts
+
+
+def changed(s: Session, verb: Verb, states: Sequence[State], given: Mapping[str, Any]) -> int:
+    """Select, plan, ask, and move in bounded steps, a journal entry for each queue."""
+    from redisq_ops.core.errors import BadInput
+    from redisq_ops.core.queue import VERBS
+    from redisq_ops.ops.bulk import PAST, Bulk, allowed, planned
+    from redisq_ops.ops.journal import Author, Outcome
+    from redisq_ops.ops.moment import per_second
+    from redisq_ops.ops.selection import select
+
+    from .output import emit, printable, progress, when
+
+    if given.get("hard"):
+        verb = "hard"
+    sources = [state for state in VERBS[verb][0] if state != "trash" or states]
+    if named := given.get("state"):
+        if named not in sources:
+            raise BadInput(f"{verb} is for {' or '.join(sources)} entries, not {named!r}")
+        sources = [named]
+    rate = None if given["rate"] is None else per_second(given["rate"])
+    chosen = []
+    for target in meant(s, states or sources, given):
+        allowed(target.queue, verb, target.state)
+        with untouched(), progress(f"looking through {target.queue.name}") as meter:
+            chosen.append(s.run(select(target.queue, target.state, target.filter, meter)))
+    at_ms, more, means = None, {}, ""
+    if verb == "reschedule":
+        at_ms = _ready(s, given, chosen[0].high_water_ms)
+        means = f"they become ready at {when(at_ms, s.utc)}"
+    elif verb == "claim":
+        more["consumer"] = given["consumer"]
+        means = f"{given['consumer']} has them then; who held them can't settle any more"
+    bulks = [
+        Bulk(selection, verb, Author.here(given["reason"]), rate=rate, at_ms=at_ms, **more)
+        for selection in chosen
+    ]
+    plans = [planned(selection, verb, rate, means) for selection in chosen]
+    if not any(plan.facts["matched"] for plan in plans):
+        if s.json:
+            emit(
+                {"plan": plans[0].title, **plans[0].facts} if given["dry_run"] else Outcome(None, 0)
+            )
+        else:
+            for plan in plans:
+                print(printable(f"0 matched: {plan}"))
+        return 0
+    if not agreed(s, plans, given):
+        return 0
+    total = Outcome(None, 0)
+    for bulk in bulks:
+        selection = bulk.selection
+        if not selection.count:
+            continue
+        finished = drive(s, bulk, f"{verb} in {selection.queue.name}")
+        what = f"{PAST[verb]} {selection.state} entries of {selection.queue.name}"
+        ended(s, bulk.outcome, what, undo=verb != "hard")
+        if not finished:
+            return 130
+        total.matched += bulk.outcome.matched
+        total.done += bulk.outcome.done
+    return total.exit_code
+
+
+def _ready(s: Session, given: Mapping[str, Any], now_ms: int) -> int:
+    """The ready time that ``--at`` (its next occurrence) or ``--in`` names."""
+    from redisq_ops.core.errors import BadInput
+    from redisq_ops.ops.moment import duration_ms, moment_ms
+
+    if (given["at"] is None) == (given["after"] is None):
+        raise BadInput("say when: either --at or --in")
+    if given["at"] is not None:
+        return moment_ms(given["at"], now_ms, ahead=True, utc=s.utc)
+    return now_ms + duration_ms(given["after"])
+
+
+def _noun(name: str) -> typer.Typer:
+    group = typer.Typer(cls=Verbs, help=NOUNS[name][1], no_args_is_help=True)
+    app.add_typer(group, name=name)
+    return group
+
+
+GROUPS = {name: _noun(name) for name in NOUNS}
+for _verb in BARE:
+    _add(app, _verb, (), "redisq")
+
+
+def schedule(s: Session, given: dict[str, Any]) -> int:
+    from redisq_ops.core.delay import DelaySet
+    from redisq_ops.core.errors import BadInput, Exists, WrongKind
+    from redisq_ops.core.keys import checked_name
+    from redisq_ops.core.registry import find, server_ms
+
+    from .output import emit, when
+
+    address, payload = given["address"], given["payload"]
+    name, slash, id = address.partition("/")
+    if not slash:
+        raise BadInput(f"{address!r} lacks an id: QUEUE/ID")
+    s.writable()
+    ready_ms = _ready(s, given, s.run(server_ms()))
+    content = sys.stdin.buffer.read() if payload == "-" else os.fsencode(payload)
+    entry = s.run(find(checked_name(name, "queue name"), s.deployment.prefix))
+    queue = (
+        s.deployment.open(entry) if entry else DelaySet(s.client, name, prefix=s.deployment.prefix)
+    )
+    if not isinstance(queue, DelaySet):
+        raise WrongKind(f"queue {name} is a {queue.kind} queue, not a delay queue")
+    (done,) = queue.schedule([(id, content)], at_ms=ready_ms)
+    if done.word == "exists":
+        raise Exists(f"{address} is there already, with another payload or time")
+    if s.json:
+        emit(done)
+    else:
+        print(f"{address} ready {when(done.ready_ms, s.utc)}")
+    return 0
+
+
+GROUPS["delay"].command(
+    "schedule",
+    help="Put an entry in for a time; the queue is created if need be. - reads it from stdin. "
+    "Sent again with the same --at it changes nothing; anything else of that id is refused.",
+    epilog=examples(
+        "redisq delay schedule later/e1 --in 5m 'hello'",
+        "redisq delay schedule later/e2 --at 2026-11-20T03:12:00+01:00 - < file",
+    ),
+)(command({"address": argument("QUEUE/ID"), "payload": argument("PAYLOAD|-"), **WHEN}, schedule))

@@ -1,0 +1,185 @@
+"""`redisq inspect`: all that is known of one queue, request or entry."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .app import app, examples
+from .rows import entry_row, queue_row, tell, tell_events
+from .session import Session, session
+
+if TYPE_CHECKING:
+    from redisq_ops.ops.deployment import Address
+    from redisq_ops.ops.inspect import Story
+
+inspect = typer.Typer(help="All that is known of one queue, request or entry.")
+app.add_typer(inspect, name="inspect")
+Where = Annotated[str, typer.Argument(metavar="ADDRESS", show_default=False)]
+
+
+@inspect.command("queue", epilog=examples("redisq inspect queue mail"))
+def inspect_queue(context: typer.Context, address: Where) -> None:
+    """A queue: counts, rates, settings, requests and priorities."""
+    from dataclasses import asdict
+
+    from redisq_ops.ops.inspect import queue_view
+    from redisq_ops.ops.look import Row
+
+    from .output import emit
+
+    s = session(context)
+    queue = s.run(s.deployment.queue(address))
+    view = s.run(queue_view(queue))
+    row = queue_row(Row(queue.name, queue.kind, view.counts, view.rates), view.now_ms)
+    open, settled = view.requests or (None, None)
+    if s.json:
+        settings = {setting.name: setting.value for setting in view.settings}
+        levels = [asdict(level) for level in view.levels]
+        more = {"open_requests": open, "settled_requests": settled, "levels": levels}
+        return emit({**row, **more, "settings": settings, "history": view.history})
+    own = [f"{setting.name}={setting.value}" for setting in view.settings if not setting.default]
+    facts = {"": f"queue {queue.name}", **row}
+    if open is not None:
+        facts |= {"open requests": open, "settled requests": settled}
+        facts["priorities"] = ", ".join(f"{x.priority}: {x.tokens} tokens" for x in view.levels)
+    facts |= {"settings": ", ".join(own) or "all default", "history": f"{view.history:,} events"}
+    _facts(s, facts)
+
+
+@inspect.command(
+    "request", epilog=examples("redisq inspect request mail/r1", "redisq inspect request r1 --json")
+)
+def inspect_request(context: typer.Context, address: Where) -> None:
+    """A request: state, counts, tokens, its stream and group, who has what, results, history."""
+    from dataclasses import asdict
+
+    from redisq_ops.ops.inspect import request_view
+    from redisq_ops.ops.terminal import size
+
+    from .output import age, emit, table
+
+    s = session(context)
+    at = place(s, address, "request")
+    view = s.run(request_view(at.queue, at.id or ""))
+    request, now = view.request, view.now_ms
+    pending = [
+        {**entry_row(view.queue.name, row.entry), "idle_ms": row.idle_ms,
+         "deliveries": row.deliveries, "lease_left_ms": (row.entry.at_ms or now) - now}
+        for row in view.pending
+    ]  # fmt: skip
+    differ = [dict(zip(("who", "entries", "why"), row, strict=True)) for row in view.differences]
+    if s.json:
+        tokens = {"tokens_free": request.tokens, "tokens_held": request.pending}
+        stream = {"key": view.stream, "length": view.length, "group": "g"}
+        return emit(
+            {"queue": view.queue.name, **asdict(request), **tokens, "stream": stream}
+            | {"consumers": [asdict(consumer) for consumer in view.consumers]}
+            | {"pending_entries": pending, "pel_differs": differ}
+            | {"history": _story_row(view.story)}
+        )
+    states = ("waiting", "pending", "delayed", "done", "dead", "trash")
+    facts = {
+        "": f"request {view.queue.name}/{request.id}",
+        "state": request.state + (", paused" if request.paused else ""),
+        "priority": request.priority,
+        "limit": f"{request.limit} (tokens: {request.pending} held, {request.tokens} free)",
+        "total": f"{request.total:,} = "
+        + " + ".join(f"{getattr(request, state):,} {state}" for state in states),
+        "created_ms": request.created_ms, "added_ms": request.added_ms,
+        "closed_ms": request.closed_ms,
+        "results": f"{size(request.results_bytes)}, {request.results_dropped:,} over the limit",
+        "stream": f"{view.stream}: {view.length:,} entries, group g",
+    }  # fmt: skip
+    _facts(s, facts)
+    for difference in differ:
+        print(f"  the group's own pending list: {difference['entries']:,} under "
+              f"{difference['who']} ({difference['why']})")  # fmt: skip
+    if view.consumers:
+        print()
+        table(
+            ["consumer", "pending", "idle"],
+            [
+                [consumer.name, consumer.pending, age(consumer.idle_ms)]
+                for consumer in view.consumers
+            ],
+        )
+    if pending:
+        print()
+        table(
+            ["pending", "consumer", "idle", "deliveries", "attempts", "lease left"],
+            [
+                [row["id"], row["consumer"], row["idle_ms"] and age(row["idle_ms"]),
+                 row["deliveries"], row["attempts"] + 1, age(row["lease_left_ms"])]
+                for row in pending
+            ],
+        )  # fmt: skip
+        if len(pending) < request.pending:
+            print(f"  {len(pending)} of {request.pending:,} shown")
+    _tell_story(s, view.story)
+
+
+@inspect.command(
+    "entry", epilog=examples("redisq inspect entry mail/r1/17", "redisq inspect entry later/e1")
+)
+def inspect_entry(context: typer.Context, address: Where) -> None:
+    """An entry: its state, attempts, error, payload, and what happened to it."""
+    from redisq_ops.ops.inspect import entry_view
+
+    from .output import emit
+
+    s = session(context)
+    at = place(s, address, "entry")
+    view = s.run(entry_view(at.queue, at.id or ""))
+    row = entry_row(view.queue.name, view.entry)
+    row |= {"idle_ms": view.idle_ms, "deliveries": view.deliveries}
+    if s.json:
+        return emit(row | {"history": _story_row(view.story)})
+    error = row.pop("error") or {"type": None, "message": None, "traceback": ""}
+    title = {"": f"entry {row.pop('address')}"}
+    del row["queue"], row["id"]
+    _facts(s, title | row | {"error": error["type"], "message": error["message"]})
+    for line in error["traceback"].splitlines():
+        tell(f"    {line}")
+    _tell_story(s, view.story)
+
+
+def place(s: Session, address: str, what: str) -> Address:
+    """What an address names inside a queue; ``what`` says what is looked for."""
+    from redisq_ops.core.errors import BadInput
+
+    found = s.run(s.deployment.resolve(address))
+    if found.id is None:
+        raise BadInput(f"{address} is a queue: name its {what} as {address}/…")
+    return found
+
+
+def _facts(s: Session, facts: dict[str, Any]) -> None:
+    """Names and values, aligned; what isn't known is left out, times are shown as such."""
+    from .output import age, printable, when
+
+    for name, value in facts.items():
+        if value is None:
+            continue
+        if name.endswith(("_age_ms", "idle_ms")):
+            value = age(value)
+        elif name.endswith("_ms"):
+            value = when(value, s.utc)
+        elif not isinstance(value, (str, bytes)):
+            value = f"{value:,}"
+        word = name.removesuffix("_ms").replace("_", " ")
+        print(f"  {word:<16}  {printable(value, 2000)}" if name else printable(value))
+
+
+def _story_row(story: Story) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    events = [asdict(event) for event in story.events]
+    return {"events": events, "looked": story.looked, "total": story.total}
+
+
+def _tell_story(s: Session, story: Story) -> None:
+    found, looked = len(story.events), f"the latest {story.looked:,} of {story.total:,}"
+    print(f"\n  history: {found:,} about it in {looked} events")
+    tell_events(s, reversed(story.events[:20]))

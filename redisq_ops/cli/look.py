@@ -1,0 +1,180 @@
+"""Looking at all of it: ls, log, history, config, fsck. Nothing here writes."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .app import app, examples
+from .rows import queue_row, tell, tell_events
+from .session import session
+
+if TYPE_CHECKING:
+    from redisq_ops.ops.journal import Operation
+
+LOOKS = 5
+MOMENT_S = 0.2
+
+
+@app.command(epilog=examples("redisq ls", "redisq ls --json | jq 'select(.dead > 0).name'"))
+def ls(context: typer.Context) -> int:
+    """The queues: entries by state, rates, oldest age.
+
+    Rates (in, out) are of the last full minute; the age is of what waits longest. Exit 3 if a
+    queue could not be read; the others are shown.
+    """
+    from redisq_ops.ops.look import overview
+
+    from .output import age, emit, say, table
+
+    s = session(context)
+    seen = s.run(overview(s.deployment, minutes=2))
+    rows = [queue_row(row, seen.now_ms) for row in seen.rows]
+    if s.json:
+        for row in rows:
+            emit(row)
+    elif rows:
+        shown = ("name", "kind", "waiting", "pending", "delayed", "dead", "done", "in_per_min",
+                 "out_per_min")  # fmt: skip
+        table(
+            [*(name.removesuffix("_per_min") for name in shown), "oldest", "flags"],
+            [
+                [row[name] for name in shown]
+                + [None if row["oldest_ms"] is None else age(row["oldest_age_ms"]), _flags(row)]
+                for row in rows
+            ],
+        )
+    else:
+        say(f"no queues here (prefix {s.deployment.prefix})")
+    return 3 if any(row["problem"] for row in rows) else 0
+
+
+def _flags(row: dict[str, Any]) -> str:
+    told = [f"{flag}: {row[flag]}" for flag in ("paused", "draining", "problem") if row[flag]]
+    return ", ".join(told)
+
+
+Most = Annotated[int, typer.Option("--max", min=1, help="Show at most so many, the latest.")]
+OneQueue = Annotated[str | None, typer.Option("--queue", metavar="NAME", help="Of one queue.")]
+
+
+@app.command(epilog=examples("redisq log", "redisq log --queue mail --max 5 --json"))
+def log(context: typer.Context, queue: OneQueue = None, max: Most = 50) -> None:
+    """What operators changed, newest first."""
+    from dataclasses import asdict
+
+    from redisq_ops.ops import journal
+
+    from .output import emit, say, table, when
+
+    s = session(context)
+    operations = s.run(journal.log(s.deployment, max, queue))
+    if s.json:
+        for operation in operations:
+            emit({**asdict(operation), "undoable": operation.undoable})
+    elif operations:
+        table(
+            ["when", "op", "queue", "by", "done", "of", "what", "undo"],
+            [
+                [when(o.started_ms, s.utc), o.id, o.queue, f"{o.who}@{o.whence}", o.done,
+                 o.matched, " ".join(filter(None, (o.source, o.what, o.why and f"({o.why})"))),
+                 _undo(o)]
+                for o in operations
+            ],
+        )  # fmt: skip
+    else:
+        say("no operations yet")
+
+
+def _undo(operation: Operation) -> str:
+    if operation.undone:
+        return "undone" if not operation.undoable else f"{operation.undone:,} undone"
+    if not operation.ended:
+        return "unfinished" + (", possible" if operation.undoable else "")
+    return "possible" if operation.undoable else "no"
+
+
+@app.command(epilog=examples("redisq history mail", "redisq history mail --max 1000 --json"))
+def history(
+    context: typer.Context,
+    queue: Annotated[str, typer.Argument(metavar="QUEUE", show_default=False)],
+    max: Most = 100,
+) -> None:
+    """What happened in a queue, oldest of the latest first."""
+    from dataclasses import asdict
+
+    from redisq_ops.core.io import both
+
+    from .output import emit, say
+
+    s = session(context)
+    there = s.run(s.deployment.queue(queue))
+    events, total = s.run(both(there.history.op(max), there.history_length.op()))
+    if s.json:
+        for event in reversed(events):
+            emit(asdict(event))
+    else:
+        tell_events(s, reversed(events))
+        say(f"latest {len(events):,} of {total:,} events")
+
+
+@app.command(epilog=examples("redisq config", "redisq config --context live --json"))
+def config(context: typer.Context) -> None:
+    """Every setting and where it comes from.
+
+    Secrets are never shown.
+    """
+    from .output import emit, table
+
+    s = session(context)
+    values = s.config.shown()
+    if s.json:
+        for value in values:
+            emit(value)
+    else:
+        table(["setting", "value", "from"], [[v.name, v.value, v.origin] for v in values])
+
+
+@app.command(epilog=examples("redisq fsck", "redisq fsck mail --json"))
+def fsck(
+    context: typer.Context,
+    queue: Annotated[str | None, typer.Argument(metavar="QUEUE", show_default=False)] = None,
+) -> int:
+    """Check that everything in a queue, or in all, adds up.
+
+    Exit 1 if something doesn't. A queue at work changes while it is read, so a finding counts
+    when every look sees it again.
+    """
+    from redisq_ops.core.errors import Refused
+    from redisq_ops.core.registry import all_queues
+    from redisq_ops.ops.audit import Audit
+
+    from .output import emit
+
+    s = session(context)
+    names = [queue] if queue else [q.name for q in s.run(all_queues(s.deployment.prefix))]
+    sound = True
+    for name in names:
+        row: dict[str, Any] = {"queue": name, "kind": None, "looks": 0, "momentary": 0}
+        try:
+            there = s.run(s.deployment.queue(name))
+            audit = Audit(there)
+            while s.run(audit.look()) and audit.looks < LOOKS:
+                time.sleep(MOMENT_S)
+            row |= {"kind": there.kind, "looks": audit.looks, "momentary": audit.momentary}
+            broken = audit.broken
+        except Refused as refusal:
+            if queue:
+                raise
+            broken = [f"can't be checked: {refusal}"]
+        sound = sound and not broken
+        if s.json:
+            emit(row | {"ok": not broken, "broken": broken})
+        else:
+            moment = f" ({row['momentary']:,} findings were a moment's)" if row["momentary"] else ""
+            tell(f"{name}: {'broken' if broken else 'adds up'}{moment}")
+            for line in broken:
+                tell(f"  {line}")
+    return int(not sound)

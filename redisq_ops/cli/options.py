@@ -1,0 +1,95 @@
+"""Options that several commands share, as tables from which their signatures are made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from inspect import Parameter, Signature
+from typing import Annotated, Any
+
+import typer
+
+from .session import Session, session
+
+Options = Mapping[str, tuple[Any, Any]]
+"""parameter -> its annotation for Typer, and its default (``...``: it has to be given)"""
+
+GO: Options = {
+    "reason": (
+        Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the journal.")],
+        "",
+    ),
+    "dry_run": (
+        Annotated[bool, typer.Option("--dry-run", help="Show the plan and change nothing.")],
+        False,
+    ),
+    "yes": (Annotated[bool, typer.Option("--yes", "-y", help="Go ahead without asking.")], False),
+}
+SELECTING: Options = {
+    "addresses": (
+        Annotated[list[str] | None, typer.Argument(metavar="[ADDRESS]...", show_default=False)],
+        None,
+    ),
+    "queue": (
+        Annotated[str | None, typer.Option("--queue", metavar="NAME", help="The queue.")],
+        None,
+    ),
+    "match": (
+        Annotated[
+            str | None,
+            typer.Option("--match", metavar="REGEX", help="In id, error type or message."),
+        ],
+        None,
+    ),
+    "older_than": (
+        Annotated[
+            str | None,
+            typer.Option("--older-than", metavar="AGE", help="In this state so long: 90s, 2h."),
+        ],
+        None,
+    ),
+    "max": (Annotated[int | None, typer.Option("--max", min=1, help="At most so many.")], None),
+}
+WHEN: Options = {
+    "at": (
+        Annotated[
+            str | None,
+            typer.Option("--at", metavar="TIME", help="The next 03:12, or ISO 8601 with offset."),
+        ],
+        None,
+    ),
+    "after": (
+        Annotated[str | None, typer.Option("--in", metavar="SPAN", help="90s, 5m, 2h, 3d.")],
+        None,
+    ),
+}
+
+
+def argument(metavar: str, kind: Any = str, help: str = "") -> tuple[Any, Any]:
+    """A positional argument that has to be given."""
+    return Annotated[kind, typer.Argument(metavar=metavar, help=help, show_default=False)], ...
+
+
+def flag(name: str, help: str) -> tuple[Any, Any]:
+    """An option that is given or not."""
+    return Annotated[bool, typer.Option(name, help=help)], False
+
+
+def command(options: Options, act: Callable[[Session, dict[str, Any]], int]) -> Callable[..., int]:
+    """A function of these options that runs ``act``; for Typer to read them from."""
+
+    def run(context: typer.Context, **given: Any) -> int:
+        return act(session(context), given)
+
+    parameters = [Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context)]
+    parameters += [
+        Parameter(
+            name,
+            Parameter.KEYWORD_ONLY,
+            annotation=kind,
+            default=Parameter.empty if default is ... else default,
+        )
+        for name, (kind, default) in options.items()
+    ]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    run.__dict__["__signature__"] = Signature(parameters)
+    return run

@@ -1,0 +1,114 @@
+"""The way of every change: its plan, the question, its steps, and what came of it."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from .session import Session
+
+if TYPE_CHECKING:
+    from redisq_ops.ops.bulk import Bulk, Plan
+    from redisq_ops.ops.journal import Outcome, Undo
+
+
+def agreed(s: Session, plans: Sequence[Plan], given: Mapping[str, Any]) -> bool:
+    """Show what would be done and find out whether to do it; False for a dry run.
+
+    A person is asked, and types a number or name where much is at stake. Without a terminal and
+    without ``--yes`` the plan is the output, and the exit code 2 says that nothing was done.
+    """
+    from redisq_ops.core.errors import BadInput, Refused
+
+    from .output import emit, printable, say
+
+    yes, dry_run = given["yes"], given["dry_run"]
+    if not dry_run:
+        s.writable()
+    unasked = dry_run or not (yes or s.interactive)
+    for plan in plans:
+        if unasked and s.json:
+            emit({"plan": plan.title, **plan.facts})
+        elif unasked:
+            print(printable(str(plan)))
+        elif s.interactive or not s.json:
+            say(printable(str(plan)))
+    if dry_run:
+        return False
+    if unasked:
+        raise BadInput("no terminal to ask on: add --yes to go ahead")
+    if yes:
+        return True
+    with untouched():
+        sure = _sure(plans)
+    if not sure:
+        raise Refused("nothing was changed")
+    return True
+
+
+def _sure(plans: Sequence[Plan]) -> bool:
+    typed = [plan.typed for plan in plans if plan.typed is not None]
+    if not typed:
+        return _answer("Go ahead? [y/N] ").lower() in ("y", "yes")
+    return all(_answer(f"Type {word} to go ahead: ") == word for word in typed)
+
+
+def _answer(question: str) -> str:
+    sys.stderr.write(question)
+    sys.stderr.flush()
+    return sys.stdin.readline().strip()
+
+
+@contextmanager
+def untouched() -> Iterator[None]:
+    """Before the first write: Ctrl+C says that there was none."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        print("redisq: interrupted, nothing was changed", file=sys.stderr)
+        raise
+
+
+def drive(s: Session, change: Bulk | Undo, what: str) -> bool:
+    """Take a change's steps; False after Ctrl+C. Its outcome says how far it came."""
+    from redisq_ops.core.errors import RedisqError
+
+    from .output import emit, progress, say
+
+    outcome = change.outcome
+    try:
+        with progress(what, outcome.matched) as meter:
+            while s.run(change.step()):
+                meter(outcome.done + sum(outcome.skipped.values()), outcome.matched)
+                time.sleep(change.pause)
+        return True
+    except KeyboardInterrupt:
+        # The step in flight may have been carried out; its count is in the journal.
+        outcome.done = s.run(change.reached())
+        return False
+    except RedisqError:
+        if s.json:
+            emit(outcome)
+        else:
+            say(f"{what}: stopped after {outcome.done:,} of {outcome.matched:,} (op {outcome.op})")
+        raise
+
+
+def ended(s: Session, outcome: Outcome, what: str, *, undo: bool = True) -> None:
+    """The last line: what was done, for people or as the contract's object."""
+    from .output import count, emit, printable, say
+
+    if s.json:
+        return emit(outcome)
+    if not outcome.matched:
+        return print(printable(f"0 matched: {what}"))
+    skipped = ", ".join(f"{count(n)} {reason}" for reason, n in outcome.skipped.items())
+    done = f"{count(outcome.done)} of {count(outcome.matched)}"
+    line = f"{what}: {done}" + (f", skipped {skipped}" if skipped else "")
+    print(printable(f"{line} (op {outcome.op})"))
+    if undo and outcome.done:
+        say(f"undo with: redisq undo {outcome.op}")
+    return None

@@ -1,0 +1,65 @@
+"""Values as rows with stable JSON names, and as lines for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from .session import Session
+
+if TYPE_CHECKING:
+    from redisq_ops.core.values import Entry, Event
+    from redisq_ops.ops.look import Row
+
+
+def queue_row(row: Row, now_ms: int) -> dict[str, Any]:
+    """A queue in the overview as stable JSON names."""
+    from redisq_ops.core.values import STATES
+
+    counts, rates = row.counts, row.rates
+    # Stored quoted, so that they are one word each in the history.
+    paused = unquote(counts.paused) if counts and counts.paused else None
+    closed = unquote(counts.closed) if counts and counts.closed else None
+    oldest = counts.oldest_ms if counts else None
+    return {
+        "name": row.name, "kind": row.kind,
+        **{state: counts and getattr(counts, state) for state in STATES},
+        "in_per_min": rates and rates.arrived[-2], "out_per_min": rates and rates.settled[-2],
+        "failed_per_min": rates and rates.failed[-2], "oldest_ms": oldest,
+        "oldest_age_ms": oldest and max(0, now_ms - oldest),
+        "paused": paused, "draining": closed, "problem": row.problem,
+    }  # fmt: skip
+
+
+def entry_row(queue: str, entry: Entry) -> dict[str, Any]:
+    """An entry as stable JSON names."""
+    from dataclasses import asdict
+
+    at, done = entry.at_ms, entry.state == "done"
+    return {
+        "queue": queue, "id": entry.id, "address": f"{queue}/{entry.id}", "state": entry.state,
+        "since_ms": entry.since_ms, "deadline_ms": at if entry.state == "pending" else None,
+        "ready_ms": at if entry.state in ("waiting", "delayed") else None,
+        "first_ms": entry.first_ms, "failures": entry.failures, "lost": entry.lost,
+        "attempts": entry.attempts, "consumer": entry.consumer, "reason": entry.reason,
+        "error": asdict(entry.error) if entry.error else None, "op": entry.op,
+        "payload": None if done else entry.payload, "result": entry.payload if done else None,
+    }  # fmt: skip
+
+
+def tell_events(s: Session, events: Iterable[Event]) -> None:
+    """History events, a line each."""
+    from .output import when
+
+    for event in events:
+        what = "; ".join(f"{name} {' '.join(items)}" for name, items in event.what.items())
+        by = f"  by {event.by}" if event.by != "-" else ""
+        tell(f"  {when(event.at_ms, s.utc)}  {what}{by}")
+
+
+def tell(text: str) -> None:
+    """A line on stdout, escaped."""
+    from .output import printable
+
+    print(printable(text))

@@ -1,0 +1,73 @@
+"""`redisq top`, also as `redisq-top`: the dashboard, or one frame of it as text."""
+
+from __future__ import annotations
+
+import os
+import sys
+from datetime import UTC
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from . import run
+from .app import app
+from .session import Session, session
+
+if TYPE_CHECKING:
+    from redisq_ops.ops.deployment import Deployment
+
+
+@app.command()
+def top(
+    context: typer.Context,
+    queue: Annotated[str | None, typer.Option(help="Open this queue at once.")] = None,
+    interval: Annotated[float, typer.Option(min=0.1, help="Seconds between refreshes.")] = 1.0,
+    once: Annotated[bool, typer.Option("--once", help="Print one frame as text.")] = False,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Change nothing.")] = False,
+    demo: Annotated[bool, typer.Option("--demo", help="On a server and work of its own.")] = False,
+) -> None:
+    """The dashboard: what all queues do, and the keys to put them right.
+
+    Without a terminal, or with --once, prints one frame of COLUMNS × LINES, else 120 × 40.
+    """
+    invocation = session(context)
+    invocation.role = "top"
+    from redisq_ops.tui.app import Top
+    from redisq_ops.tui.poller import Live
+
+    dashboard = Top(
+        Live(lambda: _connect(invocation)),
+        interval=interval,
+        queue=queue,
+        read_only=read_only,
+        zone=UTC if invocation.utc else None,
+    )
+    if once or not sys.stdout.isatty():
+        from redisq_ops.tui.frame import frame
+
+        sys.stdout.write(frame(dashboard, _size()))
+        return
+    if error := dashboard.run():
+        raise error
+
+
+def main() -> None:
+    """The command `redisq-top`."""
+    sys.exit(run(["top", *sys.argv[1:]]))
+
+
+def _connect(invocation: Session) -> tuple[str, Deployment]:
+    from redisq_ops.core.connect import aconnect
+    from redisq_ops.ops.deployment import Deployment
+
+    config = invocation.config
+    target = config.target()
+    return str(target), Deployment(aconnect(target, invocation.role), prefix=config["prefix"] or "")
+
+
+def _size() -> tuple[int, int]:
+    def cells(name: str, usual: int) -> int:
+        word = os.environ.get(name, "")
+        return int(word) if word.isdigit() and int(word) else usual
+
+    return cells("COLUMNS", 120), cells("LINES", 40)

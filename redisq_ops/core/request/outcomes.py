@@ -1,0 +1,68 @@
+"""How each sub-request of a request stands, and what came of it, in order of number."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..io import Call, both, together
+from ..queue import ZSETS, number
+from ..values import Failure, State
+from . import stream
+
+if TYPE_CHECKING:
+    from .queue import RequestQueue
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One sub-request: its state, and its result or what made it dead."""
+
+    number: int
+    state: State
+    result: bytes | None = None
+    reason: str | None = None
+    error: Failure | None = None
+
+
+async def outcomes(queue: RequestQueue[Any], id: str, start: int, max: int) -> list[Outcome]:
+    """Sub-requests ``start …``; one round trip, two where some of them are dead."""
+    keys = queue.keys
+    record, held = keys["r_"] + id, keys["s_"] + id
+    marks = Call(("HMGET", record, "state", "total", "waiting", "read"), list[Any], key=record)
+    (state, total, waiting, read), (results, (again, scores)) = await both(
+        marks,
+        both(
+            queue.results.op(id, start, max),
+            both(
+                stream.held(held, f"{start}-0", f"{start + max - 1}-0", max, "~waiting"),
+                together(
+                    Call(
+                        ("ZMSCORE", keys[part], *(f"{id}/{n}" for n in range(start, start + max))),
+                        lambda reply: [number(score) for score in reply],
+                        key=keys[part],
+                    )
+                    for part in ZSETS.values()
+                ),
+            ),
+        ),
+    )
+    undelivered: State = "waiting" if int(waiting or 0) and state != b"cancelled" else "trash"
+    returned = {row.number for row in again}
+    found = []
+    for (n, result), *ranks in zip(results, *scores, strict=True):
+        if n > int(total or 0):
+            break
+        named = [name for name, rank in zip(ZSETS, ranks, strict=True) if rank is not None]
+        idle = n > int(read or 0) or n in returned
+        found.append(Outcome(n, named[0] if named else undelivered if idle else "done", result))
+    dead: list[tuple[str, float | None]] = [
+        (f"{id}/{o.number}", None) for o in found if o.state == "dead"
+    ]
+    entries = iter(await queue._entries("dead", dead, payloads=False))
+    return [
+        Outcome(o.number, o.state, None, (entry := next(entries)).reason, entry.error)
+        if o.state == "dead"
+        else o
+        for o in found
+    ]

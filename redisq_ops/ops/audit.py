@@ -1,0 +1,41 @@
+"""fsck: what doesn't add up in a queue, and still doesn't when looked at again."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from redisq_ops.core.queue import Queue
+
+_COUNTS = re.compile(r"is (\d+), counted (\d+)")
+
+
+@dataclass(slots=True)
+class Audit:
+    """Repeated looks at one queue.
+
+    A live queue changes between the reads of one look, so what is seen once may be a moment's;
+    ``broken`` is what every look so far has seen.
+    """
+
+    queue: Queue[Any]
+    looks: int = 0
+    broken: list[str] = field(default_factory=list)
+    momentary: int = 0
+    """findings that a later look did not see again"""
+
+    async def look(self) -> bool:
+        """Look once more; whether another look is worth it."""
+        said = await self.queue.invariants.op()
+        seen = {_identity(line) for line in self.broken}
+        again = [line for line in said if not self.looks or _identity(line) in seen]
+        self.momentary += max(0, len(self.broken) - len(again))
+        self.broken = again
+        self.looks += 1
+        return bool(again)
+
+
+def _identity(line: str) -> str:
+    """The finding without the numbers that a working queue moves: what they differ by stays."""
+    return _COUNTS.sub(lambda found: f"is off by {int(found[1]) - int(found[2])}", line)

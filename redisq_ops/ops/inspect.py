@@ -1,0 +1,185 @@
+"""All that is known of one queue, request or entry, at one moment."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from redisq_ops.core.errors import NotFound
+from redisq_ops.core.io import Call, both, together
+from redisq_ops.core.queue import Queue
+from redisq_ops.core.request import stream
+from redisq_ops.core.request.queue import found
+from redisq_ops.core.values import Consumer, Counts, Entry, Event, Level, Rates, Request
+
+from .control import Setting, requests_of, retention
+
+WINDOW = 1000
+"""history events looked through for those about one request or entry"""
+SHOWN = 100
+_RESERVED = {
+    "~waiting": "to run again now; kept in the stream's list so that they can't be lost",
+    "~delayed": "to run again later; kept in the stream's list so that they can't be lost",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """History events about something, newest first, among the ``looked`` latest of ``total``."""
+
+    events: tuple[Event, ...]
+    looked: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueView:
+    """A queue: counts, rates of the last hour, settings, and its requests where it has some."""
+
+    queue: Queue[Any]
+    now_ms: int
+    counts: Counts
+    rates: Rates
+    settings: tuple[Setting, ...]
+    history: int
+    requests: tuple[int, ...]
+    """open, and settled and still kept; empty where there are no requests"""
+    levels: tuple[Level, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """An entry a consumer has, and how the stream itself sees it."""
+
+    entry: Entry
+    idle_ms: int | None
+    deliveries: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RequestView:
+    """A request, its stream and group, and who has what of it."""
+
+    queue: Queue[Any]
+    now_ms: int
+    request: Request
+    stream: str
+    length: int
+    consumers: tuple[Consumer, ...]
+    pending: tuple[Pending, ...]
+    """the first 100 by number"""
+    differences: tuple[tuple[str, int, str], ...]
+    """where the stream's own pending list isn't ours: (consumer, how many, why)"""
+    story: Story
+
+
+@dataclass(frozen=True, slots=True)
+class EntryView:
+    """An entry wherever it is."""
+
+    queue: Queue[Any]
+    now_ms: int
+    entry: Entry
+    idle_ms: int | None
+    deliveries: int | None
+    story: Story
+
+
+async def queue_view(queue: Queue[Any]) -> QueueView:
+    """All of it in a few round trips."""
+    now = await queue.now.op()
+    (counts, rates), (settings, history) = await both(
+        both(queue.counts.op(now), queue.rates.op(now, 60)),
+        both(retention(queue), queue.history_length.op()),
+    )
+    requests: list[int] = []
+    levels: list[Level] = []
+    if "requests" in queue.capabilities:
+        totals = requests_of(queue).requests_total
+        requests = await together([totals.op(False), totals.op(True)])
+        levels = await queue.levels.op()
+    return QueueView(
+        queue, now, counts, rates, tuple(settings), history, tuple(requests), tuple(levels)
+    )
+
+
+async def request_view(queue: Queue[Any], id: str) -> RequestView:
+    """A request as it stands; `NotFound` if there is none of that id."""
+    requests = requests_of(queue)
+    key = queue.keys["s_"] + id
+    (record, now), (consumers, held) = await both(
+        both(requests.request.op(id), queue.now.op()),
+        both(requests.consumers.op(id), requests.unsettled.op(id, SHOWN)),
+    )
+    request = found(record, id, queue.name)
+    ids = [entry_id for entry_id, state in held if state == "pending"]
+    (entries, rows), (length, told) = await both(
+        both(
+            together(queue.get.op(entry_id) for entry_id in ids),
+            together(_held(key, entry_id) for entry_id in ids),
+        ),
+        both(Call(("XLEN", key), int, key=key), story(queue, id)),
+    )
+    pending = tuple(
+        Pending(entry, row.idle_ms if row else None, row.deliveries if row else None)
+        for entry, row in zip(entries, rows, strict=True)
+        if entry is not None and entry.state == "pending"
+    )
+    return RequestView(
+        queue, now, request, key, length, tuple(consumers), pending,
+        tuple(differences(request, consumers)), told,
+    )  # fmt: skip
+
+
+async def entry_view(queue: Queue[Any], id: str) -> EntryView:
+    """An entry in whatever state; `NotFound` if there is none of that id."""
+    (entry, now), told = await both(both(queue.get.op(id), queue.now.op()), story(queue, id))
+    if entry is None:
+        raise NotFound(f"no entry {id} in queue {queue.name}")
+    row = None
+    if "requests" in queue.capabilities:
+        row = await _held(queue.keys["s_"] + id.rpartition("/")[0], id)
+    idle, deliveries = (row.idle_ms, row.deliveries) if row else (None, None)
+    return EntryView(queue, now, entry, idle, deliveries, told)
+
+
+async def _held(key: str, id: str) -> stream.Held | None:
+    at = f"{id.rpartition('/')[2]}-0"
+    rows = await stream.held(key, at, at, 1)
+    return rows[0] if rows else None
+
+
+def differences(request: Request, consumers: list[Consumer]) -> list[tuple[str, int, str]]:
+    """What the stream's pending list holds that isn't pending with us, and the reverse."""
+    said = [
+        (consumer.name, consumer.pending, _RESERVED.get(consumer.name, "a reserved consumer"))
+        for consumer in consumers
+        if consumer.reserved and consumer.pending
+    ]
+    held = sum(consumer.pending for consumer in consumers if not consumer.reserved)
+    if held != request.pending:
+        why = f"{request.pending} are pending here: it changed meanwhile, or see redisq fsck"
+        said.append(("consumers", held, why))
+    return said
+
+
+async def story(queue: Queue[Any], id: str, window: int = WINDOW) -> Story:
+    """What the latest history says about an entry, or about a request and all its entries."""
+    events, total = await both(queue.history.op(window), queue.history_length.op())
+    about = re.compile(rf"(?:^|\|){re.escape(id)}(?:/\d+)?(?:\||$)")
+    chosen = [
+        Event(event.id, event.at_ms, event.by, what)
+        for event in events
+        if (what := _about(event, about))
+    ]
+    return Story(tuple(chosen), len(events), total)
+
+
+def _about(event: Event, about: re.Pattern[str]) -> dict[str, tuple[str, ...]]:
+    """The event's items that name it."""
+    named = {
+        name: tuple(item for item in items if about.search(item))
+        for name, items in event.what.items()
+    }
+    return {name: items for name, items in named.items() if items}

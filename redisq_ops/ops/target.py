@@ -1,0 +1,81 @@
+"""From addresses to what a command is about: queues, states, and filters that name entries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from redisq_ops.core.errors import BadInput, NotFound
+from redisq_ops.core.io import both, together
+from redisq_ops.core.queue import Queue
+from redisq_ops.core.values import State
+
+from .deployment import Address, Deployment
+from .selection import Filter
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Entries of one state of one queue, as a filter tells them."""
+
+    queue: Queue[Any]
+    state: State
+    filter: Filter
+
+
+async def targets(
+    deployment: Deployment,
+    addresses: Sequence[str],
+    filter: Filter,
+    states: Sequence[State],
+    queue: str | None = None,
+    default: str = "default",
+) -> list[Target]:
+    """What is meant, a target for each queue; every queue, request and entry named must exist.
+
+    With ``queue`` the addresses are inside it; with neither, the ``default`` queue is meant.
+    Of several ``states`` the named entries choose; `BadInput` when they don't agree.
+    """
+    if queue is None and addresses:
+        places = await together(deployment.resolve(address) for address in addresses)
+    else:
+        inside = await deployment.queue(queue or default)
+        own = f"{inside.name}/"
+        ids = [address.removeprefix(own) for address in addresses if address != inside.name]
+        places = [Address(inside, id) for id in ids if ids] or [Address(inside)]
+    queues = {place.queue.name: place.queue for place in places}
+    found = []
+    for name, here in queues.items():
+        named = [place.id for place in places if place.queue.name == name]
+        # The queue itself among its entries means all of it.
+        found.append(await _target(here, [] if None in named else named, filter, states))
+    return found
+
+
+async def _target(
+    queue: Queue[Any], named: Sequence[str | None], filter: Filter, states: Sequence[State]
+) -> Target:
+    ids = tuple(id for id in named if id is not None)
+    requests: tuple[str, ...] = ()
+    if "requests" in queue.capabilities:
+        requests = tuple(id for id in ids if "/" not in id)
+        ids = tuple(id for id in ids if "/" in id)
+    entries, records = await both(
+        together(queue.get.op(id) for id in ids),
+        together(queue.request.op(id) for id in requests),
+    )
+    for what, id, there in (
+        *(("entry", *pair) for pair in zip(ids, entries, strict=True)),
+        *(("request", *pair) for pair in zip(requests, records, strict=True)),
+    ):
+        if there is None:
+            raise NotFound(f"no {what} {id} in queue {queue.name}")
+    present = {entry.state for entry in entries if entry is not None}
+    present |= {s for s in states for request in records if request and getattr(request, s)}
+    fitting = [state for state in states if state in present] or list(states)
+    if len(fitting) > 1 and not (ids or requests):
+        raise BadInput(f"which entries of {queue.name}? Say --state {', '.join(states)}")
+    if len(fitting) > 1 and present.intersection(states):
+        raise BadInput(f"these are {' and '.join(fitting)}: say which are meant with --state")
+    return Target(queue, fitting[0], replace(filter, ids=ids, requests=requests))

@@ -1,0 +1,140 @@
+"""Fetching a `Snapshot`: for each view a fixed number of round trips, whatever the queue's size.
+
+Windows only: the rows on the screen and a page around them. Reads only, no Lua: a viewer's rights
+are enough.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import accumulate
+from typing import Any
+
+from redisq_ops.core.errors import Refused
+from redisq_ops.core.io import attempt, both, together
+from redisq_ops.core.queue import Queue
+from redisq_ops.core.registry import Registered, all_queues, server_ms
+from redisq_ops.core.values import Request, State
+
+from .control import requests_of
+from .deployment import ROOMS, Deployment
+from .inspect import entry_view, request_view
+from .look import overview
+from .snapshot import Listed, Snapshot, Upcoming, Wish
+
+HOLDERS = 200
+_SECOND, _MINUTE, _HOUR, _DAY = 1000, 60_000, 3_600_000, 86_400_000
+STEPS = (
+    _SECOND, 2 * _SECOND, 5 * _SECOND, 10 * _SECOND, 15 * _SECOND, 30 * _SECOND,
+    _MINUTE, 2 * _MINUTE, 5 * _MINUTE, 10 * _MINUTE, 15 * _MINUTE, 30 * _MINUTE,
+    _HOUR, 2 * _HOUR, 6 * _HOUR, 12 * _HOUR, _DAY, 2 * _DAY, 7 * _DAY, 30 * _DAY,
+)  # fmt: skip
+"""widths a bar of the timeline may have, ms"""
+
+
+async def fetch(deployment: Deployment, wish: Wish) -> Snapshot:
+    """What ``wish`` asks for. A queue that isn't there is a ``problem``, not an error."""
+    if wish.view == "overview":
+        seen = await overview(deployment)
+        queues = tuple(_listed(row) for row in seen.rows)
+        return Snapshot(wish, seen.now_ms, queues, overview=seen.rows)
+    registered, now = await both(all_queues(deployment.prefix), server_ms())
+    bare = Snapshot(wish, now, tuple(map(_listed, registered)))
+    entry = next((entry for entry in registered if entry.name == wish.queue), None)
+    if entry is None:
+        return replace(bare, problem=f"no queue {wish.queue!r} here")
+    try:
+        queue = deployment.open(entry)
+    except Refused as refusal:
+        return replace(bare, problem=str(refusal))
+    filled, detail = await both(_filled(queue, bare), _detail(queue, bare))
+    return replace(filled, entry=detail.entry, request=detail.request)
+
+
+def _listed(entry: Registered | Any) -> Listed:
+    room = ROOMS.get(entry.kind)
+    return Listed(entry.name, entry.kind, room.capabilities if room else frozenset())
+
+
+async def _filled(queue: Queue[Any], bare: Snapshot) -> Snapshot:
+    counts = await queue.counts.op(bare.now_ms)
+    seen = replace(bare, counts=counts)
+    match bare.wish.view:
+        case "levels" if "levels" in queue.capabilities:
+            levels, (requests, open) = await both(queue.levels.op(), _holders(queue))
+            return replace(seen, levels=tuple(levels), requests=requests, open=open)
+        case "requests" if "requests" in queue.capabilities:
+            return await _requests(queue, seen)
+        case "pending":
+            return await _entries(queue, seen, "pending", counts.pending)
+        case "dead":
+            return await _entries(queue, seen, "dead", counts.dead)
+        case "delayed":
+            filled, upcoming = await both(
+                _entries(queue, seen, "delayed", counts.delayed),
+                _upcoming(queue, bare, counts.delayed),
+            )
+            return replace(filled, upcoming=upcoming)
+    return seen
+
+
+async def _entries(queue: Queue[Any], seen: Snapshot, state: State, total: int) -> Snapshot:
+    wish = seen.wish
+    first, end = wish.start, wish.end
+    if wish.descending:
+        first, end = max(0, total - wish.end), max(0, total - wish.start)
+    page = await queue.page.op(state, start=first, max=max(1, end - first))
+    if not wish.descending:
+        return replace(seen, start=first, total=page.total, entries=page.entries)
+    # What came or went since the count shifts the rows by that many, and is seen next time.
+    rows = page.entries[: end - first]
+    return replace(seen, start=total - first - len(rows), total=total, entries=rows[::-1])
+
+
+async def _holders(queue: Queue[Any]) -> tuple[tuple[Request, ...], int]:
+    found, open = await both(
+        queue.requests.op(0, HOLDERS), requests_of(queue).requests_total.op(False)
+    )
+    return tuple(found), open
+
+
+async def _requests(queue: Queue[Any], seen: Snapshot) -> Snapshot:
+    """Open requests by age, then settled ones, the latest first: one list of two."""
+    totals = requests_of(queue).requests_total
+    open, settled = await both(totals.op(False), totals.op(True))
+    start, end = seen.wish.start, seen.wish.end
+    parts = await together(
+        queue.requests.op(low, high - low, part == "settled")
+        for part, low, high in (
+            ("open", min(start, open), min(end, open)),
+            ("settled", max(0, start - open), max(0, end - open)),
+        )
+        if high > low
+    )
+    rows = tuple(request for part in parts for request in part)
+    return replace(seen, start=start, total=open + settled, open=open, requests=rows)
+
+
+async def _upcoming(queue: Queue[Any], bare: Snapshot, total: int) -> Upcoming:
+    """A scale on which 95 % of what is delayed is in the picture; one far-off entry is not."""
+    now, buckets = bare.now_ms, bare.wish.buckets
+    within = await queue.upcoming.op([now, *(now + buckets * step for step in STEPS)])
+    enough = (
+        step for step, sum_ in zip(STEPS, accumulate(within), strict=True) if sum_ >= 0.95 * total
+    )
+    step = next(enough, STEPS[-1])
+    # Edges on whole steps, so that the bars wander to the left and don't flicker.
+    start = now // step * step
+    numbers = await queue.upcoming.op([start + k * step for k in range(buckets + 1)])
+    return Upcoming(start, step, tuple(numbers), max(0, total - sum(numbers)))
+
+
+async def _detail(queue: Queue[Any], seen: Snapshot) -> Snapshot:
+    id = seen.wish.detail
+    if id is None:
+        return seen
+    if seen.wish.view in ("levels", "requests"):
+        request = await attempt(request_view(queue, id))
+        return seen if isinstance(request, Exception) else replace(seen, request=request)
+    entry = await attempt(entry_view(queue, id))
+    return seen if isinstance(entry, Exception) else replace(seen, entry=entry)

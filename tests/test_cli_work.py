@@ -1,0 +1,651 @@
+"""submit, work, wait and results, as a person at a shell uses them."""
+
+import base64
+import json
+import os
+import pty
+import random
+import resource
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+import redis
+
+import redisq_ops
+from redisq_ops import cli
+from redisq_ops.core.delay import DelaySet
+from redisq_ops.core.io import run
+from redisq_ops.core.request import RequestQueue, stream
+from redisq_ops.core.values import Settlement
+from redisq_ops.demo.server import EmbeddedServer
+
+COMMAND = [sys.executable, "-m", "redisq_ops"]
+
+
+@pytest.fixture(autouse=True)
+def here(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A directory and a server of one's own; no configuration but this."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("REDIS_URL", url)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("PYTHONPATH", str(Path(redisq_ops.__file__).parents[1]))
+
+
+@pytest.fixture
+def queue(client: redis.Redis) -> RequestQueue[redis.Redis]:
+    return RequestQueue(client)
+
+
+def redisq(*words: str, input: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    """Run a command to its end, in a process of its own."""
+    return subprocess.run([*COMMAND, *words], input=input, capture_output=True, check=False)
+
+
+def ok(*words: str, input: bytes = b"") -> str:
+    """What it printed, provided that it went well."""
+    done = redisq(*words, input=input)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.decode()
+
+
+@pytest.fixture
+def started() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    """Starts commands; what still runs in the end is killed."""
+    running: list[subprocess.Popen[bytes]] = []
+
+    def start(*words: str, **more: Any) -> subprocess.Popen[bytes]:
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        running.append(subprocess.Popen([*COMMAND, *words], **{**pipes, **more}))
+        return running[-1]
+
+    yield start
+    for process in running:
+        process.kill()
+        process.communicate()
+
+
+def content(queue: RequestQueue[redis.Redis], id: str) -> list[bytes]:
+    rows = run(queue.client, stream.entries(queue.keys["s_"] + id, "-", "+", 10**6))
+    assert [number for number, _ in rows] == list(range(1, len(rows) + 1))
+    return [payload for _, payload in rows]
+
+
+def total(queue: RequestQueue[redis.Redis], id: str) -> int:
+    found = queue.request(id)
+    return found.total if found else 0
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Come back when it is so; should it never be, the test's time-out ends this."""
+    while not holds():
+        time.sleep(0.002)
+
+
+def numbers(path: Path, count: int) -> list[bytes]:
+    lines = [b"%d" % n for n in range(count)]
+    path.write_bytes(b"\n".join(lines) + b"\n")
+    return lines
+
+
+def json_lines(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+# --- the whole way --------------------------------------------------------------------------------
+
+
+def test_from_a_file_to_its_results(queue: RequestQueue[redis.Redis]) -> None:
+    Path("in.txt").write_bytes(b"one\n\n\xff\xfe\nfour")
+    id = ok("submit", "in.txt").strip()
+    assert len(id) == 26
+    assert ok("work", "--exec", "tr a-z A-Z", "--once") == ""
+    assert ok("wait", "request", id) == f"{id} done: 4 done\n"
+    assert json_lines(ok("results", id)) == [
+        {"n": 1, "state": "done", "result": "ONE"},
+        {"n": 2, "state": "done", "result": ""},
+        {"n": 3, "state": "done", "result_b64": base64.b64encode(b"\xff\xfe").decode()},
+        {"n": 4, "state": "done", "result": "FOUR"},
+    ]
+    assert redisq("results", id, "--raw").stdout == b"ONE\n\n\xff\xfe\nFOUR\n"
+    assert json.loads(ok("submit", "in.txt", "--id", id, "--json")) == {
+        "id": id,
+        "queue": "default",
+        "word": "same",
+        "total": 4,
+        "state": "done",
+    }
+    assert queue.invariants() == []
+
+
+def test_submit_and_wait_in_one(started: Callable[..., subprocess.Popen[bytes]]) -> None:
+    started("work", "--exec", "cat", "--queue", "mail", "--queue", "other", "--concurrency", "2")
+    for queue in ("mail", "other"):
+        said = ok("submit", "-", "--queue", queue, "--id", "r", "--wait", input=b"a\nb\n")
+        assert said == "r\nr done: 2 done\n"
+
+
+def test_help_lists_the_commands_and_loads_nothing_heavy() -> None:
+    code = (
+        "import sys; from redisq_ops.cli import run; run(['--help']); run(['submit', '--help']);"
+        "print({m for m in ('redis', 'rich', 'textual', 'asyncio') if m in sys.modules})"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.endswith("set()\n")
+    for command in ("submit", "work", "wait", "results"):
+        assert f"\n  {command} " in said.stdout
+
+
+# --- submit ---------------------------------------------------------------------------------------
+
+
+def test_killed_anywhere_and_run_again_nothing_is_doubled_or_missing(
+    queue: RequestQueue[redis.Redis], started: Callable[..., subprocess.Popen[bytes]]
+) -> None:
+    count = 60_000
+    payloads = numbers(Path("in.txt"), count)
+    dice = random.Random(2024)
+    inside = 0
+    for mark in sorted(dice.sample(range(count * 9 // 10), 5)):
+        process = started("submit", "in.txt", "--id", "big")
+        while total(queue, "big") <= mark and process.poll() is None:
+            time.sleep(0.002)
+        process.kill()
+        process.wait()
+        inside += 0 < total(queue, "big") < count
+    assert inside >= 3
+    assert ok("submit", "in.txt", "--id", "big") == "big\n"
+    assert content(queue, "big") == payloads
+    found = queue.request("big")
+    assert found is not None
+    assert (found.state, found.total, found.waiting) == ("sealed", count, count)
+    assert queue.invariants() == []
+
+
+def test_stdin_is_resumed_by_reading_it_again(
+    queue: RequestQueue[redis.Redis], started: Callable[..., subprocess.Popen[bytes]]
+) -> None:
+    payloads = numbers(Path("in.txt"), 5_000)
+    whole = Path("in.txt").read_bytes()
+    process = started("submit", "-", "--id", "r")
+    feed(process).write(whole[:9_000])
+    feed(process).flush()
+    until(lambda: total(queue, "r") > 0)
+    process.kill()
+    assert 0 < total(queue, "r") < 5_000
+    assert ok("submit", "-", "--id", "r", input=whole) == "r\n"
+    assert content(queue, "r") == payloads
+
+
+def feed(process: subprocess.Popen[bytes]) -> IO[bytes]:
+    assert process.stdin is not None
+    return process.stdin
+
+
+def test_ctrl_c_names_the_open_request_and_how_to_go_on(
+    queue: RequestQueue[redis.Redis], started: Callable[..., subprocess.Popen[bytes]]
+) -> None:
+    payloads = numbers(Path("in.txt"), 3_000)
+    process = started("submit", "-", "--queue", "default", "--limit", "9")
+    feed(process).write(Path("in.txt").read_bytes()[:5_000])
+    feed(process).flush()
+    until(lambda: queue.requests_total() == 1)
+    id = queue.requests()[0].id
+    until(lambda: total(queue, id) >= 1_000)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate()
+    assert (process.returncode, out) == (130, b"")
+    said = commands(err.decode())
+    assert f"request {id} stays open with {total(queue, id):,} sub-requests" in err.decode()
+    words = shlex.split(said["continue"].removeprefix("… | redisq "))
+    assert ok(*words, input=Path("in.txt").read_bytes()) == f"{id}\n"
+    assert content(queue, id) == payloads
+    found = queue.request(id)
+    assert found is not None
+    assert (found.state, found.limit) == ("sealed", 9)
+
+
+def commands(err: str) -> dict[str, str]:
+    lines = [line.partition(":") for line in err.splitlines()]
+    return {name: rest.strip() for name, colon, rest in lines if colon}
+
+
+def test_a_payload_over_the_limit_far_in_the_file(queue: RequestQueue[redis.Redis]) -> None:
+    good = numbers(Path("in.txt"), 2_000)
+    Path("in.txt").write_bytes(b"\n".join([*good, b"x" * 101, b"end"]))
+    words = ("submit", "in.txt", "--id", "r", "--max-payload", "100")
+    done = redisq(*words)
+    err = done.stderr.decode()
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert err.splitlines()[-1] == (
+        "redisq: line 2,001 is over the limit of 100 bytes (--max-payload)"
+    )
+    found = queue.request("r")
+    assert found is not None
+    assert found.state == "open"
+    assert content(queue, "r") == good[: found.total]
+    assert 1_500 < found.total <= 2_000
+
+    told = json.loads(redisq(*words, "--json").stderr)
+    assert told["exit"] == 1
+    assert "line 2,001" in told["error"]
+    assert "continue: redisq submit in.txt" in told["error"]
+
+    Path("in.txt").write_bytes(b"\n".join([*good, b"x" * 100, b"end"]))
+    said = commands(err)
+    assert ok(*shlex.split(said["continue"])[1:]) == "r\n"
+    assert content(queue, "r") == [*good, b"x" * 100, b"end"]
+    ok(*shlex.split(said["cancel"])[1:], "--yes")
+    found = queue.request("r")
+    assert found is not None
+    assert found.state == "cancelled"
+
+
+def test_a_lost_server_leaves_a_request_that_goes_on(
+    started: Callable[..., subprocess.Popen[bytes]],
+) -> None:
+    payloads = numbers(Path("in.txt"), 4_000)
+    whole = Path("in.txt").read_bytes()
+    with EmbeddedServer(appendonly=True) as own:
+        process = started("submit", "-", "--id", "r", "--url", own.url)
+        feed(process).write(whole[:9_000])
+        feed(process).flush()
+        with redis.Redis.from_url(own.url) as client:
+            until(lambda: total(RequestQueue(client), "r") > 1_000)
+            own.kill()
+            _, err = process.communicate(whole[9_000:])
+            assert process.returncode == 2
+            assert "stays open with at least" in err.decode()
+            assert "can't reach the server" in err.decode()
+            own.restart()
+            words = shlex.split(commands(err.decode())["continue"].removeprefix("… | redisq "))
+            assert ok(*words, input=whole) == "r\n"
+            assert content(RequestQueue(client), "r") == payloads
+
+
+def test_other_content_under_the_same_id(
+    queue: RequestQueue[redis.Redis], capfd: pytest.CaptureFixture[str]
+) -> None:
+    payloads = numbers(Path("in.txt"), 300)
+    assert cli.run(["submit", "in.txt", "--id", "r"]) == 0
+    numbers(Path("in.txt"), 299)
+    assert cli.run(["submit", "in.txt", "--id", "r"]) == 1
+    assert cli.run(["submit", "in.txt", "--id", "r", "--split", "2", "--json"]) == 1
+    out, err = capfd.readouterr()
+    assert out == "r\n"
+    plain, as_json = err.splitlines()
+    assert plain == "redisq: request r is there with other content (or limit, or priority)"
+    assert json.loads(as_json) == {"error": plain.removeprefix("redisq: "), "exit": 1}
+    assert content(queue, "r") == payloads
+
+
+def test_chunks_of_lines(queue: RequestQueue[redis.Redis]) -> None:
+    Path("in.txt").write_bytes(b"1\n2\n3\n4\n5\n")
+    assert cli.run(["submit", "in.txt", "--id", "r", "--split", "2"]) == 0
+    assert content(queue, "r") == [b"1\n2", b"3\n4", b"5"]
+
+
+def test_a_request_per_line_and_its_memory(
+    queue: RequestQueue[redis.Redis],
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    numbers(Path("in.txt"), 1_000)
+    monkeypatch.setattr("redisq_ops.cli.work._MANY", 1_000)
+    words = ["submit", "in.txt", "--id", "e", "--per-line", "--priority", "3"]
+    assert cli.run(words) == 0
+    assert capfd.readouterr() == ("e\n", "")
+    assert queue.requests_total() == 1_000
+    assert content(queue, "e-1000") == [b"999"]
+    monkeypatch.setattr("redisq_ops.cli.work._MANY", 999)
+    assert cli.run([*words, "--json"]) == 0
+    out, err = capfd.readouterr()
+    assert json.loads(out) == {
+        "id": "e",
+        "queue": "default",
+        "word": "same",
+        "total": 1_000,
+        "state": "sealed",
+    }
+    assert err.startswith("1,000 requests take about 4.9 MiB of the server's memory;")
+    with Path("in.txt").open("rb") as file:
+        piped = subprocess.run(["cat"], stdin=file, capture_output=True, check=True).stdout
+    assert ok("submit", "-", "--id", "e", "--per-line", "--priority", "3", input=piped) == "e\n"
+
+
+def test_a_dry_run_counts_and_writes_nothing(
+    client: redis.Redis, capfd: pytest.CaptureFixture[str]
+) -> None:
+    Path("in.txt").write_bytes(b"one\n\nthree")
+    assert cli.run(["submit", "in.txt", "--dry-run"]) == 0
+    assert cli.run(["submit", "in.txt", "--dry-run", "--split", "2", "--id", "r", "--json"]) == 0
+    assert cli.run(["submit", "in.txt", "--dry-run", "--max-payload", "4"]) == 1
+    out, err = capfd.readouterr()
+    text, as_json = out.splitlines()
+    assert text == "3 lines, 8 bytes: 3 sub-requests of one request, not sent"
+    assert json.loads(as_json) == {
+        "id": "r",
+        "queue": "default",
+        "word": "dry-run",
+        "total": 2,
+        "state": None,
+        "lines": 3,
+        "bytes": 9,
+    }
+    assert err == "redisq: line 3 is over the limit of 4 bytes (--max-payload)\n"
+    assert client.dbsize() == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["empty.txt"], "empty.txt is empty: nothing to submit"),
+        (["none.txt"], "none.txt: No such file or directory"),
+        (["."], ".: Is a directory"),
+        (["in.txt", "--id", "a b"], "request id 'a b' can't be used"),
+        (["in.txt", "--id", "x" * 128, "--per-line"], "can't be used"),
+        (["in.txt", "--queue", "{x}"], "queue name '{x}' can't be used"),
+        (["in.txt", "--limit", "0"], "limit 0: 1 to 1000"),
+        (["in.txt", "--priority", "100"], "priority 100: 0 (first) to 99"),
+        (["in.txt", "--split", "0"], "--split"),
+        (["in.txt", "--per-line", "--split", "2"], "--split"),
+        (["in.txt", "--limit", "x"], "--limit"),
+        (["in.txt", "--queue", "later"], "queue later is a delay queue"),
+    ],
+)
+def test_input_that_cannot_be_submitted(
+    words: list[str], said: str, client: redis.Redis, capfd: pytest.CaptureFixture[str]
+) -> None:
+    Path("empty.txt").touch()
+    Path("in.txt").write_bytes(b"one\n")
+    DelaySet(client, "later").schedule([("e", b"")], after_ms=0)
+    before = sorted(client.keys())
+    assert cli.run(["submit", *words]) == 2
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert said in err
+    assert sorted(client.keys()) == before
+
+
+def test_a_terminal_sees_a_bar_and_stdout_only_the_id() -> None:
+    numbers(Path("in.txt"), 20_000)
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [*COMMAND, "submit", "in.txt", "--id", "r"],
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "100"},
+    )
+    os.close(theirs)
+    seen = b""
+    while True:
+        try:
+            seen += os.read(ours, 65536)
+        except OSError:  # Linux says EIO when the other side is closed
+            break
+    os.close(ours)
+    out, _ = process.communicate()
+    assert (process.returncode, out) == (0, b"r\n")
+    assert b"submitting r" in seen
+    assert b"/20000" in seen
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_the_file(queue: RequestQueue[redis.Redis]) -> None:
+    peaks = []
+    for count in (3_000, 300_000):
+        with Path("in.txt").open("wb") as file:
+            file.writelines(b"%0100d\n" % n for n in range(count))
+        process = subprocess.Popen([*COMMAND, "submit", "in.txt", "--id", f"r{count}"])
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        assert process.returncode == 0
+        assert total(queue, f"r{count}") == count
+        peaks.append(usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024))
+    assert peaks[1] - peaks[0] < 8 << 20  # the file has 30 MB
+    assert resource.getpagesize() < peaks[0]
+
+
+# --- work -----------------------------------------------------------------------------------------
+
+
+def test_a_program_says_by_its_exit_what_became_of_an_entry() -> None:
+    Path("in.txt").write_bytes(b"good\nbad\nworse\n")
+    Path("job.sh").write_text(
+        'read -r word; case "$word" in\n'
+        "bad) echo $word is odd >&2; exit 100;;\n"
+        "worse) echo try later >&2; exit 7;;\n"
+        "esac; echo $word $0 $1"
+    )
+    ok("submit", "in.txt", "--id", "r")
+    ok("work", "--exec", "sh job.sh 'two words'", "--once")
+    good, bad, worse = json_lines(ok("results", "r"))
+    assert good == {"n": 1, "state": "done", "result": "good job.sh two words\n"}
+    assert bad["state"] == "dead"
+    assert bad["error"] == {"reason": "rejected", "type": "Reject", "message": "bad is odd"}
+    assert worse == {"n": 3, "state": "delayed", "result": None}
+    assert ok("wait", "when", "delayed==1 and dead==1").startswith("default: 0 waiting,")
+
+
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_a_function_handles_deliveries(kind: str) -> None:
+    Path("jobs.py").write_text(
+        "from redisq_ops import Reject\n"
+        f"{kind} handle(delivery):\n"
+        "    word = delivery.payload.decode()\n"
+        "    if word == 'dead': raise Reject('for a reason')\n"
+        "    if word == 'none': return None\n"
+        "    if word == 'json': return {'n': delivery.number, 'attempt': delivery.attempt}\n"
+        "    return delivery.payload * 2\n"
+    )
+    Path("in.txt").write_bytes(b"bytes\njson\nnone\ndead\n")
+    ok("submit", "in.txt", "--id", "r")
+    ok("work", "jobs:handle", "--once", "--concurrency", "3", "--batch", "2")
+    assert json_lines(ok("results", "r")) == [
+        {"n": 1, "state": "done", "result": "bytesbytes"},
+        {"n": 2, "state": "done", "result": '{"n": 2, "attempt": 1}'},
+        {"n": 3, "state": "done", "result": None},
+        {
+            "n": 4,
+            "state": "dead",
+            "error": {"reason": "rejected", "type": "Reject", "message": "for a reason"},
+        },
+    ]
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_asked_to_stop_a_worker_ends_what_it_has_begun(
+    queue: RequestQueue[redis.Redis],
+    started: Callable[..., subprocess.Popen[bytes]],
+    processes: str,
+    number: signal.Signals,
+    code: int,
+) -> None:
+    Path("job.sh").write_text("touch begun.$$; sleep 0.5; cat")
+    queue.submit([b"%d" % n for n in range(100)], id="r", limit=1)
+    worker = started("work", "--exec", "sh job.sh", "--processes", processes, "--consumer", "w")
+    until(lambda: any(Path().glob("begun.*")))
+    worker.send_signal(number)
+    _, err = worker.communicate()
+    assert (worker.returncode, err) == (code, b"")
+    found = queue.request("r")
+    assert found is not None
+    begun = len(list(Path().glob("begun.*")))
+    assert (found.done, found.waiting, found.pending) == (begun, 100 - begun, 0)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["nowhere:handle"], "handler 'nowhere:handle' can't be imported: ModuleNotFoundError"),
+        (["json:nothing"], "handler 'json:nothing' can't be imported: AttributeError"),
+        (["json"], "handler 'json': write it as module:function"),
+        (["--exec", "no-such-program"], "program 'no-such-program' can't be found"),
+        (["json:loads", "--exec", "cat"], "and not both"),
+        ([], "MODULE:FUNCTION, or --exec CMD"),
+        (["json:loads", "--lease", "soon"], "'soon' is not a time span"),
+        (["json:loads", "--concurrency", "0"], "concurrency"),
+        (["json:loads", "--processes", "0"], "processes 0"),
+        (["json:loads", "--processes", "2", "--batch", "501"], "batch"),
+        (["json:loads", "--consumer", "~x"], "names that begin with ~ are reserved"),
+    ],
+)
+def test_a_worker_that_cannot_work_says_why(
+    words: list[str], said: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["work", *words]) == 2
+    out, err = capfd.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert said in err
+
+
+def test_a_read_only_context_neither_submits_nor_works(
+    client: redis.Redis, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("REDISQ_READ_ONLY", "yes")
+    numbers(Path("in.txt"), 3)
+    assert cli.run(["submit", "in.txt"]) == 1
+    assert cli.run(["work", "json:loads", "--once"]) == 1
+    assert [line.split(" (")[0] for line in capfd.readouterr().err.splitlines()] == [
+        "redisq: this context is read-only"
+    ] * 2
+    assert client.dbsize() == 0
+
+
+# --- wait -----------------------------------------------------------------------------------------
+
+
+def ended(queue: RequestQueue[redis.Redis], id: str, outcome: Any) -> None:
+    """A request of two that has ended."""
+    queue.submit([b"1", b"2"], id=id)
+    if outcome == "cancel":
+        queue.control(f"op-{id}", 1, "cancel", id)
+        return
+    taken = queue.take(2, consumer="w").deliveries
+    queue.settle([Settlement(taken[0], "ack"), Settlement(taken[1], outcome)])
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "code", "said"),
+    [
+        (["ack"], 0, "r0 done: 2 done\n"),
+        (["ack", "ack"], 0, "r0 done: 2 done\nr1 done: 2 done\n"),
+        (["reject", "ack"], 3, "r0 done: 1 done, 1 dead\nr1 done: 2 done\n"),
+        (["cancel"], 1, "r0 cancelled: 0 done\n"),
+        (["ack", "cancel", "reject"], 1, ""),
+    ],
+)
+def test_waiting_for_what_has_ended_returns_at_once(
+    queue: RequestQueue[redis.Redis],
+    outcomes: list[str],
+    code: int,
+    said: str,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    for nth, outcome in enumerate(outcomes):
+        ended(queue, f"r{nth}", outcome)
+    ids = [f"r{nth}" for nth in range(len(outcomes))]
+    assert cli.run(["wait", "request", *ids, "--timeout", "60s"]) == code
+    out = capfd.readouterr().out
+    assert sorted(out.splitlines()) == sorted(said.splitlines()) or not said
+    assert out.count("\n") == len(ids)
+    assert cli.run(["wait", "request", *ids, "--json"]) == code
+    rows = json_lines(capfd.readouterr().out)
+    assert {(row["id"], row["total"]) for row in rows} == {(id, 2) for id in ids}
+
+
+def test_waiting_too_long_for_nothing_and_interrupted(
+    queue: RequestQueue[redis.Redis],
+    started: Callable[..., subprocess.Popen[bytes]],
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    queue.submit([b"1"], id="r")
+    assert cli.run(["wait", "request", "r", "--timeout", "50ms"]) == 124
+    assert cli.run(["wait", "when", "waiting==0", "--timeout", "50ms"]) == 124
+    assert cli.run(["wait", "request", "nothing"]) == 1
+    assert cli.run(["wait", "request", "nothing", "--queue", "default"]) == 1
+    assert cli.run(["wait", "when", "waiting==0", "--queue", "nowhere"]) == 1
+    assert capfd.readouterr().err.count("\n") == 5
+    for words in (["request", "r"], ["when", "waiting==0"]):
+        before = len(queue.client.client_list())
+        process = started("wait", *words)
+        while len(queue.client.client_list()) == before:
+            time.sleep(0.002)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate()
+        assert (process.returncode, out, err) == (130, b"", b"")
+
+
+def test_waiters_hear_of_the_end(
+    queue: RequestQueue[redis.Redis], started: Callable[..., subprocess.Popen[bytes]]
+) -> None:
+    queue.submit([b"1", b"2"], id="r", limit=2)
+    request = started("wait", "request", "default/r")
+    when = started("wait", "when", "waiting==0 and pending==0", "--json")
+    until(lambda: len(queue.client.pubsub_channels()) == 1)
+    for delivery in queue.take(2, consumer="w").deliveries:
+        queue.settle([Settlement(delivery, "ack")])
+    assert request.communicate() == (b"r done: 2 done\n", b"")
+    out, err = when.communicate()
+    assert (request.returncode, when.returncode, err) == (0, 0, b"")
+    row = json.loads(out)
+    assert (row["name"], row["waiting"], row["done"]) == ("default", 0, 2)
+
+
+def test_a_bad_expression_is_pointed_at(capfd: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["wait", "when", "waiting==0 and ded>1"]) == 2
+    assert "'waiting==0 and ded>1', column 16: expected a number or waiting" in (
+        capfd.readouterr().err
+    )
+
+
+# --- results --------------------------------------------------------------------------------------
+
+
+def test_a_closed_pipe_is_quiet(queue: RequestQueue[redis.Redis]) -> None:
+    queue.submit([b"x" * 1000] * 3_000, id="r")
+    for more in ([], ["--raw"]):
+        taken = queue.take(500, consumer="w").deliveries
+        queue.settle([Settlement(d, "result", d.payload * 20) for d in taken])
+        process = subprocess.Popen(
+            [*COMMAND, "results", "r", *more], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == 0
+
+
+def test_results_that_were_too_much_are_said(
+    queue: RequestQueue[redis.Redis], capfd: pytest.CaptureFixture[str]
+) -> None:
+    queue.submit([b""] * 66, id="r", limit=100)
+    for delivery in queue.take(66, consumer="w").deliveries:
+        queue.settle([Settlement(delivery, "result", b"x" * (1 << 20))])
+    assert cli.run(["results", "r", "--queue", "default"]) == 0
+    out, err = capfd.readouterr()
+    rows = json_lines(out)
+    assert [row["state"] for row in rows] == ["done"] * 66
+    assert [row["n"] for row in rows if row["result"] is None] == [65, 66]
+    assert err == "2 results weren't kept: over 64 MiB in this request\n"
+
+
+def test_results_of_nothing(
+    queue: RequestQueue[redis.Redis], capfd: pytest.CaptureFixture[str]
+) -> None:
+    queue.submit([], id="none")
+    assert cli.run(["results", "none"]) == 0
+    assert cli.run(["results", "other"]) == 1
+    assert cli.run(["results", "default/other"]) == 1
+    assert cli.run(["results", "default"]) == 2
+    assert capfd.readouterr().out == ""
