@@ -19,7 +19,7 @@ REQUEST: dict[Control, tuple[str, Options, str]] = {
     "cancel": (
         "Hand out nothing more of it; what runs can't settle any more. undo reopens it.",
         {},
-        "--reason 'sent twice'",
+        "--reason duplicate",
     ),
     "pause": ("Hand out nothing more of it until it is resumed; what runs can settle.", {}, ""),
     "resume": ("Go on with it.", {}, ""),

@@ -22,6 +22,7 @@ from .session import Session
 if TYPE_CHECKING:
     from redisq_ops.core.queue import Verb
     from redisq_ops.core.values import Entry, State
+    from redisq_ops.ops.bulk import Bulk
     from redisq_ops.ops.target import Target
 
 NOUNS: dict[str, tuple[State, str]] = {
@@ -163,7 +164,7 @@ def changed(s: Session, verb: Verb, states: Sequence[State], given: Mapping[str,
     """Select, plan, ask, and move in bounded steps, a journal entry for each queue."""
     from redisq_ops.core.errors import BadInput
     from redisq_ops.core.queue import VERBS
-    from redisq_ops.ops.bulk import PAST, Bulk, allowed, planned
+    from redisq_ops.ops.bulk import Bulk, allowed, planned
     from redisq_ops.ops.journal import Author, Outcome
     from redisq_ops.ops.moment import per_second
     from redisq_ops.ops.selection import select
@@ -196,24 +197,30 @@ def changed(s: Session, verb: Verb, states: Sequence[State], given: Mapping[str,
     ]
     plans = [planned(selection, verb, rate, means) for selection in chosen]
     if not any(plan.facts["matched"] for plan in plans):
-        if s.json:
-            emit(
-                {"plan": plans[0].title, **plans[0].facts} if given["dry_run"] else Outcome(None, 0)
-            )
-        else:
-            for plan in plans:
+        for plan in plans:
+            if not s.json:
                 print(printable(f"0 matched: {plan}"))
+            elif given["dry_run"]:
+                emit({"plan": plan.title, **plan.facts})
+        if s.json and not given["dry_run"]:
+            emit(Outcome(None, 0))
         return 0
-    if not agreed(s, plans, given):
-        return 0
+    return _moved(s, bulks) if agreed(s, plans, given) else 0
+
+
+def _moved(s: Session, bulks: Sequence[Bulk]) -> int:
+    """Carry the moves out, one after another; the exit code of them all."""
+    from redisq_ops.ops.bulk import PAST
+    from redisq_ops.ops.journal import Outcome
+
     total = Outcome(None, 0)
     for bulk in bulks:
         selection = bulk.selection
         if not selection.count:
             continue
-        finished = drive(s, bulk, f"{verb} in {selection.queue.name}")
-        what = f"{PAST[verb]} {selection.state} entries of {selection.queue.name}"
-        ended(s, bulk.outcome, what, undo=verb != "hard")
+        finished = drive(s, bulk, f"{bulk.verb} in {selection.queue.name}")
+        what = f"{PAST[bulk.verb]} {selection.state} entries of {selection.queue.name}"
+        ended(s, bulk.outcome, what, undo=bulk.verb != "hard")
         if not finished:
             return 130
         total.matched += bulk.outcome.matched
@@ -280,7 +287,7 @@ GROUPS["delay"].command(
     help="Put an entry in for a time; the queue is created if need be. - reads it from stdin. "
     "Sent again with the same --at it changes nothing; anything else of that id is refused.",
     epilog=examples(
-        "redisq delay schedule later/e1 --in 5m 'hello'",
-        "redisq delay schedule later/e2 --at 2026-11-20T03:12:00+01:00 - < file",
+        "redisq delay schedule later/e1 --in 5m hello",
+        "redisq delay schedule later/e2 --at 2026-11-20T03:12:00+01:00 -",
     ),
 )(command({"address": argument("QUEUE/ID"), "payload": argument("PAYLOAD|-"), **WHEN}, schedule))

@@ -18,7 +18,7 @@ LOOKS = 5
 MOMENT_S = 0.2
 
 
-@app.command(epilog=examples("redisq ls", "redisq ls --json | jq 'select(.dead > 0).name'"))
+@app.command(epilog=examples("redisq ls", "redisq ls --json"))
 def ls(context: typer.Context) -> int:
     """The queues: entries by state, rates, oldest age.
 

@@ -1,0 +1,12 @@
+-- Write an operation down before its first step (`started`: ms), or add to what is written of it.
+-- A script only because a full server refuses a plain HSET, and purging is what such a server needs.
+-- KEYS: op_ ops
+-- ARGV: op started
+-- REST: name value
+-- FLAGS: allow-oom
+redis.call('HSET', op_ .. op, unpack(ARGV, first))
+if started ~= '' then
+  redis.call('ZADD', ops, started, op)
+  redis.call('PEXPIRE', op_ .. op, 2592000000)
+end
+return 1

@@ -1,0 +1,654 @@
+"""Putting queues right from the command line: what is shown first, what is done, and undone."""
+
+import io
+import json
+import os
+import pty
+import select as readable
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from redisq_ops.cli import plan
+from redisq_ops.cli.session import Session
+from redisq_ops.core.delay import DelaySet
+from redisq_ops.core.queue import VERBS
+from redisq_ops.core.request import RequestQueue
+from redisq_ops.core.values import Settlement
+from redisq_ops.demo.server import EmbeddedServer
+from redisq_ops.ops.bulk import Bulk
+from redisq_ops.ops.journal import Undo
+
+from .cli import ERROR, Redisq, dead_letters, everywhere
+from .model.wire import picture
+
+
+@pytest.fixture(autouse=True)
+def no_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    for name in ("REDIS_URL", "REDISQ_PASSWORD", "REDISQ_QUEUE", "REDISQ_READ_ONLY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def redisq(url: str, capsys: pytest.CaptureFixture[str]) -> Redisq:
+    return Redisq(url, capsys)
+
+
+@pytest.fixture
+def own(server: EmbeddedServer) -> Iterator[EmbeddedServer]:
+    """A server that a test may spoil."""
+    with EmbeddedServer(Path(server._command[0])) as spoilt:
+        yield spoilt
+
+
+@pytest.fixture
+def person(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Somebody sits at the terminal and types this."""
+
+    def types(text: str) -> None:
+        monkeypatch.setattr(Session, "interactive", True)
+        monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+
+    return types
+
+
+def states(queue: RequestQueue[redis.Redis]) -> dict[str, Any]:
+    """Every entry of r1 by number with what matters of it, its counts and its tokens."""
+    entries = {n: queue.get(f"r1/{n}") for n in range(1, 9)}
+    request = queue.request("r1")
+    assert request is not None and queue.invariants() == []
+    shown: dict[str, Any] = {
+        str(n): (e.state, e.failures, e.lost, e.consumer, e.reason, e.error, e.at_ms)
+        for n, e in entries.items()
+        if e is not None
+    }
+    return shown | {
+        "counts": (request.waiting, request.pending, request.delayed, request.dead, request.trash),
+        "state": (request.state, request.paused, request.limit, request.priority),
+        "queue": queue.settings(),
+    }
+
+
+CHANGES = [
+    ("replay mail", ["r1/2"], "waiting"),
+    ("dlq replay mail/r1/2", ["r1/2"], "waiting"),
+    ("dlq purge mail/r1", ["r1/2"], "trash"),
+    ("pending requeue mail", ["r1/5"], "waiting"),
+    ("pending claim mail/r1 --consumer me", ["r1/5"], "pending"),
+    ("claim --queue mail r1/5", ["r1/5"], "pending"),
+    ("pending purge --queue mail", ["r1/5"], "trash"),
+    ("delay requeue mail", ["r1/3"], "waiting"),
+    ("requeue mail/r1/3", ["r1/3"], "waiting"),
+    ("requeue mail/r1/5", ["r1/5"], "waiting"),
+    ("delay purge r1", ["r1/3"], "trash"),
+    ("purge mail/r1/6", ["r1/6"], "trash"),
+    ("purge mail --state waiting --max 3", ["r1/4", "r1/6", "r1/7"], "trash"),
+    ("purge r1 --state dead", ["r1/2"], "trash"),
+    ("replay mail --match mailbox --older-than 0s", ["r1/2"], "waiting"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "ids", "state"), CHANGES)
+def test_entries_are_moved_and_put_back(
+    redisq: Redisq, client: redis.Redis, words: str, ids: list[str], state: str
+) -> None:
+    queue = everywhere(client)
+    before, untouched = states(queue), picture(client)
+    (planned,) = redisq.rows(*words.split(), "--dry-run")
+    assert (planned["queue"], planned["matched"], planned["sample"]) == ("mail", len(ids), ids)
+    assert picture(client) == untouched
+    (refused,) = redisq.rows(*words.split(), code=2)
+    assert refused == planned
+    assert json.loads(redisq.err)["exit"] == 2 and "--yes" in redisq.err
+    assert picture(client) == untouched
+
+    (outcome,) = redisq.rows(*words.split(), "--yes")
+    n = len(ids)
+    assert outcome == {"op": outcome["op"], "matched": n, "done": n, "skipped": {}}
+    assert redisq.err == ""
+    after = states(queue)
+    for n in range(1, 9):
+        assert after[str(n)][0] == (state if f"r1/{n}" in ids else before[str(n)][0])
+    if "claim" in words:
+        assert after["5"][3] == ("me" if "me" in words else "operator")
+    (undone,) = redisq.rows("undo", outcome["op"], "--yes")
+    assert (undone["matched"], undone["done"], undone["skipped"]) == (len(ids), len(ids), {})
+    assert states(queue) == before
+
+
+def test_restore_and_empty(redisq: Redisq, client: redis.Redis) -> None:
+    queue = everywhere(client)
+    before = states(queue)
+    redisq("purge", "mail/r1/2", "mail/r1/2", "--yes")
+    redisq("purge", "mail/r1/3", "--yes")
+    assert len(redisq.rows("trash", "ls", "mail")) == 2
+    redisq("trash", "restore", "mail", "--yes")
+    assert states(queue)["counts"] == before["counts"]
+    assert "took back" in redisq("undo", "--yes")  # of the restore: both are in the trash again
+    assert redisq.rows("trash", "empty", "mail/r1/3", "--yes")[0]["done"] == 1
+    assert [row["id"] for row in redisq.rows("trash", "ls", "mail")] == ["r1/2"]
+    assert queue.invariants() == []
+    hard = redisq.rows("log")[0]["id"]
+    assert "removed for good" in redisq.refusal("undo", hard, "--yes", code=1)
+
+
+def test_purge_hard_leaves_nothing_to_undo(redisq: Redisq, client: redis.Redis) -> None:
+    queue = everywhere(client)
+    (outcome,) = redisq.rows("dlq", "purge", "mail", "--hard", "--yes")
+    assert outcome["done"] == 1
+    assert queue.counts().dead == queue.counts().trash == 0
+    assert client.xlen(queue.keys["s_"] + "r1") == 6
+    assert "nothing to undo" in redisq.refusal("undo", "--yes", code=1)
+
+
+def test_bare_verbs_are_the_nouns_verbs(redisq: Redisq, client: redis.Redis) -> None:
+    everywhere(client)
+    both = [redisq(*words, "mail", "--dry-run") for words in (["replay"], ["dlq", "replay"])]
+    assert both[0] == both[1] != ""
+
+
+def test_every_verb_of_the_core_is_offered_where_it_can_start(redisq: Redisq) -> None:
+    nouns = {"pending": "pending", "dlq": "dead", "delay": "delayed", "trash": "trash"}
+    for noun, state in nouns.items():
+        shown = redisq(noun, "--help").split("Commands:")[1]
+        offered = {line.split()[0] for line in shown.splitlines() if line.startswith("  ")}
+        expected = {verb for verb, (sources, _) in VERBS.items() if state in sources}
+        expected -= {"hard"} if noun != "trash" else set()
+        renamed = {"empty" if verb == "hard" else verb for verb in expected}
+        assert offered - {"schedule"} == renamed | {"ls"}
+
+
+# --- plans and questions ------------------------------------------------------
+
+
+def test_the_plan_says_how_many_of_what(redisq: Redisq, client: redis.Redis) -> None:
+    dead_letters(client, 1200)
+    said = redisq("replay", "mail", "--match", "mailbox", "--rate", "100/s", "--dry-run")
+    assert said.startswith(
+        "replay 1,200 dead entries of mail (filter: match 'mailbox'): 1,200 rejected; "
+        "r1/1, r1/10, r1/100, …; "
+    )
+    assert "about 12s at 100/s" in said
+
+
+def test_nothing_matched_is_no_failure_and_writes_nothing(
+    redisq: Redisq, client: redis.Redis
+) -> None:
+    everywhere(client)
+    before = picture(client)
+    for more in ([], ["--yes"], ["--dry-run"]):
+        assert redisq("replay", "mail", "--match", "zzz", *more).startswith("0 matched: ")
+    assert redisq.rows("replay", "mail/r1/5", "--yes") == [
+        {"op": None, "matched": 0, "done": 0, "skipped": {}}
+    ]
+    assert "r1/5 is pending, not dead" in redisq("replay", "mail/r1/5")
+    assert picture(client) == before
+
+
+def test_a_person_is_asked(
+    redisq: Redisq, client: redis.Redis, person: Callable[[str], None]
+) -> None:
+    queue = everywhere(client)
+    before = picture(client)
+    for answer in ("", "\n", "n\n", "no\n", "yess\n"):
+        person(answer)
+        assert redisq("replay", "mail", code=1) == ""
+        assert "replay 1 dead entry" in redisq.err and "[y/N]" in redisq.err
+        assert picture(client) == before
+    person("y\n")
+    assert "1 of 1" in redisq("replay", "mail")
+    assert "redisq undo replay-" in redisq.err
+    assert queue.counts().dead == 0
+
+
+def test_many_take_the_number_and_for_good_takes_the_name(
+    redisq: Redisq, client: redis.Redis, person: Callable[[str], None]
+) -> None:
+    queue = dead_letters(client, 1001)
+    for words, wrong, right in (
+        (("dlq", "purge", "mail"), "y", "1001"),
+        (("trash", "empty", "mail"), "1001", "mail"),
+    ):
+        before = picture(client)
+        person(f"{wrong}\n")
+        redisq(*words, code=1)
+        assert f"Type {right} to go ahead" in redisq.err
+        assert picture(client) == before
+        person(f"{right}\n")
+        redisq(*words)
+    assert queue.counts().dead == queue.counts().trash == 0
+
+
+def test_on_a_real_terminal(client: redis.Redis, url: str) -> None:
+    queue = everywhere(client)
+    words = [sys.executable, "-m", "redisq_ops", "replay", "mail", "--url", url]
+    leader, terminal = pty.openpty()
+    with subprocess.Popen(words, stdin=terminal, stdout=terminal, stderr=terminal) as process:
+        os.close(terminal)
+        shown = b""
+        while b"[y/N]" not in shown:
+            assert readable.select([leader], [], [], 30)[0], shown
+            shown += os.read(leader, 4096)
+        assert queue.counts().dead == 1
+        os.write(leader, b"y\n")
+        assert process.wait() == 0
+    os.close(leader)
+    assert b"replay 1 dead entry of mail" in shown
+    assert queue.counts().dead == 0
+
+
+# --- what can happen meanwhile ------------------------------------------------
+
+
+def test_some_done_some_not(
+    redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = dead_letters(client, 3)
+    original = plan.agreed
+
+    def meanwhile(*args: Any) -> bool:
+        queue.move("other", 1, ["r1/2"], source="dead", target="waiting", high_water_ms=2**52)
+        return original(*args)
+
+    monkeypatch.setattr("redisq_ops.cli.entries.agreed", meanwhile)
+    (outcome,) = redisq.rows("replay", "mail", "--yes", code=3)
+    assert (outcome["matched"], outcome["done"], outcome["skipped"]) == (3, 2, {"changed": 1})
+
+
+def test_undo_leaves_alone_what_went_on(redisq: Redisq, client: redis.Redis) -> None:
+    queue = dead_letters(client, 3)
+    redisq("replay", "mail", "--yes")
+    queue.settle([Settlement(d, "ack") for d in queue.take(1, consumer="w2").deliveries])
+    (undone,) = redisq.rows("undo", "--yes", code=3)
+    assert (undone["done"], undone["skipped"]) == (2, {"changed": 1})
+    assert queue.counts().dead == 2 and queue.invariants() == []
+
+
+@pytest.mark.parametrize("heard", [True, False])
+def test_ctrl_c_says_exactly_what_was_done(
+    redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch, heard: bool
+) -> None:
+    queue = dead_letters(client, 700)
+    step = Bulk.step
+    steps = 0
+
+    async def interrupted(self: Bulk) -> bool:
+        nonlocal steps
+        steps += 1
+        before = self.outcome.done
+        more = await step(self)
+        if steps == 3:
+            if not heard:  # the step was carried out and its reply never read
+                self.outcome.done = before
+            raise KeyboardInterrupt
+        return more
+
+    monkeypatch.setattr(Bulk, "step", interrupted)
+    (outcome,) = redisq.rows("replay", "mail", "--yes", code=130)
+    monkeypatch.undo()
+    moved = 700 - queue.counts().dead
+    assert 0 < moved < 700
+    assert (outcome["matched"], outcome["done"]) == (700, moved)
+    assert redisq.rows("log")[0]["ended"] is False
+    # The rest by the same command again; and each part can be undone.
+    assert redisq.rows("replay", "mail", "--yes")[0]["done"] == 700 - moved
+    assert redisq.rows("undo", outcome["op"], "--yes")[0]["done"] == moved
+    assert redisq.rows("undo", "--yes")[0]["done"] == 700 - moved
+    assert queue.counts().dead == 700
+
+
+def test_ctrl_c_before_the_first_write(
+    redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everywhere(client)
+    before = picture(client)
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("redisq_ops.cli.plan._answer", interrupt)
+    monkeypatch.setattr(Session, "interactive", True)
+    redisq("replay", "mail", code=130)
+    assert "nothing was changed" in redisq.err
+    assert picture(client) == before
+
+
+def test_an_interrupted_undo_goes_on(
+    redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = dead_letters(client, 700)
+    redisq("replay", "mail", "--yes")
+    step = Undo.step
+    steps = 0
+
+    async def interrupted(self: Undo) -> bool:
+        nonlocal steps
+        steps += 1
+        more = await step(self)
+        if steps == 2:
+            raise KeyboardInterrupt
+        return more
+
+    monkeypatch.setattr(Undo, "step", interrupted)
+    (first,) = redisq.rows("undo", "--yes", code=130)
+    monkeypatch.undo()
+    assert first["done"] == queue.counts().dead
+    (second,) = redisq.rows("undo", "--yes")
+    assert first["done"] + second["done"] == second["matched"] + first["done"] == 700
+
+
+def test_a_server_lost_half_way_is_told_with_how_far_it_came(
+    redisq: Redisq, own: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    redisq.url = own.url
+    with redis.Redis.from_url(own.url) as client:
+        dead_letters(client, 700)
+    step = Bulk.step
+    steps = 0
+
+    async def cut(self: Bulk) -> bool:
+        nonlocal steps
+        steps += 1
+        if steps == 3:
+            own.kill()
+        return await step(self)
+
+    monkeypatch.setattr(Bulk, "step", cut)
+    redisq("replay", "mail", "--yes", code=2)
+    assert "stopped after" in redisq.err and "of 700 (op replay-" in redisq.err
+
+
+# --- requests, queues, settings -----------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "field", "value"),
+    [
+        ("request pause r1", "paused", True),
+        ("request limit mail/r1 16", "limit", 16),
+        ("request priority mail/r1 0", "priority", 0),
+        ("request cancel mail/r1", "state", "cancelled"),
+    ],
+)
+def test_requests_are_changed_and_put_back(
+    redisq: Redisq, client: redis.Redis, words: str, field: str, value: object
+) -> None:
+    queue = everywhere(client)
+    before, untouched = queue.request("r1"), picture(client)
+    (planned,) = redisq.rows(*words.split(), "--dry-run")
+    assert planned["request"] == "r1"
+    redisq(*words.split(), code=2)
+    assert picture(client) == untouched
+    (outcome,) = redisq.rows(*words.split(), "--yes")
+    assert (outcome["matched"], outcome["done"]) == (1, 1)
+    assert getattr(queue.request("r1"), field) == value
+    assert queue.invariants() == []
+    (undone,) = redisq.rows("undo", "--yes")
+    assert undone["done"] == 1
+    assert getattr(queue.request("r1"), field) == getattr(before, field)
+    assert queue.invariants() == []
+
+
+def test_what_is_so_already_is_not_written_down_again(redisq: Redisq, client: redis.Redis) -> None:
+    everywhere(client)
+    redisq("request", "pause", "r1", "--yes")
+    redisq("queue", "pause", "mail", "--yes")
+    before = picture(client)
+    for words in ("request pause r1", "queue pause mail", "request limit r1 8"):
+        assert redisq.rows(*words.split(), "--yes")[0]["matched"] == 0
+    assert redisq("request", "priority", "r1", "50", "--yes").startswith("0 matched")
+    assert picture(client) == before
+    redisq("request", "resume", "r1", "--yes")
+    assert redisq.rows("inspect", "request", "r1")[0]["paused"] is False
+
+
+def test_queues_are_paused_drained_and_resumed(redisq: Redisq, client: redis.Redis) -> None:
+    queue = everywhere(client)
+    redisq("queue", "pause", "mail", "--reason", "deploy", "--yes")
+    assert queue.take(1, consumer="w").deliveries == ()
+    redisq("queue", "drain", "mail", "--yes")
+    (row,) = redisq.rows("ls")
+    assert row["paused"] == "deploy" and row["draining"].startswith("by ")
+    assert redisq.rows("queue", "resume", "mail", "--yes")[0]["done"] == 2
+    assert len(queue.take(1, consumer="w").deliveries) == 1
+    assert redisq.rows("undo", "--yes")[0]["done"] == 2  # of the resume: both flags
+    again = redisq.rows("ls")[0]
+    assert (again["paused"], again["draining"]) == (row["paused"], row["draining"])
+
+
+def test_destroy(redisq: Redisq, client: redis.Redis, person: Callable[[str], None]) -> None:
+    everywhere(client)
+    before = picture(client)
+    assert "not empty (4 waiting, 1 pending" in redisq.refusal(
+        "queue", "destroy", "mail", "--yes", code=1
+    )
+    redisq("queue", "destroy", "mail", "--hard", "--dry-run")
+    person("y\n")
+    redisq("queue", "destroy", "mail", "--hard", code=1)
+    assert "Type mail to go ahead" in redisq.err
+    assert picture(client) == before
+    person("mail\n")
+    redisq("queue", "destroy", "mail", "--hard")
+    # Minute counters and undo lists go by themselves.
+    assert all(client.ttl(key) > 0 for key in client.scan_iter())
+    assert "no queue" in redisq.refusal("queue", "destroy", "mail", code=1)
+
+
+def test_retention(redisq: Redisq, client: redis.Redis) -> None:
+    queue = everywhere(client)
+    shown = {row["name"]: row for row in redisq.rows("retention", "mail")}
+    assert (shown["max_lost"]["value"], shown["max_lost"]["default"]) == ("3", True)
+    redisq("retention", "mail", "keep_ms=48h", "max_lost=5", "history=all", "--yes")
+    have = {"keep_ms": "172800000", "max_lost": "5", "history": "all"}
+    assert queue.settings() == have
+    redisq("retention", "mail", "max_lost=", "--yes")
+    assert "max_lost" not in queue.settings()
+    redisq("undo", "--yes")
+    assert queue.settings() == have
+    first = redisq.rows("log")[-1]["id"]
+    assert redisq.rows("undo", first, "--yes")[0]["done"] == 3
+    assert queue.settings() == {}
+
+
+# --- the delay set ------------------------------------------------------------
+
+
+def test_schedule_and_reschedule(
+    redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = DelaySet(client, "later")
+    at = "2100-01-01T00:00:00+01:00"
+    for _ in range(2):
+        (row,) = redisq.rows("delay", "schedule", "later/e1", "hello", "--at", at)
+        assert row["ready_ms"] == 4_102_441_200_000
+    assert row["word"] == "same"
+    assert "there already" in redisq.refusal(
+        "delay", "schedule", "later/e1", "other", "--at", at, code=1
+    )
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\x00\xff\n")))
+    redisq("delay", "schedule", "later/e2", "-", "--in", "1h")
+    entry = queue.get("e2")
+    assert entry is not None and entry.payload == b"\x00\xff\n"
+    assert "ready 2099-12-31 23:00:00+00:00" in redisq(
+        "delay", "schedule", "later/e1", "hello", "--at", at, "--utc"
+    )
+    words = ("delay", "reschedule", "later/e1", "--in", "5m")
+    redisq(*words, "--dry-run")
+    (outcome,) = redisq.rows(*words, "--yes")
+    entry = queue.get("e1")
+    assert entry is not None and entry.at_ms is not None
+    seconds, _ = client.time()
+    assert 280 <= entry.at_ms / 1000 - seconds <= 301
+    redisq("undo", outcome["op"], "--yes")
+    entry = queue.get("e1")
+    assert entry is not None and entry.at_ms == 4_102_441_200_000
+
+
+# --- refusals -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "fragment"),
+    [
+        ("replay", 1, "no queue 'default'"),
+        ("replay --queue nope", 1, "no queue 'nope'"),
+        ("replay nope", 1, "nothing here is called 'nope'"),
+        ("replay mail/r1/99", 1, "no entry r1/99"),
+        ("replay mail/nope", 1, "no request nope"),
+        ("replay mail/r1/2 mail/r1/99", 1, "no entry r1/99"),
+        ("replay a{b}", 2, "can't be used"),
+        ("replay mail --match [", 2, "at column 1"),
+        ("replay mail --older-than 5", 2, "not a time span"),
+        ("replay mail --max 0", 2, "--max"),
+        ("replay mail --rate fast", 2, "not a rate"),
+        ("replay mail --rate 0/s", 2, "not a rate"),
+        ("purge mail", 2, "--state waiting, pending, delayed, dead"),
+        ("purge mail/r1", 2, "--state"),
+        ("purge mail --state done", 2, "not 'done'"),
+        ("requeue --queue mail", 2, "--state pending, delayed"),
+        ("dlq requeue mail", 2, "No such command"),
+        ("pending replay mail", 2, "No such command"),
+        ("pending claim mail --consumer ~waiting", 2, "reserved"),
+        ("pending claim mail --consumer a|b", 2, "can't be used"),
+        ("delay reschedule mail --in 5m", 1, "can't reschedule"),
+        ("delay reschedule later", 2, "--at or --in"),
+        ("delay reschedule later --in 5m --at 03:12", 2, "--at or --in"),
+        ("delay reschedule later --at 25:61", 2, "not a time of day"),
+        ("delay reschedule later --at 2026-01-01", 2, "lacks its offset"),
+        ("delay schedule later hello --in 5m", 2, "QUEUE/ID"),
+        ("delay schedule later/a|b hello --in 5m", 2, "can't be used"),
+        ("delay schedule later/e9 hello", 2, "--at or --in"),
+        ("delay schedule later/e9 hello --in 99999999d", 2, "a hundred years"),
+        ("delay schedule mail/e9 hello --in 5m", 1, "is a request queue"),
+        ("request limit mail/r1 0", 2, "limit 0"),
+        ("request limit mail/r1 1001", 2, "limit 1001"),
+        ("request limit mail/r1 many", 2, "many"),
+        ("request priority mail/r1 100", 2, "priority 100"),
+        ("request priority mail/r1 -- -1", 2, "priority -1"),
+        ("request pause mail", 2, "is a queue"),
+        ("request pause later/e1", 2, "no requests"),
+        ("request cancel mail/over", 1, "done already"),
+        ("request pause mail/nope", 1, "no request nope"),
+        ("queue pause nope", 1, "no queue"),
+        ("queue destroy mail", 1, "not empty"),
+        ("retention mail max_lost=0", 2, "from 1"),
+        ("retention mail max_lost=x", 2, "max_lost"),
+        ("retention mail keep_ms=soon", 2, "not a time span"),
+        ("retention mail history=some", 2, "off, ops or all"),
+        ("retention mail nope=1", 2, "no setting 'nope'"),
+        ("retention mail max_lost", 2, "NAME=VALUE"),
+        ("undo nope-1", 1, "no operation"),
+        ("undo", 1, "nothing to undo"),
+    ],
+)
+def test_bad_input_is_one_line_and_touches_nothing(
+    redisq: Redisq, client: redis.Redis, words: str, code: int, fragment: str
+) -> None:
+    queue = everywhere(client)
+    queue.submit([], id="over")
+    DelaySet(client, "later").schedule([("e1", b"x")], after_ms=60_000)
+    before = picture(client)
+    front, dashes, behind = words.partition(" -- ")
+    more = ["--yes"] if "schedule " not in words.replace("reschedule ", "") else []
+    said = redisq.refusal(*front.split(), *more, *dashes.split(), *behind.split(), code=code)
+    assert fragment in said
+    assert picture(client) == before
+
+
+def test_a_reason_of_any_bytes_is_kept_escaped(redisq: Redisq, client: redis.Redis) -> None:
+    everywhere(client)
+    redisq("replay", "mail", "--reason", "caf\udce9 \x1b[31m", "--yes")
+    assert redisq.rows("log")[0]["why"] == "caf\\udce9 \x1b[31m"
+
+
+def test_a_read_only_configuration_refuses_before_any_plan(
+    redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everywhere(client)
+    monkeypatch.setenv("REDISQ_READ_ONLY", "yes")
+    before = picture(client)
+    for words in (
+        "replay mail", "queue pause mail", "request cancel r1", "retention mail aging=3",
+        "delay schedule later/e1 x --in 5m",
+    ):  # fmt: skip
+        more = [] if "schedule" in words else ["--yes"]
+        assert "read-only" in redisq.refusal(*words.split(), *more, code=1)
+    redisq("replay", "mail", "--dry-run")
+    assert picture(client) == before
+
+
+def test_a_newer_schema_is_not_touched_and_hides_nothing(
+    redisq: Redisq, client: redis.Redis
+) -> None:
+    everywhere(client)
+    client.hset("rq:queues", "tomorrow", '{"kind":"request","schema":99,"created_ms":0}')
+    before = picture(client)
+    for words in ("replay --queue tomorrow", "queue pause tomorrow", "replay tomorrow"):
+        assert "newer release" in redisq.refusal(*words.split(), "--yes", code=1)
+    assert picture(client) == before
+    assert redisq.rows("replay", "r1", "--yes")[0]["done"] == 1
+    assert redisq.rows("undo", "--yes")[0]["done"] == 1
+
+
+def test_a_read_only_replica_says_so(redisq: Redisq, own: EmbeddedServer) -> None:
+    redisq.url = own.url
+    with redis.Redis.from_url(own.url, protocol=3) as client:
+        everywhere(client)
+        client.replicaof("127.0.0.1", 1)
+        before = picture(client)
+        for words in ("replay mail", "queue pause mail", "request pause r1"):
+            redisq(*words.split(), "--yes", code=1)
+            assert "read-only replica" in redisq.err
+        assert redisq.rows("dlq", "ls", "mail")[0]["id"] == "r1/2"
+        assert picture(client) == before
+
+
+def test_a_full_server_can_still_be_put_right(redisq: Redisq, own: EmbeddedServer) -> None:
+    redisq.url = own.url
+    with redis.Redis.from_url(own.url, protocol=3) as client:
+        queue = everywhere(client)
+        client.config_set("maxmemory", 1)
+        with pytest.raises(Exception, match="full"):
+            queue.submit([b"more"], id="r2")
+        assert redisq.rows("dlq", "purge", "mail", "--yes")[0]["done"] == 1
+        assert redisq.rows("undo", "--yes")[0]["done"] == 1
+        assert redisq.rows("dlq", "purge", "mail", "--hard", "--yes")[0]["done"] == 1
+        assert redisq.rows("queue", "pause", "mail", "--yes")[0]["done"] == 1
+        assert "full" in redisq.refusal("delay", "schedule", "later/e1", "x", "--in", "5m", code=1)
+        assert len(redisq.rows("log")) == 4
+        client.config_set("maxmemory", 0)
+        assert queue.invariants() == []
+
+
+def test_a_key_of_another_type_in_the_way(redisq: Redisq, client: redis.Redis) -> None:
+    everywhere(client)
+    client.delete("rq:{mail}:dead")
+    client.set("rq:{mail}:dead", "mine")
+    before = picture(client)
+    assert "another type" in redisq.refusal("replay", "mail", "--yes", code=1)
+    assert picture(client) == before
+
+
+def test_two_queues_are_two_operations(redisq: Redisq, client: redis.Redis) -> None:
+    first, second = everywhere(client), everywhere(client, "news")
+    outcomes = redisq.rows("replay", "mail/r1/2", "news", "--yes")
+    assert [outcome["done"] for outcome in outcomes] == [1, 1]
+    assert first.counts().dead == second.counts().dead == 0
+    for outcome in outcomes:
+        redisq("undo", outcome["op"], "--yes")
+    assert first.counts().dead == second.counts().dead == 1
+
+
+def test_an_error_shown_in_a_plan_is_escaped(redisq: Redisq, client: redis.Redis) -> None:
+    queue = RequestQueue(client, "mail")
+    queue.submit([b"x"], id="r1")
+    (delivery,) = queue.take(1, consumer="w").deliveries
+    hostile = ERROR.encoded().replace(b"SMTP", b"\\u001b[31m")
+    queue.settle([Settlement(delivery, "fail", hostile, 60_000)])
+    assert "\\x1b[31m" in redisq("delay", "requeue", "mail", "--dry-run")

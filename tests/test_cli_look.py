@@ -1,0 +1,517 @@
+"""ls, inspect, log, history, config and fsck, as a person or a program reads them."""
+
+import json
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from redisq_ops.core.clock import FakeClock
+from redisq_ops.core.delay import DelaySet
+from redisq_ops.core.request import RequestQueue
+from redisq_ops.demo.server import EmbeddedServer
+
+from .cli import Redisq, dead_letters, everywhere
+from .model.wire import picture
+
+
+@pytest.fixture(autouse=True)
+def no_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    for name in ("REDIS_URL", "REDISQ_PASSWORD", "REDISQ_QUEUE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def redisq(url: str, capsys: pytest.CaptureFixture[str]) -> Redisq:
+    return Redisq(url, capsys)
+
+
+@pytest.fixture
+def own(server: EmbeddedServer) -> Iterator[Callable[..., EmbeddedServer]]:
+    """Starts servers that a test may spoil."""
+    started: list[EmbeddedServer] = []
+
+    def start(*args: str) -> EmbeddedServer:
+        started.append(EmbeddedServer(Path(server._command[0]), args=args))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.close()
+
+
+# --- ls -----------------------------------------------------------------------
+
+
+def test_ls_counts_every_state(redisq: Redisq, client: redis.Redis) -> None:
+    everywhere(client)
+    DelaySet(client, "later").schedule([("e1", b"x")], after_ms=60_000)
+    later, mail = redisq.rows("ls")
+    assert (later["name"], later["kind"], later["delayed"]) == ("later", "delay", 1)
+    states = ("waiting", "pending", "delayed", "dead", "done", "trash")
+    assert [mail[state] for state in states] == [4, 1, 1, 1, 1, 0]
+    assert mail["oldest_age_ms"] >= 0 and mail["paused"] is None and mail["problem"] is None
+    lines = redisq("ls").splitlines()
+    assert lines[0].split()[:6] == ["name", "kind", "waiting", "pending", "delayed", "dead"]
+    assert lines[2].split()[:6] == ["mail", "request", "4", "1", "1", "1"]
+
+
+def test_ls_rates_are_of_the_last_full_minute(redisq: Redisq, client: redis.Redis) -> None:
+    seconds, _ = client.time()
+    clock = FakeClock(seconds * 1000 - 60_000)
+    queue = RequestQueue(client, "mail", clock=clock)
+    queue.submit([b"a", b"b", b"c"], id="r1")
+    clock.advance(60_000)  # the same in this minute, so that its end meanwhile changes nothing
+    queue.submit([b"a", b"b", b"c"], id="r2")
+    (row,) = redisq.rows("ls")
+    assert (row["in_per_min"], row["out_per_min"]) == (3, 0)
+
+
+def test_ls_of_nothing_says_so(redisq: Redisq) -> None:
+    assert redisq("ls") == ""
+    assert "no queues here" in redisq.err
+    assert redisq.rows("ls") == []
+
+
+def test_ls_shows_the_others_when_one_queue_is_broken(redisq: Redisq, client: redis.Redis) -> None:
+    everywhere(client)
+    everywhere(client, "spoilt")
+    client.delete("rq:{spoilt}:lease")
+    client.set("rq:{spoilt}:lease", "not a sorted set")
+    newer = {"kind": "request", "schema": 99, "created_ms": 0}
+    client.hset("rq:queues", "tomorrow", json.dumps(newer))
+    mail, spoilt, tomorrow = redisq.rows("ls", code=3)
+    assert mail["dead"] == 1 and mail["problem"] is None
+    assert spoilt["dead"] is None and "another type" in spoilt["problem"]
+    assert "newer release" in tomorrow["problem"]
+
+
+def test_flags_are_shown_as_they_were_given(redisq: Redisq, client: redis.Redis) -> None:
+    everywhere(client)
+    redisq("queue", "pause", "mail", "--reason", "50% \x1b[31m off", "--yes")
+    assert redisq.rows("ls")[0]["paused"] == "50% \x1b[31m off"
+    assert "paused: 50% \\x1b[31m off" in redisq("ls")
+
+
+# --- inspect ------------------------------------------------------------------
+
+
+def test_inspect_request_adds_up(redisq: Redisq, client: redis.Redis) -> None:
+    queue = everywhere(client)
+    (row,) = redisq.rows("inspect", "request", "r1")
+    assert (row["queue"], row["id"], row["state"]) == ("mail", "r1", "sealed")
+    assert (row["priority"], row["limit"], row["total"]) == (50, 8, 8)
+    states = ("waiting", "pending", "delayed", "done", "dead", "trash")
+    assert [row[state] for state in states] == [4, 1, 1, 1, 1, 0]
+    assert (row["tokens_held"], row["tokens_free"]) == (1, client.llen(queue.keys["p_"] + "50"))
+    assert row["stream"]["length"] == client.xlen(queue.keys["s_"] + "r1") == 7
+    (pending,) = row["pending_entries"]
+    assert (pending["id"], pending["consumer"], pending["deliveries"]) == ("r1/5", "w1", 1)
+    assert 0 < pending["lease_left_ms"] <= 30_000 and pending["idle_ms"] >= 0
+    differ = {there["who"]: there["entries"] for there in row["pel_differs"]}
+    assert differ == {"~waiting": 1, "~delayed": 1}
+    # Ours and the stream's own list agree once those are taken into account.
+    (summary,) = [client.xpending(queue.keys["s_"] + "r1", "g")]
+    assert summary["pending"] == row["pending"] + sum(differ.values())
+    assert row["results_bytes"] == 4
+
+
+def test_inspect_request_says_when_the_streams_list_is_not_ours(
+    redisq: Redisq, client: redis.Redis
+) -> None:
+    queue = everywhere(client)
+    client.xack(queue.keys["s_"] + "r1", "g", "5-0")
+    (row,) = redisq.rows("inspect", "request", "r1")
+    (surprise,) = [there for there in row["pel_differs"] if not there["who"].startswith("~")]
+    assert surprise["entries"] == 0 and "fsck" in surprise["why"]
+
+
+def test_inspect_states_the_window_of_history(
+    redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everywhere(client)
+    for n in range(30):
+        redisq("queue", "pause", "mail", "--reason", f"n{n}", "--yes")
+    (row,) = redisq.rows("inspect", "request", "r1")
+    assert (row["history"]["looked"], row["history"]["total"]) == (31, 31)
+    (event,) = row["history"]["events"]
+    assert event["what"]["dead"] == ["r1/2|rejected"]
+    assert "1 about it in the latest 31 of 31 events" in redisq("inspect", "request", "r1")
+    # Another request whose name begins the same is another story.
+    assert redisq.rows("inspect", "entry", "mail/r1/5")[0]["history"]["events"] == []
+
+
+@pytest.mark.parametrize(
+    ("n", "state", "known"),
+    [
+        (1, "done", {"result": "fine", "payload": None}),
+        (2, "dead", {"reason": "rejected", "failures": 1}),
+        (3, "delayed", {"failures": 1, "consumer": "w1"}),
+        (4, "waiting", {"failures": 1}),
+        (5, "pending", {"attempts": 0, "deliveries": 1}),
+        (6, "waiting", {"failures": 0, "consumer": None}),
+    ],
+)
+def test_inspect_entry_in_every_state(
+    redisq: Redisq, client: redis.Redis, n: int, state: str, known: dict[str, object]
+) -> None:
+    everywhere(client)
+    (row,) = redisq.rows("inspect", "entry", f"mail/r1/{n}")
+    assert row["state"] == state
+    assert {name: row[name] for name in known} == known
+    assert (row["ready_ms"] is not None) == (state == "delayed")
+    assert (row["deadline_ms"] is not None) == (state == "pending")
+
+
+def test_inspect_entry_of_a_delay_set(redisq: Redisq, client: redis.Redis) -> None:
+    DelaySet(client, "later").schedule([("e1", b"hello")], after_ms=60_000)
+    (row,) = redisq.rows("inspect", "entry", "later/e1")
+    assert (row["state"], row["payload"]) == ("delayed", "hello")
+
+
+def test_inspect_queue(redisq: Redisq, client: redis.Redis) -> None:
+    everywhere(client)
+    redisq("retention", "mail", "max_lost=7", "--yes")
+    (row,) = redisq.rows("inspect", "queue", "mail")
+    assert (row["waiting"], row["open_requests"], row["settled_requests"]) == (4, 1, 0)
+    assert row["settings"]["max_lost"] == "7"
+    assert [(level["priority"], level["tokens"]) for level in row["levels"]] == [(50, 4)]
+    assert "max_lost=7" in redisq("inspect", "queue", "mail")
+
+
+def test_a_bare_id_is_found_in_any_queue_and_refused_in_two(
+    redisq: Redisq, client: redis.Redis
+) -> None:
+    everywhere(client)
+    assert redisq.rows("inspect", "entry", "r1/2")[0]["address"] == "mail/r1/2"
+    everywhere(client, "news")
+    said = redisq.refusal("inspect", "request", "r1", code=2)
+    assert "mail/r1" in said and "news/r1" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "fragment"),
+    [
+        ("inspect queue nope", 1, "no queue 'nope'"),
+        ("inspect request mail/nope", 1, "no request nope in queue mail"),
+        ("inspect request nope", 1, "nothing here is called 'nope'"),
+        ("inspect request mail", 2, "is a queue"),
+        ("inspect request later/e1", 2, "no requests"),
+        ("inspect entry mail/r1/99", 1, "no entry r1/99 in queue mail"),
+        ("inspect entry mail/r1/x", 1, "no entry r1/x"),
+        ("inspect queue a{b}", 2, "can't be used"),
+        ("inspect entry mail/", 2, "can't be used"),
+        ("history nope", 1, "no queue"),
+        ("fsck nope", 1, "no queue"),
+        ("log --queue nope", 1, "no queue"),
+        ("log --max 0", 2, "--max"),
+        ("ls --wat", 2, "--wat"),
+        ("dlq ls --queue nope", 1, "no queue"),
+        ("dlq ls", 1, "no queue 'default'"),
+        ("dlq ls mail --match (a|b", 2, "at column 1"),
+        ("dlq ls mail --match a{2,1}", 2, "at column 3"),
+        ("dlq ls mail --older-than soon", 2, "not a time span"),
+        ("dlq ls mail --max 0", 2, "--max"),
+        ("dlq nope", 2, "No such command"),
+        ("config --context nope", 2, "no context"),
+    ],
+)
+def test_bad_input_is_one_line(
+    redisq: Redisq, client: redis.Redis, words: str, code: int, fragment: str
+) -> None:
+    everywhere(client)
+    DelaySet(client, "later").schedule([("e1", b"x")], after_ms=60_000)
+    before = picture(client)
+    assert fragment in redisq.refusal(*words.split(), code=code)
+    assert picture(client) == before
+    redisq(*words.split(), "--json", code=code)
+    said = json.loads(redisq.err)
+    assert fragment in said["error"] and said["exit"] == code
+
+
+# --- lists --------------------------------------------------------------------
+
+
+def test_lists_of_entries(redisq: Redisq, client: redis.Redis) -> None:
+    everywhere(client)
+    for noun, n, state in (("pending", 5, "pending"), ("delay", 3, "delayed"), ("dlq", 2, "dead")):
+        (row,) = redisq.rows(noun, "ls", "--queue", "mail")
+        assert (row["address"], row["state"]) == (f"mail/r1/{n}", state)
+        assert "payload" not in row  # its bytes are no UTF-8
+        assert row["payload_b64"]
+        assert f"mail/r1/{n}" in redisq(noun, "ls", "mail/r1")
+    assert redisq.rows("trash", "ls", "mail") == []
+    assert redisq("trash", "ls", "mail") == ""
+    assert "0 entries in the trash" in redisq.err
+
+
+def test_a_list_is_filtered(redisq: Redisq, client: redis.Redis) -> None:
+    clock = FakeClock(int(client.time()[0]) * 1000 - 7_200_000)
+    everywhere(client, clock=clock)
+    dead_letters(client, 12, "news")
+    ls = ("dlq", "ls")
+    assert len(redisq.rows(*ls, "mail", "--older-than", "1h")) == 1
+    assert redisq.rows(*ls, "mail", "--older-than", "3h") == []
+    assert len(redisq.rows(*ls, "news", "--match", "^r1/1")) == 4  # 1, 10, 11, 12
+    assert len(redisq.rows(*ls, "news", "--match", "mailbox")) == 12
+    assert redisq.rows(*ls, "news", "--match", "Mailbox") == []
+    assert len(redisq.rows(*ls, "news", "--max", "5")) == 5
+    assert len(redisq.rows(*ls, "mail", "news/r1/3")) == 2
+    assert [row["id"] for row in redisq.rows(*ls, "--queue", "news", "r1/3", "r1/3")] == ["r1/3"]
+
+
+def test_a_long_list_is_whole_for_programs_and_says_what_it_cut_for_people(
+    redisq: Redisq, client: redis.Redis
+) -> None:
+    dead_letters(client, 1203)
+    assert len({row["id"] for row in redisq.rows("dlq", "ls", "mail")}) == 1203
+    assert len(redisq("dlq", "ls", "mail").splitlines()) == 101
+    assert "100 dead entries of 1,203" in redisq.err
+    redisq("dlq", "ls", "mail", "--max", "1203")
+    assert "1,203 dead entries\n" in redisq.err
+
+
+# --- what reaches a terminal --------------------------------------------------
+
+
+def test_nothing_that_a_terminal_acts_on_gets_out(redisq: Redisq, client: redis.Redis) -> None:
+    everywhere(client)
+    redisq("queue", "drain", "mail", "--reason", "\x1b]0;x\x07[b]", "--yes")
+    for words in (
+        "ls", "inspect queue mail", "inspect request r1", "dlq ls mail", "delay ls mail",
+        "log", "history mail", *(f"inspect entry mail/r1/{n}" for n in range(1, 9)),
+    ):  # fmt: skip
+        for more in ([], ["--json"]):
+            out = redisq(*words.split(), *more) + redisq.err
+            assert all(char.isprintable() or char == "\n" for char in out), (words, more)
+    assert "[red]" in redisq("inspect", "entry", "mail/r1/2")
+    assert r"2 [red]\x1b]52;c;aGk=\x07\xff" in redisq("inspect", "entry", "mail/r1/2")
+
+
+def test_looking_writes_nothing_and_needs_only_read_rights(
+    redisq: Redisq, client: redis.Redis, url: str
+) -> None:
+    everywhere(client)
+    redisq("dlq", "purge", "mail", "--yes")
+    client.acl_setuser(
+        "viewer", enabled=True, nopass=True, reset=True, keys="*",
+        categories=["+@read", "+@connection"], commands=["+time", "-@write"],
+    )  # fmt: skip
+    before = picture(client)
+    viewer = Redisq(url.replace("//", "//viewer:any@"), redisq._capsys)
+    try:
+        for words in (
+            "ls", "inspect queue mail", "inspect request r1", "inspect entry mail/r1/4",
+            "pending ls mail", "dlq ls mail", "delay ls mail", "trash ls mail", "log",
+            "history mail", "retention mail", "fsck", "replay mail --dry-run",
+        ):  # fmt: skip
+            viewer(*words.split())
+        assert picture(client) == before
+        viewer("queue", "pause", "mail", "--yes", code=1)
+        assert "ACL says no" in viewer.err
+        assert picture(client) == before
+    finally:
+        client.acl_deluser("viewer")
+
+
+def test_times_have_their_zone(
+    redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everywhere(client, clock=FakeClock(1_700_000_000_000))
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    time.tzset()
+    try:
+        assert "2023-11-15 03:43:20+05:30" in redisq("inspect", "request", "r1")
+        assert "2023-11-14 22:13:20+00:00" in redisq("inspect", "request", "r1", "--utc")
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+# --- log, history, config, fsck -----------------------------------------------
+
+
+def test_log_says_who_what_why_and_whether_it_can_be_undone(
+    redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REDISQ_USER", "ada")
+    everywhere(client)
+    assert redisq("log") == ""
+    redisq("dlq", "purge", "mail", "--reason", "known bug", "--yes")
+    redisq("undo", "--yes")
+    undo, purge = redisq.rows("log")
+    assert (purge["who"], purge["why"], purge["done"]) == ("ada", "known bug", 1)
+    assert (purge["undone"], purge["undoable"], purge["ended"]) == (1, False, True)
+    assert (undo["verb"], undo["what"]) == ("undo", purge["id"])
+    assert len(redisq.rows("log", "--max", "1")) == 1
+    assert "known bug" in redisq("log", "--queue", "mail")
+
+
+def test_history_is_in_order_and_says_how_much_there_is(
+    redisq: Redisq, client: redis.Redis
+) -> None:
+    everywhere(client)
+    redisq("dlq", "purge", "mail", "--yes")
+    first, second = redisq.rows("history", "mail")
+    assert "dead" in first["what"] and "op" in second["what"]
+    assert first["at_ms"] <= second["at_ms"]
+    assert "r1/2|rejected" in redisq("history", "mail")
+    assert "latest 2 of 2 events" in redisq.err
+    assert [row["what"] for row in redisq.rows("history", "mail", "--max", "1")] == [second["what"]]
+
+
+def test_config_shows_where_each_value_is_from_and_no_secret(
+    redisq: Redisq, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "redisq" / "config.toml"
+    file.parent.mkdir()
+    file.write_text('queue = "mail"\n[contexts.live]\nurl = "redis://u:hush@h:1"\n')
+    monkeypatch.setenv("REDISQ_PASSWORD", "sesame")
+    rows = {row["name"]: row for row in redisq.rows("config", "--context", "live")}
+    assert (rows["queue"]["value"], rows["queue"]["origin"]) == ("mail", str(file))
+    assert (rows["prefix"]["value"], rows["prefix"]["origin"]) == ("rq", "default")
+    assert (rows["password"]["value"], rows["password"]["origin"]) == ("***", "REDISQ_PASSWORD")
+    assert rows["url"]["origin"] == "flag"
+    redisq.url = "redis://u:hush@h:1"
+    out = redisq("config") + redisq("config", "--json")
+    assert "hush" not in out and "sesame" not in out and "u:***@h" in out
+
+
+def test_the_default_queue_is_the_configured_one(
+    redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everywhere(client)
+    monkeypatch.setenv("REDISQ_QUEUE", "mail")
+    assert [row["queue"] for row in redisq.rows("dlq", "ls")] == ["mail"]
+
+
+def test_fsck(redisq: Redisq, client: redis.Redis) -> None:
+    queue = everywhere(client)
+    DelaySet(client, "later").schedule([("e1", b"x")], after_ms=60_000)
+    assert redisq("fsck").splitlines() == ["later: adds up", "mail: adds up"]
+    client.hincrby(queue.keys["r_"] + "r1", "pending", 3)
+    later, mail = redisq.rows("fsck", code=1)
+    assert later["ok"] and not mail["ok"] and mail["looks"] > 1
+    assert any("pending is 4, counted 1" in line for line in mail["broken"])
+    assert "pending is 4, counted 1" in redisq("fsck", "mail", code=1)
+    client.hset("rq:queues", "tomorrow", '{"kind":"request","schema":99}')
+    assert "newer release" in redisq("fsck", code=1)
+
+
+# --- servers that won't -------------------------------------------------------
+
+
+def test_an_unreachable_server_is_tried_three_times_and_named(
+    redisq: Redisq, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempts: list[object] = []
+    real = socket.socket.connect
+
+    def connect(self: socket.socket, address: Any) -> None:
+        attempts.append(address)
+        real(self, address)
+
+    monkeypatch.setattr(socket.socket, "connect", connect)
+    naps: list[float] = []
+    monkeypatch.setattr(time, "sleep", naps.append)
+    with socket.socket() as taken:  # bound and not listening: refuses
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        redisq.url = f"redis://:hush@127.0.0.1:{port}"
+        said = redisq.refusal("ls", code=2)
+    assert f"{port}" in said and "hush" not in said
+    assert 1 <= len(attempts) <= 3
+    assert sum(naps) < 0.2
+
+
+def test_a_wrong_password(own: Callable[..., EmbeddedServer], redisq: Redisq) -> None:
+    server = own("--requirepass", "sesame")
+    redisq.url = server.url
+    assert "password" in redisq.refusal("ls", code=2)
+    redisq.url = server.url.replace("//", "//:wrong@")
+    said = redisq.refusal("ls", code=2)
+    assert "wrong user name or password" in said
+    redisq.url = server.url.replace("//", "//:sesame@")
+    redisq("ls")
+
+
+def test_a_server_that_is_no_redis(redisq: Redisq) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                with connection:
+                    connection.recv(1024)
+                    connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        redisq.url = f"redis://127.0.0.1:{listener.getsockname()[1]}"
+        redisq.refusal("ls", code=2)
+        listener.shutdown(socket.SHUT_RDWR)
+    thread.join()
+
+
+@pytest.mark.parametrize("url", ["http://x", "redis://h:port", "nonsense"])
+def test_a_bad_url(capsys: pytest.CaptureFixture[str], url: str) -> None:
+    Redisq(url, capsys).refusal("ls", code=2)
+
+
+def test_a_registry_of_another_type(redisq: Redisq, client: redis.Redis) -> None:
+    client.set("rq:queues", "mine")
+    assert "another type" in redisq.refusal("ls", code=1)
+    assert client.get("rq:queues") == b"mine"
+
+
+def test_an_eviction_policy_is_warned_of_once(redisq: Redisq, client: redis.Redis) -> None:
+    everywhere(client)
+    client.config_set("maxmemory-policy", "allkeys-lru")
+    try:
+        redisq("dlq", "ls", "mail", "--json")
+        assert redisq.err.count("allkeys-lru") == 1
+    finally:
+        client.config_set("maxmemory-policy", "noeviction")
+    redisq("ls")
+    assert redisq.err == ""
+
+
+def test_a_closed_pipe_is_quiet(client: redis.Redis, url: str) -> None:
+    dead_letters(client, 2000)
+    words = [sys.executable, "-m", "redisq_ops", "dlq", "ls", "mail", "--json", "--url", url]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline()
+        process.stdout.close()
+        assert (process.stderr.read(), process.wait()) == (b"", 0)
+
+
+def test_every_command_shows_examples_that_exist(capsys: pytest.CaptureFixture[str]) -> None:
+    from typer.main import get_group
+
+    from redisq_ops import cli
+    from redisq_ops.cli.app import app
+
+    tree = get_group(app)
+    nouns = ("inspect", "pending", "dlq", "delay", "trash", "request", "queue")
+    mine = ["ls", "log", "history", "config", "fsck", "undo", "retention", "replay", "purge"]
+    for name in nouns:
+        group = tree.get_command(None, name)  # type: ignore[arg-type]
+        mine += [f"{name} {verb}" for verb in group.list_commands(None)]  # type: ignore[union-attr]
+    assert "delay schedule" in mine and "trash empty" in mine
+    for words in mine:
+        assert cli.run([*words.split(), "--help"]) == 0
+        shown = capsys.readouterr().out
+        assert re.search(rf"Examples:\n +redisq {words}\b", shown), words
