@@ -1,3 +1,72 @@
-"""Queue primitives on Redis: library, command line and live view."""
+"""Queue primitives on Redis: library, command line and live view.
+
+    from redisq_ops import RequestQueue, Worker, connect
+
+    queue = RequestQueue(connect("redis://127.0.0.1:6379/0"), "mail")
+    queue.submit([b"one", b"two"], id="monday")
+    Worker(queue, lambda delivery: delivery.payload.upper(), burst=True).run()
+    print(queue.results("monday"))
+
+Names are imported when first used, so that importing the package alone costs nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .core import errors
+    from .core.completion import await_, wait
+    from .core.connect import aconnect, connect
+    from .core.delay import DelaySet
+    from .core.handler import Reject, Retry, Work
+    from .core.monitor import Monitor
+    from .core.request import RequestQueue
+    from .core.values import Delivery
+    from .core.worker import Worker, run_processes
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "DelaySet",
+    "Delivery",
+    "Monitor",
+    "Reject",
+    "RequestQueue",
+    "Retry",
+    "Work",
+    "Worker",
+    "aconnect",
+    "await_",
+    "connect",
+    "errors",
+    "run_processes",
+    "wait",
+]
+
+_HOMES = {
+    "DelaySet": "delay",
+    "Delivery": "values",
+    "Monitor": "monitor",
+    "Reject": "handler",
+    "RequestQueue": "request",
+    "Retry": "handler",
+    "Work": "handler",
+    "Worker": "worker",
+    "aconnect": "connect",
+    "await_": "completion",
+    "connect": "connect",
+    "run_processes": "worker",
+    "wait": "completion",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name == "errors":
+        return import_module(".core.errors", __name__)
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".core.{_HOMES[name]}", __name__), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

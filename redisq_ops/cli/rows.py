@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 from .session import Session
 
@@ -18,9 +17,6 @@ def queue_row(row: Row, now_ms: int) -> dict[str, Any]:
     from redisq_ops.core.values import STATES
 
     counts, rates = row.counts, row.rates
-    # Stored quoted, so that they are one word each in the history.
-    paused = unquote(counts.paused) if counts and counts.paused else None
-    closed = unquote(counts.closed) if counts and counts.closed else None
     oldest = counts.oldest_ms if counts else None
     return {
         "name": row.name, "kind": row.kind,
@@ -28,7 +24,8 @@ def queue_row(row: Row, now_ms: int) -> dict[str, Any]:
         "in_per_min": rates and rates.arrived[-2], "out_per_min": rates and rates.settled[-2],
         "failed_per_min": rates and rates.failed[-2], "oldest_ms": oldest,
         "oldest_age_ms": oldest and max(0, now_ms - oldest),
-        "paused": paused, "draining": closed, "problem": row.problem,
+        "paused": counts and counts.paused, "draining": counts and counts.closed,
+        "problem": row.problem,
     }  # fmt: skip
 
 

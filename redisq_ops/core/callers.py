@@ -7,6 +7,7 @@ One slot serves one call at a time, so concurrent threads and tasks borrow diffe
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
@@ -19,10 +20,14 @@ class Callers:
     def __init__(self, token: Callable[[], str] = lambda: secrets.token_hex(6)) -> None:
         self._token = token
         self._free: defaultdict[str, deque[tuple[str, int]]] = defaultdict(deque)
+        self._pid = os.getpid()
 
     @contextmanager
     def turn(self, step: str) -> Iterator[tuple[str, int]]:
         """A slot's name and its next number, ours until the block ends."""
+        if self._pid != os.getpid():  # a fork: the parent's slots stay the parent's
+            self._pid = os.getpid()
+            self._free.clear()
         free = self._free[step]
         try:
             name, last = free.pop()  # the newest first, so that few slots are ever in use

@@ -96,7 +96,7 @@ _BY_WORD: dict[str, type[RedisqError]] = {
 }
 
 _IN_WORDS = {
-    "OOM": "the server is full (maxmemory) and takes no new data; settling and purging still work",
+    "OOM": "the server is full (maxmemory): no new work; taking, settling and purging still work",
     "READONLY": "this server is a read-only replica; connect to its primary",
     "WRONGTYPE": "a key of another type stands where the queue keeps its data",
     "WRONGPASS": "wrong user name or password",
@@ -114,7 +114,9 @@ def translate(error: Exception) -> Exception:
     word, _, rest = text.partition(" ")
     if isinstance(error, (rx.AuthenticationError, rx.AuthenticationWrongNumberOfArgsError)):
         found: type[RedisqError] | None = Unreachable
-        word = word if word in _IN_WORDS else "WRONGPASS"
+        # Without a password RESP3's first command is refused in words of its own.
+        asked = "NOAUTH" in text or text.startswith("HELLO must")
+        word = "NOAUTH" if asked else "WRONGPASS"
     elif isinstance(error, rx.OutOfMemoryError):
         found, word = Refused, "OOM"
     elif isinstance(error, rx.ReadOnlyError):
@@ -123,6 +125,8 @@ def translate(error: Exception) -> Exception:
         found, word = Unreachable, "LOADING"
     elif isinstance(error, (rx.ConnectionError, rx.TimeoutError)):
         found, rest = Unreachable, f"can't reach the server: {text}"
+    elif isinstance(error, rx.InvalidResponse):
+        found, rest = Unreachable, f"that is not a Redis or Valkey server: {text}"
     elif isinstance(error, rx.NoPermissionError):
         found, rest = Refused, f"the server's ACL says no: {text}"
     else:

@@ -24,7 +24,7 @@ import redis
 import redis.asyncio as aredis
 import redis.exceptions as rx
 
-from .errors import translate
+from .errors import Unreachable, translate
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -140,7 +140,7 @@ async def attempt(description: Description[T]) -> T | Exception:
     """The value, or the error as a value: one broken queue must not hide the other 199."""
     try:
         return await description
-    except (rx.ConnectionError, rx.TimeoutError):
+    except Unreachable:  # then it is the server, not this queue
         raise
     except Exception as error:
         return error
@@ -253,8 +253,8 @@ async def _aexchange(client: AsyncClient, calls: Round) -> list[Any]:
 async def _asend(client: Any, calls: Round, commands: list[tuple[Arg, ...]]) -> list[Any]:
     if len(commands) == 1:
         try:
-            options = calls[0].options
-            return [await client.execute_command(*commands[0], NEVER_DECODE=True, **options)]
+            only: dict[str, Any] = {"NEVER_DECODE": True, **calls[0].options}
+            return [await client.execute_command(*commands[0], **only)]
         except rx.ResponseError as error:
             return [error]
     cluster = isinstance(client, aredis.RedisCluster)

@@ -17,7 +17,7 @@ from urllib.parse import quote, unquote
 from . import record
 from .callers import Callers
 from .clock import Clock, ServerClock
-from .errors import BadInput, Refused
+from .errors import BadInput, Refused, WrongKind
 from .io import Bound, C_co, Call, both, operation, together
 from .keys import PREFIX, Keys, checked_name
 from .registry import enrol, server_ms
@@ -45,10 +45,13 @@ ZSETS: dict[State, str] = {
     "dead": "dead",
     "trash": "trash",
 }
-FIXED = (
-    "lease", "delay", "dead", "trash", "meta", "err", "hist", "wake", "ops", "cfg", "stat",
-    "callers",
-)  # fmt: skip
+# the keys every queue has, with their types
+FIXED = {
+    **dict.fromkeys(("lease", "delay", "dead", "trash", "ops"), "zset"),
+    **dict.fromkeys(("meta", "err", "cfg", "stat", "callers"), "hash"),
+    "hist": "stream",
+    "wake": "list",
+}
 # verb -> (states it can start from, state it ends in); the one table behind all operators' faces
 VERBS: dict[Verb, tuple[tuple[State, ...], str]] = {
     "requeue": (("pending", "delayed"), "waiting"),
@@ -72,7 +75,7 @@ class Queue(Bound[C_co], ABC):
     schema: ClassVar[int] = 1
     room: ClassVar[str]
     capabilities: ClassVar[frozenset[str]] = frozenset()
-    parts: ClassVar[tuple[str, ...]] = ()
+    parts: ClassVar[dict[str, str]] = {}
     """the room's own fixed keys, beside `FIXED`"""
 
     def __init__(
@@ -84,10 +87,13 @@ class Queue(Bound[C_co], ABC):
         clock: Clock | None = None,
         callers: Callers | None = None,
         shard: int = 0,
+        layout: int = 0,
     ) -> None:
         super().__init__(client)
         self.name = checked_name(name, "queue name")
         self.prefix = prefix
+        self.shard = shard
+        self.layout = layout
         # No name has a slash, so no queue can be called like another's shard.
         self.keys = Keys(f"{name}/{shard}" if shard else name, prefix)
         self.clock = clock or ServerClock()
@@ -99,8 +105,20 @@ class Queue(Bound[C_co], ABC):
 
     async def _enrol(self) -> None:
         if not self._enrolled:
-            await enrol(self.name, self.kind, self.schema, self.prefix)
+            enrolment = enrol(self.name, self.kind, self.schema, self.prefix)
+            entry, _ = await both(enrolment, self._unobstructed())
+            if entry.all_shards > 1:
+                raise WrongKind(f"queue {self.name} has shards: open it as a sharded queue")
+            self.layout = entry.layout
             self._enrolled = True
+
+    async def _unobstructed(self) -> None:
+        """Refuse foreign keys in the way now: a script finds them when it has begun to write."""
+        kinds = {self.keys[part]: kind for part, kind in (FIXED | self.parts).items()}
+        found = await together(Call(("TYPE", key), bytes.decode, key=key) for key in kinds)
+        for (key, kind), is_ in zip(kinds.items(), found, strict=True):
+            if is_ not in ("none", kind):
+                raise WrongKind(f"key {key} is a {is_} where queue {self.name} has a {kind}")
 
     async def _guarded(self, name: str, read: Any, rows: Any = (), **argv: Any) -> Any:
         """Run a script in a caller's slot, so that a re-sent call has no effect."""
@@ -126,6 +144,7 @@ class Queue(Bound[C_co], ABC):
         if not 1 <= n <= MAX_BATCH:
             raise BadInput(f"a take is for 1 to {MAX_BATCH} entries, not {n}")
         checked_consumer(consumer)
+        lease_ms = checked_ms(lease_ms, "lease")
 
         def read(reply: list[Any]) -> Taken:
             rows = [reply[i : i + 5] for i in range(3, len(reply), 5)]
@@ -162,7 +181,7 @@ class Queue(Bound[C_co], ABC):
         if not settlements:
             return []
         rows = [
-            (s.delivery.id, s.delivery.receipt, s.outcome, s.value, max(0, int(s.delay_ms)))
+            (s.delivery.id, s.delivery.receipt, s.outcome, s.value, checked_ms(s.delay_ms, "delay"))
             for s in settlements
         ]
         said: list[str] = await self._guarded(
@@ -191,7 +210,7 @@ class Queue(Bound[C_co], ABC):
             self.clock,
             lambda reply: [word == b"ok" for word in reply[1:]],
             [(d.id, d.receipt) for d in deliveries],
-            lease_ms=lease_ms,
+            lease_ms=checked_ms(lease_ms, "lease"),
         )
 
     @operation
@@ -204,6 +223,11 @@ class Queue(Bound[C_co], ABC):
     def wake_key(self) -> str:
         """The list an idle worker blocks on; an element is a hint, never work."""
         return self.keys["wake"]
+
+    @property
+    def all_keys(self) -> tuple[Keys, ...]:
+        """The keys of every shard; wake lists and journals are there, one each."""
+        return (self.keys,)
 
     # --- what operators see --------------------------------------------------------------------
 
@@ -414,6 +438,8 @@ class Queue(Bound[C_co], ABC):
 
         The same ``op`` and ``step`` sent again answer the same and change nothing.
         """
+        checked_name(op, "operation")
+        checked_consumer(consumer)
         return self._script("move").call(
             self.keys,
             self.clock,
@@ -424,7 +450,7 @@ class Queue(Bound[C_co], ABC):
             **{"from": source, "to": target},
             high_water=high_water_ms,
             consumer=consumer,
-            lease_ms=lease_ms,
+            lease_ms=checked_ms(lease_ms, "time"),
         )
 
     @operation
@@ -496,6 +522,20 @@ class Queue(Bound[C_co], ABC):
         """The queue's clock: the server's, in ms."""
         return await self._now()
 
+    def _counters(self, *names: str) -> Call[list[int]]:
+        """Counters of the queue's ``stat`` hash."""
+        key = self.keys["stat"]
+        return Call(("HMGET", key, *names), lambda r: [int(v or 0) for v in r], key=key)
+
+    def _flags(self) -> Call[list[str | None]]:
+        """Why the queue is paused and why it is closed; None where it isn't."""
+
+        def read(reply: list[bytes | None]) -> list[str | None]:
+            return [None if flag is None else unquote(flag.decode()) for flag in reply]
+
+        key = self.keys["cfg"]
+        return Call(("HMGET", key, "paused", "closed"), read, key=key)
+
     async def _now(self) -> int:
         stamp = self.clock.stamp()
         return int(stamp) if stamp else await server_ms()
@@ -507,6 +547,17 @@ def checked_consumer(name: str) -> str:
     if name.startswith("~"):
         raise BadInput(f"consumer name {name!r}: names that begin with ~ are reserved")
     return name
+
+
+def checked_ms(value: float, what: str) -> int:
+    """A time or duration in whole milliseconds, none below 0.
+
+    Scripts keep them as digits: a fraction, or one Lua would write as 1e+15, could never be read
+    again and would stop the queue. Who gives microseconds is told so.
+    """
+    if not value < 10**14:
+        raise BadInput(f"{what} of {value:.0f}: times are in ms, until the year 5138")
+    return max(0, int(value))
 
 
 def words(reply: list[bytes]) -> list[str]:

@@ -23,6 +23,15 @@ class Registered:
     schema: int
     created_ms: int
     shards: int = 1
+    old_shards: int = 0
+    """how many there were before, while entries still move; 0: none do"""
+    layout: int = 0
+    """how often the number of shards was changed"""
+
+    @property
+    def all_shards(self) -> int:
+        """Shards that may hold entries: 0 up to this."""
+        return max(self.shards, self.old_shards)
 
     @classmethod
     def decoded(cls, name: str, data: bytes) -> Registered:
@@ -33,11 +42,21 @@ class Registered:
             found["schema"],
             found.get("created_ms", 0),
             found.get("shards", 1),
+            found.get("old_shards", 0),
+            found.get("layout", 0),
         )
 
     def encoded(self) -> str:
-        body = {"kind": self.kind, "schema": self.schema, "created_ms": self.created_ms}
-        return json.dumps(body | ({"shards": self.shards} if self.shards > 1 else {}))
+        body: dict[str, str | int] = {
+            "kind": self.kind, "schema": self.schema, "created_ms": self.created_ms
+        }  # fmt: skip
+        if self.all_shards > 1:
+            body["shards"] = self.shards
+        if self.old_shards:
+            body["old_shards"] = self.old_shards
+        if self.layout:
+            body["layout"] = self.layout
+        return json.dumps(body)
 
     def checked(self, kind: str, schema: int) -> Registered:
         """Itself, if a room of that kind and schema may touch the queue."""
@@ -90,6 +109,20 @@ async def enrol(
         if entry is None:
             raise NotFound(f"queue {name} was destroyed while it was being created")
     return entry.checked(kind, schema)
+
+
+_AMEND = """
+if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return 0 end
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
+return 1
+"""
+
+
+def amend(before: Registered, after: Registered, prefix: str = PREFIX) -> Call[bool]:
+    """Change an entry if it still is as it was read; whether it was."""
+    key = registry_key(prefix)
+    command = ("EVAL", _AMEND, 1, key, before.name, before.encoded(), after.encoded())
+    return Call(command, bool, key=key)
 
 
 def forget(entry: Registered, prefix: str = PREFIX) -> Call[int]:

@@ -25,9 +25,10 @@ from importlib.resources import files
 from typing import Any, TypeVar
 
 from .clock import Clock
+from .errors import BadInput
 from .io import Arg, Call
 from .keys import Keys
-from .settings import lua_defaults
+from .settings import MAX_BATCH, lua_defaults
 
 T = TypeVar("T")
 
@@ -83,6 +84,9 @@ class Script:
         if tuple(argv) != self.header.argv:
             raise TypeError(f"{self.name} takes {self.header.argv}, not {tuple(argv)}")
         names = [keys[part] for part in self.header.keys]
+        rows = list(rows)
+        if len(rows) > MAX_BATCH:  # a call's length is everybody's wait, and unpack() has an end
+            raise BadInput(f"{self.name}: {len(rows)} at once, {MAX_BATCH} at most")
         flat = [arg for row in rows for arg in row]
         if flat and (not self.header.rest or len(flat) % len(self.header.rest)):
             raise TypeError(f"{self.name}: rows must be {self.header.rest}")

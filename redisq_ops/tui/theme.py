@@ -15,6 +15,9 @@ HELD: Final = "#79bfff"
 DELAYED: Final = "#c4abff"
 DEAD: Final = "bold #ff86b5"
 DIM: Final = "#94a1b0"
+PART: Final = "#6fa8dc"
+INK: Final = "#0b1016"
+"""text on a bright ground"""
 
 HEAT: Final = (
     "#a9bdd1 on #13212f",

@@ -37,14 +37,14 @@ def picture(client: redis.Redis) -> Picture:
 
 def _stream(pipe: Any, key: bytes) -> None:
     pipe.xrange(key)
-    pipe.execute_command("XPENDING", key, "g", "-", "+", 100_000)
+    pipe.execute_command("XPENDING", key, "g", "-", "+", 100_000, parse_detail=True)
 
 
 def _group(pending: Any) -> Any:
     """Pending rows without their idle times; a stream without group (the history) has none."""
     if isinstance(pending, Exception):
         return None
-    return [(row[0], row[1], row[3]) for row in pending]
+    return [(row["message_id"], row["consumer"], row["times_delivered"]) for row in pending]
 
 
 _READ: dict[bytes, Callable[[Any, bytes], Any]] = {
@@ -90,6 +90,6 @@ def _said(reply: Any) -> Any:
 
 def _confirmed(call: Call[Any], reply: Any) -> Any:
     """What a repetition answers: a submission is its own guard and says so, all else repeats."""
-    if "Begin a request" in (call.source or "") or not isinstance(reply, list):
-        return reply
+    if "XGROUP" in (call.source or "") and reply[0] == b"ok":
+        return [b"same", *reply[1:]]
     return reply

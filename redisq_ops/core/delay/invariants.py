@@ -20,6 +20,8 @@ async def violations(queue: DelaySet[Any]) -> list[str]:
         ids = await members(queue.keys[part])
         places[state] = set(ids)
         seen.update(ids)
+    transit = queue.keys["transit"]
+    seen.update(await Call(("HKEYS", transit), words, key=transit))
     said = [f"{id} is in {n} states" for id, n in seen.items() if n > 1]
     body, next_ = queue.keys["body"], queue.keys["next"]
     bodies = set(await Call(("HKEYS", body), words, key=body))

@@ -2,21 +2,29 @@
 
 From article 003, with its protocol mended (docs/faults.md). One sorted set holds the ready times;
 an entry is *delayed* until then and *waiting* from then on. Keys beside the common ones: ``body``
-id → payload, ``next`` id → what runs after the present delivery, when rescheduled meanwhile.
+id → payload, ``next`` id → what runs after the present delivery, when rescheduled meanwhile,
+``seen`` what was handed over to here, ``transit`` what is between two shards, ``periodic``,
+``periodic_at`` and ``periodic_run`` name → what, when next and the latest run (docs/delay-set.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from ..errors import TooLarge
-from ..io import C_co, Call, both, operation, together
+from ..errors import BadInput, Refused, TooLarge
+from ..io import C_co, Call, attempt, both, operation, together
 from ..keys import checked_name
-from ..queue import Queue, scored, words
-from ..settings import MAX_PAYLOAD
-from ..values import Counts, Entry, Page, State
+from ..queue import Queue, checked_ms, scored, words
+from ..settings import BATCH, LEASE_MS, MAX_PAYLOAD
+from ..values import Counts, Delivery, Entry, Page, State
+from . import handover, periodic
+from .handover import Handed
+from .periodic import Periodic, Planned
+
+if TYPE_CHECKING:
+    from ..request import RequestQueue
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +42,10 @@ class DelaySet(Queue[C_co]):
     kind: ClassVar[str] = "delay"
     room: ClassVar[str] = "delay"
     capabilities: ClassVar[frozenset[str]] = frozenset({"timeline", "reschedule"})
-    parts = ("body", "next")
+    parts: ClassVar[dict[str, str]] = {
+        **dict.fromkeys(("body", "next", "transit", "periodic", "periodic_run"), "hash"),
+        **dict.fromkeys(("seen", "periodic_at"), "zset"),
+    }
 
     @operation
     async def schedule(
@@ -51,13 +62,20 @@ class DelaySet(Queue[C_co]):
         ``new``: an id that is there with the same payload and time answers ``same``, any other
         ``exists``. ``move`` reschedules; a pending entry then runs ``again`` after its ack.
         """
-        at = f"+{max(0, after_ms or 0)}" if at_ms is None else str(max(0, at_ms))
         for id, payload in entries:
             checked_name(id, "entry id")
-            if len(payload) > max_payload:
-                raise TooLarge(f"entry {id} has {len(payload):,} bytes, over {max_payload:,}")
+            checked_size(id, payload, max_payload)
+        if not entries:
+            return []
         await self._enrol()
+        said = await self._schedule(entries, _at(at_ms, after_ms), mode)
+        if any(one.word == "elsewhere" for one in said):
+            raise Refused(f"queue {self.name} has shards now: open it as a sharded queue")
+        return said
 
+    async def _schedule(
+        self, entries: Sequence[tuple[str, bytes]], at: str, mode: str
+    ) -> list[Scheduled]:
         def read(reply: list[bytes]) -> list[Scheduled]:
             said = words(reply)
             return [
@@ -66,40 +84,160 @@ class DelaySet(Queue[C_co]):
             ]
 
         rows = [(id, at, payload) for id, payload in entries]
-        done: list[Scheduled] = await self._guarded("schedule", read, rows, mode=mode)
+        done: list[Scheduled] = await self._guarded(
+            "schedule", read, rows, mode=mode, layout=self.layout
+        )
         return done
+
+    # --- periodic entries ----------------------------------------------------------------------
+
+    @operation
+    async def set_periodic(self, spec: Periodic) -> str:
+        """Declare a periodic entry: ok | changed | same (then its next slot stays as it is).
+
+        Some worker has to `tick`; runs of the coming minute may be scheduled already.
+        """
+        spec.checked()
+        checked_size(spec.name, spec.payload, MAX_PAYLOAD)
+        await self._enrol()
+        at = next(periodic.slots(spec, await self._now()))
+        return await self._plan(spec.name, spec.encoded(), at)
+
+    @operation
+    async def remove_periodic(self, name: str) -> bool:
+        """Forget a periodic entry; whether there was one. Runs scheduled already stay."""
+        return await self._plan(name, b"", 0) == "gone"
+
+    def _plan(self, name: str, spec: bytes, at: int) -> Call[str]:
+        return self._script("plan").call(
+            self.keys, self.clock, bytes.decode, name=name, spec=spec, at=at
+        )
+
+    @operation
+    async def periodics(self) -> list[Planned]:
+        """All periodic entries, the next one first; one round trip."""
+        at, (specs, runs) = await both(
+            scored(self.keys["periodic_at"], "0", "-1"),
+            together(
+                Call(("HGETALL", self.keys[part]), dict[bytes, bytes], key=self.keys[part])
+                for part in ("periodic", "periodic_run")
+            ),
+        )
+        return [
+            Planned(
+                Periodic.decoded(specs[name.encode()]),
+                int(next_ms),
+                run.decode() if (run := runs.get(name.encode())) else None,
+            )
+            for name, next_ms in at
+            if name.encode() in specs
+        ]
+
+    @operation
+    async def tick(self, max: int = BATCH) -> int:
+        """Schedule the runs of periodic entries that come within a minute, or were missed.
+
+        To be called about every 20 s, by any number of workers: each run is scheduled once. Looks
+        at ``max`` periodic entries; returns how many had runs to schedule.
+        """
+        at = self.keys["periodic_at"]
+        soon, now = await both(scored(at, "0", str(max - 1)), self._now())
+        names = {name: int(slot) for name, slot in soon if slot <= now + periodic.AHEAD_MS}
+        if not names:
+            return 0
+        key = self.keys["periodic"]
+        specs = await Call(("HMGET", key, *names), list[bytes | None], key=key)
+        fired = await together(
+            attempt(self._fire(name, spec, slot, now))
+            for (name, slot), spec in zip(names.items(), specs, strict=True)
+            if spec is not None
+        )
+        for word in fired:  # one that can't be used here must not keep the others from running
+            if isinstance(word, Exception):
+                raise word
+        return fired.count("fired")
+
+    async def _fire(self, name: str, line: bytes, slot: int, now: int) -> str:
+        spec = Periodic.decoded(line)
+        runs, following = periodic.due(spec, slot, now)
+        return await self._script("fire").call(
+            self.keys,
+            self.clock,
+            bytes.decode,
+            [(periodic.run_id(name, run), run) for run in runs],
+            name=name,
+            spec=line,
+            at=slot,
+            following=following,
+            overlap=int(spec.overlap),
+        )
+
+    # --- handing over --------------------------------------------------------------------------
+
+    @operation
+    async def hand_over(
+        self,
+        target: DelaySet[Any] | RequestQueue[Any] | Callable[[Delivery], object],
+        n: int = BATCH,
+        *,
+        consumer: str = "handover",
+        lease_ms: int = LEASE_MS,
+    ) -> Handed:
+        """One round: hand up to ``n`` due entries on to ``target``.
+
+        To a queue (on the same deployment; it runs on this queue's client), each id once within
+        the window that `handover` states: in a request queue it is a request of one sub-request,
+        in a delay set it is due at once. To a callable, at least once.
+        """
+        if not isinstance(target, Queue):
+            return await handover.to_callable(self, target, n, consumer, lease_ms)
+        if target.keys.base == self.keys.base:
+            raise BadInput(f"queue {self.name} can't be handed over to itself")
+        await self._enrol()
+        await target._enrol()
+        if isinstance(target, DelaySet) and handover.one_script(self, target):
+            return await handover.at_once(self, target, n)
+        return await handover.by_transport(self, target, n, consumer, lease_ms)
+
+    @operation
+    async def admit(self, entries: Sequence[tuple[str, bytes]]) -> list[str]:
+        """Take in what is handed over from elsewhere, due at once: ok | same | exists, a word each.
+
+        An id that came within the last ``keep_ms`` (24 h) is ``same`` and not put in again,
+        whatever has become of it since; one that is here by another way ``exists``.
+        """
+        await self._enrol()
+        rows = [(id, id, "delayed", "", "", payload, "", "") for id, payload in entries]
+        said = await self._script("arrive").call(
+            self.keys, self.clock, words, rows, new=1, layout=self.layout
+        )
+        if "elsewhere" in said:
+            raise Refused(f"the shards of queue {self.name} are changing; try again")
+        return said
+
+    # --- looking -------------------------------------------------------------------------------
 
     @operation
     async def counts(self, now_ms: int | None = None) -> Counts:
         now = now_ms if now_ms is not None else await self._now()
-        due, stat, cfg = self.keys["delay"], self.keys["stat"], self.keys["cfg"]
-        numbers, (flags, oldest) = await both(
+        key = self.keys["delay"]
+        sizes, ((counters, (paused, closed)), oldest) = await both(
             together(
                 [
-                    Call(("ZCOUNT", due, "-inf", now), int, key=due),
+                    Call(("ZCOUNT", key, "-inf", now), int, key=key),
                     *(
                         Call(("ZCARD", self.keys[part]), int, key=self.keys[part])
                         for part in ("delay", "lease", "dead", "trash")
                     ),
                 ]
             ),
-            both(
-                together(
-                    [
-                        Call(("HMGET", stat, "done"), list[Any], key=stat),
-                        Call(("HMGET", cfg, "paused", "closed"), list[Any], key=cfg),
-                    ]
-                ),
-                scored(due, "0", "0"),
-            ),
+            both(both(self._counters("done"), self._flags()), scored(key, "0", "0")),
         )
-        waiting, all_, pending, dead, trash = numbers
-        paused, closed = (None if v is None else v.decode() for v in flags[1])
+        waiting, all_, pending, dead, trash = sizes
         since = int(oldest[0][1]) if oldest and waiting else None
         return Counts(
-            waiting, pending, all_ - waiting, dead, trash, int(flags[0][0] or 0), since, paused,
-            closed,
-        )  # fmt: skip
+            waiting, pending, all_ - waiting, dead, trash, counters[0], since, paused, closed
+        )
 
     @operation
     async def page(
@@ -144,3 +282,15 @@ class DelaySet(Queue[C_co]):
         from .invariants import violations
 
         return await violations(self)
+
+
+def checked_size(id: str, payload: bytes, most: int) -> None:
+    if len(payload) > most:
+        raise TooLarge(f"entry {id} has {len(payload):,} bytes, over {most:,}")
+
+
+def _at(at_ms: int | None, after_ms: int | None) -> str:
+    """A ready time as the script reads it: ms, or +ms from its now."""
+    if at_ms is None:
+        return f"+{checked_ms(after_ms or 0, 'delay')}"
+    return str(checked_ms(at_ms, "ready time"))

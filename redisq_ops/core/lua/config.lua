@@ -8,7 +8,7 @@ do
   for i, name in ipairs(names) do
     conf[name] = got[i] or DEFAULT[name]
     if name ~= 'history' and name ~= 'paused' and name ~= 'closed' then
-      conf[name] = tonumber(conf[name])
+      conf[name] = tonumber(conf[name]) or DEFAULT[name]
     end
   end
 end

@@ -7,7 +7,7 @@
 -- USES: record history counters room
 local zset_of = {pending = lease, delayed = delay, dead = dead, trash = trash,
   waiting = waiting_zset}
-local drops, adds, kept, forgotten, failed = {}, {}, {}, {}, {}
+local drops, adds, kept, forgotten = {}, {}, {}, {}
 
 local function listed(map, key)
   local list = map[key]
@@ -20,6 +20,14 @@ local function keep(id, line)
   kept[n + 1], kept[n + 2] = id, line
 end
 
+local function retain(id, r)
+  if r.first == 0 and r.op == '-' then -- as if it never was anything but waiting: no record
+    forgotten[#forgotten + 1] = id
+  else
+    keep(id, packed(r))
+  end
+end
+
 -- Take's own way in: what else waiting -> pending needs, the room has already done.
 local function hold(id, line, deadline)
   local list = listed(adds, lease)
@@ -28,20 +36,19 @@ local function hold(id, line, deadline)
   keep(id, line)
 end
 
--- For good: done, or gone from the trash. `erred`: whether an error may be kept of it.
-local function leave(id, from, to, erred, value)
+-- For good: done, or gone from the trash.
+local function leave(id, from, to, value)
   if zset_of[from] then
     local list = listed(drops, zset_of[from])
     list[#list + 1] = id
   end
   forgotten[#forgotten + 1] = id
-  if erred then failed[#failed + 1] = id end
   count(to, 1)
   room_move(id, from, to, nil, value)
 end
 
 local function move(id, from, to, score, r)
-  if to == 'gone' then return leave(id, from, to, true) end
+  if to == 'gone' then return leave(id, from, to) end
   if zset_of[from] then
     local list = listed(drops, zset_of[from])
     list[#list + 1] = id
@@ -53,7 +60,7 @@ local function move(id, from, to, score, r)
   end
   if to ~= 'pending' then r.receipt = '-' end
   r.since = now
-  keep(id, packed(r))
+  retain(id, r)
   room_move(id, from, to, r)
 end
 
@@ -61,10 +68,12 @@ local function flush()
   for key, ids in pairs(drops) do redis.call('ZREM', key, unpack(ids)) end
   for key, pairs_of in pairs(adds) do redis.call('ZADD', key, unpack(pairs_of)) end
   if #kept > 0 then redis.call('HSET', meta, unpack(kept)) end
-  if #forgotten > 0 then redis.call('HDEL', meta, unpack(forgotten)) end
-  if #failed > 0 then redis.call('HDEL', err, unpack(failed)) end
+  if #forgotten > 0 then -- a replayed entry counts no failures any more and still has its error
+    redis.call('HDEL', meta, unpack(forgotten))
+    redis.call('HDEL', err, unpack(forgotten))
+  end
   room_flush()
-  drops, adds, kept, forgotten, failed = {}, {}, {}, {}, {}
+  drops, adds, kept, forgotten = {}, {}, {}, {}
   write_counters()
   write_history()
 end

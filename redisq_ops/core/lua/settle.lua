@@ -18,7 +18,7 @@ for k, id in ipairs(ids) do
   local at = first + (k - 1) * width
   local receipt, outcome = ARGV[at + 1], ARGV[at + 2]
   local line = lines[k]
-  if not line or settled[id] or line:sub(1, #receipt + 1) ~= receipt .. ' ' then
+  if not line or settled[id] or receipt == '-' or line:sub(1, #receipt + 1) ~= receipt .. ' ' then
     said[k] = 'stale'
   elseif outcome == 'ack' or outcome == 'result' then
     local again = room_again(id)
@@ -28,8 +28,7 @@ for k, id in ipairs(ids) do
       count('done', 1)
       move(id, 'pending', 'waiting', again, unpacked(nil))
     else
-      local erred = line:sub(#receipt + 2, #receipt + 3) ~= '0 '
-      leave(id, 'pending', 'done', erred, outcome == 'result' and ARGV[at + 3] or nil)
+      leave(id, 'pending', 'done', outcome == 'result' and ARGV[at + 3] or nil)
     end
     said[k] = 'done'
   else
@@ -53,7 +52,7 @@ for k, id in ipairs(ids) do
       end
     end
   end
-  settled[id] = true
+  if said[k] ~= 'stale' then settled[id] = true end -- a late receipt may stand before the good one
 end
 tally('o', acked)
 flush()

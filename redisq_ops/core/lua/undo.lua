@@ -12,10 +12,13 @@ local list = undo_ .. op .. ':' .. step
 local rows, back, touched = redis.call('LRANGE', list, 0, 499), 0, 0
 for _, row in ipairs(rows) do
   local id, from, score, line = row:match('^(%S+) (%S+) (%S+) (.+)$')
-  local r = records({id})[1]
-  if r.op == op and room_score(id, to) then
+  local r, at = records({id})[1], to
+  if to == 'restore' then
+    at = r.reason ~= '-' and 'dead' or room_score(id, 'delayed') and 'delayed' or 'waiting'
+  end
+  if r.op == op and room_score(id, at) then
     local old = unpacked(line) -- pending again: its holder's receipt is good again too
-    move(id, to, from, tonumber(score), old)
+    move(id, at, from, tonumber(score), old)
     back = back + 1
     flush()
   else

@@ -42,7 +42,9 @@ async def violations(queue: RequestQueue[Any]) -> list[str]:
     waiting = cancelled = 0
     open_ids, fin_ids = await members(keys["open"]), await members(keys["fin"])
     rids = [*open_ids, *fin_ids]
-    for rid, (request, (marks, (length, pel))) in zip(rids, await _looked_at(queue, rids), strict=True):
+    for rid, (request, (marks, (length, pel))) in zip(
+        rids, await _looked_at(queue, rids), strict=True
+    ):
         if request is None:
             said.append(f"{rid} is listed and has no record")
             continue

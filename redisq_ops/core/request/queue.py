@@ -206,25 +206,18 @@ class RequestQueue(Queue[C_co]):
 
     @operation
     async def counts(self, now_ms: int | None = None) -> Counts:
-        stat, cfg, open_ = self.keys["stat"], self.keys["cfg"], self.keys["open"]
-        numbers, (flags, oldest) = await both(
+        sizes, ((counters, (paused, closed)), oldest) = await both(
             together(
                 Call(("ZCARD", self.keys[part]), int, key=self.keys[part])
                 for part in ZSETS.values()
             ),
             both(
-                together(
-                    [
-                        Call(("HMGET", stat, "waiting", "cancelled", "done"), list[Any], key=stat),
-                        Call(("HMGET", cfg, "paused", "closed"), list[Any], key=cfg),
-                    ]
-                ),
-                scored(open_, "0", "0"),
+                both(self._counters("waiting", "cancelled", "done"), self._flags()),
+                scored(self.keys["open"], "0", "0"),
             ),
         )
-        pending, delayed, dead, trash = numbers
-        waiting, cancelled, done = (int(v or 0) for v in flags[0])
-        paused, closed = (None if v is None else v.decode() for v in flags[1])
+        pending, delayed, dead, trash = sizes
+        waiting, cancelled, done = counters
         since = int(oldest[0][1]) if oldest and waiting else None
         return Counts(
             waiting, pending, delayed, dead, trash + cancelled, done, since, paused, closed

@@ -1,7 +1,8 @@
 -- The delay set: one sorted set of ready times. An entry is delayed until its time and waiting from
 -- then on; both are the same key, so becoming due costs nothing.
 -- A delivered entry keeps its ready time in its record and returns to it, so order survives.
--- KEYS: body next
+-- `seen`: marks of what was handed over to here, by when; each is taken in once.
+-- KEYS: body next seen
 -- USES: wake history counters
 local waiting_zset = delay
 local gone = {}
@@ -37,4 +38,8 @@ local function room_flush()
   gone = {}
 end
 
-local function room_retire() return 0 end
+local function room_retire(max)
+  local old = redis.call('ZRANGE', seen, '-inf', now - conf.keep_ms, 'BYSCORE', 'LIMIT', 0, max)
+  if #old > 0 then redis.call('ZREM', seen, unpack(old)) end
+  return #old
+end

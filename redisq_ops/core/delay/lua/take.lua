@@ -1,6 +1,7 @@
 -- Take up to n due entries in the order of their ready times, each under a lease of its own.
 -- ARGV: caller seq n lease_ms consumer
 -- USES: guard due
+-- FLAGS: allow-oom
 -- Returns: when to look again (ms; 0: no need), 1 if more are due now, the deadline (ms), then
 -- rows of id receipt failures lost payload.
 local said, late = replayed()
