@@ -1,0 +1,36 @@
+"""Keeping leases alive while handlers run."""
+
+from __future__ import annotations
+
+from threading import Event, Thread
+
+from redis.exceptions import RedisError
+
+from ..errors import RedisqError
+from .source import Sources
+
+
+class Heartbeat:
+    """Renews every lease that is held, each third of its length, from a thread of its own."""
+
+    def __init__(self, sources: Sources, lease_ms: int) -> None:
+        self._sources = sources
+        self._interval = lease_ms / 3000
+        self._over = Event()
+        self._thread = Thread(target=self._beat, name="redisq-heartbeat", daemon=True)
+        self._thread.start()
+
+    def _beat(self) -> None:
+        wait = self._interval
+        while not self._over.wait(wait):
+            try:
+                for source in self._sources:
+                    if works := list(source.held.copy()):  # the copy is atomic, iterating isn't
+                        source.renew(works)
+                wait = self._interval
+            except (RedisqError, RedisError):  # the loop says so; here only the next try is sooner
+                wait = self._interval / 4
+
+    def close(self) -> None:
+        self._over.set()
+        self._thread.join(1.0)

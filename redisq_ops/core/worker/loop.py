@@ -1,0 +1,349 @@
+"""The worker: one loop that settles what is finished and takes what is next, in one round trip."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from math import inf
+from queue import Empty, SimpleQueue
+from random import random as unseeded
+from time import monotonic
+from typing import Any
+
+from redis import RedisCluster
+from redis.exceptions import RedisError
+
+from ..errors import BadInput, RedisqError
+from ..handler import Handler, Random, Work, as_handler, timed_out
+from ..io import BlockingClient, Description
+from ..queue import Queue, checked_consumer
+from ..registry import server_ms
+from ..settings import LEASE_MS, MAX_BATCH
+from ..values import Settlement, Taken
+from .doorbell import Doorbell, Rung
+from .heartbeat import Heartbeat
+from .line import Line
+from .ping import Endpoint
+from .slots import Slots, slots
+from .source import Source, Sources, log, settlements
+
+SWEEP_S = 60.0
+LINGER_S = 0.05
+"""how long a finished entry of a batch may wait for company before it is settled"""
+_MOST_SLOTS = 1000
+
+
+class Worker:
+    """Runs a handler for every entry of some queues (on one server), at least once each.
+
+    ``concurrency`` handlers run at a time, in threads or, if ``async``, as tasks; up to
+    ``concurrency`` × ``batch`` entries are held, and those that finish together are settled
+    together.
+
+    ``timeout_s`` fails an entry whose handler takes longer. A thread can't be ended from outside:
+    its slot stays taken until the handler returns; tasks are cancelled, programs killed.
+
+    An idle worker starts what arrives at once; one with several queues of a Cluster listens to one
+    at a time, for `IDLE_BLOCK_MS` each, so there a process per queue is quicker.
+
+    The first `stop` (SIGTERM, SIGINT) takes nothing more, gives back what wasn't begun, and waits
+    ``grace_s`` for the rest; what is unfinished then is given back without counting as an attempt.
+    The second one doesn't wait. ``burst`` ends when nothing is waiting. ``ping`` (a port, or
+    ``host:port``) answers a `Monitor`, and names the consumer by that address.
+    """
+
+    def __init__(
+        self,
+        queues: Queue[BlockingClient] | Sequence[Queue[BlockingClient]],
+        handler: Callable[[Work], Any] | Handler,
+        *,
+        consumer: str | None = None,
+        concurrency: int = 1,
+        batch: int = 1,
+        lease_ms: int = LEASE_MS,
+        grace_s: float = 25.0,
+        timeout_s: float | None = None,
+        burst: bool = False,
+        ping: int | str | None = None,
+        random: Random = unseeded,
+    ) -> None:
+        several = [queues] if isinstance(queues, Queue) else list(queues)
+        if not several:
+            raise BadInput("a worker needs a queue")
+        if any(queue.client is not several[0].client for queue in several):
+            raise BadInput("the queues of one worker share one client")
+        if len({queue.name for queue in several}) < len(several):
+            raise BadInput("a worker is given each queue once")
+        if not 1 <= concurrency <= _MOST_SLOTS or not 1 <= batch <= MAX_BATCH:
+            raise BadInput(f"concurrency is 1 to {_MOST_SLOTS}, batch 1 to {MAX_BATCH}")
+        if lease_ms < 1 or grace_s < 0 or (timeout_s is not None and timeout_s <= 0):
+            raise BadInput("lease, grace and time-out are positive")
+        self._endpoint = None if ping is None else Endpoint(ping, self._health)
+        fallback = f"{socket.gethostname()}.{os.getpid()}"
+        named = consumer or (self._endpoint.name if self._endpoint else fallback)
+        self.consumer = checked_consumer(named)
+        self._client = several[0].client
+        self._sources = Sources(several, lease_ms)
+        self._lists = deque(self._sources.by_wake_list)
+        self._handler = as_handler(handler)
+        self._concurrency, self._batch, self._lease_ms = concurrency, batch, lease_ms
+        self._grace_s, self._timeout_s, self._burst = grace_s, timeout_s, burst
+        self._random = random
+        self._inbox: SimpleQueue[tuple[Work, Settlement | None] | Rung | None] = SimpleQueue()
+        self._slots: Slots
+        self._bell: Doorbell
+        self._listening = False
+        self._overdue: set[Work] = set()
+        self._clock_s = 0.0  # the server's clock minus ours; for knowing when to look, no more
+        self._sweep_at = 0.0
+        self._stops = 0
+        self._leave_by = inf
+        self._line = Line(self._client, random, self._rest, self._has_given_up)
+
+    def stop(self) -> None:
+        """Begin to end; called again: end at once. Safe in signal handlers and other threads."""
+        if not self._stops:
+            self._leave_by = monotonic() + self._grace_s
+        self._stops += 1
+        self._inbox.put(None)
+
+    def run(self) -> None:
+        """Work until stopped. In the main thread SIGTERM and SIGINT stop it meanwhile.
+
+        Raises `Unreachable` if there is no server to begin with; one that goes away later is
+        waited for. Raises what waiting can't mend: `SchemaTooNew`, `WrongKind`, a programming
+        error. A worker runs once.
+        """
+        post = self._inbox.put
+        self._slots = slots(self._concurrency, self._handler, post, self._random, self._timeout_s)
+        self._bell = Doorbell(self._client, post, lambda: self._free() > 0)
+        heartbeat = Heartbeat(self._sources, self._lease_ms)
+        with self._signals():
+            try:
+                self._serve()
+            finally:
+                self._leave()
+                heartbeat.close()
+                self._bell.close()
+                if self._endpoint:
+                    self._endpoint.close()
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        which = (signal.SIGTERM, signal.SIGINT)
+        before = [signal.signal(number, lambda *_: self.stop()) for number in which]
+        try:
+            yield
+        finally:
+            for number, handler in zip(which, before, strict=True):
+                signal.signal(number, handler)
+
+    # --- the loop ------------------------------------------------------------------------------
+
+    def _serve(self) -> None:
+        withdrawn = False
+        while True:
+            self._receive(self._patience())
+            self._expire()
+            if self._stops and not withdrawn:
+                withdrawn = True
+                self._give_back(begun=False)
+            if self._is_done():
+                return
+            try:
+                if not self._stops and monotonic() >= self._sweep_at:
+                    self._sweep()
+                if self._turn_is_due(monotonic()):
+                    self._turn()
+            except (RedisqError, RedisError):
+                if not self._stops:
+                    raise
+                return
+
+    def _is_done(self) -> bool:
+        if self._stops:
+            over = self._stops > 1 or monotonic() >= self._leave_by
+            return over or not self._sources.held()
+        looked = all(source.look_at > monotonic() for source in self._sources)
+        return self._burst and looked and not self._sources.held()
+
+    def _running(self) -> int:
+        return self._sources.held() - self._sources.finished()
+
+    def _free(self) -> int:
+        """How many more entries may be held now; those finished don't count."""
+        if self._stops:
+            return 0
+        return (self._concurrency - len(self._overdue)) * self._batch - self._running()
+
+    def _wants_work(self) -> bool:
+        """Room for a whole batch, or a slot with nothing to do."""
+        free = self._free()
+        return free >= self._batch or (free > 0 and self._running() < self._concurrency)
+
+    def _turn_is_due(self, now: float) -> bool:
+        if self._wants_work() and any(source.look_at <= now for source in self._sources):
+            return True
+        since = self._sources.since
+        return since is not None and (
+            self._sources.finished() >= self._batch
+            or self._running() < self._concurrency
+            or now - since >= LINGER_S
+        )
+
+    def _patience(self) -> float:
+        """How long nothing but a message needs the loop, s."""
+        now = monotonic()
+        ended = self._stops and not self._sources.held()
+        if self._turn_is_due(now) or self._is_done() or ended:
+            return 0.0
+        until = [self._leave_by if self._stops else self._sweep_at]
+        if self._sources.since is not None:
+            until.append(self._sources.since + LINGER_S)
+        if self._timeout_s is not None:
+            until += [(w.started or now) + self._timeout_s for w in self._sources.unsettled()]
+        if self._wants_work():
+            until += [source.look_at for source in self._sources]
+            self._listen()
+        return max(0.0, min(until) - now)
+
+    def _listen(self) -> None:
+        if self._listening:
+            return
+        self._listening = True
+        # Different slots of a Cluster can't be in one command: one list at a time there.
+        self._lists.rotate(-1)
+        cluster = isinstance(self._client, RedisCluster)
+        self._bell.listen([self._lists[0]] if cluster else list(self._lists))
+
+    def _receive(self, patience: float) -> None:
+        try:
+            message = self._inbox.get(timeout=patience) if patience else self._inbox.get_nowait()
+            while True:
+                if isinstance(message, Rung):
+                    self._rung(message)
+                elif message is not None:
+                    self._ended(*message)
+                message = self._inbox.get_nowait()
+        except Empty:
+            pass
+
+    def _rung(self, rung: Rung) -> None:
+        self._listening = False
+        # Hints can be lost: when nobody rings for long, one queue is looked at without.
+        rang = self._sources.by_wake_list[rung.key] if rung.key else self._sources.first
+        rang.look_at = 0.0
+
+    def _ended(self, work: Work, settlement: Settlement | None) -> None:
+        if work.settlement is not None:  # timed out or given back before
+            self._overdue.discard(work)
+        elif work.lost or settlement is None:
+            self._sources.drop(work)
+        else:
+            self._sources.finish(work, settlement)
+
+    def _expire(self) -> None:
+        """Fail what takes too long. (Tasks see to it themselves.)"""
+        if self._timeout_s is None or self._handler.is_async:
+            return
+        late = monotonic() - self._timeout_s
+        for work in self._sources.unsettled():
+            if work.started is None or work.started > late:
+                continue
+            self._overdue.add(work)
+            settlement = timed_out(work.delivery, self._timeout_s, self._random)
+            self._sources.finish(work, settlement)
+            if self._handler.abort:
+                self._handler.abort(work)
+            if len(self._overdue) == self._concurrency:
+                log.error("every slot is taken by a handler that outran its time-out")
+
+    # --- talking to the server -----------------------------------------------------------------
+
+    def _turn(self) -> None:
+        """Tell what is finished, and take from the queue whose turn it is."""
+        telling = [(s, works) for s in self._sources if (works := s.to_tell())]
+        asks: list[Description[Any]] = [s.queue.settle.op(settlements(w)) for s, w in telling]
+        free = min(self._free(), MAX_BATCH)
+        source = self._sources.next([s for s, _ in telling]) if free > 0 else None
+        if source:
+            take = source.queue.take.op(free, consumer=self.consumer, lease_ms=self._lease_ms)
+            asks.append(take)
+        said = self._line.ask(asks)
+        if source and isinstance(said[-1], Taken):
+            self._took(source, said[-1])
+        for (teller, works), words in zip(telling, said, strict=False):
+            if not isinstance(words, Exception):
+                teller.told(works, words)
+        self._sources.since = monotonic() if self._sources.finished() else None
+        self._line.heed(said)
+
+    def _sweep(self) -> None:
+        """Once a minute: set our watch, and let one queue let go of what is past its time."""
+        asks: list[Description[Any]] = [server_ms()]
+        if self._sweep_at:
+            asks.append(self._sources.first.queue.sweep.op())
+        said = self._line.ask(asks)
+        # The first one at any moment of its minute, lest a fleet that starts together stay so.
+        self._sweep_at = monotonic() + SWEEP_S * (1.0 if self._sweep_at else self._random())
+        if not isinstance(said[0], Exception):
+            self._clock_s = said[0] / 1000 - monotonic()
+        self._line.heed(said)
+
+    def _took(self, source: Source, taken: Taken) -> None:
+        works = [Work(delivery, source.renew) for delivery in taken.deliveries]
+        source.held.update(works)
+        if works or taken.more:
+            source.look_at = 0.0
+        elif taken.look_again_ms is None:
+            source.look_at = inf
+        else:  # a millisecond later, lest the same moment be looked at again and again
+            source.look_at = (taken.look_again_ms + 1) / 1000 - self._clock_s
+        if works:
+            self._slots.start(works)
+
+    def _rest(self, seconds: float) -> None:
+        until = monotonic() + seconds
+        while (left := until - monotonic()) > 0 and not self._has_given_up():
+            self._receive(left)
+            self._expire()
+
+    def _has_given_up(self) -> bool:
+        return self._stops > 0 and self._is_done()
+
+    # --- leaving -------------------------------------------------------------------------------
+
+    def _give_back(self, begun: bool) -> None:
+        for work in self._sources.unsettled():
+            if begun or work.started is None:
+                self._sources.finish(work, Settlement(work.delivery, "release"))
+
+    def _leave(self) -> None:
+        """Give everything back; without counting, and without waiting for anybody."""
+        self._stops = max(1, self._stops)
+        self._receive(0.0)
+        running = [work for work in self._sources.unsettled() if work.started is not None]
+        self._give_back(begun=True)
+        for work in running:
+            if self._handler.abort:
+                self._handler.abort(work)
+        self._slots.close()
+        for source in self._sources:
+            try:
+                while works := source.to_tell():
+                    source.told(works, source.queue.settle(settlements(works)))
+            except (RedisqError, RedisError) as error:
+                n = len(source.finished)
+                log.warning("%d results couldn't be told, their leases will run out: %s", n, error)
+
+    def _health(self) -> dict[str, Any]:
+        held, queues = self._sources.held(), self._sources.names
+        return {"consumer": self.consumer, "queues": queues, "held": held}

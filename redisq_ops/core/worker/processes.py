@@ -1,0 +1,109 @@
+"""Several worker processes under one supervisor."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
+from threading import Thread
+from time import monotonic
+from types import FrameType
+from typing import Any
+
+log = logging.getLogger("redisq_ops.worker")
+
+_LONGEST_PAUSE_S = 10.0
+_QUICK_S = 10.0
+"""a child that dies sooner is restarted with a growing pause"""
+
+
+@dataclass(slots=True)
+class _Child:
+    process: BaseProcess | None = None
+    born: float = 0.0
+    due: float = 0.0
+    pause: float = 0.0
+    code: int | None = None
+    """how it ended for good"""
+
+
+def run_processes(n: int, target: Callable[..., object], args: tuple[Any, ...] = ()) -> int:
+    """Run ``target(index, *args)`` in ``n`` new processes; call it from the main thread.
+
+    A child that fails or is killed is started again; one that returns is done. SIGTERM and SIGINT
+    are passed on, each time they come. Returns the highest exit code when all have ended. The
+    target and its arguments are pickled, so a handler is named, not handed over.
+    """
+    context = multiprocessing.get_context("spawn")
+    children = [_Child() for _ in range(n)]
+    stopping = False
+
+    def forward(_number: int, _frame: FrameType | None) -> None:
+        nonlocal stopping
+        stopping = True
+        for child in children:
+            if child.process is not None and child.process.pid is not None:
+                with suppress(ProcessLookupError):
+                    os.kill(child.process.pid, signal.SIGTERM)
+
+    before = [signal.signal(number, forward) for number in (signal.SIGTERM, signal.SIGINT)]
+    try:
+        while any(child.code is None for child in children):
+            now = monotonic()
+            for index, child in enumerate(children):
+                if child.process is None and child.code is None:
+                    if stopping:
+                        child.code = 0
+                    elif child.due <= now:
+                        process = context.Process(target=_child, args=(target, index, args))
+                        process.start()
+                        child.process, child.born = process, now
+                        if stopping:  # the signal came before there was anybody to pass it to
+                            process.terminate()
+            sentinels = [child.process.sentinel for child in children if child.process]
+            wait(sentinels, timeout=0.5)
+            for index, child in enumerate(children):
+                if child.process is not None and child.process.exitcode is not None:
+                    _buried(index, child, stopping)
+        return max((child.code or 0 for child in children), default=0)
+    finally:
+        for number, handler in zip((signal.SIGTERM, signal.SIGINT), before, strict=True):
+            signal.signal(number, handler)
+
+
+def _buried(index: int, child: _Child, stopping: bool) -> None:
+    assert child.process is not None
+    code, now = child.process.exitcode or 0, monotonic()
+    child.process.close()
+    child.process = None
+    if code == 0 or stopping:
+        child.code = max(code, 0)  # killed while it was to end anyway is no failure
+        return
+    quick = now - child.born < _QUICK_S
+    child.pause = min(_LONGEST_PAUSE_S, max(0.1, 2 * child.pause)) if quick else 0.0
+    child.due = now + child.pause
+    how = f"exit {code}" if code > 0 else signal.Signals(-code).name
+    log.warning("worker process %d ended (%s); starting another", index, how)
+
+
+def _child(target: Callable[..., object], index: int, args: tuple[Any, ...]) -> None:
+    # A session of its own: Ctrl+C reaches the supervisor only, or every child would be told twice.
+    os.setsid()
+    Thread(target=_follow, name="redisq-follow", daemon=True).start()
+    target(index, *args)
+    sys.exit(0)
+
+
+def _follow() -> None:
+    """End gracefully when the supervisor is gone, however it went."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)

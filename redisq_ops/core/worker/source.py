@@ -1,0 +1,147 @@
+"""Queues as a worker sees them: what it holds from there and when to look again."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from time import monotonic
+
+from ..handler import Work
+from ..io import BlockingClient
+from ..queue import Queue
+from ..settings import MAX_BATCH
+from ..values import Failure, Settlement
+
+log = logging.getLogger("redisq_ops.worker")
+
+_ROUND_BYTES = 4 * 1024 * 1024
+
+
+@dataclass(slots=True, eq=False)
+class Source:
+    """``look_at``: monotonic seconds of the next look; 0: now, inf: when the wake list says."""
+
+    queue: Queue[BlockingClient]
+    lease_ms: int
+    held: set[Work] = field(default_factory=set)
+    finished: list[Work] = field(default_factory=list)
+    look_at: float = 0.0
+
+    def renew(self, works: Sequence[Work]) -> list[bool]:
+        """Extend leases; False, and marked as lost, for each that is no longer ours."""
+        said: list[bool] = []
+        for at in range(0, len(works), MAX_BATCH):
+            part = works[at : at + MAX_BATCH]
+            said += self.queue.extend([work.delivery for work in part], self.lease_ms)
+        for work, ours in zip(works, said, strict=True):
+            # One that is being settled right now may have become stale by our own hand.
+            if not ours and work.settlement is None:
+                self.lose(work)
+        return said
+
+    def lose(self, work: Work) -> None:
+        if not work.lost:
+            work.lost = True
+            log.warning("lost lease: %s, its result is dropped", address(work))
+
+    def to_tell(self) -> list[Work]:
+        """Finished work for one call, bounded in number and bytes."""
+        part: list[Work] = []
+        size = 0
+        for work in self.finished[:MAX_BATCH]:
+            assert work.settlement is not None
+            size += len(work.settlement.value)
+            if part and size > _ROUND_BYTES:
+                break
+            part.append(work)
+        return part
+
+    def told(self, works: Sequence[Work], said: Sequence[str]) -> None:
+        """The queue's answers to ``to_tell``."""
+        del self.finished[: len(works)]
+        self.held.difference_update(works)
+        for work, word in zip(works, said, strict=True):
+            if word != "done":
+                self._report(work, word)
+
+    def _report(self, work: Work, word: str) -> None:
+        if word == "stale":
+            self.lose(work)
+        elif word != "released":
+            assert work.settlement is not None
+            failure = Failure.decoded(work.settlement.value)
+            # The type only: a message may quote the payload.
+            what = failure.type if failure else "failure"
+            if word == "dead":
+                log.warning(
+                    "dead letter: %s after attempt %d: %s", address(work), work.attempt, what
+                )
+            else:
+                wait = work.settlement.delay_ms / 1000
+                log.info("retry: %s in %.1f s: %s", address(work), wait, what)
+
+
+def settlements(works: Sequence[Work]) -> list[Settlement]:
+    return [work.settlement for work in works if work.settlement is not None]
+
+
+def address(work: Work) -> str:
+    return f"{work.queue}/{work.id}"
+
+
+class Sources:
+    """All queues of a worker, the one whose turn it is first."""
+
+    def __init__(self, queues: Sequence[Queue[BlockingClient]], lease_ms: int) -> None:
+        self._by_name = {queue.name: Source(queue, lease_ms) for queue in queues}
+        self._rotation = deque(self._by_name.values())
+        self.by_wake_list = {keys["wake"]: s for s in self for keys in s.queue.all_keys}
+        self.since: float | None = None
+        """monotonic seconds since when something finished waits to be told"""
+
+    def __iter__(self) -> Iterator[Source]:
+        return iter(self._by_name.values())
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._by_name)
+
+    @property
+    def first(self) -> Source:
+        return self._rotation[0]
+
+    def held(self) -> int:
+        return sum(len(source.held) for source in self)
+
+    def finished(self) -> int:
+        return sum(len(source.finished) for source in self)
+
+    def unsettled(self) -> list[Work]:
+        held = chain.from_iterable(source.held for source in self)
+        return [work for work in held if work.settlement is None]
+
+    def finish(self, work: Work, settlement: Settlement) -> None:
+        work.settlement = settlement
+        self._by_name[work.queue].finished.append(work)
+        if self.since is None:
+            self.since = monotonic()
+
+    def drop(self, work: Work) -> None:
+        """Forget work that is no longer ours."""
+        self._by_name[work.queue].held.discard(work)
+
+    def next(self, telling: Sequence[Source]) -> Source | None:
+        """The one to take from, which then goes behind the others.
+
+        Settling may make room under a request's limit, so who is told something is also asked.
+        """
+        now = monotonic()
+        for source in self._rotation:
+            if source.look_at <= now or source in telling:
+                self._rotation.remove(source)
+                self._rotation.append(source)
+                return source
+        return None
