@@ -258,6 +258,8 @@ async def _asend(client: Any, calls: Round, commands: list[tuple[Arg, ...]]) -> 
         except rx.ResponseError as error:
             return [error]
     cluster = isinstance(client, aredis.RedisCluster)
+    if cluster:
+        await client.initialize()  # learns the slots, once
     pipe = client.pipeline() if cluster else client.pipeline(transaction=False)
     for call, command in zip(calls, commands, strict=True):
         options: dict[str, Any] = {"NEVER_DECODE": True, **call.options}

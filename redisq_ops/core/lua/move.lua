@@ -58,5 +58,6 @@ if moved > 0 then
   note('op', table.concat({caller, from, to, moved}, '|'))
 end
 redis.call('HSET', op_ .. caller, 'steps', seq)
+redis.call('PEXPIRE', op_ .. caller, 2592000000) -- also what nobody entered into the journal
 flush()
 return remember(said)

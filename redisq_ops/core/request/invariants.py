@@ -32,13 +32,16 @@ async def violations(queue: RequestQueue[Any]) -> list[str]:
         counted[state] = Counter(id.rpartition("/")[0] for id in ids)
     said += [f"{id} is in {n} states" for id, n in seen.items() if n > 1]
     tokens: Counter[str] = Counter()
-    ranked = {int(float(p)) for p in await members(keys["prios"])}
+    ranked = [int(float(priority)) for priority in await members(keys["prios"])]
     lists = [f"{keys['p_']}{priority}" for priority in range(PRIORITIES)]
-    contents = await together(Call(("LRANGE", key, 0, -1), words, key=key) for key in lists)
-    for priority, listed in enumerate(contents):
+    there, contents = await both(
+        Call(("EXISTS", *lists), int, key=lists[0]),
+        together(Call(("LRANGE", lists[p], 0, -1), words, key=lists[p]) for p in ranked),
+    )
+    for priority, listed in zip(ranked, contents, strict=True):
         tokens.update(f"{priority}|{word}" for word in listed)
-        if listed and priority not in ranked:
-            said.append(f"priority {priority} has tokens and is not in prios")
+    if there > sum(map(bool, contents)):
+        said.append("a priority has tokens and is not in prios")
     waiting = cancelled = 0
     open_ids, fin_ids = await members(keys["open"]), await members(keys["fin"])
     rids = [*open_ids, *fin_ids]

@@ -280,6 +280,10 @@ class Worker:
         said = self._line.ask(asks)
         if source and isinstance(said[-1], Taken):
             self._took(source, said[-1])
+            if self._burst and telling and not said[-1].deliveries:
+                # A script the server didn't know is sent again, behind the take that it made room
+                # for: nothing waits only if a take alone says so.
+                source.look_at = 0.0
         for (teller, works), words in zip(telling, said, strict=False):
             if not isinstance(words, Exception):
                 teller.told(works, words)

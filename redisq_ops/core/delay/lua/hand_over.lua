@@ -1,0 +1,40 @@
+-- Hand due entries on to another delay set in one step: both queues' keys are in one slot, or this is
+-- no cluster. An id that is taken over there makes a dead letter here.
+-- KEYS: to_body to_delay to_cfg to_wake
+-- ARGV: n layout
+-- USES: due
+-- Returns: how many went, how many are dead, 1 if more may be due.
+if redis.call('HGET', to_cfg, 'closed') then
+  return {err = 'CLOSED the queue to hand over to is draining and takes no new entries'}
+end
+if tonumber(redis.call('HGET', to_cfg, 'layout') or '0') > tonumber(layout) then
+  return {err = 'CLOSED the shards of the queue to hand over to have changed'}
+end
+n = tonumber(n)
+local most = tonumber(redis.call('HGET', to_cfg, 'max_waiting') or DEFAULT.max_waiting)
+if most > 0 then
+  n = math.min(n, most - redis.call('ZCARD', to_delay))
+  if n < 1 then return {err = 'FULL max-waiting of the queue to hand over to is ' .. most} end
+end
+if conf.paused then return {0, 0, 0} end
+by = 'handover'
+if reap(16) > 0 then flush() end -- where only hand-overs look, nobody else would
+local ids, went = redis.call('ZRANGE', delay, '-inf', now, 'BYSCORE', 'LIMIT', 0, n), 0
+for i, r in ipairs(records(ids)) do
+  local id = ids[i]
+  if redis.call('HSETNX', to_body, id, redis.call('HGET', body, id)) == 1 then
+    redis.call('ZADD', to_delay, now, id)
+    if every then note('handed-over', id) end
+    leave(id, 'waiting', 'done')
+    went = went + 1
+  else
+    r.reason, r.consumer, r.first = 'rejected', by, r.first > 0 and r.first or now
+    redis.call('HSET', err, id, '{"type": "Exists", "message": "the id is taken in the target"}')
+    note('dead', id .. '|rejected')
+    move(id, 'waiting', 'dead', now, r)
+  end
+end
+tally('o', went)
+if went > 0 then redis.call('LPUSH', to_wake, '1') end
+flush()
+return {went, #ids - went, #ids == n and 1 or 0}

@@ -1,0 +1,18 @@
+-- Set or remove a periodic entry. The same specification again leaves its next slot as it is, so that
+-- every worker may declare it when it starts and no missed slot is forgotten.
+-- KEYS: periodic periodic_at periodic_run
+-- ARGV: name spec at
+-- USES: config
+-- FLAGS: allow-oom
+-- Returns: ok | same | changed | gone (removed, with an empty spec).
+local was = redis.call('HGET', periodic, name)
+if spec == '' then
+  redis.call('HDEL', periodic, name)
+  redis.call('ZREM', periodic_at, name)
+  redis.call('HDEL', periodic_run, name)
+  return was and 'gone' or 'same'
+end
+if was == spec then return 'same' end
+redis.call('HSET', periodic, name, spec)
+redis.call('ZADD', periodic_at, at, name)
+return was and 'changed' or 'ok'

@@ -1,0 +1,14 @@
+-- Clear what a shard that is given up leaves behind, unless it was taken up again meanwhile.
+-- Its fence stays for late producers, the rest of `stat` for late receipts.
+-- KEYS: stat hist wake ops callers seen
+-- ARGV: layout
+-- USES: config
+-- FLAGS: allow-oom
+-- Returns how many entries were settled here.
+if redis.call('HGET', cfg, 'layout') ~= layout or redis.call('HEXISTS', cfg, 'retired') == 0 then
+  return 0
+end
+local done = tonumber(redis.call('HGET', stat, 'done') or '0')
+redis.call('HDEL', stat, 'done')
+redis.call('UNLINK', hist, wake, ops, callers, seen)
+return done
