@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 
-NAMES = ("cost", "scale", "memory", "start", "worker")
+NAMES = ("cost", "delay", "scale", "memory", "start", "worker")
 
 
 def main() -> None:

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from .core import errors
     from .core.completion import await_, wait
     from .core.connect import aconnect, connect
-    from .core.delay import DelaySet
+    from .core.delay import DelaySet, Periodic, ShardedDelaySet
     from .core.handler import Reject, Retry, Work
     from .core.monitor import Monitor
-    from .core.request import RequestQueue
+    from .core.request import RequestQueue, ShardedRequestQueue
     from .core.values import Delivery
     from .core.worker import Worker, run_processes
 
@@ -30,9 +30,12 @@ __all__ = [
     "DelaySet",
     "Delivery",
     "Monitor",
+    "Periodic",
     "Reject",
     "RequestQueue",
     "Retry",
+    "ShardedDelaySet",
+    "ShardedRequestQueue",
     "Work",
     "Worker",
     "aconnect",
@@ -47,9 +50,12 @@ _HOMES = {
     "DelaySet": "delay",
     "Delivery": "values",
     "Monitor": "monitor",
+    "Periodic": "delay",
     "Reject": "handler",
     "RequestQueue": "request",
     "Retry": "handler",
+    "ShardedDelaySet": "delay",
+    "ShardedRequestQueue": "request",
     "Work": "handler",
     "Worker": "worker",
     "aconnect": "connect",

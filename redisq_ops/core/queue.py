@@ -219,6 +219,11 @@ class Queue(Bound[C_co], ABC):
         swept: int = await self._script("sweep").call(self.keys, self.clock, int, max=max)
         return swept
 
+    @operation
+    async def upkeep(self) -> int:
+        """What any worker does for the queue about every 30 s; how much there was to do."""
+        return await self.sweep.op()
+
     @property
     def wake_key(self) -> str:
         """The list an idle worker blocks on; an element is a hint, never work."""

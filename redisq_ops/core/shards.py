@@ -228,7 +228,7 @@ class Sharded(Queue[C_co], Generic[C_co, Part]):
         self._adopt(entry)
         begin = self._random.randrange(len(parts))
         turn = [*range(begin, len(parts)), *range(begin)]
-        ranked = sorted((k for k in turn if heads[k][0] < NEVER), key=lambda k: heads[k][1])
+        ranked = sorted((k for k in turn if heads[k][0] < NEVER), key=lambda k: heads[k][::-1])
         # With nothing due, the one that is next decides who of the idle workers watches for it.
         ready = [k for k in ranked if heads[k][0] <= now] or ranked[:1]
         taken: list[Delivery] = []
@@ -455,7 +455,13 @@ class Sharded(Queue[C_co], Generic[C_co, Part]):
 
     @operation
     async def dismantle(self, max: int = 100) -> int:
-        return sum(await self._each(lambda part: part.dismantle.op(max)))
+        gone = sum(await self._each(lambda part: part.dismantle.op(max)))
+        if gone:
+            return gone
+        # The fences of shards given up once, or they would shut out a later queue of this name.
+        once = [self._part(k).keys for k in range(len(self._union()), MAX_SHARDS)]
+        fences = [(keys["cfg"], keys["stat"]) for keys in once]
+        return sum(await together(Call(("UNLINK", *pair), int, key=pair[0]) for pair in fences))
 
 
 def checked_shards(shards: int) -> int:

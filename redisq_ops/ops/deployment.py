@@ -20,11 +20,13 @@ from redisq_ops.core.io import Description, together
 from redisq_ops.core.keys import PREFIX, checked_name
 from redisq_ops.core.queue import Queue
 from redisq_ops.core.registry import Registered, all_queues, find
-from redisq_ops.core.request import RequestQueue
+from redisq_ops.core.request import RequestQueue, ShardedRequestQueue
 from redisq_ops.core.shards import Sharded
 
 ROOMS: dict[str, type[Queue[Any]]] = {room.kind: room for room in (RequestQueue, DelaySet)}
-SHARDED: dict[str, type[Sharded[Any, Any]]] = {room.kind: room for room in (ShardedDelaySet,)}
+SHARDED: dict[str, type[Sharded[Any, Any]]] = {
+    room.kind: room for room in (ShardedRequestQueue, ShardedDelaySet)
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ class Deployment:
             "clock": self.clock,
             "callers": self.callers,
         }
-        if entry.all_shards > 1:
+        if entry.all_shards > 1 or entry.layout:
             return SHARDED[entry.kind](self.client, entry.name, entry=entry, **given)
         return room(self.client, entry.name, **given)
 

@@ -104,7 +104,7 @@ async def queue_view(queue: Queue[Any]) -> QueueView:
     )
 
 
-async def request_view(queue: Queue[Any], id: str) -> RequestView:
+async def request_view(queue: Queue[Any], id: str, window: int = WINDOW) -> RequestView:
     """A request as it stands; `NotFound` if there is none of that id."""
     requests = requests_of(queue)
     key = queue.keys["s_"] + id
@@ -119,7 +119,7 @@ async def request_view(queue: Queue[Any], id: str) -> RequestView:
             together(queue.get.op(entry_id) for entry_id in ids),
             together(_held(key, entry_id) for entry_id in ids),
         ),
-        both(Call(("XLEN", key), int, key=key), story(queue, id)),
+        both(Call(("XLEN", key), int, key=key), story(queue, id, window)),
     )
     pending = tuple(
         Pending(entry, row.idle_ms if row else None, row.deliveries if row else None)
@@ -132,9 +132,11 @@ async def request_view(queue: Queue[Any], id: str) -> RequestView:
     )  # fmt: skip
 
 
-async def entry_view(queue: Queue[Any], id: str) -> EntryView:
+async def entry_view(queue: Queue[Any], id: str, window: int = WINDOW) -> EntryView:
     """An entry in whatever state; `NotFound` if there is none of that id."""
-    (entry, now), told = await both(both(queue.get.op(id), queue.now.op()), story(queue, id))
+    (entry, now), told = await both(
+        both(queue.get.op(id), queue.now.op()), story(queue, id, window)
+    )
     if entry is None:
         raise NotFound(f"no entry {id} in queue {queue.name}")
     row = None

@@ -23,6 +23,8 @@ from .look import overview
 from .snapshot import Listed, Snapshot, Upcoming, Wish
 
 HOLDERS = 200
+HISTORY = 100
+"""events looked through at every refresh; one of them may be about 500 entries"""
 _SECOND, _MINUTE, _HOUR, _DAY = 1000, 60_000, 3_600_000, 86_400_000
 STEPS = (
     _SECOND, 2 * _SECOND, 5 * _SECOND, 10 * _SECOND, 15 * _SECOND, 30 * _SECOND,
@@ -134,7 +136,7 @@ async def _detail(queue: Queue[Any], seen: Snapshot) -> Snapshot:
     if id is None:
         return seen
     if seen.wish.view in ("levels", "requests"):
-        request = await attempt(request_view(queue, id))
+        request = await attempt(request_view(queue, id, HISTORY))
         return seen if isinstance(request, Exception) else replace(seen, request=request)
-    entry = await attempt(entry_view(queue, id))
+    entry = await attempt(entry_view(queue, id, HISTORY))
     return seen if isinstance(entry, Exception) else replace(seen, entry=entry)

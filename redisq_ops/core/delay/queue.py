@@ -137,7 +137,7 @@ class DelaySet(Queue[C_co]):
     async def tick(self, max: int = BATCH) -> int:
         """Schedule the runs of periodic entries that come within a minute, or were missed.
 
-        To be called about every 20 s, by any number of workers: each run is scheduled once. Looks
+        Workers do this with their upkeep; however many do, each run is scheduled once. Looks
         at ``max`` periodic entries; returns how many had runs to schedule.
         """
         at = self.keys["periodic_at"]
@@ -156,6 +156,10 @@ class DelaySet(Queue[C_co]):
             if isinstance(word, Exception):
                 raise word
         return fired.count("fired")
+
+    @operation
+    async def upkeep(self) -> int:
+        return await self.tick.op() + await self.sweep.op()
 
     async def _fire(self, name: str, line: bytes, slot: int, now: int) -> str:
         spec = Periodic.decoded(line)

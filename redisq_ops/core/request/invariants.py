@@ -44,7 +44,7 @@ async def violations(queue: RequestQueue[Any]) -> list[str]:
         said.append("a priority has tokens and is not in prios")
     waiting = cancelled = 0
     open_ids, fin_ids = await members(keys["open"]), await members(keys["fin"])
-    rids = [*open_ids, *fin_ids]
+    rids, opened = [*open_ids, *fin_ids], set(open_ids)
     for rid, (request, (marks, (length, pel))) in zip(
         rids, await _looked_at(queue, rids), strict=True
     ):
@@ -66,7 +66,7 @@ async def violations(queue: RequestQueue[Any]) -> list[str]:
         _must(said, rid, "dead", request.dead, counted["dead"][rid])
         _must(said, rid, "trash", binned, counted["trash"][rid])
         live = request.state in ("open", "sealed")
-        if live != (rid in open_ids):
+        if live != (rid in opened):
             said.append(f"{rid} is {request.state} and listed in the wrong place")
         active = request.waiting + request.pending + request.delayed
         if request.state == "sealed" and active == 0:

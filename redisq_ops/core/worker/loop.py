@@ -32,7 +32,7 @@ from .ping import Endpoint
 from .slots import Slots, slots
 from .source import Source, Sources, log, settlements
 
-SWEEP_S = 60.0
+UPKEEP_S = 30.0
 LINGER_S = 0.05
 """how long a finished entry of a batch may wait for company before it is settled"""
 _MOST_SLOTS = 1000
@@ -100,7 +100,7 @@ class Worker:
         self._listening = False
         self._overdue: set[Work] = set()
         self._clock_s = 0.0  # the server's clock minus ours; for knowing when to look, no more
-        self._sweep_at = 0.0
+        self._upkeep_at = 0.0
         self._stops = 0
         self._leave_by = inf
         self._line = Line(self._client, random, self._rest, self._has_given_up)
@@ -159,8 +159,8 @@ class Worker:
             if self._is_done():
                 return
             try:
-                if not self._stops and monotonic() >= self._sweep_at:
-                    self._sweep()
+                if not self._stops and monotonic() >= self._upkeep_at:
+                    self._upkeep()
                 if self._turn_is_due(monotonic()):
                     self._turn()
             except (RedisqError, RedisError):
@@ -205,7 +205,7 @@ class Worker:
         ended = self._stops and not self._sources.held()
         if self._turn_is_due(now) or self._is_done() or ended:
             return 0.0
-        until = [self._leave_by if self._stops else self._sweep_at]
+        until = [self._leave_by if self._stops else self._upkeep_at]
         if self._sources.since is not None:
             until.append(self._sources.since + LINGER_S)
         if self._timeout_s is not None:
@@ -290,14 +290,14 @@ class Worker:
         self._sources.since = monotonic() if self._sources.finished() else None
         self._line.heed(said)
 
-    def _sweep(self) -> None:
-        """Once a minute: set our watch, and let one queue let go of what is past its time."""
+    def _upkeep(self) -> None:
+        """Set our watch, and do for each queue what is to be done from time to time."""
         asks: list[Description[Any]] = [server_ms()]
-        if self._sweep_at:
-            asks.append(self._sources.first.queue.sweep.op())
+        if self._upkeep_at:
+            asks += [source.queue.upkeep.op() for source in self._sources]
         said = self._line.ask(asks)
-        # The first one at any moment of its minute, lest a fleet that starts together stay so.
-        self._sweep_at = monotonic() + SWEEP_S * (1.0 if self._sweep_at else self._random())
+        # The first one at any moment of its turn, lest a fleet that starts together stay so.
+        self._upkeep_at = monotonic() + UPKEEP_S * (1.0 if self._upkeep_at else self._random())
         if not isinstance(said[0], Exception):
             self._clock_s = said[0] / 1000 - monotonic()
         self._line.heed(said)
