@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+import time
+from contextlib import ExitStack
 from datetime import UTC
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +16,10 @@ from .app import app
 from .session import Session, session
 
 if TYPE_CHECKING:
-    from redisq_ops.ops.deployment import Deployment
+    from redisq_ops.tui.poller import Connected
+
+DEMO_S = 4.0
+"""how long the demo works before its only frame is taken"""
 
 
 @app.command()
@@ -32,6 +37,20 @@ def top(
     """
     invocation = session(context)
     invocation.role = "top"
+    with ExitStack() as stack:
+        once = once or not sys.stdout.isatty()
+        if demo:
+            from redisq_ops.demo.show import demonstration
+
+            invocation.flags["url"] = stack.enter_context(demonstration())
+            if once:
+                time.sleep(DEMO_S)
+        _show(invocation, queue, interval, once, read_only)
+
+
+def _show(
+    invocation: Session, queue: str | None, interval: float, once: bool, read_only: bool
+) -> None:
     from redisq_ops.tui.app import Top
     from redisq_ops.tui.poller import Live
 
@@ -42,12 +61,11 @@ def top(
         read_only=read_only,
         zone=UTC if invocation.utc else None,
     )
-    if once or not sys.stdout.isatty():
+    if once:
         from redisq_ops.tui.frame import frame
 
         sys.stdout.write(frame(dashboard, _size()))
-        return
-    if error := dashboard.run():
+    elif error := dashboard.run():
         raise error
 
 
@@ -56,13 +74,16 @@ def main() -> None:
     sys.exit(run(["top", *sys.argv[1:]]))
 
 
-def _connect(invocation: Session) -> tuple[str, Deployment]:
+def _connect(invocation: Session) -> Connected:
     from redisq_ops.core.connect import aconnect
     from redisq_ops.ops.deployment import Deployment
+    from redisq_ops.tui.poller import Connected
 
     config = invocation.config
     target = config.target()
-    return str(target), Deployment(aconnect(target, invocation.role), prefix=config["prefix"] or "")
+    client = aconnect(target, invocation.role)
+    deployment = Deployment(client, prefix=config["prefix"] or "rq")
+    return Connected(str(target), deployment, config.read_only)
 
 
 def _size() -> tuple[int, int]:
