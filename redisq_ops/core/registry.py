@@ -112,7 +112,9 @@ async def enrol(
 
 
 _AMEND = """
-if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return 0 end
+local have = redis.call('HGET', KEYS[1], ARGV[1])
+if have == ARGV[3] then return 1 end -- sent again: it was done
+if have ~= ARGV[2] then return 0 end
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
 return 1
 """

@@ -81,7 +81,7 @@ local function room_again() return nil end
 local function room_score(id, state)
   local rid, n = split(id)
   local q = rid and request(rid)
-  if not q or not n or rid .. '/' .. n ~= id then return nil end -- 7 is no name of 7's: 07, 0x7
+  if not q or not n or rid .. '/' .. n ~= id then return nil end -- 07 or 0x7 is no 7
   if state ~= 'waiting' then
     local zset = ({pending = lease, delayed = delay, dead = dead, trash = trash})[state]
     return zset and redis.call('ZSCORE', zset, id) or nil

@@ -1,0 +1,29 @@
+"""One frame of the dashboard as plain text, without a terminal."""
+
+from __future__ import annotations
+
+import asyncio
+
+from .app import Top
+
+
+def frame(app: Top, size: tuple[int, int]) -> str:
+    """The first complete picture, drawn on ``size`` cells; raises what kept it from coming."""
+    return asyncio.run(_frame(app, size))
+
+
+async def _frame(app: Top, size: tuple[int, int]) -> str:
+    async with app.run_test(size=size) as pilot:
+        while app.snapshot is None:
+            if app.problem is not None:
+                raise app.problem
+            await asyncio.sleep(0.01)
+        app.clear_notifications()
+        await pilot.pause()
+        return text(app)
+
+
+def text(app: Top) -> str:
+    """What is on the screen now, line by line."""
+    lines = [strip.text.rstrip() for strip in app.screen._compositor.render_strips()]
+    return "\n".join(lines).rstrip() + "\n"

@@ -1,0 +1,70 @@
+"""`?`: every key there is, read from the bindings themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Container, VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from redisq_ops.tui.table import PagedTable
+from redisq_ops.tui.theme import DIM, HELD
+
+_SIGNS = {
+    "slash": "/", "question_mark": "?", "left_square_bracket": "[", "right_square_bracket": "]",
+    "escape": "Esc", "enter": "Enter", "space": "Space", "tab": "Tab", "shift+tab": "Shift+Tab",
+    "down": "↓", "up": "↑", "pagedown": "PgDn", "pageup": "PgUp", "home": "Home", "end": "End",
+    "ctrl+c": "Ctrl+C",
+}  # fmt: skip
+_WIDTH = 13
+_LOST = Text(
+    "✗: the entry under the cursor went away.\nNothing is selected until the cursor moves.", DIM
+)
+
+
+def keys(bindings: Iterable[BindingType]) -> Iterable[tuple[str, str, bool]]:
+    """What to press, what it does, and whether it is one of those that change something."""
+    for binding in bindings:
+        if isinstance(binding, Binding):
+            parts = binding.key.split(",")
+            signs = " ".join(_SIGNS.get(part, part) for part in parts)
+            shifted = len(parts[0]) == 1 and parts[0].isupper() and binding.show
+            yield signs, binding.tooltip or binding.description, shifted
+
+
+class HelpScreen(ModalScreen[None]):
+    """The keys in groups: looking, changing, moving in a table."""
+
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]  # noqa: RUF012 (declared so by Screen)
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,question_mark,enter", "dismiss", "Close"),
+        Binding("j,down", "scroll(1)", "Down", show=False),
+        Binding("k,up", "scroll(-1)", "Up", show=False),
+    ]
+
+    def compose(self) -> ComposeResult:
+        app = list(keys(self.app.BINDINGS))
+        with VerticalScroll(id="sheet"), Container(id="columns"):
+            yield Static(_group("Look", [key for key in app if not key[2]]), markup=False)
+            change = _group("Change: each key asks first", [key for key in app if key[2]])
+            yield Static(
+                Text("\n").join([change, _group("In a table", keys(PagedTable.BINDINGS)), _LOST]),
+                markup=False,
+            )
+
+    def action_scroll(self, lines: int) -> None:
+        self.query_one("#sheet").scroll_relative(y=lines, animate=False)
+
+
+def _group(title: str, rows: Iterable[tuple[str, str, bool]]) -> Text:
+    text = Text()
+    text.append(f"{title}\n", "bold")
+    for signs, words, _ in rows:
+        text.append(f"{signs:<{_WIDTH}}", HELD)
+        text.append(f"{words}\n")
+    return text

@@ -1,0 +1,138 @@
+"""The one place in the dashboard that waits for a server: ask, post, sleep, ask again."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from textual.message import Message
+
+from redisq_ops.ops.snapshot import Snapshot, Wish
+
+if TYPE_CHECKING:
+    from redisq_ops.ops.deployment import Deployment
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """A server: its name without secrets, its queues, and whether they may be changed."""
+
+    label: str
+    deployment: Deployment
+    read_only: bool = False
+
+
+class Source(Protocol):
+    """Where pictures come from."""
+
+    connected: Connected | None
+    """once there was a look"""
+    warning: str | None
+    """what is dangerous about this server"""
+
+    async def look(self, wish: Wish) -> Snapshot:
+        """One picture. Any exception means that there is none now."""
+
+    async def close(self) -> None: ...
+
+
+class Live:
+    """Pictures of a real server.
+
+    ``connect`` is called by the first look, because it loads the Redis client, and that costs more
+    time than the first frame.
+    """
+
+    def __init__(self, connect: Callable[[], Connected]) -> None:
+        self._connect = connect
+        self.connected: Connected | None = None
+        self.warning: str | None = None
+
+    async def look(self, wish: Wish) -> Snapshot:
+        first = self.connected is None
+        if self.connected is None:
+            self.connected = self._connect()
+        from redisq_ops.core.io import arun
+        from redisq_ops.ops.look import eviction_policy
+        from redisq_ops.ops.watch import fetch
+
+        deployment = self.connected.deployment
+        snapshot = await arun(deployment.client, fetch(deployment, wish))
+        if first and (policy := await arun(deployment.client, eviction_policy())):
+            self.warning = (
+                f"this server's maxmemory-policy is {policy}: once memory is full it deletes what "
+                "queues keep; set it to noeviction"
+            )
+        return snapshot
+
+    async def close(self) -> None:
+        if self.connected is not None:
+            await self.connected.deployment.client.aclose()
+
+
+class Seen(Message):
+    """A new picture."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        super().__init__()
+        self.snapshot = snapshot
+
+    def can_replace(self, message: Message) -> bool:
+        return isinstance(message, Seen)
+
+
+class Missed(Message):
+    """There is no new picture, and why."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error = error
+
+    def can_replace(self, message: Message) -> bool:
+        return isinstance(message, Missed)
+
+
+class Poller:
+    """Looks every ``interval`` seconds, never twice at once, and at once when woken.
+
+    What it asks for is read again before each look: the latest wish wins, none is queued.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        wish: Callable[[], Wish],
+        post: Callable[[Message], object],
+        interval: float = 1.0,
+    ) -> None:
+        self._source = source
+        self._wish = wish
+        self._post = post
+        self._interval = interval
+        self._awake = asyncio.Event()
+
+    def wake(self) -> None:
+        """Look again now: something else is on the screen, or something was changed."""
+        self._awake.set()
+
+    async def run(self) -> None:
+        try:
+            while True:
+                began = time.monotonic()
+                self._awake.clear()
+                try:
+                    snapshot = await self._source.look(self._wish())
+                except Exception as error:
+                    # Whatever it was: at 03:00 the last picture is worth more than none at all.
+                    self._post(Missed(error))
+                else:
+                    self._post(Seen(snapshot))
+                rest = self._interval - (time.monotonic() - began)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._awake.wait(), max(0.01, rest))
+        finally:
+            await self._source.close()

@@ -1,0 +1,93 @@
+"""`6`: what becomes due, and when."""
+
+from __future__ import annotations
+
+from datetime import datetime, tzinfo
+from typing import Any
+
+from rich.text import Text
+
+from redisq_ops.core.values import Entry
+from redisq_ops.ops.snapshot import Snapshot, Upcoming
+from redisq_ops.ops.terminal import age, count
+from redisq_ops.tui.charts import timeline
+from redisq_ops.tui.table import Column, Row
+from redisq_ops.tui.theme import DELAYED, DIM, OK
+
+from .dead import error_cell
+from .view import EntryView, Order
+
+HEIGHT = 5
+_TICK = 20
+
+
+class Delayed(EntryView):
+    name_ = "delayed"
+    title = "delayed"
+    about = "Delayed: what becomes due"
+    state = "delayed"
+    verbs = frozenset({"requeue", "purge"})
+    columns = (
+        Column("id", "entry", 30, flex=1),
+        Column("in", "due in", 9, align="right"),
+        Column("at", "due at", 19),
+        Column("attempts", "attempts", 8, align="right", priority=2),
+        Column("error", "last error", 12, flex=2, style=DIM, priority=3),
+    )
+    orders = (
+        Order("in", "next first"),
+        Order("in", "last first", descending=True),
+        Order("attempts", "most attempts first", descending=True, by=lambda e: e.attempts),
+        Order("id", "by id", by=lambda e: e.id),
+    )
+    empty = "nothing is delayed"
+    tall = 18
+
+    def row(self, item: Any, snapshot: Snapshot) -> Row:
+        entry: Entry = item
+        at = entry.at_ms or 0
+        left = at - snapshot.now_ms
+        return Row(
+            entry.id,
+            (
+                entry.id,
+                ("now", OK) if left <= 0 else (age(left), DELAYED),
+                moment(at, zone_of(self)),
+                str(entry.attempts),
+                error_cell(entry),
+            ),
+        )
+
+    def chart(self, snapshot: Snapshot, width: int) -> Text | None:
+        if snapshot.upcoming is None:
+            return None
+        return drawn(snapshot.upcoming, width)
+
+
+def drawn(upcoming: Upcoming, width: int) -> Text:
+    """The histogram over its axis; ``width`` cells, one or more a bar."""
+    numbers, step = upcoming.numbers, upcoming.step_ms
+    text = Text(no_wrap=True, end="")
+    peak = max(numbers, default=0)
+    text.append(f" {count(sum(numbers))} become due in {age(step * len(numbers))}", DELAYED)
+    text.append(f", at most {count(peak)} in {age(step)}", DIM)
+    if upcoming.later:
+        text.append(f"; {count(upcoming.later)} later", DIM)
+    for line in timeline(numbers, width - 2, HEIGHT):
+        text.append(f"\n {line}", DELAYED)
+    cells = max(1, (width - 2) // max(1, len(numbers)))
+    axis = ""
+    for at in range(0, len(numbers) * cells, _TICK):
+        axis += ("now" if not at else f"+{age(at // cells * step)}").ljust(_TICK)
+    text.append(f"\n {axis[: width - 2].rstrip()}\n", DIM)
+    return text
+
+
+def moment(ms: int, zone: tzinfo | None) -> str:
+    """A moment to the second, in the zone the header names."""
+    return datetime.fromtimestamp(ms / 1000, zone).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def zone_of(view: Any) -> tzinfo | None:
+    zone: tzinfo | None = getattr(view.app, "zone", None)
+    return zone

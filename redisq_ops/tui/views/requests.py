@@ -1,0 +1,95 @@
+"""`3`: requests, open ones first: how far they are and who works on them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from redisq_ops.core.values import Request
+from redisq_ops.ops.snapshot import Snapshot
+from redisq_ops.ops.terminal import short_count
+from redisq_ops.tui.charts import bar
+from redisq_ops.tui.table import Cell, Column, Row
+from redisq_ops.tui.theme import BAD, DEAD, DELAYED, DIM, HELD, OK, PART, WARN
+
+from .dead import ago
+from .view import Items, Order, QueueView
+
+BAR = 8
+
+
+class Requests(QueueView):
+    name_ = "requests"
+    title = "requests"
+    about = "Requests, open ones first"
+    needs = "requests"
+    columns = (
+        Column("id", "request", 26, flex=1),
+        Column("state", "state", 9),
+        Column("priority", "prio", 4, align="right"),
+        Column("held", "held/limit", 10, align="right"),
+        Column("free", "free", 4, align="right", priority=5),
+        Column("progress", "progress", BAR + 5, priority=1),
+        Column("total", "total", 6, align="right", priority=2),
+        Column("waiting", "wait", 6, align="right", priority=3),
+        Column("delayed", "delay", 6, align="right", priority=6),
+        Column("done", "done", 6, align="right", priority=4),
+        Column("dead", "dead", 5, align="right", priority=1),
+        Column("age", "age", 7, align="right"),
+    )
+    orders = (
+        Order("age", "open first, by age"),
+        Order("priority", "by priority", by=lambda r: (r.settled, r.priority, r.created_ms)),
+        Order("held", "most held first", descending=True, by=lambda r: r.pending),
+        Order("dead", "most dead first", descending=True, by=lambda r: r.dead),
+        Order("waiting", "most waiting first", descending=True, by=lambda r: r.waiting),
+        Order("id", "by id", by=lambda r: r.id),
+    )
+    empty = "no requests"
+
+    def items(self, snapshot: Snapshot) -> Items:
+        return Items(snapshot.start, snapshot.total, snapshot.requests)
+
+    def row(self, item: Any, snapshot: Snapshot) -> Row:
+        request: Request = item
+        return Row(
+            request.id,
+            (
+                request.id,
+                state_cell(request),
+                str(request.priority),
+                held_cell(request),
+                number(request.tokens, OK),
+                progress_cell(request),
+                short_count(request.total),
+                number(request.waiting, ""),
+                number(request.delayed, DELAYED),
+                number(request.done, OK),
+                number(request.dead, DEAD),
+                ago(request.created_ms, snapshot),
+            ),
+            DIM if request.settled else "",
+        )
+
+
+def state_cell(request: Request) -> Cell:
+    """The state in a word; a pause is told before anything else."""
+    if request.paused and not request.settled:
+        return ("paused", WARN)
+    return (request.state, {"done": OK, "cancelled": BAD}.get(request.state, ""))
+
+
+def held_cell(request: Request) -> Cell:
+    """Tokens held of those the limit allows."""
+    return (f"{request.pending}/{request.limit}", HELD if request.pending else DIM)
+
+
+def number(value: int, style: str) -> Cell:
+    """A short number, its colour only where there is something to see."""
+    return (short_count(value), style if value else DIM)
+
+
+def progress_cell(request: Request) -> Cell:
+    """Settled of all, as a bar and in percent; 100 % is said of nothing less."""
+    settled = request.done + request.dead + request.trash
+    percent = 100 if settled >= request.total else min(99, 100 * settled // request.total)
+    return (f"{bar(settled, request.total, BAR)} {percent:>3}%", DIM if request.settled else PART)

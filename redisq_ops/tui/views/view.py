@@ -1,0 +1,200 @@
+"""What the views have in common: a table over a window, an order, a filter."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.widgets import Static
+
+from redisq_ops.core.values import Entry, State
+from redisq_ops.ops.snapshot import Snapshot, View
+from redisq_ops.ops.terminal import count
+from redisq_ops.tui.table import Column, PagedTable, Row, Window
+
+LOADED: Final = 500
+"""rows looked through by a filter, and sorted by what the server keeps no order of"""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A way to sort: by the column ``key``. Without ``by`` it is the server's own order."""
+
+    key: str
+    words: str
+    descending: bool = False
+    by: Callable[[Any], Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """A window of what a view lists, before it is drawn."""
+
+    start: int
+    total: int
+    items: Sequence[Any]
+
+    @property
+    def complete(self) -> bool:
+        return self.start == 0 and len(self.items) >= self.total
+
+
+class QueueView(Vertical):
+    """One view. Subclasses say what it lists, how a row looks, and what may be done to it."""
+
+    name_: ClassVar[View]
+    title: ClassVar[str]
+    about: ClassVar[str]
+    needs: ClassVar[str | None] = None
+    """the capability without which a queue can't offer this view"""
+    state: ClassVar[State | None] = None
+    """of the entries listed here"""
+    verbs: ClassVar[frozenset[str]] = frozenset()
+    """what may be done to them, beside hold and undo"""
+    columns: ClassVar[tuple[Column, ...]]
+    orders: ClassVar[tuple[Order, ...]]
+    empty: ClassVar[str]
+    tall: ClassVar[int] = 0
+    """lines of terminal below which the chart is left out"""
+
+    def __init__(self) -> None:
+        super().__init__(id=self.name_)
+        self.order = 0
+        self.filter: re.Pattern[str] | None = None
+        self.snapshot: Snapshot | None = None
+        self.table = PagedTable(self.columns, empty=self.empty)
+        self._chart = Static(classes="chart", markup=False)
+        self._items = Items(0, 0, ())
+        self._shown = 0
+
+    # --- what a subclass says ------------------------------------------------------------------
+
+    def items(self, snapshot: Snapshot) -> Items:
+        raise NotImplementedError
+
+    def row(self, item: Any, snapshot: Snapshot) -> Row:
+        raise NotImplementedError
+
+    def chart(self, snapshot: Snapshot, width: int) -> Any:
+        """What stands above the table, if anything: text of ``width`` cells."""
+        return None
+
+    def words(self, item: Any) -> tuple[str, ...]:
+        """What the filter looks at."""
+        return (item.id,)
+
+    # --- what the app uses ---------------------------------------------------------------------
+
+    def compose(self) -> ComposeResult:
+        yield self._chart
+        yield self.table
+
+    def on_mount(self) -> None:
+        self._chart.display = False
+        self._say_order()
+
+    @property
+    def local(self) -> bool:
+        """Whether filter or order are applied to loaded rows rather than by the server."""
+        return self.filter is not None or self.orders[self.order].by is not None
+
+    @property
+    def window(self) -> tuple[int, int]:
+        """The rows to fetch."""
+        return (0, LOADED) if self.local else self.table.wanted
+
+    @property
+    def descending(self) -> bool:
+        """Whether rows are to be fetched from the end of the server's order."""
+        order = self.orders[self.order]
+        return (order if order.by is None else self.orders[0]).descending
+
+    def next_order(self) -> None:
+        self.order = (self.order + 1) % len(self.orders)
+        self._from_the_top()
+
+    def narrow(self, pattern: re.Pattern[str] | None) -> None:
+        """Show only rows that match, from what is loaded."""
+        if pattern != self.filter:
+            self.filter = pattern
+            self._from_the_top()
+
+    def _from_the_top(self) -> None:
+        # The entry under the cursor may be anywhere now; marks are about entries, and stay.
+        marks = self.table.marks
+        self.table.clear()
+        self.table.mark(marks)
+        self._say_order()
+        if self.snapshot is not None:
+            self.show(self.snapshot)
+
+    def forget(self) -> None:
+        """Another queue follows: nothing on the screen, no mark and no filter is about it."""
+        self.snapshot, self.filter = None, None
+        self._items, self._shown = Items(0, 0, ()), 0
+        self.table.clear()
+        self._chart.display = False
+
+    def show(self, snapshot: Snapshot) -> None:
+        if snapshot.wish.descending != self.descending:
+            return  # asked for before the order was changed
+        self.snapshot = snapshot
+        drawn = self.chart(snapshot, self.size.width) if self.app.size.height >= self.tall else None
+        self._chart.display = drawn is not None
+        if drawn is not None:
+            self._chart.update(drawn)
+        self._items = listed = self.items(snapshot)
+        order, items, start, total = (
+            self.orders[self.order], listed.items, listed.start, listed.total,
+        )  # fmt: skip
+        if self.filter is not None:
+            items = [item for item in items if self._accepts(item)]
+        if order.by is not None:
+            items = sorted(items, key=order.by, reverse=order.descending)
+        if self.local:
+            start, total = 0, len(items)
+        rows = tuple(self.row(item, snapshot) for item in items)
+        self._shown = len(rows)
+        self.table.show(Window(start, total, rows))
+        self._say_order()
+
+    def _accepts(self, item: Any) -> bool:
+        return self.filter is None or any(map(self.filter.search, self.words(item)))
+
+    @property
+    def exact(self) -> bool:
+        """Whether the order is that of all rows, not only of those loaded."""
+        return self.orders[self.order].by is None or self._items.complete
+
+    def _say_order(self) -> None:
+        order = self.orders[self.order]
+        self.table.sorted_by(order.key, descending=order.descending, exact=self.exact)
+
+    @property
+    def status(self) -> list[str]:
+        """Where we are in the list, its order and filter, in words."""
+        order, complete = self.orders[self.order], self._items.complete
+        loaded, total = count(len(self._items.items)), count(self._items.total)
+        said = [self.table.position] if self.table.position else []
+        said.append(order.words + ("" if self.exact else f", of the {loaded} loaded"))
+        if self.filter is not None:
+            among = total if complete else f"the {loaded} loaded of {total}"
+            said.append(f"/{self.filter.pattern}/ in {count(self._shown)} of {among}")
+        if marks := self.table.marks:
+            said.append(f"{count(len(marks))} marked")
+        return said
+
+
+class EntryView(QueueView):
+    """A view of the entries of one state."""
+
+    def items(self, snapshot: Snapshot) -> Items:
+        return Items(snapshot.start, snapshot.total, snapshot.entries)
+
+    def words(self, item: Entry) -> tuple[str, ...]:
+        error = item.error
+        return (item.id,) if error is None else (item.id, error.type, error.message)

@@ -1,0 +1,346 @@
+"""One description, three ways to run it: the same values, the same errors, no more round trips."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import warnings
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+import redis.exceptions as rx
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from redisq_ops.core.clock import FakeClock
+from redisq_ops.core.delay import DelaySet
+from redisq_ops.core.errors import NotFound, Refused, Unreachable, WrongKind, translate
+from redisq_ops.core.io import (
+    Blocking,
+    Bound,
+    Call,
+    Described,
+    Description,
+    arun,
+    attempt,
+    both,
+    operation,
+    run,
+    together,
+)
+from redisq_ops.core.request import RequestQueue
+from redisq_ops.demo.server import EmbeddedServer
+
+from .proxy import FlakyProxy
+
+Aclient = Callable[[], redis.asyncio.Redis]
+ONCE = Retry(NoBackoff(), 0)
+
+
+def get(key: str) -> Call[Any]:
+    return Call(("GET", key), lambda reply: reply, key=key)
+
+
+def put(key: str, value: str) -> Call[Any]:
+    return Call(("SET", key, value), lambda _: value, key=key)
+
+
+async def copy(source: str, target: str) -> Any:
+    """Two rounds, the second made of the first's reply."""
+    value = await get(source)
+    await put(target, (value or b"").decode())
+    return value
+
+
+WRONG: Call[Any] = Call(("LPUSH", "text", "x"), int, key="text")
+
+
+def test_a_call_reads_its_own_reply(client: redis.Redis) -> None:
+    assert run(client, put("a", "1")) == "1"
+    assert run(client, Call(("INCRBY", "a", 4), lambda n: n * 10)) == 50
+
+
+def test_replies_are_bytes_whatever_the_client_would_make_of_them(url: str) -> None:
+    with redis.Redis.from_url(url, decode_responses=True) as client:
+        client.execute_command("SET", "a", b"\xff\x00")
+        assert run(client, get("a")) == b"\xff\x00"
+        assert run(client, together([get("a"), get("b")])) == [b"\xff\x00", None]
+
+
+def test_blocking_awaited_and_gathered_are_one(client: redis.Redis, aclient: Aclient) -> None:
+    run(client, put("a", "1"))
+    assert run(client, copy("a", "b")) == b"1"
+
+    async def awaited() -> tuple[Any, Any]:
+        async with aclient() as connection:
+            alone = await arun(connection, copy("b", "c"))
+            beside = await arun(connection, together([copy("c", "d"), copy("none", "e")]))
+            return alone, beside
+
+    assert asyncio.run(awaited()) == (b"1", [b"1", None])
+    assert [client.get(key) for key in "bcde"] == [b"1", b"1", b"1", b""]
+
+
+def test_a_method_runs_by_the_client_it_was_given(client: redis.Redis, aclient: Aclient) -> None:
+    class Box(Bound[Any]):
+        @operation
+        async def content(self, key: str) -> bytes | None:
+            """What is in it."""
+            found: bytes | None = await get(key)
+            return found
+
+    run(client, put("a", "1"))
+    assert Box(client).content("a") == b"1"
+    assert run(client, Box(None).content.op("a")) == b"1"
+    assert isinstance(Box(client).content, Blocking)
+    assert isinstance(Box(None).content, Described)
+    assert Box.content.__doc__ == "What is in it."
+
+    async def awaited() -> bytes | None:
+        async with aclient() as connection:
+            box: Any = Box(connection)
+            found: bytes | None = await box.content("a")
+            return found
+
+    assert asyncio.run(awaited()) == b"1"
+    with pytest.raises(TypeError, match="together"):
+        Box(client.pipeline())
+
+
+def test_rounds_side_by_side_cost_what_the_longest_costs(client: redis.Redis) -> None:
+    trips = []
+    send: Any = redis.Connection.send_packed_command
+
+    def counted(self: Any, command: Any, *args: Any, **kwargs: Any) -> Any:
+        trips.append(command)
+        return send(self, command, *args, **kwargs)
+
+    run(client, get("warm"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(redis.Connection, "send_packed_command", counted)
+        mixed: list[Description[Any]] = [copy("a", "b"), get("c"), together([get("d")])]
+        found = run(client, together(mixed))
+    assert found == [None, None, [None]]
+    assert len(trips) == 2
+
+
+def test_both_keeps_the_kinds_apart(client: redis.Redis) -> None:
+    assert run(client, both(put("a", "1"), Call(("STRLEN", "none"), int))) == ("1", 0)
+    assert run(client, together([])) == []
+
+
+def test_an_error_is_in_our_words_with_the_clients_as_cause(client: redis.Redis) -> None:
+    run(client, put("text", "a"))
+    for description in (WRONG, together([get("text"), WRONG])):
+        with pytest.raises(WrongKind, match="another type") as caught:
+            run(client, description)
+        assert isinstance(caught.value.__cause__, rx.ResponseError)
+        assert caught.value.__notes__ == ["in LPUSH text"]
+
+
+def test_an_error_is_thrown_in_where_it_was_awaited(client: redis.Redis) -> None:
+    run(client, put("text", "a"))
+    steps = []
+
+    async def careful() -> Any:
+        try:
+            await WRONG
+        except WrongKind:
+            steps.append("caught")
+        finally:
+            steps.append("finally")
+        return await put("b", "2")
+
+    assert run(client, careful()) == "2"
+    mixed: list[Description[Any]] = [careful(), get("text")]
+    assert run(client, together(mixed)) == ["2", b"a"]
+    assert steps == ["caught", "finally"] * 2
+
+
+def test_one_broken_queue_does_not_hide_the_others(client: redis.Redis) -> None:
+    run(client, put("text", "a"))
+    found = run(
+        client, together([attempt(WRONG), attempt(get("text")), attempt(copy("x", "text"))])
+    )
+    assert isinstance(found[0], WrongKind)
+    assert found[1:] == [b"a", None]
+
+
+def test_a_server_that_is_gone_is_no_broken_queue(server: EmbeddedServer) -> None:
+    gone = redis.Redis(port=1, retry=ONCE)
+    for description in (attempt(get("a")), together([attempt(get("a")), attempt(get("b"))])):
+        with pytest.raises(Unreachable, match="can't reach"):
+            run(gone, description)
+
+
+def test_a_line_that_breaks_is_thrown_in_too(server: EmbeddedServer, client: redis.Redis) -> None:
+    ended = []
+
+    async def works() -> None:
+        try:
+            await get("a")
+            await put("b", "1")
+        finally:
+            ended.append(True)
+
+    with (
+        FlakyProxy(server.port) as proxy,
+        redis.Redis.from_url(proxy.url, retry=ONCE) as connection,
+    ):
+        for description in (works(), together([works(), works()])):
+            proxy.drop_replies(1)
+            with pytest.raises(Unreachable):
+                run(connection, description)
+    assert ended == [True] * 3
+
+
+def test_a_script_the_server_does_not_have_is_sent_along(client: redis.Redis) -> None:
+    queue, later = RequestQueue(client, "q"), DelaySet(client, "later")
+    queue.submit([b"a", b"b", b"c"], id="r")
+    client.script_flush()
+    assert queue.take(1, consumer="w").deliveries[0].payload == b"a"
+    assert queue.take(1, consumer="w").deliveries[0].payload == b"b"
+    later.schedule([("e", b"")], after_ms=0)
+    client.script_flush()
+    # In the middle of a round: two of three are unknown, the third must not run again.
+    client.script_load(queue._script("take").text)
+    taken, swept, entries = run(
+        client,
+        together(
+            [queue.take.op(1, consumer="w"), queue.sweep.op(), later.take.op(1, consumer="w")]
+        ),
+    )
+    assert (taken.deliveries[0].payload, swept) == (b"c", 0)
+    assert [d.id for d in entries.deliveries] == ["e"]
+    assert queue.invariants() == later.invariants() == []
+
+
+def test_awaiting_anything_else_is_refused_at_once(client: redis.Redis, aclient: Aclient) -> None:
+    async def sleeps() -> Any:
+        await asyncio.sleep(0)
+
+    with pytest.raises(TypeError, match="Calls"):
+        run(client, sleeps())
+    mixed: list[Description[Any]] = [get("a"), sleeps()]
+    with pytest.raises(TypeError, match="Calls"):
+        run(client, together(mixed))
+
+    async def awaited() -> None:
+        async with aclient() as connection:
+            with pytest.raises(TypeError, match="Calls"):
+                await arun(connection, sleeps())
+
+    asyncio.run(awaited())
+
+
+def test_what_fails_beside_others_leaves_none_of_them_open(client: redis.Redis) -> None:
+    run(client, put("text", "a"))
+    closed = []
+
+    async def patient() -> Any:
+        try:
+            await get("a")
+            await get("b")
+        finally:
+            closed.append(True)
+
+    async def fails() -> Any:
+        await get("a")
+        raise NotFound("no")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(NotFound):
+            run(client, together([patient(), fails(), patient(), copy("a", "b")]))
+        gc.collect()
+    assert closed == [True, True]
+
+
+def test_a_description_nobody_runs_is_told(client: redis.Redis) -> None:
+    async def forgets() -> None:
+        copy("a", "b")  # type: ignore[unused-coroutine]
+
+    with pytest.warns(RuntimeWarning, match="never awaited"):
+        run(client, forgets())
+        gc.collect()
+    assert not client.exists("b")
+
+
+def test_a_cancelled_operation_ends_where_it_was(client: redis.Redis, aclient: Aclient) -> None:
+    async def story() -> list[str]:
+        steps: list[str] = []
+
+        async def slow() -> None:
+            try:
+                await Call(("BLPOP", "never", 30), list)
+            finally:
+                steps.append("cleaned up")
+
+        async with aclient() as connection:
+            task = asyncio.create_task(arun(connection, slow()))
+            await asyncio.sleep(0.05)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        return steps
+
+    assert asyncio.run(story()) == ["cleaned up"]
+
+
+def test_absent_is_a_value_where_a_call_says_so(client: redis.Redis) -> None:
+    command = ("XINFO", "GROUPS", "nothing")
+    with pytest.raises(rx.ResponseError):
+        run(client, Call(command, lambda reply: reply))
+    assert run(client, Call(command, lambda reply: reply, absent="no such key")) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "exit_code"),
+    [
+        (rx.ConnectionError("refused"), Unreachable, 2),
+        (rx.TimeoutError("slow"), Unreachable, 2),
+        (rx.AuthenticationError("invalid username-password pair"), Unreachable, 2),
+        (rx.ResponseError("WRONGPASS invalid"), Unreachable, 2),
+        (rx.BusyLoadingError("loading"), Unreachable, 2),
+        (rx.OutOfMemoryError("command not allowed"), Refused, 1),
+        (rx.ReadOnlyError("You can't write"), Refused, 1),
+        (rx.NoPermissionError("no permissions"), Refused, 1),
+        (rx.ResponseError("NOTFOUND no such request: r"), NotFound, 1),
+        (rx.ResponseError("WRONGTYPE Operation against a key"), WrongKind, 1),
+    ],
+)
+def test_every_failure_of_the_server_has_our_name(
+    error: Exception, kind: type[Refused], exit_code: int
+) -> None:
+    ours = translate(error)
+    assert type(ours) is kind
+    assert ours.__cause__ is error
+    assert ours.exit_code == exit_code
+    assert "\n" not in str(ours)
+    assert translate(ours) is ours
+
+
+def test_an_error_we_have_no_word_for_stays_itself() -> None:
+    error = rx.ResponseError("ERR something new")
+    assert translate(error) is error
+
+
+def test_threads_and_tasks_share_a_queue(client: redis.Redis, aclient: Aclient) -> None:
+    """Concurrent calls borrow different slots, so none is taken for another's repetition."""
+    name = "shared"
+    RequestQueue(client, name).submit([b"%d" % n for n in range(60)], id="r", limit=100)
+
+    async def story() -> list[str]:
+        async with aclient() as connection:
+            queue = RequestQueue(connection, name, clock=FakeClock())
+            calls: list[Coroutine[Any, Any, Any]] = [
+                queue.take(2, consumer=f"w{n}") for n in range(30)
+            ]
+            taken = await asyncio.gather(*calls)
+            return [d.id for each in taken for d in each.deliveries]
+
+    ids = asyncio.run(story())
+    assert sorted(ids) == sorted(f"r/{n}" for n in range(1, 61))

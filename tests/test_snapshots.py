@@ -1,0 +1,434 @@
+"""Pictures of every view, drawn from seeded snapshots at a fixed size and clock.
+
+They are compared with those in `snapshots/`; `make pictures` draws them again.
+"""
+
+import asyncio
+import os
+import random
+import re
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import resvg_py
+from textual.pilot import Pilot
+
+from redisq_ops.core.request import RequestQueue
+from redisq_ops.core.values import (
+    Consumer,
+    Counts,
+    Entry,
+    Event,
+    Failure,
+    Level,
+    Rates,
+    Request,
+)
+from redisq_ops.ops.deployment import Deployment
+from redisq_ops.ops.inspect import EntryView, Pending, RequestView, Story
+from redisq_ops.ops.look import Row
+from redisq_ops.ops.selection import Filter, Selection
+from redisq_ops.ops.snapshot import Listed, Snapshot, Upcoming, Wish
+from redisq_ops.tui.act import Scope, question
+from redisq_ops.tui.app import Top
+from redisq_ops.tui.confirm import Confirm
+from redisq_ops.tui.poller import Connected
+
+ROOT = Path(__file__).parent.parent
+PICTURES = ROOT / "snapshots"
+REDRAW = os.environ.get("REDISQ_PICTURES") == "redraw"
+NOW = 1_773_457_965_000  # 2026-03-14 03:12:45 UTC
+SECOND, MINUTE, HOUR, DAY = 1000, 60_000, 3_600_000, 86_400_000
+REQUESTS = frozenset({"requests", "levels"})
+DELAYS = frozenset({"timeline", "reschedule"})
+OSC_52 = "\x1b]52;c;cm0gLXJmIC8=\x07"
+
+KINDS = {
+    "billing": "request", "image-thumbnails": "request", "mail": "request",
+    "nightly-reports": "request", "reminders": "delay", "search-index": "request",
+    "webhooks": "delay",
+}  # fmt: skip
+
+
+# --- what the server would say ---------------------------------------------------------------
+
+
+def listed() -> tuple[Listed, ...]:
+    return tuple(
+        Listed(name, kind, REQUESTS if kind == "request" else DELAYS)
+        for name, kind in KINDS.items()
+    )
+
+
+def rates(base: int, failing: int = 0) -> Rates:
+    chance = random.Random(base)
+    wave = [max(0, int(base * (1 + 0.5 * chance.gauss(0, 0.6)))) for _ in range(60)]
+    failed = [chance.randint(0, failing) for _ in range(59)] + [failing]
+    return Rates(tuple(wave), tuple(max(0, n - n // 9) for n in wave), tuple(failed))
+
+
+def overview() -> tuple[Row, ...]:
+    counts = {
+        "billing": (Counts(37, 12, 4, 0, 0, 918_223, NOW - 41 * SECOND), rates(420)),
+        "image-thumbnails": (Counts(184_220, 64, 911, 37, 0, 5_204_113, NOW - 26 * MINUTE),
+                             rates(5_200, 3)),
+        "mail": (Counts(1_204, 24, 88, 1_240, 12, 44_210_000, NOW - 3 * MINUTE), rates(900, 41)),
+        "nightly-reports": (Counts(12, 0, 0, 0, 0, 4_410, NOW - 5 * HOUR, "disk full on db-3"),
+                            rates(0)),
+        "reminders": (Counts(0, 3, 42_118, 2, 0, 88_120), rates(61)),
+        "search-index": (Counts(0, 0, 0, 0, 0, 120, None, None, "by kim"), rates(0)),
+        "webhooks": (Counts(310, 40, 6_021, 411, 0, 1_420_008, NOW - 88 * SECOND), rates(310, 96)),
+    }  # fmt: skip
+    return tuple(Row(name, KINDS[name], *counts[name]) for name in KINDS)
+
+
+def requests(settled: int = 6) -> tuple[Request, ...]:
+    chance = random.Random(7)
+    rows = []
+    for at in range(24):
+        total = chance.choice([12, 400, 1_000, 25_000, 1_000_000])
+        limit = chance.choice([2, 4, 8, 16])
+        dead, delayed = chance.choice([0, 0, 3, 17]) if total > 12 else 0, 0
+        done = int((total - 40) * chance.random()) if total > 12 else chance.randint(0, 9)
+        if at >= 24 - settled:
+            state, pending, waiting = chance.choice(["done", "done", "cancelled"]), 0, 0
+            done, trash = total - dead, 0
+            if state == "cancelled":
+                done, trash = done // 2, total - dead - done // 2
+        else:
+            state, trash = chance.choice(["sealed", "sealed", "open"]), 0
+            pending = chance.randint(0, min(limit, total - done))
+            delayed = chance.choice([0, 0, 2])
+            waiting = max(0, total - done - dead - pending - delayed)
+        created = NOW - int(chance.expovariate(1 / HOUR)) - 24 * MINUTE + at * MINUTE
+        rows.append(
+            Request(
+                f"{chance.choice(['import', 'newsletter', 'digest', 'invoice'])}-{3100 + at}",
+                state,
+                chance.choice([0, 10, 50, 50, 90]),
+                limit,
+                at == 5,
+                total,
+                waiting,
+                pending,
+                delayed,
+                done,
+                dead,
+                trash,
+                max(0, min(limit - pending, waiting)),
+                created,
+                created,
+                None,
+                0,
+                0,
+                "",
+            )
+        )
+    opened = sorted(rows[: 24 - settled], key=lambda row: row.created_ms)
+    return tuple(opened + rows[24 - settled :])
+
+
+ERRORS = [
+    Failure("SMTPRecipientsRefused", "550 5.1.1 <ada@example.org>: mailbox unavailable"),
+    Failure("TimeoutError", "no answer from smtp-3 after 30 s"),
+    Failure("TemplateError", "'[red]name[/red]' is undefined in welcome.html, line 12"),
+    Failure("UnicodeEncodeError", f"surrogates not allowed: {OSC_52}"),
+]
+
+
+def dead(start: int, end: int, total: int = 1_240) -> tuple[Entry, ...]:
+    rows = []
+    for at in range(start, min(end, total)):
+        chance = random.Random(at)
+        since = NOW - at * 47 * SECOND - 9 * SECOND
+        reason = chance.choice(["failed", "failed", "failed", "lost", "rejected"])
+        error = None if reason == "lost" else chance.choice(ERRORS)
+        rows.append(
+            Entry(
+                f"newsletter-{3127 - at // 40}/{4000 + at * 3}",
+                "dead",
+                since,
+                since,
+                failures=0 if reason == "lost" else 1 if reason == "rejected" else 20,
+                lost=3 if reason == "lost" else 0,
+                first_ms=since - chance.randint(1, 9) * HOUR,
+                consumer=f"mail-{chance.randint(1, 4)}:{chance.randint(1000, 1009)}",
+                reason=reason,
+                error=error,
+            )
+        )
+    return tuple(rows)
+
+
+def pending() -> tuple[Entry, ...]:
+    rows = []
+    for at in range(24):
+        chance = random.Random(100 + at)
+        since = NOW - chance.randint(1, 29) * SECOND
+        deadline = (
+            NOW - 70 * SECOND + 11 * SECOND * at if at < 9 else NOW + chance.randint(18_000, 30_000)
+        )
+        if deadline < NOW:
+            since = deadline - 30 * SECOND
+        rows.append(
+            Entry(
+                f"newsletter-{3120 + at % 5}/{700 + at * 7}",
+                "pending",
+                deadline,
+                since,
+                failures=chance.choice([0, 0, 0, 2]),
+                lost=1 if deadline < NOW else 0,
+                first_ms=since,
+                consumer=f"mail-{chance.randint(1, 4)}:{chance.randint(1000, 1009)}",
+                error=ERRORS[1] if chance.random() < 0.3 else None,
+            )
+        )
+    return tuple(sorted(rows, key=lambda row: row.at_ms or 0))
+
+
+def delayed(start: int, end: int, total: int = 42_118) -> tuple[Entry, ...]:
+    chance = random.Random(3)
+    at, rows = NOW, []
+    for number in range(min(end, total)):
+        at += int(chance.expovariate(1 / 900))
+        tried = number % 11 == 3
+        rows.append(
+            Entry(
+                f"reminder-{88_000 + number * 17 % 9_000}",
+                "delayed",
+                at,
+                NOW - HOUR,
+                failures=2 if tried else 0,
+                error=ERRORS[1] if tried else None,
+            )
+        )
+    return tuple(rows[start:])
+
+
+def upcoming(buckets: int) -> Upcoming:
+    chance, step = random.Random(5), 5 * MINUTE
+    numbers = tuple(
+        int((620 - 4 * at) * (0.5 + chance.random() / 2) + (900 if at % 24 == 18 else 0))
+        for at in range(buckets)
+    )
+    return Upcoming(NOW // step * step, step, numbers, 1_204)
+
+
+def levels() -> tuple[Level, ...]:
+    chance = random.Random(11)
+    found = []
+    for priority in range(100):
+        if priority in (0, 10, 50, 90) or chance.random() < 0.2:
+            tokens = int(10 ** (4 * chance.random() * chance.random())) + (priority == 50) * 3_400
+            found.append(Level(priority, tokens, (f"import-{3100 + priority}", "digest-3107")))
+    return tuple(found)
+
+
+def story() -> Story:
+    events = (
+        Event("3-0", NOW - 56 * SECOND, "mail-2:1004", {"dead": ("x|failed",)}),
+        Event("2-0", NOW - 4 * MINUTE, "mail-1:1001", {"failed": ("x|mail-1:1001",)}),
+        Event("1-0", NOW - 3 * HOUR, "mail-3:1009", {"lost": ("x|mail-3:1009",)}),
+    )
+    return Story(events, 1000, 88_120)
+
+
+def entry(id: str) -> EntryView:
+    traceback = (
+        "Traceback (most recent call last):\n"
+        '  File "/srv/mail/handler.py", line 88, in handle\n'
+        "    smtp.send_message(message)\n"
+        f"smtplib.SMTPRecipientsRefused: {OSC_52}"
+    )
+    found = replace(
+        dead(1, 2)[0], id=id, receipt=None, error=replace(ERRORS[0], traceback=traceback),
+        payload=b'{"to": "ada@example.org", "subject": "[red]Hi[/red]",\n "body": "\x1b[2J\xff'
+        + OSC_52.encode() + b'"}',
+    )  # fmt: skip
+    return EntryView(RequestQueue(None, "mail"), NOW, found, None, None, story())
+
+
+def request(id: str) -> RequestView:
+    rows = [replace(row, id=f"{id}/{row.id.rpartition('/')[2]}") for row in pending()[6:12]]
+    held = tuple(Pending(row, 4_000, row.attempts + 1) for row in rows)
+    consumers = (
+        Consumer("mail-1:1001", 4, 3 * SECOND, False),
+        Consumer("mail-2:1004", 2, 12 * SECOND, False),
+        Consumer("~delayed", 2, 4 * MINUTE, True),
+    )
+    differences = (("~delayed", 2, "to run again later; kept in the stream's list"),)
+    record = replace(requests()[1], id=id, limit=8, pending=6, delayed=2)
+    return RequestView(
+        RequestQueue(None, "mail"), NOW, record, "rq:{mail}:s:" + id, 24_117, consumers, held,
+        differences, story(),
+    )  # fmt: skip
+
+
+class Seeded:
+    """A server that stands still; ``broken`` makes it fail from then on."""
+
+    warning: str | None = None
+
+    def __init__(self) -> None:
+        self.connected: Connected | None = Connected(
+            "redis://queue-1.example.net:6379/0", Deployment()
+        )
+        self.broken: Exception | None = None
+
+    async def look(self, wish: Wish) -> Snapshot:
+        if self.broken is not None:
+            raise self.broken
+        bare = Snapshot(wish, NOW, listed())
+        if wish.view == "overview":
+            return replace(bare, overview=overview())
+        if bare.queue is None:
+            return replace(bare, problem=f"no queue {wish.queue!r} here")
+        row = next(row for row in overview() if row.name == wish.queue)
+        bare = replace(bare, counts=row.counts)
+        if wish.detail is not None:
+            about = (
+                replace(bare, request=request(wish.detail))
+                if wish.view == "requests"
+                else replace(bare, entry=entry(wish.detail))
+            )
+            bare = about
+        match wish.view:
+            case "levels" if row.kind == "request":
+                return replace(bare, levels=levels(), requests=requests()[:18], open=18)
+            case "requests" if row.kind == "request":
+                return replace(bare, requests=requests(), total=24, open=18)
+            case "pending":
+                return replace(bare, entries=pending(), total=24)
+            case "dead":
+                found = dead(wish.start, wish.end)
+                return replace(bare, start=wish.start, total=1_240, entries=found)
+            case "delayed":
+                found = delayed(wish.start, wish.end)
+                return replace(bare, start=wish.start, total=42_118, entries=found,
+                               upcoming=upcoming(wish.buckets))  # fmt: skip
+        return bare
+
+    async def close(self) -> None:
+        pass
+
+
+# --- drawing and comparing -------------------------------------------------------------------
+
+Step = str | Callable[[Top, Seeded], Awaitable[None]]
+
+
+class Clock:
+    """A monotonic clock that a step moves."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def draw(steps: Iterable[Step], size: tuple[int, int], read_only: bool = False) -> str:
+    async def body() -> str:
+        source = Seeded()
+        app = Top(source, interval=3600, read_only=read_only, clock=Clock())
+        async with app.run_test(size=size) as pilot:
+            await settled(app, pilot)
+            for step in steps:
+                if isinstance(step, str):
+                    await pilot.press(step)
+                else:
+                    await step(app, source)
+                await settled(app, pilot)
+            return app.export_screenshot(title="redisq-top", simplify=True)
+
+    return normal(asyncio.run(body()))
+
+
+async def settled(app: Top, pilot: Pilot[Exception]) -> None:
+    """Until the screen shows what it asked for."""
+    await pilot.pause()
+    app.poller.wake()
+    while app.problem is None and (app.snapshot is None or app.snapshot.wish != app.wish()):
+        await asyncio.sleep(0.005)
+        await pilot.pause()
+    await pilot.pause()
+
+
+def normal(svg: str) -> str:
+    """Without what differs between equal pictures, and without fonts from elsewhere."""
+    svg = re.sub(r"terminal-\d+", "terminal", svg)
+    svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.S)
+    return re.sub(r"[ \t]+$", "", svg, flags=re.M)
+
+
+def compare(name: str, svg: str) -> None:
+    path = PICTURES / f"{name}.svg"
+    if REDRAW:
+        path.write_text(svg, encoding="utf-8")
+    assert path.exists(), f"no picture {path.name} yet: make pictures"
+    same = path.read_text(encoding="utf-8") == svg
+    if not same:
+        path.with_suffix(".new.svg").write_text(svg, encoding="utf-8")
+    assert same, f"{path.name} looks different now: compare with .new.svg, or make pictures"
+
+
+async def confirm(app: Top, source: Seeded) -> None:
+    entries = list(dead(0, 1_240))
+    chosen = Selection(RequestQueue(None, "mail"), "dead", Filter(), NOW)
+    chosen.add(entries)
+    scope = Scope("mail", "dead", match=re.compile("smtp"))
+    app.push_screen(Confirm(question("purge", scope, chosen, DAY)))  # type: ignore[unused-awaitable]
+
+
+async def breaks(app: Top, source: Seeded) -> None:
+    source.broken = ConnectionError("can't reach the server: connection refused")
+    app.poller.wake()
+    await asyncio.sleep(0.05)
+    assert isinstance(app.clock, Clock)
+    app.clock.now += 12
+    app.tick()
+
+
+LOOKS: dict[str, tuple[list[Step], tuple[int, int]]] = {
+    "overview": ([], (120, 34)),
+    "levels": (["down", "down", "2"], (120, 34)),
+    "requests": (["down", "down", "3"], (120, 34)),
+    "pending": (["down", "down", "4"], (120, 34)),
+    "dead": (["down", "down", "5", "j", "space", "j", "j", "space", "j"], (120, 34)),
+    "delayed": ([*["down"] * 4, "6"], (120, 34)),
+    "entry": (["down", "down", "5", "enter"], (120, 34)),
+    "request": (["down", "down", "3", "j", "enter"], (120, 34)),
+    "filter": (["down", "down", "5", "slash", *"Timeout"], (120, 34)),
+    "sorted": (["down", "down", "3", "s", "s"], (120, 34)),
+    "confirm": (["down", "down", "5", confirm], (120, 34)),
+    "stale": (["down", "down", "5", breaks], (120, 34)),
+    "help": (["question_mark"], (120, 34)),
+    "unoffered": ([*["down"] * 4, "3"], (80, 24)),
+    "overview-80x24": ([], (80, 24)),
+    "levels-80x24": (["down", "down", "2"], (80, 24)),
+    "dead-80x24": (["down", "down", "5"], (80, 24)),
+    "delayed-80x24": ([*["down"] * 4, "6"], (80, 24)),
+}
+
+
+@pytest.mark.parametrize("name", LOOKS)
+def test_a_picture_is_as_it_was(name: str) -> None:
+    steps, size = LOOKS[name]
+    svg = draw(steps, size)
+    compare(name, svg)
+    if REDRAW and name in ("overview", "dead"):
+        png = resvg_py.svg_to_bytes(svg_string=svg, zoom=2, monospace_family="DejaVu Sans Mono")
+        target = ROOT / "docs" / "pictures" / f"{name}.png"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(bytes(png))
+
+
+def test_read_only_greys_the_changes_out() -> None:
+    compare("read-only", draw(["down", "down", "5"], (120, 34), read_only=True))
+
+
+def test_every_picture_belongs_to_a_test() -> None:
+    drawn = {path.stem for path in PICTURES.glob("*.svg")}
+    assert drawn == {*LOOKS, "read-only"}

@@ -1,0 +1,607 @@
+"""The dashboard on real servers: what is seen, what a key does, and what it must not do."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+import redis
+from textual.pilot import Pilot
+
+from redisq_ops.core.connect import aconnect
+from redisq_ops.core.delay import DelaySet
+from redisq_ops.core.request import RequestQueue
+from redisq_ops.core.values import Failure, Settlement
+from redisq_ops.demo.server import EmbeddedServer
+from redisq_ops.ops.deployment import Deployment
+from redisq_ops.tui.app import Top
+from redisq_ops.tui.confirm import Confirm
+from redisq_ops.tui.detail import DetailScreen
+from redisq_ops.tui.frame import text
+from redisq_ops.tui.poller import Connected, Live
+
+Body = Callable[[Top, Pilot[Exception]], Awaitable[None]]
+OSC_52 = "\x1b]52;c;aGk=\x07"
+SHIFT = "ACEGHPRUX"
+
+
+def drive(
+    url: str,
+    body: Body,
+    *,
+    size: tuple[int, int] = (120, 30),
+    interval: float = 0.2,
+    **options: Any,
+) -> Top:
+    """Open the dashboard on a server, wait for its first picture, go through ``body``."""
+    app = Top(
+        Live(lambda: Connected(url, Deployment(aconnect(url, "top")))), interval=interval, **options
+    )
+
+    async def run() -> None:
+        async with app.run_test(size=size) as pilot:
+            await until(pilot, lambda: app.snapshot is not None)
+            await body(app, pilot)
+
+    asyncio.run(run())
+    return app
+
+
+async def until(pilot: Pilot[Exception], true: Callable[[], object], seconds: float = 15) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, f"it never came to that:\n{text(app_of(pilot))}"
+        await pilot.pause(0.01)
+
+
+def app_of(pilot: Pilot[Exception]) -> Top:
+    assert isinstance(pilot.app, Top)
+    return pilot.app
+
+
+async def see(pilot: Pilot[Exception], *words: str) -> None:
+    await until(pilot, lambda: all(word in text(app_of(pilot)) for word in words))
+
+
+async def press(pilot: Pilot[Exception], *keys: str) -> None:
+    """Press keys one after the other, each on an up-to-date screen."""
+    for key in keys:
+        await pilot.press(key)
+        await pilot.pause()
+
+
+async def asked(pilot: Pilot[Exception], key: str) -> Confirm:
+    """Press a key that changes something; the dialog it opens."""
+    await press(pilot, key)
+    await until(pilot, lambda: isinstance(pilot.app.screen, Confirm))
+    await pilot.pause()
+    assert isinstance(pilot.app.screen, Confirm)
+    return pilot.app.screen
+
+
+async def told(pilot: Pilot[Exception], words: str) -> None:
+    """A toast that says so."""
+    await until(pilot, lambda: any(words in note.message for note in pilot.app._notifications))
+
+
+def bury(
+    client: redis.Redis, id: str, number: int, error: Failure | None = None, name: str = "mail"
+) -> RequestQueue[redis.Redis]:
+    """Dead letters ``id``/1 … ``number``, all of one moment."""
+    queue = RequestQueue(client, name)
+    queue.submit([b"payload %d" % n for n in range(number)], id=id, limit=1000)
+    encoded = (error or Failure("ValueError", f"{id} failed")).encoded()
+    left = number
+    while left:
+        taken = queue.take(min(left, 500), consumer="w1").deliveries
+        queue.settle([Settlement(delivery, "reject", encoded) for delivery in taken])
+        left -= len(taken)
+    return queue
+
+
+def dead(queue: RequestQueue[redis.Redis]) -> set[str]:
+    page = queue.page("dead", max=5000)
+    return {entry.id for entry in page.entries}
+
+
+def written(client: redis.Redis) -> set[str]:
+    """The commands run since the statistics were reset that can change anything."""
+    ran = {name.removeprefix("cmdstat_").partition("|")[0] for name in client.info("commandstats")}
+    known: dict[str, Any] = client.command()
+    return {name for name in ran if name in known and "write" in map(_text, known[name]["flags"])}
+
+
+def _text(flag: Any) -> str:
+    return flag.decode() if isinstance(flag, bytes) else str(flag)
+
+
+# --- looking ---------------------------------------------------------------------------------
+
+
+def test_it_opens_on_the_overview_and_enter_opens_a_queue(url: str, client: redis.Redis) -> None:
+    bury(client, "r1", 3)
+    DelaySet(client, "later").schedule([("e1", b"x")], after_ms=3_600_000)
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        assert "later" in text(app) and "mail" in text(app)
+        await press(pilot, "j", "enter")
+        await see(pilot, "held/limit", "r1", "done")
+        await press(pilot, "5")
+        await see(pilot, "r1/1", "r1/2", "r1/3", "rejected", "ValueError: r1 failed")
+        await press(pilot, "left_square_bracket")
+        await see(pilot, "no dead letters")
+        await press(pilot, "3")
+        await see(pilot, "later is a delay queue: it has no requests.")
+        await press(pilot, "6")
+        await see(pilot, "1 become due", "e1", "59m")
+        await press(pilot, "escape")
+        await see(pilot, "waiting", "later", "mail")
+
+    drive(url, body)
+
+
+def test_tab_goes_through_the_queues_and_views_stay(url: str, client: redis.Redis) -> None:
+    for name in ("a", "b", "c"):
+        bury(client, f"in-{name}", 1, name=name)
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await press(pilot, "5")
+        for key, seen in (("tab", "b"), ("tab", "c"), ("tab", "a"), ("shift+tab", "c")):
+            await press(pilot, key)
+            await see(pilot, f"in-{seen}/1")
+            assert app.view == "dead"
+
+    drive(url, body)
+
+
+def test_the_last_of_many_is_where_the_server_has_it(url: str, client: redis.Redis) -> None:
+    queue = bury(client, "r", 300)
+    order = [entry.id for entry in queue.page("dead", max=500).entries]
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        table = app.current.table
+        await until(pilot, lambda: table.identity == order[-1])  # the newest is on top
+        await press(pilot, "G")
+        await until(pilot, lambda: table.identity == order[0])
+        await see(pilot, "300 of 300")
+        await press(pilot, "g")
+        await until(pilot, lambda: table.identity == order[-1])
+        await press(pilot, "s")
+        await until(pilot, lambda: table.identity == order[0])  # oldest first, of all of them
+        assert "loaded" not in text(app)
+
+    drive_in(url, body, "5")
+
+
+def test_an_order_the_server_does_not_keep_says_what_it_is_of(
+    url: str, client: redis.Redis
+) -> None:
+    bury(client, "r", 600)
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await press(pilot, "s", "s")
+        await see(pilot, "error ▲ (loaded)", "by error, of the 500 loaded")
+
+    drive_in(url, body, "5")
+
+
+def drive_in(url: str, body: Body, *keys: str, **options: Any) -> None:
+    """`drive`, after these keys."""
+
+    async def inside(app: Top, pilot: Pilot[Exception]) -> None:
+        await press(pilot, *keys)
+        await until(pilot, lambda: app.snapshot and app.snapshot.wish.view == app.view)
+        await pilot.pause()
+        await body(app, pilot)
+
+    drive(url, inside, **options)
+
+
+def test_an_entry_opens_with_everything_escaped(url: str, client: redis.Redis) -> None:
+    queue = RequestQueue(client, "mail")
+    queue.submit([b"[red]hello[/red]\x1b[2J\xff" + OSC_52.encode()], id="r1")
+    error = Failure("ValueError", f"[b]{OSC_52}", "Traceback:\n  line 1\n\x1b[31mbang")
+    queue.settle([Settlement(queue.take(consumer="w1").deliveries[0], "reject", error.encoded())])
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await see(pilot, r"ValueError: [b]\x1b]52;c")
+        await press(pilot, "enter")
+        assert isinstance(app.screen, DetailScreen)
+        await see(pilot, r"[red]hello[/red]\x1b[2J\xff\x1b]52;c;aGk=\x07", r"\x1b[31mbang")
+        await see(pilot, "history", "dead rejected")
+        raw = "".join(s.text for strip in app.screen._compositor.render_strips() for s in strip)
+        assert "\x1b" not in raw and "\x07" not in raw
+        await press(pilot, "escape")
+        assert not isinstance(app.screen, DetailScreen)
+
+    drive_in(url, body, "5")
+
+
+def test_a_request_opens_as_it_is_inspected(url: str, client: redis.Redis) -> None:
+    queue = RequestQueue(client, "mail")
+    queue.submit([b"x"] * 10, id="r1", limit=3, priority=7)
+    queue.take(2, consumer="w1")
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await press(pilot, "enter")
+        await see(pilot, "2 held of 3, 1 free", "rq:{mail}:s:r1, 10 entries", "r1/1", "w1", "lease")
+
+    drive_in(url, body, "3")
+
+
+def test_yank_copies_the_id_or_the_whole_payload(url: str, client: redis.Redis) -> None:
+    bury(client, "r1", 1)
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await press(pilot, "y")
+        assert app.clipboard == "r1/1"
+        await press(pilot, "enter")
+        await see(pilot, "payload 0")
+        await press(pilot, "y")
+        assert app.clipboard == "payload 0"
+
+    drive_in(url, body, "5")
+
+
+def test_the_cursor_stays_on_its_entry_while_the_list_grows(url: str, client: redis.Redis) -> None:
+    bury(client, "old", 5)
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await press(pilot, "j", "j")
+        chosen, line = app.current.table.identity, app.current.table.cursor
+        await asyncio.to_thread(bury, client, "new", 4)
+        await see(pilot, "new/1")
+        assert (app.current.table.identity, app.current.table.cursor) == (chosen, line + 4)
+
+    drive_in(url, body, "5")
+
+
+def test_an_unknown_queue_is_said_and_the_others_shown(url: str, client: redis.Redis) -> None:
+    bury(client, "r1", 1)
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await told(pilot, "no queue 'nope' here")
+        assert "mail" in text(app)
+
+    drive(url, body, queue="nope")
+
+
+def test_a_queue_asked_for_is_opened_at_once(url: str, client: redis.Redis) -> None:
+    bury(client, "r1", 1)
+    drive(url, lambda app, pilot: see(pilot, "held/limit", "r1"), queue="mail")
+
+
+def test_a_queue_that_is_destroyed_meanwhile_is_said(url: str, client: redis.Redis) -> None:
+    bury(client, "r1", 1)
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await asyncio.to_thread(client.flushall)
+        await see(pilot, "no queue 'mail' here")
+
+    drive_in(url, body, "5")
+
+
+def test_looking_changes_nothing(url: str, client: redis.Redis) -> None:
+    queue = bury(client, "r1", 30)
+    queue.submit([b"x"] * 50, id="r2")
+    queue.take(4, consumer="w1")
+    DelaySet(client, "later").schedule([("e1", b"x")], after_ms=60_000)
+    client.config_resetstat()
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await press(pilot, "j", *"123456", "5", "enter")
+        await see(pilot, "payload 8")
+        await press(pilot, "escape", "3", "enter")
+        await see(pilot, "rq:{mail}:s:")
+        await press(pilot, "escape", "slash", "r", "enter", "tab", "6", "s", "s", "s")
+        await see(pilot, "later")
+        # Every key but those with Shift, and what is destructive elsewhere.
+        await press(pilot, "5", *"abcdefghijklmnoprtuvwxz", "ctrl+r", "ctrl+d", "ctrl+k", "delete")
+        assert len(app.screen_stack) == 1
+
+    drive(url, body)
+    assert written(client) == set()
+
+
+@pytest.mark.parametrize("view", "123456")
+def test_a_terminal_of_20_by_5_is_small_and_no_more(
+    url: str, client: redis.Redis, view: str
+) -> None:
+    bury(client, "r1", 30)
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await press(pilot, view, "j", "G", "enter", "escape", "question_mark", "j", "escape", "s")
+        await pilot.resize_terminal(100, 30)
+        await see(pilot, "redisq", "Help")
+        await pilot.resize_terminal(20, 5)
+        await pilot.pause()
+
+    drive(url, body, size=(20, 5))
+
+
+# --- the server --------------------------------------------------------------------------------
+
+
+def test_the_last_picture_stays_when_the_server_goes_and_it_recovers() -> None:
+    with EmbeddedServer(appendonly=True) as server:
+        with redis.Redis.from_url(server.url) as client:
+            bury(client, "r1", 3)
+
+        async def body(app: Top, pilot: Pilot[Exception]) -> None:
+            server.kill()
+            await see(pilot, "stale 1s", "r1/1", "can't reach the server")
+            await press(pilot, "j", "s")
+            await asyncio.to_thread(server.restart)
+            await until(pilot, lambda: "stale" not in text(app))
+            await see(pilot, "r1/1")
+            assert "can't reach" not in text(app)
+
+        drive_in(server.url, body, "5")
+
+
+def test_a_change_that_meets_no_server_says_so() -> None:
+    with EmbeddedServer() as server:
+        with redis.Redis.from_url(server.url) as client:
+            bury(client, "r1", 3)
+
+        async def body(app: Top, pilot: Pilot[Exception]) -> None:
+            server.kill()
+            await see(pilot, "stale")
+            await press(pilot, "X")
+            await told(pilot, "can't reach the server")
+            assert len(app.screen_stack) == 1
+
+        drive_in(server.url, body, "5")
+
+
+def test_round_trips_do_not_depend_on_the_size(url: str, client: redis.Redis) -> None:
+    trips = {size: round_trips(client, size) for size in (3, 700)}
+    assert trips[3] == trips[700]
+    assert trips[3]["overview"] == 2
+    assert max(trips[3].values()) <= 6
+
+
+def round_trips(client: redis.Redis, size: int) -> dict[str, int]:
+    """Exchanges with the server one refresh of each view takes."""
+    from redisq_ops.core.io import _exchange
+    from redisq_ops.ops.snapshot import VIEWS, Wish
+    from redisq_ops.ops.watch import fetch
+
+    client.flushall()
+    queue = bury(client, "r", size)
+    queue.submit([b"x"] * size, id="more", limit=1000)
+    queue.take(min(size, 500), consumer="w1")
+    for n in range(size):
+        queue.submit([b"x"], id=f"one-{n}")
+    deployment = Deployment(client)
+    found: dict[str, int] = {}
+    for view in VIEWS:
+        description, trips = fetch(deployment, Wish(view, "mail", 0, 60)), 0
+        try:
+            calls = description.send(None)
+            while True:
+                trips += 1
+                calls = description.send(_exchange(client, calls))
+        except StopIteration:
+            found[view] = trips
+    return found
+
+
+def test_a_server_that_deletes_what_queues_keep_is_warned_of() -> None:
+    args = ("--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
+    with EmbeddedServer(args=args) as server:
+        drive(server.url, lambda app, pilot: told(pilot, "maxmemory-policy is allkeys-lru"))
+
+
+# --- changing ----------------------------------------------------------------------------------
+
+
+def test_purge_takes_the_marked_and_no_others_although_rows_shift(
+    url: str, client: redis.Redis
+) -> None:
+    queue = bury(client, "old", 6)
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        table = app.current.table
+        marked = []
+        for _ in range(3):
+            assert table.identity is not None
+            marked.append(table.identity)
+            await press(pilot, "space", "j")
+        await asyncio.to_thread(bury, client, "new", 5)  # on top of all of them
+        await see(pilot, "new/1")
+        elsewhere = marked.pop()
+        await asyncio.to_thread(purge_by_hand, queue, elsewhere)
+        dialog = await asked(pilot, "X")
+        assert "Purge 2 dead entries of mail?" in text(app)
+        assert "1 of them are in another state by now: left out." in dialog.question.lines
+        await asyncio.to_thread(bury, client, "late", 2)  # while the dialog is open
+        await press(pilot, "y")
+        await told(pilot, "2 purged")
+        gone = {f"old/{n}" for n in range(1, 7)} - dead(queue)
+        assert gone == {*marked, elsewhere}
+        assert {f"new/{n}" for n in range(1, 6)} | {"late/1", "late/2"} <= dead(queue)
+        assert not table.marks
+
+        await asked(pilot, "U")
+        assert "Undo purge of 2 in mail?" in text(app)
+        await press(pilot, "y")
+        await told(pilot, "2 put back")
+        assert set(marked) <= dead(queue)
+        assert elsewhere not in dead(queue)
+
+    drive_in(url, body, "5")
+
+
+def purge_by_hand(queue: RequestQueue[redis.Redis], id: str) -> None:
+    queue.move("by-hand", 1, [id], source="dead", target="trash", high_water_ms=queue.now())
+
+
+def test_no_is_no(url: str, client: redis.Redis) -> None:
+    queue = bury(client, "r1", 3)
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        for answer in ("n", "escape", "enter"):
+            await asked(pilot, "X")
+            await press(pilot, answer)
+            await until(pilot, lambda: len(app.screen_stack) == 1)
+        assert len(dead(queue)) == 3
+        assert queue.counts().trash == 0
+
+    drive_in(url, body, "5")
+
+
+def test_all_that_match_means_the_filter_shown_over_the_whole_state(
+    url: str, client: redis.Redis
+) -> None:
+    """More than is loaded, and nothing that the filter leaves out."""
+    bury(client, "mine", 30, Failure("TimeoutError", "slow smtp"))
+    queue = bury(client, "other", 600)
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await press(pilot, "slash", *"smtp")
+        await see(pilot, "/smtp/ in 0 of the 500 loaded of 630")
+        await press(pilot, "enter", "A")
+        await see(pilot, "ALL that match")
+        await asked(pilot, "P")
+        assert "Replay 30 dead entries of mail?" in text(app)
+        assert "By reason: rejected 30" in text(app)
+        await press(pilot, "y")
+        await told(pilot, "30 replayed")
+        assert dead(queue) == {f"other/{n}" for n in range(1, 601)}
+        assert queue.counts().waiting == 30
+        await until(pilot, lambda: not app.everything)
+
+    drive_in(url, body, "5")
+
+
+def test_more_than_a_thousand_have_to_be_typed(url: str, client: redis.Redis) -> None:
+    queue = bury(client, "r", 1_001)
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await press(pilot, "A")
+        await asked(pilot, "X")
+        await press(pilot, "y", "enter")
+        assert isinstance(app.screen, Confirm)
+        await press(pilot, *"1001", "y")
+        await told(pilot, "1,001 purged")
+        assert queue.counts().dead == 0
+        await asked(pilot, "U")
+        await press(pilot, "y")
+        await told(pilot, "1,001 put back")
+        assert queue.counts().dead == 1_001
+
+    drive_in(url, body, "5")
+
+
+def test_a_half_typed_filter_keeps_the_last_good_one(url: str, client: redis.Redis) -> None:
+    bury(client, "a", 2)
+    bury(client, "b", 2)
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await press(pilot, "slash", "b", "left_parenthesis")
+        await see(pilot, "not a regular expression yet", "b/1")
+        assert "a/1" not in text(app)
+        await press(pilot, "escape")
+        await see(pilot, "a/1", "b/1")
+
+    drive_in(url, body, "5")
+
+
+def test_requeue_and_claim_void_the_old_receipt(url: str, client: redis.Redis) -> None:
+    queue = RequestQueue(client, "mail")
+    queue.submit([b"x"] * 2, id="r1")
+    one, two = queue.take(2, consumer="w1").deliveries
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await until(pilot, lambda: app.current.table.identity == one.id)
+        await asked(pilot, "R")
+        await press(pilot, "y")
+        await told(pilot, "1 requeued")
+        await until(pilot, lambda: app.current.table.cursor_lost)
+        await press(pilot, "k")
+        await until(pilot, lambda: app.current.table.identity == two.id)
+        await asked(pilot, "C")
+        await press(pilot, "y")
+        await told(pilot, "1 claimed")
+
+    drive_in(url, body, "4")
+    assert queue.settle([Settlement(one, "ack"), Settlement(two, "ack")]) == ["stale", "stale"]
+    assert queue.counts().waiting == 1
+
+
+def test_hold_stops_and_starts_a_queue(url: str, client: redis.Redis) -> None:
+    queue = RequestQueue(client, "mail")
+    queue.submit([b"x"], id="r1")
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await asked(pilot, "H")
+        await press(pilot, "y")
+        await told(pilot, "mail held")
+        await see(pilot, "PAUSED")
+        assert not queue.take(consumer="w1").deliveries
+        await asked(pilot, "H")
+        assert "Resume queue mail?" in text(app)
+        await press(pilot, "y")
+        await told(pilot, "mail resumed")
+        assert queue.take(consumer="w1").deliveries
+
+    drive(url, body)
+
+
+def test_hold_stops_the_marked_requests_only(url: str, client: redis.Redis) -> None:
+    queue = RequestQueue(client, "mail")
+    for id in ("r1", "r2", "r3"):
+        queue.submit([b"x"], id=id)
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await press(pilot, "space", "j", "j", "space")
+        await asked(pilot, "H")
+        assert "Hold 2 requests of mail?" in text(app)
+        await press(pilot, "y")
+        await told(pilot, "2 requests held")
+        assert {d.id for d in queue.take(5, consumer="w1").deliveries} == {"r2/1"}
+        await asked(pilot, "U")
+        await press(pilot, "y")
+        await told(pilot, "1 put back")
+
+    drive_in(url, body, "3")
+
+
+def test_read_only_changes_nothing(url: str, client: redis.Redis) -> None:
+    bury(client, "r1", 3)
+    client.config_resetstat()
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        assert "read-only" in text(app)
+        await press(pilot, "space", *SHIFT)
+        await pilot.pause(0.2)
+        assert len(app.screen_stack) == 1
+        assert not app.everything
+
+    drive_in(url, body, "5", read_only=True)
+    assert written(client) == set()
+
+
+def test_keys_that_mean_nothing_in_a_view_do_nothing(url: str, client: redis.Redis) -> None:
+    bury(client, "r1", 3)
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        for view, keys in (("1", "RCPXA"), ("3", "RCPXA"), ("4", "P"), ("5", "RC"), ("6", "CP")):
+            await press(pilot, view, *keys)
+            assert len(app.screen_stack) == 1
+
+    drive_in(url, body, "5")
+
+
+def test_help_names_every_key(url: str) -> None:
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await press(pilot, "question_mark")
+        await see(pilot, "Requeue", "Undo the latest change", "Mark or unmark", "Esc", "Tab ]")
+        shown = text(app)
+        assert all(f" {key} " in shown for key in "123456/sy?ARCPXHUq")
+        await press(pilot, "q")
+        assert len(app.screen_stack) == 1
+
+    drive(url, body)
