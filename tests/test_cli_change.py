@@ -587,7 +587,7 @@ def test_a_newer_schema_is_not_touched_and_hides_nothing(
     redisq: Redisq, client: redis.Redis
 ) -> None:
     everywhere(client)
-    client.hset("rq:queues", "tomorrow", '{"kind":"request","schema":99,"created_ms":0}')
+    client.hset("rq:registry", "tomorrow", '{"kind":"request","schema":99,"created_ms":0}')
     before = picture(client)
     for words in ("replay --queue tomorrow", "queue pause tomorrow", "replay tomorrow"):
         assert "newer release" in redisq.refusal(*words.split(), "--yes", code=1)

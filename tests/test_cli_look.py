@@ -88,7 +88,7 @@ def test_ls_shows_the_others_when_one_queue_is_broken(redisq: Redisq, client: re
     client.delete("rq:{spoilt}:lease")
     client.set("rq:{spoilt}:lease", "not a sorted set")
     newer = {"kind": "request", "schema": 99, "created_ms": 0}
-    client.hset("rq:queues", "tomorrow", json.dumps(newer))
+    client.hset("rq:registry", "tomorrow", json.dumps(newer))
     mail, spoilt, tomorrow = redisq.rows("ls", code=3)
     assert mail["dead"] == 1 and mail["problem"] is None
     assert spoilt["dead"] is None and "another type" in spoilt["problem"]
@@ -403,7 +403,7 @@ def test_fsck(redisq: Redisq, client: redis.Redis) -> None:
     assert later["ok"] and not mail["ok"] and mail["looks"] > 1
     assert any("pending is 4, counted 1" in line for line in mail["broken"])
     assert "pending is 4, counted 1" in redisq("fsck", "mail", code=1)
-    client.hset("rq:queues", "tomorrow", '{"kind":"request","schema":99}')
+    client.hset("rq:registry", "tomorrow", '{"kind":"request","schema":99}')
     assert "newer release" in redisq("fsck", code=1)
 
 
@@ -471,9 +471,9 @@ def test_a_bad_url(capsys: pytest.CaptureFixture[str], url: str) -> None:
 
 
 def test_a_registry_of_another_type(redisq: Redisq, client: redis.Redis) -> None:
-    client.set("rq:queues", "mine")
+    client.set("rq:registry", "mine")
     assert "another type" in redisq.refusal("ls", code=1)
-    assert client.get("rq:queues") == b"mine"
+    assert client.get("rq:registry") == b"mine"
 
 
 def test_an_eviction_policy_is_warned_of_once(redisq: Redisq, client: redis.Redis) -> None:

@@ -399,8 +399,8 @@ def test_settings_are_checked() -> None:
 
 def test_a_queue_too_new_hides_no_other(client: redis.Redis) -> None:
     everywhere(client)
-    client.hset("rq:queues", "tomorrow", '{"kind":"request","schema":99,"created_ms":0}')
-    client.hset("rq:queues", "unheard", '{"kind":"origami","schema":1,"created_ms":0}')
+    client.hset("rq:registry", "tomorrow", '{"kind":"request","schema":99,"created_ms":0}')
+    client.hset("rq:registry", "unheard", '{"kind":"origami","schema":1,"created_ms":0}')
     deployment = Deployment(client)
     assert [queue.name for queue in run(client, deployment.queues())] == ["mail"]
     assert str(run(client, deployment.resolve("r1"))) == "mail/r1"

@@ -462,7 +462,7 @@ def test_a_cancelled_request_leaves_nothing_behind(
     assert [queue.sweep() for _ in range(4)] == [1, 1, 1, 0]
     take(queue, 9)
     keys = {key.decode().removeprefix("rq:{q}:") for key in client.scan_iter()}
-    kept = {"rq:queues", "stat", "callers", "hist", "wake", "cfg"}
+    kept = {"rq:registry", "stat", "callers", "hist", "wake", "cfg"}
     assert {key for key in keys if not key.startswith(("rate:", "op:", "undo:"))} <= kept
     assert counts(queue)[:5] == (0, 0, 0, 0, 0)
 
@@ -823,10 +823,10 @@ def test_a_key_of_another_type_in_the_way_is_found_before_anything_is_written(
     assert picture(client) == before
 
 
-@pytest.mark.parametrize("key", ["rq:{q}:r:mine", "rq:{q}:s:mine", "rq:queues"])
+@pytest.mark.parametrize("key", ["rq:{q}:r:mine", "rq:{q}:s:mine", "rq:registry"])
 def test_a_foreign_key_where_a_request_would_be_stays_alone(client: redis.Redis, key: str) -> None:
     queue = RequestQueue(client, "q")
-    if key != "rq:queues":
+    if key != "rq:registry":
         submit(queue, "other")
     client.set(key, "somebody else's")
     before = picture(client)

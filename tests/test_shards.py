@@ -316,7 +316,7 @@ def test_flags_counts_history_and_rates_are_of_the_whole(
     assert later.sweep() == 0
     while later.dismantle():
         pass
-    assert {key for key in client.scan_iter() if b"rate" not in key} == {b"rq:queues"}
+    assert {key for key in client.scan_iter() if b"rate" not in key} == {b"rq:registry"}
 
 
 def test_periodic_entries_live_in_shard_0(later: Set, clock: FakeClock) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import typer
 
+from . import top
 from .app import app
-from .top import top
 
 
 @app.command()
@@ -14,4 +14,4 @@ def demo(context: typer.Context) -> None:
 
     Without a terminal, prints one frame after a few seconds of work.
     """
-    top(context, demo=True)
+    top.top(context, demo=True)

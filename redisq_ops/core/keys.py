@@ -41,5 +41,8 @@ class Keys:
 
 
 def registry_key(prefix: str = PREFIX) -> str:
-    """The hash of all queues; written before a queue's first key, in a slot of its own."""
-    return f"{prefix}:queues"
+    """The hash of all queues; written before a queue's first key, in a slot of its own.
+
+    Not ``rq:queues``: that is where the RQ library keeps its own, and both may share a server.
+    """
+    return f"{prefix}:registry"

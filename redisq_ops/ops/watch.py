@@ -88,9 +88,10 @@ async def _entries(queue: Queue[Any], seen: Snapshot, state: State, total: int) 
     page = await queue.page.op(state, start=first, max=max(1, end - first))
     if not wish.descending:
         return replace(seen, start=first, total=page.total, entries=page.entries)
-    # What came or went since the count shifts the rows by that many, and is seen next time.
-    rows = page.entries[: end - first]
-    return replace(seen, start=total - first - len(rows), total=total, entries=rows[::-1])
+    # Counted and read one after the other: what came between is seen next time, what went is not
+    # there any more.
+    rows, total = page.entries[: end - first], min(total, page.total)
+    return replace(seen, start=max(0, total - first - len(rows)), total=total, entries=rows[::-1])
 
 
 async def _holders(queue: Queue[Any]) -> tuple[tuple[Request, ...], int]:
