@@ -26,6 +26,14 @@ if "redis" in BINARIES or os.environ.get("REDISQ_REQUIRE_REDIS_SERVER"):
     WANTED.append("redis")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """`make quick` runs on one kind of server; the whole suite on every kind."""
+    for item in items:
+        spec = getattr(item, "callspec", None)
+        if spec is not None and spec.params.get("server") == "redis":
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(scope="session")
 def running() -> Iterator[Callable[[str], EmbeddedServer]]:
     """The worker's server of a kind, started when first asked for."""
