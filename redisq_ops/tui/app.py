@@ -2,48 +2,29 @@
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from datetime import tzinfo
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import ClassVar
 
 from textual import on
 from textual.app import App, ComposeResult
-from textual.binding import Binding, BindingType
-from textual.events import Resize
+from textual.binding import BindingType
 from textual.screen import ModalScreen
 from textual.widgets import ContentSwitcher, Footer, Input, Static
 
 from redisq_ops.ops.snapshot import Listed, Snapshot, View, Wish
 from redisq_ops.ops.terminal import printable
+from redisq_ops.tui import keys
 from redisq_ops.tui.banner import Banner, State, Tabs
+from redisq_ops.tui.changes import Changes
 from redisq_ops.tui.detail import DetailScreen
+from redisq_ops.tui.field import Field
 from redisq_ops.tui.help import HelpScreen
 from redisq_ops.tui.poller import Missed, Poller, Seen, Source
 from redisq_ops.tui.table import PagedTable
 from redisq_ops.tui.theme import REDISQ
 from redisq_ops.tui.views import ALL, QueueView
-
-if TYPE_CHECKING:
-    from redisq_ops.core.queue import Verb
-    from redisq_ops.ops.deployment import Deployment
-
-
-_BY_NAME = {view.name_: view for view in ALL}
-
-
-class Field(Input):
-    """Where the filter is typed; it takes effect with every letter."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "submit", "Keep this filter"),
-        Binding("escape", "drop", "Drop it"),
-    ]
-
-    def action_drop(self) -> None:
-        self.value = ""
-        self.post_message(self.Submitted(self, ""))
 
 
 class Top(App[Exception]):
@@ -52,42 +33,7 @@ class Top(App[Exception]):
     CSS_PATH = "top.tcss"
     TITLE = "redisq-top"
     ENABLE_COMMAND_PALETTE = False
-    BINDINGS: ClassVar[list[BindingType]] = [
-        *(
-            Binding(str(key), f"view('{view.name_}')", view.about, show=False)
-            for key, view in enumerate(ALL, 1)
-        ),
-        Binding("tab,right_square_bracket", "queue(1)", "Next queue", show=False, priority=True),
-        Binding(
-            "shift+tab,left_square_bracket",
-            "queue(-1)",
-            "Previous queue",
-            show=False,
-            priority=True,
-        ),
-        Binding("slash", "filter", "Filter", tooltip="Show only what a regular expression matches"),
-        Binding("s", "sort", "Sort", tooltip="Sort in the next way there is"),
-        Binding("y", "yank", "Copy", show=False, tooltip="Copy the id to the clipboard"),
-        Binding(
-            "A",
-            "everything",
-            "All matching",
-            tooltip="Aim the next key at all that match",
-        ),
-        Binding(
-            "R", "act('requeue')", "Requeue", tooltip="Requeue: pending or delayed → waiting now"
-        ),
-        Binding("C", "act('claim')", "Claim", tooltip="Claim: pending → yours, receipt void"),
-        Binding("P", "act('replay')", "Replay", tooltip="Replay: dead → waiting, attempts afresh"),
-        Binding("X", "act('purge')", "Purge", tooltip="Purge: any → trash, until undo expires"),
-        Binding("H", "hold", "Hold", tooltip="Hold or resume the queue, or the requests"),
-        Binding("U", "undo", "Undo", tooltip="Undo the latest change"),
-        Binding(
-            "escape", "leave", "Back", show=False, tooltip="Stop a change, drop the filter, go back"
-        ),
-        Binding("question_mark", "help", "Help", tooltip="These keys"),
-        Binding("q,ctrl+c", "quit", "Quit", tooltip="Leave the dashboard"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*keys.LOOK, *keys.CHANGE, *keys.LEAVE]
 
     def __init__(
         self,
@@ -99,53 +45,46 @@ class Top(App[Exception]):
         zone: tzinfo | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """``interval`` in seconds; ``queue`` is opened at once; ``clock`` only measures."""
         super().__init__()
         self.source = source
         self.interval = interval
-        self.view: View = "overview"
         self.queue = queue
+        """what views 2 to 6 are about"""
+        self.view: View = "overview"
         self.read_only = read_only
         self.zone = zone
-        self.snapshot: Snapshot | None = None
-        self.everything = False
-        self.stopping = False
-        self.last_op: str | None = None
-        """the latest change made here"""
         self.clock = clock
+        self.snapshot: Snapshot | None = None
+        self.problem: Exception | None = None
+        """why the latest look brought no picture"""
+        self.poller = Poller(source, self.wish, self.post_message, interval)
+        self.changes = Changes(self)
         self._opened = queue is None
         self._detail: str | None = None
         self._seen_at: float | None = None
-        self.problem: Exception | None = None
-        self._progress = ""
-        self._said_at = 0.0
-        self._warned: str | None = None
         # Held, not queried: messages still come while the screen is being taken apart at the end.
+        self._banner, self._tabs, self._field = Banner(), Tabs(), Field()
+        self._notice = Static(id="notice", markup=False)
+        self._status = Static(id="status", markup=False)
         self._views = {view.name_: view() for view in ALL}
-        self._banner, self._tabs = Banner(), Tabs()
-        self._notice, self._status = (
-            Static(id="notice", markup=False),
-            Static(id="status", markup=False),
-        )
-        self._field = Field(id="filter", compact=True, placeholder="regular expression: id, error")
         self._switcher = ContentSwitcher(*self._views.values(), initial="overview", id="views")
-        self.poller = Poller(source, self.wish, self.post_message, interval)
 
     def compose(self) -> ComposeResult:
-        yield from (self._banner, self._tabs, self._notice, self._switcher, self._field)
-        yield self._status
+        yield from (self._banner, self._tabs, self._notice, self._switcher)
+        yield from (self._field, self._status)
         yield Footer(compact=True, show_command_palette=False)
 
     def on_mount(self) -> None:
         self.register_theme(REDISQ)
         self.theme = REDISQ.name
-        self._field.display = self._notice.display = self._field.cursor_blink = False
         self.current.table.focus()
         self.set_interval(1.0, self.tick)
         # After the first frame: what the poller loads takes longer than drawing it.
         self.call_after_refresh(self.run_worker, self.poller.run(), group="poller")
         self.tick()
 
-    # --- what is on the screen -----------------------------------------------------------------
+    # --- pictures ------------------------------------------------------------------------------
 
     @property
     def current(self) -> QueueView:
@@ -159,88 +98,99 @@ class Top(App[Exception]):
         return Wish(view.name_, self.queue, start, end, view.descending, buckets, self._detail)
 
     def on_seen(self, seen: Seen) -> None:
-        snapshot, self._seen_at, self.problem = seen.snapshot, self.clock(), None
-        self.snapshot = snapshot
-        if self.source.connected is not None and self.source.connected.read_only:
-            self.read_only = True
-        if self.source.warning is not None and self.source.warning != self._warned:
-            self._warned = self.source.warning
-            self.notify(self._warned, severity="warning", markup=False, timeout=30)
-        if not self._opened:
-            self._open_wished(snapshot)
+        first, self.snapshot = self.snapshot is None, seen.snapshot
+        self._seen_at, self.problem = self.clock(), None
+        if first:
+            self._connected()
+        wish = seen.snapshot.wish
         with self.batch_update():
-            about = snapshot.wish.queue if self.view != "overview" else self.queue
-            if (snapshot.wish.view, about) == (self.view, self.queue):
-                self.current.show(snapshot)
+            if wish.view == self.view and (wish.queue == self.queue or wish.view == "overview"):
+                self.current.show(seen.snapshot)
             if isinstance(self.screen, DetailScreen):
-                self.screen.show(snapshot)
+                self.screen.show(seen.snapshot)
             self.tick()
 
     def on_missed(self, missed: Missed) -> None:
         from redisq_ops.core.errors import BadInput
 
         if isinstance(missed.error, BadInput) and self.snapshot is None:
-            self.exit(missed.error, return_code=2)
+            self.exit(missed.error)
         self.problem = missed.error
         self.tick()
 
+    def _connected(self) -> None:
+        if self.source.connected is not None and self.source.connected.read_only:
+            self.read_only = True
+            self.refresh_bindings()
+        if self.source.warning is not None:
+            self.notify(self.source.warning, severity="warning", markup=False, timeout=30)
+        if self._opened or self.snapshot is None:
+            return
+        self._opened = True
+        if self.snapshot.queue is None:
+            name, self.queue = printable(self.queue or ""), None
+            self.notify(f"no queue {name!r} here", severity="error", markup=False)
+        else:
+            self._go_home()
+
     def tick(self) -> None:
-        """Say again what depends on time or state rather than on a snapshot."""
-        snapshot = self.snapshot
+        """Say again what depends on the time or on keys rather than on a picture."""
         silent = None if self._seen_at is None else self.clock() - self._seen_at
-        failing = self.problem is not None
+        failing, connected = self.problem is not None, self.source.connected
         stale = silent is not None and (failing or silent > 2 * self.interval + 1)
-        connected = self.source.connected
         self._banner.state = State(
-            connected.label if connected else "", self.queue, snapshot, self.read_only,
-            int(silent or 0) if stale else None, failing, self.zone,
-        )  # fmt: skip
-        self._tabs.state = (self.view, snapshot)
+            connected.label if connected else "",
+            self.queue if self.view != "overview" else None,
+            self.snapshot,
+            self.read_only,
+            int(silent or 0) if stale else None,
+            failing,
+            self.zone,
+        )
+        self._tabs.state = (self.view, self.snapshot)
         self._say_notice()
-        self._say_status()
+        self.say_status()
 
     def _say_notice(self) -> None:
+        """One line in place of a view that can't be shown."""
         said, view, snapshot = "", self.current, self.snapshot
-        if view.name_ != "overview" and snapshot is not None:
+        if view.name_ != "overview" and snapshot is not None and snapshot.wish.queue == self.queue:
+            queue = snapshot.queue
             if self.queue is None:
                 said = "There is no queue here yet."
-            elif snapshot.wish.queue == self.queue:
-                queue = snapshot.queue
-                if queue is None or snapshot.problem is not None:
-                    said = snapshot.problem or f"no queue {self.queue!r} here"
-                elif view.needs is not None and view.needs not in queue.capabilities:
-                    said = f"{queue.name} is a {queue.kind} queue: it has no {view.title}."
+            elif queue is None or snapshot.problem is not None:
+                said = snapshot.problem or f"no queue {self.queue!r} here"
+            elif view.needs is not None and view.needs not in queue.capabilities:
+                said = f"{queue.name} is a {queue.kind} queue: it has no {view.title}."
         self._notice.update(printable(said))
         self._notice.display = bool(said)
         self._switcher.display = not said
 
-    def _say_status(self) -> None:
-        said = (
-            [self._progress]
-            if self._progress
-            else []
-            if self._notice.display
-            else self.current.status
-        )
-        if self.everything and not self._progress:
-            said.insert(0, "ALL that match: a Shift key acts on every one, Esc on none")
-        if self.problem is not None:
+    def say_status(self) -> None:
+        """The line above the keys: a problem, a running change, or where we are."""
+        busy = self.changes.progress or self._field.problem
+        said = [busy] if busy else [] if self._notice.display else self.current.status
+        if self.problem is not None and not self.changes.progress:
             said = [" ".join(str(self.problem).split()) or type(self.problem).__name__]
         self._status.update(printable(" · ".join(said)))
-        self._status.set_class(self.everything or bool(self._progress), "-loud")
+        self._status.set_class(bool(busy) or self.current.everything, "-loud")
         self._status.set_class(self.problem is not None, "-bad")
 
     # --- moving about --------------------------------------------------------------------------
 
     def action_view(self, name: View) -> None:
-        if name != "overview" and self.queue is None:
-            self.queue = self.current.table.identity or next(
-                (queue.name for queue in self._queues), None
-            )
-        self.everything = False
-        self._end_filter()
+        if self.view == "overview" and name != "overview":
+            under = self.current.table.identity
+            self._choose(under or self.queue or next((q.name for q in self._queues), None))
+        self._show_view(name)
+
+    def _show_view(self, name: View) -> None:
+        self._field.display = False
+        self.current.everything = False
         self.view = name
         self._switcher.current = name
+        if name == "overview" and self.queue is not None:
+            self.current.table.go_to(self.queue)
         self.refresh_bindings()
         self._look()
 
@@ -252,20 +202,45 @@ class Top(App[Exception]):
         if names and self.view != "overview":
             at = names.index(self.queue) if self.queue in names else -step
             self._choose(names[(at + step) % len(names)])
+            self._show_view(self.view)
 
     def action_leave(self) -> None:
-        if self._progress:
-            self.stopping = True
-        elif self.everything:
-            self.everything = False
-            self.tick()
-        elif self.current.filter is not None:
-            self.current.narrow(None)
+        view = self.current
+        if self.changes.progress:
+            self.changes.stopping = True
+        elif view.everything:
+            view.everything = False
+            self.say_status()
+        elif view.filter is not None:
+            view.narrow(None)
             self._look()
-        elif self.current.table.marks:
-            self.current.table.mark(())
+        elif view.table.marks:
+            view.table.mark(())
         elif self.view != "overview":
-            self.action_view("overview")
+            self._show_view("overview")
+
+    def _choose(self, queue: str | None) -> None:
+        if queue != self.queue:
+            self.queue = queue
+            for view in self._views.values():
+                if view.name_ != "overview":
+                    view.forget()
+
+    def _go_home(self) -> None:
+        """The view that shows what this queue is about."""
+        chosen = next((queue for queue in self._queues if queue.name == self.queue), None)
+        has = chosen.capabilities if chosen else frozenset()
+        home: View = "requests" if "requests" in has else "delayed" if "timeline" in has else "dead"
+        self._show_view(home)
+
+    @property
+    def _queues(self) -> tuple[Listed, ...]:
+        return self.snapshot.queues if self.snapshot else ()
+
+    def _look(self) -> None:
+        self.current.table.focus()
+        self.tick()
+        self.poller.wake()
 
     def on_paged_table_opened(self, opened: PagedTable.Opened) -> None:
         if self.view == "overview":
@@ -273,93 +248,47 @@ class Top(App[Exception]):
             self._go_home()
         else:
             self._detail = opened.identity
-            self._open(DetailScreen(opened.identity, self.zone), self._detail_closed)
+            self._open(DetailScreen(opened.identity, self.zone), self._left_detail)
             self.poller.wake()
 
     def on_paged_table_wanted(self) -> None:
         self.poller.wake()
 
     def on_paged_table_moved(self) -> None:
-        self._say_status()
+        self.say_status()
 
     def on_paged_table_marked(self) -> None:
-        self.everything = False
-        self._say_status()
+        self.current.everything = False
+        self.say_status()
 
-    def on_resize(self, event: Resize) -> None:
-        self.set_class(event.size.height < 12, "-short")
+    def on_resize(self) -> None:
         if self.snapshot is not None:
             self.poller.wake()
 
-    def _detail_closed(self, _: None) -> None:
+    def _open(
+        self, screen: ModalScreen[None], closed: Callable[[None], None] | None = None
+    ) -> None:
+        # Not awaited: its mounting needs this very message loop.
+        self.push_screen(screen, closed)  # type: ignore[unused-awaitable]
+
+    def _left_detail(self, _: None) -> None:
         self._detail = None
-
-    @property
-    def _queues(self) -> tuple[Listed, ...]:
-        return self.snapshot.queues if self.snapshot else ()
-
-    def _choose(self, queue: str) -> None:
-        if queue != self.queue:
-            self.queue = queue
-            self.everything = False
-            self._end_filter()
-            for view in self._views.values():
-                if view.name_ != "overview":
-                    view.forget()
-        self._look()
-
-    def _go_home(self) -> None:
-        """The first view that shows what this queue is about."""
-        chosen = next((queue for queue in self._queues if queue.name == self.queue), None)
-        has = chosen.capabilities if chosen else frozenset()
-        home: View = "requests" if "requests" in has else "delayed" if "timeline" in has else "dead"
-        self.action_view(home)
-
-    def _open_wished(self, snapshot: Snapshot) -> None:
-        self._opened = True
-        if snapshot.queue is not None:
-            self._go_home()
-        else:
-            self.notify(f"no queue {printable(self.queue or '')!r} here", severity="error",
-                        markup=False)  # fmt: skip
-            self.queue = None
-
-    def _look(self) -> None:
-        self.current.table.focus()
-        self.tick()
-        self.poller.wake()
 
     # --- filter, order, clipboard, help --------------------------------------------------------
 
     def action_filter(self) -> None:
-        now = self.current.filter
-        self._field.value = now.pattern if now else ""
-        self._field.display = True
-        self._field.focus()
+        self._field.begin(self.current.filter)
 
-    @on(Input.Changed, "#filter")
-    def typed(self, changed: Input.Changed) -> None:
-        if changed.input.display:
-            self.everything = False
-            try:
-                pattern = re.compile(changed.value) if changed.value else None
-            except re.error as error:
-                self._progress = f"not a regular expression yet: {error.msg}"
-            else:
-                self._progress = ""
-                self.current.narrow(pattern)
-                self.poller.wake()
-            self._say_status()
+    @on(Field.Narrowed)
+    def narrow(self, narrowed: Field.Narrowed) -> None:
+        self.current.narrow(narrowed.pattern)
+        self.poller.wake()
+        self.say_status()
 
     @on(Input.Submitted, "#filter")
-    def kept(self) -> None:
-        self._end_filter()
+    def keep_filter(self) -> None:
+        self._field.display = False
         self._look()
-
-    def _end_filter(self) -> None:
-        if self._field.display:
-            self._progress = ""
-            self._field.display = False
 
     def action_sort(self) -> None:
         self.current.next_order()
@@ -373,124 +302,37 @@ class Top(App[Exception]):
     def action_help(self) -> None:
         self._open(HelpScreen())
 
-    def _open(
-        self, screen: ModalScreen[None], closed: Callable[[None], None] | None = None
-    ) -> None:
-        # Not awaited: its mounting needs this very message loop.
-        self.push_screen(screen, closed)  # type: ignore[unused-awaitable]
-
     # --- changes -------------------------------------------------------------------------------
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """False hides a key that means nothing here, None greys out what is not allowed."""
-        if isinstance(self.focused, Field):
+        if self.focused is self._field:
             return False
         if action == "queue":  # asked before a dialog's own Tab
             return len(self.screen_stack) == 1
-        if action not in ("act", "everything", "hold", "undo"):
-            return True
-        verbs = _BY_NAME[self.view].verbs
-        if action == "everything" and not verbs:
+        verbs = self.current.verbs
+        if (action == "everything" and not verbs) or (
+            action == "move" and parameters[0] not in verbs
+        ):
             return False
-        if action == "act" and parameters[0] not in verbs:
-            return False
-        return None if self.read_only else True
-
-    @property
-    def deployment(self) -> Deployment:
-        """Where changes go."""
-        assert self.source.connected is not None
-        return self.source.connected.deployment
-
-    def say(self, progress: str) -> None:
-        """Show how far a change is, in place of the status line."""
-        started, self._progress = bool(self._progress) != bool(progress), progress
-        # A change takes thousands of steps a second; drawing each would be most of its work.
-        if started or self.clock() - self._said_at > 0.1:
-            self._said_at = self.clock()
-            self._say_status()
-
-    def tell(self, words: str, good: bool = True) -> None:
-        """A toast: how something ended."""
-        self.notify(printable_lines(words), severity="information" if good else "warning",
-                    markup=False, timeout=8)  # fmt: skip
+        changes = action in ("everything", "move", "hold", "undo")
+        return None if changes and self.read_only else True
 
     def action_everything(self) -> None:
-        self.everything = not self.everything
-        self._say_status()
+        self.current.everything = not self.current.everything
+        self.say_status()
 
-    def action_act(self, verb: str) -> None:
-        view = self.current
-        ids = () if self.everything else self._chosen
-        if self.queue is None or view.state is None or not (ids or self.everything):
-            return
-
-        async def run() -> None:
-            from . import act
-
-            scope = act.Scope(self.queue or "", view.state or "dead", ids,
-                              view.filter if self.everything else None)  # fmt: skip
-            await act.move(self, cast("Verb", verb), scope)
-
-        self._change(run)
+    def action_move(self, verb: str) -> None:
+        self.changes.move(verb, self.current)
 
     def action_hold(self) -> None:
-        view = self.current
-        requests = view.needs is not None
-        name = view.table.identity if self.view == "overview" else self.queue
-        ids = self._chosen if requests else ()
-        if name is None or (requests and not ids):
-            return
-
-        async def run() -> None:
-            from . import act
-
-            await (act.hold_requests(self, name, ids) if requests else act.hold_queue(self, name))
-
-        self._change(run)
+        self.changes.hold(self.current)
 
     def action_undo(self) -> None:
-        async def run() -> None:
-            from . import act
+        self.changes.undo(None if self.view == "overview" else self.queue)
 
-            await act.undo(self, None if self.view == "overview" else self.queue)
-
-        self._change(run)
-
-    @property
-    def _chosen(self) -> tuple[str, ...]:
-        """The marked rows, else the one under the cursor."""
-        table = self.current.table
-        if table.marks:
-            return tuple(sorted(table.marks))
-        if table.identity is None:
-            self.tell("Nothing is under the cursor: its entry went away.", False)
-            return ()
-        return (table.identity,)
-
-    def _change(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        if any(worker.group == "act" and worker.is_running for worker in self.workers):
-            self.tell("One change at a time: Esc stops the running one.", False)
-            return
-        self.stopping = False
-        self.run_worker(self._guarded(run), group="act")
-
-    async def _guarded(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        try:
-            await run()
-        except Exception as error:
-            from .act import Stopped
-
-            if isinstance(error, Stopped):
-                self.tell("Stopped; nothing was changed.", False)
-            else:
-                self.notify(printable(str(error)), severity="error", markup=False, timeout=8)
-        finally:
-            self.everything = False
-            self.say("")
-            self.current.table.mark(())
-            self.poller.wake()
-
-
-def printable_lines(text: str) -> str:
-    return "\n".join(map(printable, text.split("\n")))
+    async def action_quit(self) -> None:
+        if self.changes.progress:
+            self.changes.tell("A change is running: Esc stops it, then q leaves.", False)
+        else:
+            self.exit()

@@ -47,16 +47,18 @@ class DetailScreen(ModalScreen[None]):
         self.about = id
         self._zone = zone
         self._payload: bytes | None = None
+        # Held, not queried: a picture may come before this screen is composed.
+        self._body = Static(f"{printable(id)} …", markup=False)
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(id="sheet"):
-            yield Static(f"{printable(self.about)} …", id="body", markup=False)
+            yield self._body
         yield Footer(compact=True, show_command_palette=False)
 
     def show(self, snapshot: Snapshot) -> None:
         if snapshot.wish.detail == self.about:
             self._payload = snapshot.entry.entry.payload if snapshot.entry else None
-            self.query_one("#body", Static).update(described(snapshot, self._zone))
+            self._body.update(described(snapshot, self._zone))
 
     def action_scroll(self, lines: int) -> None:
         self.query_one("#sheet").scroll_relative(y=lines, animate=False)
@@ -145,7 +147,8 @@ def _entry(text: Text, entry: Entry, now_ms: int, zone: tzinfo | None) -> None:
 
 def _request(text: Text, request: Request, now_ms: int, zone: tzinfo | None) -> None:
     paused = request.paused and not request.settled
-    _title(text, request.id, "paused" if paused else request.state, WARN if paused else OK)
+    style = WARN if paused else {"done": OK, "cancelled": BAD}.get(request.state, "")
+    _title(text, request.id, "paused" if paused else request.state, style)
     _line(text, "priority", f"{request.priority}")
     _line(
         text, "tokens",
@@ -156,8 +159,10 @@ def _request(text: Text, request: Request, now_ms: int, zone: tzinfo | None) -> 
         number = getattr(request, state)
         _line(text, f"  {state}", count(number), style if number else DIM)
     _line(text, "created", _when(request.created_ms, now_ms, zone))
-    _line(text, "grown", _when(request.added_ms, now_ms, zone))
-    _line(text, "closed", _when(request.closed_ms, now_ms, zone))
+    if request.added_ms not in (None, request.created_ms):
+        _line(text, "last grown", _when(request.added_ms, now_ms, zone))
+    if request.closed_ms is not None:
+        _line(text, "settled", _when(request.closed_ms, now_ms, zone))
     dropped = f", {count(request.results_dropped)} dropped" if request.results_dropped else ""
     _line(text, "results", size(request.results_bytes) + dropped)
 

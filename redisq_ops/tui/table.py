@@ -272,6 +272,14 @@ class PagedTable(ScrollView, can_focus=True):
         self._ask()
         self._say_moved(before)
 
+    def go_to(self, identity: str) -> None:
+        """Put the cursor on this entry, if it is loaded."""
+        window = self._window or Window(0, 0, ())
+        for index, row in enumerate(window.rows, window.start):
+            if row.identity == identity:
+                self._move_to(index)
+                return
+
     def mark(self, identities: Iterable[str]) -> None:
         """Mark exactly these entries."""
         marks = frozenset(identities)

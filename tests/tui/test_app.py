@@ -14,6 +14,7 @@ from redisq_ops.core.delay import DelaySet
 from redisq_ops.core.request import RequestQueue
 from redisq_ops.core.values import Failure, Settlement
 from redisq_ops.demo.server import EmbeddedServer
+from redisq_ops.ops.bulk import Bulk
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.tui.app import Top
 from redisq_ops.tui.confirm import Confirm
@@ -151,6 +152,10 @@ def test_tab_goes_through_the_queues_and_views_stay(url: str, client: redis.Redi
             await press(pilot, key)
             await see(pilot, f"in-{seen}/1")
             assert app.view == "dead"
+        await press(pilot, "escape")
+        assert app.current.table.identity == "c"  # where the digits lead from here
+        await press(pilot, "k", "3")
+        await see(pilot, "in-b")
 
     drive(url, body)
 
@@ -297,7 +302,7 @@ def test_looking_changes_nothing(url: str, client: redis.Redis) -> None:
         await press(pilot, "escape", "slash", "r", "enter", "tab", "6", "s", "s", "s")
         await see(pilot, "later")
         # Every key but those with Shift, and what is destructive elsewhere.
-        await press(pilot, "5", *"abcdefghijklmnoprtuvwxz", "ctrl+r", "ctrl+d", "ctrl+k", "delete")
+        await pilot.press("5", *"abcdefghijklmnoprtuvwxz", "ctrl+r", "ctrl+d", "ctrl+k", "delete")
         assert len(app.screen_stack) == 1
 
     drive(url, body)
@@ -438,16 +443,43 @@ def purge_by_hand(queue: RequestQueue[redis.Redis], id: str) -> None:
     queue.move("by-hand", 1, [id], source="dead", target="trash", high_water_ms=queue.now())
 
 
+def test_a_change_stops_at_esc_and_can_be_undone(
+    url: str, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = bury(client, "r", 900)
+    monkeypatch.setattr(Bulk, "pause", 0.05)  # between steps, so that there is time for a key
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await press(pilot, "A")
+        await asked(pilot, "X")
+        await press(pilot, "y")
+        await see(pilot, "purge: ", "of 900; Esc stops")
+        await press(pilot, "q")
+        await told(pilot, "A change is running")
+        await press(pilot, "escape")
+        await told(pilot, "stopped before the rest")
+        gone = queue.counts().trash
+        assert 0 < gone < 900 and gone + queue.counts().dead == 900
+        await asked(pilot, "U")
+        assert f"Undo purge of {gone} in mail?" in text(app)
+        await press(pilot, "y")
+        await told(pilot, f"{gone} put back")
+
+    drive_in(url, body, "5")
+
+
 def test_no_is_no(url: str, client: redis.Redis) -> None:
     queue = bury(client, "r1", 3)
 
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await press(pilot, "space")
         for answer in ("n", "escape", "enter"):
             await asked(pilot, "X")
             await press(pilot, answer)
             await until(pilot, lambda: len(app.screen_stack) == 1)
         assert len(dead(queue)) == 3
         assert queue.counts().trash == 0
+        assert len(app.current.table.marks) == 1  # still wanted
 
     drive_in(url, body, "5")
 
@@ -471,7 +503,7 @@ def test_all_that_match_means_the_filter_shown_over_the_whole_state(
         await told(pilot, "30 replayed")
         assert dead(queue) == {f"other/{n}" for n in range(1, 601)}
         assert queue.counts().waiting == 30
-        await until(pilot, lambda: not app.everything)
+        await until(pilot, lambda: not app.current.everything)
 
     drive_in(url, body, "5")
 
@@ -550,6 +582,23 @@ def test_hold_stops_and_starts_a_queue(url: str, client: redis.Redis) -> None:
     drive(url, body)
 
 
+def test_hold_stops_the_marked_queues_only(url: str, client: redis.Redis) -> None:
+    queues = {name: RequestQueue(client, name) for name in ("a", "b", "c")}
+    for queue in queues.values():
+        queue.submit([b"x"], id="r1")
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await press(pilot, "space", "j", "j", "space")
+        await asked(pilot, "H")
+        assert "Hold 2 queues?" in text(app)
+        await press(pilot, "y")
+        await told(pilot, "2 queues held")
+        taken = {name: len(queue.take(consumer="w1").deliveries) for name, queue in queues.items()}
+        assert taken == {"a": 0, "b": 1, "c": 0}
+
+    drive(url, body)
+
+
 def test_hold_stops_the_marked_requests_only(url: str, client: redis.Redis) -> None:
     queue = RequestQueue(client, "mail")
     for id in ("r1", "r2", "r3"):
@@ -578,7 +627,7 @@ def test_read_only_changes_nothing(url: str, client: redis.Redis) -> None:
         await press(pilot, "space", *SHIFT)
         await pilot.pause(0.2)
         assert len(app.screen_stack) == 1
-        assert not app.everything
+        assert not app.current.everything
 
     drive_in(url, body, "5", read_only=True)
     assert written(client) == set()

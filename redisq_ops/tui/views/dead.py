@@ -32,7 +32,7 @@ class Dead(EntryView):
     columns = (
         Column("id", "entry", 30, flex=1),
         Column("reason", "reason", 8),
-        Column("error", "error", 20, flex=3),
+        Column("error", "error", 20, flex=6),
         Column("attempts", "attempts", 8, align="right", priority=2),
         Column("first", "first", 7, align="right", style=DIM, priority=3),
         Column("since", "dead", 7, align="right"),

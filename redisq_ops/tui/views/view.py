@@ -65,6 +65,8 @@ class QueueView(Vertical):
         super().__init__(id=self.name_)
         self.order = 0
         self.filter: re.Pattern[str] | None = None
+        self.everything = False
+        """whether the next change is for all that match, not for marked rows or the cursor's"""
         self.snapshot: Snapshot | None = None
         self.table = PagedTable(self.columns, empty=self.empty)
         self._chart = Static(classes="chart", markup=False)
@@ -113,6 +115,13 @@ class QueueView(Vertical):
         order = self.orders[self.order]
         return (order if order.by is None else self.orders[0]).descending
 
+    @property
+    def chosen(self) -> tuple[str, ...]:
+        """The marked rows, else the one under the cursor, if any."""
+        if self.table.marks:
+            return tuple(sorted(self.table.marks))
+        return () if self.table.identity is None else (self.table.identity,)
+
     def next_order(self) -> None:
         self.order = (self.order + 1) % len(self.orders)
         self._from_the_top()
@@ -120,7 +129,7 @@ class QueueView(Vertical):
     def narrow(self, pattern: re.Pattern[str] | None) -> None:
         """Show only rows that match, from what is loaded."""
         if pattern != self.filter:
-            self.filter = pattern
+            self.filter, self.everything = pattern, False
             self._from_the_top()
 
     def _from_the_top(self) -> None:
@@ -134,7 +143,7 @@ class QueueView(Vertical):
 
     def forget(self) -> None:
         """Another queue follows: nothing on the screen, no mark and no filter is about it."""
-        self.snapshot, self.filter = None, None
+        self.snapshot, self.filter, self.everything = None, None, False
         self._items, self._shown = Items(0, 0, ()), 0
         self.table.clear()
         self._chart.display = False
@@ -179,7 +188,8 @@ class QueueView(Vertical):
         """Where we are in the list, its order and filter, in words."""
         order, complete = self.orders[self.order], self._items.complete
         loaded, total = count(len(self._items.items)), count(self._items.total)
-        said = [self.table.position] if self.table.position else []
+        said = ["ALL that match: a Shift key acts on every one"] if self.everything else []
+        said += [self.table.position] if self.table.position else []
         said.append(order.words + ("" if self.exact else f", of the {loaded} loaded"))
         if self.filter is not None:
             among = total if complete else f"the {loaded} loaded of {total}"

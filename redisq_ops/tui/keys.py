@@ -1,0 +1,40 @@
+"""Every key of the dashboard: lowercase looks, Shift changes, and nothing else does."""
+
+from __future__ import annotations
+
+from textual.binding import Binding
+
+from redisq_ops.tui.views import ALL
+
+
+def _hidden(key: str, action: str, words: str, tooltip: str = "", first: bool = False) -> Binding:
+    """A key that the help names and the footer does not; asked ``first``, before any widget."""
+    return Binding(key, action, words, show=False, tooltip=tooltip, priority=first)
+
+
+def _shown(key: str, action: str, words: str, tooltip: str) -> Binding:
+    return Binding(key, action, words, tooltip=tooltip)
+
+
+LOOK = (
+    *(_hidden(str(key), f"view('{view.name_}')", view.about) for key, view in enumerate(ALL, 1)),
+    _hidden("tab,right_square_bracket", "queue(1)", "Next queue", first=True),
+    _hidden("shift+tab,left_square_bracket", "queue(-1)", "Previous queue", first=True),
+    _shown("slash", "filter", "Filter", "Show only what an expression matches"),
+    _shown("s", "sort", "Sort", "Sort in the next way there is"),
+    _hidden("y", "yank", "Copy", "Copy the id to the clipboard"),
+    _hidden("escape", "leave", "Back", "Stop a change, drop the filter, go back"),
+)
+CHANGE = (
+    _shown("A", "everything", "All matching", "Aim the next key at all that match"),
+    _shown("R", "move('requeue')", "Requeue", "Requeue: pending or delayed → waiting now"),
+    _shown("C", "move('claim')", "Claim", "Claim: pending → yours, receipt void"),
+    _shown("P", "move('replay')", "Replay", "Replay: dead → waiting, attempts afresh"),
+    _shown("X", "move('purge')", "Purge", "Purge: any → trash, until undo expires"),
+    _shown("H", "hold", "Hold", "Hold or resume queues, or requests"),
+    _shown("U", "undo", "Undo", "Undo the latest change"),
+)
+LEAVE = (
+    _shown("question_mark", "help", "Help", "These keys"),
+    _shown("q,ctrl+c", "quit", "Quit", "Leave the dashboard"),
+)
