@@ -277,11 +277,15 @@ class Queue(Bound[C_co], ABC):
         total = Call(("ZCOUNT", key, low, high), int, key=key)
         rows: list[tuple[str, float]] = []
         if start is not None:
-            window = ("BYSCORE", "LIMIT", str(start), str(max))
-            if (low, high) == ("-inf", "+inf"):  # by rank any depth costs the same
+            # By rank: an offset behind a score is walked, entry by entry, on Redis 7.0.
+            if low == "-inf":
                 rows, size = await both(scored(key, str(start), str(start + max - 1)), total)
             else:
-                rows, size = await both(scored(key, low, high, *window), total)
+                under = low[1:] if low.startswith("(") else f"({low}"
+                below = Call(("ZCOUNT", key, "-inf", under), int, key=key)
+                size, first = await both(total, below)
+                rows = await scored(key, str(first + start), str(first + start + max - 1))
+            rows = rows[: size - start if size > start else 0]
             more = start + len(rows) < size
         else:
             size, after, offset, more = await total, _cursor(cursor), 0, True
