@@ -394,6 +394,7 @@ def test_the_default_queue_is_the_configured_one(
     assert [row["queue"] for row in redisq.rows("dlq", "ls")] == ["mail"]
 
 
+@pytest.mark.slow
 def test_fsck(redisq: Redisq, client: redis.Redis) -> None:
     queue = everywhere(client)
     DelaySet(client, "later").schedule([("e1", b"x")], after_ms=60_000)

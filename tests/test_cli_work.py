@@ -145,6 +145,7 @@ def test_help_lists_the_commands_and_loads_nothing_heavy() -> None:
 # --- submit ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_killed_anywhere_and_run_again_nothing_is_doubled_or_missing(
     queue: RequestQueue[redis.Redis], started: Callable[..., subprocess.Popen[bytes]]
 ) -> None:
@@ -216,6 +217,7 @@ def commands(err: str) -> dict[str, str]:
     return {name: rest.strip() for name, colon, rest in lines if colon}
 
 
+@pytest.mark.slow
 def test_a_payload_over_the_limit_far_in_the_file(queue: RequestQueue[redis.Redis]) -> None:
     good = numbers(Path("in.txt"), 2_000)
     Path("in.txt").write_bytes(b"\n".join([*good, b"x" * 101, b"end"]))

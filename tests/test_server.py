@@ -138,6 +138,7 @@ def test_a_server_on_the_path_will_do(tmp_path: Path, monkeypatch: pytest.Monkey
     assert binaries() == {kind: tmp_path / f"{kind}-server" for kind in KINDS}
 
 
+@pytest.mark.slow
 def test_the_nodes_of_a_cluster_share_the_slots(binary: Path) -> None:
     with cluster(binary) as nodes:
         directories = [node.directory for node in nodes.nodes]

@@ -751,6 +751,7 @@ def test_any_mix_of_work_changes_and_kills(
     assert later.counts().done == sum(put_in.values())
 
 
+@pytest.mark.slow
 def test_on_a_cluster_shards_are_on_all_nodes(clock: FakeClock) -> None:
     with cluster(BINARIES["valkey"]) as nodes:
         client = connect(nodes.urls[0].replace("redis:", "redis+cluster:"))

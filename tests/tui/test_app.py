@@ -287,6 +287,7 @@ def test_a_queue_that_is_destroyed_meanwhile_is_said(url: str, client: redis.Red
     drive_in(url, body, "5")
 
 
+@pytest.mark.slow
 def test_looking_changes_nothing(url: str, client: redis.Redis) -> None:
     queue = bury(client, "r1", 30)
     queue.submit([b"x"] * 50, id="r2")
@@ -309,6 +310,7 @@ def test_looking_changes_nothing(url: str, client: redis.Redis) -> None:
     assert written(client) == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("view", "123456")
 def test_a_terminal_of_20_by_5_is_small_and_no_more(
     url: str, client: redis.Redis, view: str
@@ -328,6 +330,7 @@ def test_a_terminal_of_20_by_5_is_small_and_no_more(
 # --- the server --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_last_picture_stays_when_the_server_goes_and_it_recovers() -> None:
     with EmbeddedServer(appendonly=True) as server:
         with redis.Redis.from_url(server.url) as client:
@@ -508,6 +511,7 @@ def test_all_that_match_means_the_filter_shown_over_the_whole_state(
     drive_in(url, body, "5")
 
 
+@pytest.mark.slow
 def test_more_than_a_thousand_have_to_be_typed(url: str, client: redis.Redis) -> None:
     queue = bury(client, "r", 1_001)
 
@@ -633,6 +637,7 @@ def test_read_only_changes_nothing(url: str, client: redis.Redis) -> None:
     assert written(client) == set()
 
 
+@pytest.mark.slow
 def test_keys_that_mean_nothing_in_a_view_do_nothing(url: str, client: redis.Redis) -> None:
     bury(client, "r1", 3)
 
