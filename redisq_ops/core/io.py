@@ -219,6 +219,18 @@ def _exchange(client: BlockingClient, calls: Round) -> list[Any]:
     return replies
 
 
+def _heard(replies: Iterable[Any]) -> list[Any]:
+    """A round's replies; a node that was lost on the way is the round's failure.
+
+    The cluster pipelines put it among the replies instead, where half a round would be kept.
+    """
+    heard = list(replies)
+    for reply in heard:
+        if isinstance(reply, (rx.ConnectionError, rx.TimeoutError)):
+            raise reply
+    return heard
+
+
 def _send(client: Any, calls: Round, commands: list[tuple[Arg, ...]]) -> list[Any]:
     if len(commands) == 1:
         try:
@@ -233,7 +245,7 @@ def _send(client: Any, calls: Round, commands: list[tuple[Arg, ...]]) -> list[An
             # Left to itself the cluster pipeline asks COMMAND GETKEYS once per EVALSHA.
             options["target_nodes"] = client.get_node_from_key(call.key)
         pipe.execute_command(*command, **options)
-    return list(pipe.execute(raise_on_error=False))
+    return _heard(pipe.execute(raise_on_error=False))
 
 
 async def _aexchange(client: AsyncClient, calls: Round) -> list[Any]:
@@ -266,7 +278,7 @@ async def _asend(client: Any, calls: Round, commands: list[tuple[Arg, ...]]) -> 
         if cluster and call.key is not None:
             options["target_nodes"] = client.get_node_from_key(call.key)
         pipe.execute_command(*command, **options)
-    return list(await pipe.execute(raise_on_error=False))
+    return _heard(await pipe.execute(raise_on_error=False))
 
 
 class Bound(Generic[C_co]):

@@ -146,6 +146,7 @@ class Bulk:
         self._stride = Stride(min(50, int(rate) or 1) if rate else 50)
         self._ids = self._each()
         self._steps = 0
+        self._batch: list[str] = []
         self._began = 0.0
 
     def _each(self) -> Iterator[str]:
@@ -174,15 +175,18 @@ class Bulk:
                 now_ms=await queue.now.op(), source=self.selection.state, target=self.target,
                 matched=outcome.matched,
             )  # fmt: skip
-        batch = self._next()
-        if batch:
-            self._steps += 1
+        # Kept until its reply is heard: a step tried again is the same step with the same entries.
+        if not self._batch:
+            self._batch = self._next()
+            self._steps += bool(self._batch)
+        if batch := self._batch:
             started = self._clock()
             said = await queue.move.op(
                 outcome.op, self._steps, batch, source=self.selection.state, target=self.target,
                 high_water_ms=self.selection.high_water_ms, consumer=self.consumer,
                 lease_ms=self.argument,
             )  # fmt: skip
+            self._batch = []
             self._stride.learn(len(batch), self._clock() - started)
             for word in said:
                 if word == "moved":

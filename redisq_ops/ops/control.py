@@ -65,7 +65,7 @@ async def change_request(
             inverse += f" {before}"
         await journal.note(queue, op, inverse=inverse)
     if verb == "cancel":
-        await _fence_off(requests, id, op, now)
+        await _fence_off(requests, id, op)
     await journal.note(queue, op, done=outcome.done, ended=1)
     return outcome
 
@@ -81,21 +81,26 @@ def _already(request: Request, verb: Control, value: str) -> bool:
     return False
 
 
-async def _fence_off(queue: RequestQueue[Any], id: str, op: str, now: int) -> None:
-    """Void the receipts of a cancelled request's running and delayed sub-requests."""
-    seq = 1
+async def _fence_off(queue: RequestQueue[Any], id: str, op: str) -> None:
+    """Void the receipts of a cancelled request's running and delayed sub-requests.
+
+    Only those from before: whoever reopens the request meanwhile is not worked against.
+    """
+    seq, high_water = 1, await queue.now.op()
     while True:
         rows = await queue.unsettled.op(id, 100)
-        if not rows:
-            return
+        moved = 0
         for state in ("pending", "delayed"):
             ids = [entry_id for entry_id, where in rows if where == state]
             if ids:
                 seq += 1
-                await queue.move.op(
+                said = await queue.move.op(
                     f"{op}-fence", seq, ids, source=state, target="waiting",
-                    high_water_ms=now + 3_600_000,
+                    high_water_ms=high_water,
                 )  # fmt: skip
+                moved += said.count("moved")
+        if not moved:
+            return
 
 
 async def set_flags(

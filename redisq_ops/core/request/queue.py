@@ -147,6 +147,7 @@ class RequestQueue(Queue[C_co]):
         ``before`` and ``after`` are `Digest` values around the chunk; a chunk is appended only
         behind the content it was cut from. Streaming producers call this; see also `submit`.
         """
+        checked_request(id, priority, limit)
         await self._enrol()
 
         def read(reply: list[bytes]) -> Submitted:

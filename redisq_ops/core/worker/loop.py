@@ -33,6 +33,7 @@ from .slots import Slots, slots
 from .source import Source, Sources, log, settlements
 
 UPKEEP_S = 30.0
+MUCH = 40
 LINGER_S = 0.05
 """how long a finished entry of a batch may wait for company before it is settled"""
 _MOST_SLOTS = 1000
@@ -300,6 +301,8 @@ class Worker:
         self._upkeep_at = monotonic() + UPKEEP_S * (1.0 if self._upkeep_at else self._random())
         if not isinstance(said[0], Exception):
             self._clock_s = said[0] / 1000 - monotonic()
+        if any(isinstance(went, int) and went >= MUCH for went in said[1:]):
+            self._upkeep_at = monotonic() + 1.0  # there is more where that came from
         self._line.heed(said)
 
     def _took(self, source: Source, taken: Taken) -> None:

@@ -45,6 +45,7 @@ end
 local function room_move(id, from, to, r, value)
   local rid, n = split(id)
   local q = request(rid)
+  if not q then return end -- its record was evicted or removed by hand: no reason to stop the queue
   touch(q)
   q[from] = q[from] - 1
   local into = to == 'gone' and 'purged' or to
@@ -158,7 +159,7 @@ end
 -- letters stays. What was cancelled while it waited may have records.
 local function room_retire()
   local went = 0
-  for _, rid in ipairs(redis.call('ZRANGE', retire, '-inf', now, 'BYSCORE', 'LIMIT', 0, 10)) do
+  for _, rid in ipairs(redis.call('ZRANGE', retire, '-inf', now, 'BYSCORE', 'LIMIT', 0, 50)) do
     local q = request(rid)
     if q and (q.dead > 0 or q.trash > 0 or q.pending + q.delayed > 0) then
       redis.call('ZADD', retire, now + 3600000, rid)
