@@ -652,3 +652,18 @@ def test_an_error_shown_in_a_plan_is_escaped(redisq: Redisq, client: redis.Redis
     hostile = ERROR.encoded().replace(b"SMTP", b"\\u001b[31m")
     queue.settle([Settlement(delivery, "fail", hostile, 60_000)])
     assert "\\x1b[31m" in redisq("delay", "requeue", "mail", "--dry-run")
+
+
+def test_an_undo_that_found_nothing_untouched_is_not_offered_again(
+    redisq: Redisq, client: redis.Redis
+) -> None:
+    queue = everywhere(client)
+    redisq("retention", "mail", "aging=16", "--yes")
+    redisq("dlq", "replay", "mail", "--yes")
+    (replay,) = [row["id"] for row in redisq.rows("log") if row["verb"] == "replay"]
+    taken = queue.take(8, consumer="w2").deliveries
+    assert any(delivery.id == "r1/2" for delivery in taken)
+    redisq("undo", replay, "--yes", code=1)
+    assert "untouched" in redisq.refusal("undo", replay, "--yes", code=1)
+    redisq("undo", "--yes")  # the one before it
+    assert "aging" not in queue.settings()

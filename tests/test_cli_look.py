@@ -17,6 +17,7 @@ import redis
 from redisq_ops.core.clock import FakeClock
 from redisq_ops.core.delay import DelaySet
 from redisq_ops.core.request import RequestQueue
+from redisq_ops.core.values import Rates
 from redisq_ops.demo.server import EmbeddedServer
 
 from .cli import Redisq, dead_letters, everywhere
@@ -65,15 +66,18 @@ def test_ls_counts_every_state(redisq: Redisq, client: redis.Redis) -> None:
     assert lines[2].split()[:6] == ["mail", "request", "4", "1", "1", "1"]
 
 
-def test_ls_rates_are_of_the_last_full_minute(redisq: Redisq, client: redis.Redis) -> None:
+def test_ls_rates_are_of_the_last_sixty_seconds(redisq: Redisq, client: redis.Redis) -> None:
     seconds, _ = client.time()
-    clock = FakeClock(seconds * 1000 - 60_000)
-    queue = RequestQueue(client, "mail", clock=clock)
-    queue.submit([b"a", b"b", b"c"], id="r1")
-    clock.advance(60_000)  # the same in this minute, so that its end meanwhile changes nothing
-    queue.submit([b"a", b"b", b"c"], id="r2")
+    queue = RequestQueue(client, "mail", clock=FakeClock((seconds - 3600) * 1000))
+    queue.submit([b"a", b"b"], id="long-ago")
+    RequestQueue(client, "mail").submit([b"a", b"b", b"c"], id="now")
     (row,) = redisq.rows("ls")
-    assert (row["in_per_min"], row["out_per_min"]) == (3, 0)
+    assert (row["in_per_min"], row["out_per_min"], row["failed_per_min"]) == (3, 0, 0)
+
+
+def test_rates_slide_over_the_minute_before() -> None:
+    rates = Rates(arrived=(9, 60, 5), settled=(0, 0, 7), failed=(1,))
+    assert rates.last_minute(600_000 + 15_000) == (50, 7, 1)  # 5 + 45/60 of 60
 
 
 def test_ls_of_nothing_says_so(redisq: Redisq) -> None:

@@ -181,7 +181,7 @@ def test_one_step_respects_the_target(
     put(source, 1)
     assert "draining" in (source.hand_over(other).refusal or "")
     other.configure("op", 4, {"closed": "", "max_waiting": "1"})
-    assert "max-waiting" in (source.hand_over(other).refusal or "")
+    assert "max_waiting" in (source.hand_over(other).refusal or "")
     with pytest.raises(BadInput, match="to itself"):
         source.hand_over(source)
     assert source.invariants() == other.invariants() == []

@@ -216,7 +216,7 @@ def test_a_full_queue_refuses_new_work_and_knows_the_old(client: redis.Redis, qu
     queue.configure("op", 1, {"max_waiting": "3"})
     submit(queue, "r", 2)
     before = picture(client)
-    with pytest.raises(QueueFull, match="2 entries wait and max-waiting is 3"):
+    with pytest.raises(QueueFull, match="2 entries wait and max_waiting is 3"):
         submit(queue, "s", 2)
     assert queue.submit([b"1", b"2"], id="r").word == "same"
     assert picture(client) == before

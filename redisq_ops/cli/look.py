@@ -22,7 +22,7 @@ MOMENT_S = 0.2
 def ls(context: typer.Context) -> int:
     """The queues: entries by state, rates, oldest age.
 
-    Rates (in, out) are of the last full minute; the age is of what waits longest. Exit 3 if a
+    Rates (in, out) are of the last sixty seconds; the age is of what waits longest. Exit 3 if a
     queue could not be read; the others are shown.
     """
     from redisq_ops.ops.look import overview

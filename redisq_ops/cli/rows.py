@@ -16,13 +16,13 @@ def queue_row(row: Row, now_ms: int) -> dict[str, Any]:
     """A queue in the overview as stable JSON names."""
     from redisq_ops.core.values import STATES
 
-    counts, rates = row.counts, row.rates
+    counts = row.counts
+    come, gone, failed = row.rates.last_minute(now_ms) if row.rates else (None, None, None)
     oldest = counts.oldest_ms if counts else None
     return {
         "name": row.name, "kind": row.kind,
         **{state: counts and getattr(counts, state) for state in STATES},
-        "in_per_min": rates and rates.arrived[-2], "out_per_min": rates and rates.settled[-2],
-        "failed_per_min": rates and rates.failed[-2], "oldest_ms": oldest,
+        "in_per_min": come, "out_per_min": gone, "failed_per_min": failed, "oldest_ms": oldest,
         "oldest_age_ms": oldest and max(0, now_ms - oldest),
         "paused": counts and counts.paused, "draining": counts and counts.closed,
         "problem": row.problem,

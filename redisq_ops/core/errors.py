@@ -4,7 +4,7 @@
     ├── Refused          the server, or a rule of the queue, said no     (exit 1)
     │   ├── NotFound         no such queue, request or entry
     │   ├── Exists           the id is taken by another submission
-    │   ├── QueueFull        over --max-waiting
+    │   ├── QueueFull        over max_waiting
     │   ├── QueueClosed      draining, or the request is sealed
     │   ├── SchemaTooNew     written by a newer release
     │   ├── WrongKind        the queue is of another kind, or a key of another type is in the way

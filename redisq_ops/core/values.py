@@ -159,6 +159,16 @@ class Rates:
     settled: tuple[int, ...]
     failed: tuple[int, ...]
 
+    def last_minute(self, now_ms: int) -> tuple[int, int, int]:
+        """Arrived, settled and failed in the last sixty seconds, as far as minute counters tell:
+        the running minute, and of the one before the share that is not yet sixty seconds ago."""
+        share = 1 - now_ms % 60_000 / 60_000
+
+        def sliding(series: tuple[int, ...]) -> int:
+            return series[-1] + round(series[-2] * share) if len(series) > 1 else sum(series)
+
+        return sliding(self.arrived), sliding(self.settled), sliding(self.failed)
+
 
 @dataclass(frozen=True, slots=True)
 class Request:

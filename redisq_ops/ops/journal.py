@@ -62,12 +62,14 @@ class Operation:
     inverse: str
     """how a change that is not a move of entries is taken back; empty: not at all"""
     ended: bool
+    tried: int
+    """1 once an undo went through all of it: what it skipped had changed, and stays"""
 
     @property
     def undoable(self) -> bool:
         if self.inverse:
             return not self.undone
-        return self.moved_back and self.done > self.undone
+        return self.moved_back and self.done > self.undone and not self.tried
 
     @property
     def moved_back(self) -> bool:
@@ -99,9 +101,9 @@ class Outcome:
 
 _FIELDS = (
     "verb", "started_ms", "who", "whence", "why", "what", "source", "target", "matched", "done",
-    "steps", "undone", "inverse", "ended",
+    "steps", "undone", "inverse", "ended", "tried",
 )  # fmt: skip
-_NUMBERS = {"started_ms", "matched", "done", "steps", "undone"}
+_NUMBERS = {"started_ms", "matched", "done", "steps", "undone", "tried"}
 
 
 def new_id(verb: str) -> str:
@@ -148,7 +150,8 @@ async def read(queue: Queue[Any], id: str) -> Operation | None:
     words = {k: v for k, v in rows[0].items() if k not in _NUMBERS and k != "ended"}
     numbers = {name: [int(row[name] or 0) for row in rows] for name in _NUMBERS}
     counted = {
-        name: max(values) if name == "steps" else sum(values) for name, values in numbers.items()
+        name: max(values) if name in ("steps", "tried") else sum(values)
+        for name, values in numbers.items()
     }
     return Operation(id, queue.name, **words, **counted, ended=rows[0]["ended"] == "1")  # type: ignore[arg-type]
 
@@ -224,6 +227,8 @@ class Undo:
             outcome.done += await queue.invert.op(outcome.op, seq, verb, args)
         if self._inverses:
             await note(queue, operation.id, undone=1)
+        else:
+            await note(queue, operation.id, tried=1)
         gone = outcome.matched - outcome.done - outcome.skipped.get("changed", 0)
         outcome.skip("same" if self._inverses else "expired", gone)
         await note(queue, outcome.op, done=outcome.done, ended=1)
@@ -238,6 +243,6 @@ class Undo:
 def _why_not(operation: Operation) -> str:
     if operation.target == "gone":
         return "its entries were removed for good"
-    if operation.undone:
-        return "it was undone already"
+    if operation.undone or operation.tried:
+        return "it was undone already, as far as its entries were untouched"
     return "it changed nothing"

@@ -93,16 +93,5 @@ def flags_cell(paused: str | None, closed: str | None) -> Cell:
 def _rates(rates: Rates | None, now_ms: int) -> tuple[Cell, Cell, Cell]:
     if rates is None:
         return "", "", ""
-    come, gone, failed = (
-        per_minute(series, now_ms) for series in (rates.arrived, rates.settled, rates.failed)
-    )
+    come, gone, failed = rates.last_minute(now_ms)
     return number(come, ""), number(gone, OK), number(failed, BAD)
-
-
-def per_minute(series: tuple[int, ...], now_ms: int) -> int:
-    """The last sixty seconds, as far as minute counters tell: the running minute, and of the one
-    before it the share that is not yet sixty seconds ago."""
-    if len(series) < 2:
-        return sum(series)
-    share = 1 - now_ms % 60_000 / 60_000
-    return series[-1] + round(series[-2] * share)

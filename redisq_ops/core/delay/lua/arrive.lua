@@ -10,7 +10,7 @@ if new == '1' then
   if conf.closed then return {err = 'CLOSED the queue is draining and takes no new entries'} end
   local there = redis.call('ZCARD', delay)
   if conf.max_waiting > 0 and there + rows > conf.max_waiting then
-    return {err = 'FULL ' .. there .. ' entries wait and max-waiting is ' .. conf.max_waiting}
+    return {err = 'FULL ' .. there .. ' entries wait and max_waiting is ' .. conf.max_waiting}
   end
 end
 by = 'transport'

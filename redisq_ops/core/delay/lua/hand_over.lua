@@ -14,7 +14,7 @@ n = tonumber(n)
 local most = tonumber(redis.call('HGET', to_cfg, 'max_waiting') or DEFAULT.max_waiting)
 if most > 0 then
   n = math.min(n, most - redis.call('ZCARD', to_delay))
-  if n < 1 then return {err = 'FULL max-waiting of the queue to hand over to is ' .. most} end
+  if n < 1 then return {err = 'FULL max_waiting of the queue to hand over to is ' .. most} end
 end
 if conf.paused then return {0, 0, 0} end
 by = 'handover'

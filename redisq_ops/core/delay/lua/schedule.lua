@@ -59,7 +59,7 @@ end
 if fresh > 0 and conf.max_waiting > 0 then
   local waiting = redis.call('ZCARD', delay)
   if waiting + fresh > conf.max_waiting then
-    return {err = 'FULL ' .. waiting .. ' entries wait and max-waiting is ' .. conf.max_waiting}
+    return {err = 'FULL ' .. waiting .. ' entries wait and max_waiting is ' .. conf.max_waiting}
   end
 end
 if #follow > 0 then redis.call('HSET', next, unpack(follow)) end

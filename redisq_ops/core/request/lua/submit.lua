@@ -30,7 +30,7 @@ end
 if conf.max_waiting > 0 and rows > 0 then
   local there = tonumber(redis.call('HGET', stat, 'waiting') or '0')
   if there + rows > conf.max_waiting then
-    return {err = 'FULL ' .. there .. ' entries wait and max-waiting is ' .. conf.max_waiting}
+    return {err = 'FULL ' .. there .. ' entries wait and max_waiting is ' .. conf.max_waiting}
   end
 end
 if not q then
