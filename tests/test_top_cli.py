@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import redis
 
+from redisq_ops.cli import run
 from redisq_ops.core.request import RequestQueue
 
 TOP = [sys.executable, "-c", "from redisq_ops.cli.top import main; main()"]
@@ -127,3 +128,11 @@ def test_the_first_frame_needs_no_redis_client() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "textual" in done.stdout.split()
     assert "redis" not in done.stdout.split()
+
+
+def test_a_frame_of_an_unknown_queue_is_refused(
+    url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["--url", url, "top", "--once", "--queue", "nosuch"]) == 1
+    out, err = capsys.readouterr()
+    assert out == "" and "no queue 'nosuch'" in err

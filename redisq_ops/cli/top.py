@@ -62,6 +62,8 @@ def _show(
         zone=UTC if invocation.utc else None,
     )
     if once:
+        if queue is not None:  # a frame of something else would answer another question
+            invocation.run(invocation.deployment.queue(queue))
         from redisq_ops.tui.frame import frame
 
         sys.stdout.write(frame(dashboard, _size()))
