@@ -21,7 +21,7 @@ def queue_row(row: Row, now_ms: int) -> dict[str, Any]:
     oldest = counts.oldest_ms if counts else None
     return {
         "name": row.name, "kind": row.kind,
-        **{state: counts and getattr(counts, state) for state in STATES},
+        **{state: counts and counts.of(state) for state in STATES},
         "in_per_min": come, "out_per_min": gone, "failed_per_min": failed, "oldest_ms": oldest,
         "oldest_age_ms": oldest and max(0, now_ms - oldest),
         "paused": counts and counts.paused, "draining": counts and counts.closed,
@@ -41,6 +41,7 @@ def entry_row(queue: str, entry: Entry) -> dict[str, Any]:
         "first_ms": entry.first_ms, "failures": entry.failures, "lost": entry.lost,
         "attempts": entry.attempts, "consumer": entry.consumer, "reason": entry.reason,
         "error": asdict(entry.error) if entry.error else None, "op": entry.op,
+        "client": entry.client, "called": entry.called,
         "payload": None if done else entry.payload, "result": entry.payload if done else None,
     }  # fmt: skip
 

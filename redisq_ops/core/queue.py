@@ -9,7 +9,7 @@ are here, once.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, ClassVar, Literal
 from urllib.parse import quote, unquote
@@ -20,7 +20,7 @@ from .clock import Clock, ServerClock
 from .errors import BadInput, Refused, WrongKind
 from .io import Bound, C_co, Call, both, operation, together
 from .keys import PREFIX, Keys, checked_name
-from .registry import enrol, server_ms
+from .registry import enrol, find, server_ms
 from .scripts import Script, script
 from .settings import LEASE_MS, MAX_BATCH
 from .values import (
@@ -77,6 +77,12 @@ class Queue(Bound[C_co], ABC):
     capabilities: ClassVar[frozenset[str]] = frozenset()
     parts: ClassVar[dict[str, str]] = {}
     """the room's own fixed keys, beside `FIXED`"""
+    actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {
+        verb: states for verb, (states, _) in VERBS.items() if verb != "reschedule"
+    }
+    """what an operator can do here, and to entries of which states"""
+    columns: ClassVar[int] = 5
+    """words in a row of take's reply: id receipt failures lost payload, and the room's own"""
 
     def __init__(
         self,
@@ -135,8 +141,11 @@ class Queue(Bound[C_co], ABC):
         """Take up to ``n`` entries (1–500), each under a lease of ``lease_ms``.
 
         Promotes what is due and brings back what is overdue on the way. At least once: an entry
-        whose lease runs out is delivered again, and its old receipt is void.
+        whose lease runs out is delivered again, and its old receipt is void. From a queue that
+        doesn't exist yet nothing is taken, and that doesn't create it.
         """
+        if not await self.exists.op():
+            return Taken((), None, False)
         await self._enrol()
         return await self._take(n, consumer, lease_ms)
 
@@ -147,27 +156,23 @@ class Queue(Bound[C_co], ABC):
         lease_ms = checked_ms(lease_ms, "lease")
 
         def read(reply: list[Any]) -> Taken:
-            rows = [reply[i : i + 5] for i in range(3, len(reply), 5)]
+            rows = [reply[i : i + self.columns] for i in range(3, len(reply), self.columns)]
             return Taken(
-                tuple(
-                    Delivery(
-                        self.name,
-                        id.decode(),
-                        payload if payload is not None else b"",
-                        receipt.decode(),
-                        int(reply[2]),
-                        int(failures),
-                        int(lost),
-                        consumer,
-                    )
-                    for id, receipt, failures, lost, payload in rows
-                ),
+                tuple(self._delivery(row, int(reply[2]), consumer) for row in rows),
                 int(reply[0]) or None,
                 reply[1] == b"1",
             )
 
         taken: Taken = await self._guarded("take", read, n=n, lease_ms=lease_ms, consumer=consumer)
         return taken
+
+    def _delivery(self, row: Sequence[Any], deadline_ms: int, consumer: str) -> Delivery:
+        """A row of take's reply."""
+        id, receipt, failures, lost, payload = row[:5]
+        return Delivery(
+            self.name, id.decode(), payload if payload is not None else b"", receipt.decode(),
+            deadline_ms, int(failures), int(lost), consumer,
+        )  # fmt: skip
 
     @operation
     async def settle(self, settlements: Sequence[Settlement]) -> list[str]:
@@ -199,6 +204,8 @@ class Queue(Bound[C_co], ABC):
         lease_ms: int = LEASE_MS,
     ) -> tuple[list[str], Taken]:
         """Settle what is finished and take the next, in one round trip."""
+        if not await self.exists.op():
+            return await self._settle(settlements), Taken((), None, False)
         await self._enrol()
         return await both(self._settle(settlements), self._take(n, consumer, lease_ms))
 
@@ -235,6 +242,11 @@ class Queue(Bound[C_co], ABC):
         return (self.keys,)
 
     # --- what operators see --------------------------------------------------------------------
+
+    @operation
+    async def exists(self) -> bool:
+        """Whether there is such a queue. Its first submission creates it, no look does."""
+        return self._enrolled or await find(self.name, self.prefix) is not None
 
     @operation
     @abstractmethod

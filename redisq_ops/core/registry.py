@@ -27,6 +27,8 @@ class Registered:
     """how many there were before, while entries still move; 0: none do"""
     layout: int = 0
     """how often the number of shards was changed"""
+    at: str | None = None
+    """what the keys begin with, of another program's queue"""
 
     @property
     def all_shards(self) -> int:
@@ -44,6 +46,7 @@ class Registered:
             found.get("shards", 1),
             found.get("old_shards", 0),
             found.get("layout", 0),
+            found.get("at"),
         )
 
     def encoded(self) -> str:
@@ -56,6 +59,8 @@ class Registered:
             body["old_shards"] = self.old_shards
         if self.layout:
             body["layout"] = self.layout
+        if self.at is not None:
+            body["at"] = self.at
         return json.dumps(body)
 
     def checked(self, kind: str, schema: int) -> Registered:

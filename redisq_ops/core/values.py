@@ -22,6 +22,8 @@ class Delivery:
     failures: int
     lost: int
     consumer: str
+    client: str | None = None
+    """whose work it is, in a fair queue"""
 
     @property
     def attempt(self) -> int:
@@ -115,6 +117,10 @@ class Entry:
     """the operator's change that touched it last, while untouched since"""
     deliveries: int | None = None
     """as the stream's own pending list counts them, where there is one"""
+    client: str | None = None
+    """whose work it is, in a fair queue"""
+    called: str | None = None
+    """what the queue's own users call its state, where they have a word of their own"""
 
     @property
     def attempts(self) -> int:
@@ -149,11 +155,19 @@ class Counts:
     """why, when paused"""
     closed: str | None = None
     """why, when draining"""
+    unknown: frozenset[State] = frozenset()
+    """states another program's layout doesn't say the number of; they read 0 here"""
+
+    def of(self, state: State) -> int | None:
+        """How many are in a state; None: unknown."""
+        number: int = getattr(self, state)
+        return None if state in self.unknown else number
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Per minute, oldest first; the last element is the minute that is still running."""
+    """Per minute, oldest first; the last element is the minute that is still running. Empty where
+    nobody counts: in queues other programs keep."""
 
     arrived: tuple[int, ...]
     settled: tuple[int, ...]

@@ -91,8 +91,10 @@ def allowed(queue: Queue[Any], verb: Verb, state: State) -> None:
     sources, _ = VERBS[verb]
     if state not in sources:
         raise BadInput(f"{verb} is for {' or '.join(sources)} entries, not {state}")
-    if verb == "reschedule" and verb not in queue.capabilities:
-        raise Refused(f"queue {queue.name} is a {queue.kind} queue: it can't reschedule")
+    can = queue.actions.get(verb, ())
+    if state not in can:
+        of = f"{state} entries" if can else "entries"
+        raise Refused(f"queue {queue.name} is a {queue.kind} queue: it can't {verb} {of}")
 
 
 class Stride:

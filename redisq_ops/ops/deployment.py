@@ -14,19 +14,13 @@ from typing import Any
 
 from redisq_ops.core.callers import Callers
 from redisq_ops.core.clock import Clock
-from redisq_ops.core.delay import DelaySet, ShardedDelaySet
 from redisq_ops.core.errors import BadInput, NotFound, Refused
+from redisq_ops.core.foreign import ForeignQueue
 from redisq_ops.core.io import Description, together
 from redisq_ops.core.keys import PREFIX, checked_name
+from redisq_ops.core.kinds import layout, room, sharded
 from redisq_ops.core.queue import Queue
 from redisq_ops.core.registry import Registered, all_queues, find
-from redisq_ops.core.request import RequestQueue, ShardedRequestQueue
-from redisq_ops.core.shards import Sharded
-
-ROOMS: dict[str, type[Queue[Any]]] = {room.kind: room for room in (RequestQueue, DelaySet)}
-SHARDED: dict[str, type[Sharded[Any, Any]]] = {
-    room.kind: room for room in (ShardedRequestQueue, ShardedDelaySet)
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +47,28 @@ class Deployment:
 
     def open(self, entry: Registered) -> Queue[Any]:
         """The queue of a registry entry; refuses a kind or schema this release doesn't know."""
-        room = ROOMS.get(entry.kind)
-        if room is None:
+        made = room(entry.kind)
+        if made is None:
             raise NotFound(f"queue {entry.name} is of kind {entry.kind}, unknown to this release")
-        entry.checked(room.kind, room.schema)
+        entry.checked(made.kind, made.schema)
         given: dict[str, Any] = {
             "prefix": self.prefix,
             "clock": self.clock,
             "callers": self.callers,
         }
         if entry.all_shards > 1 or entry.layout:
-            return SHARDED[entry.kind](self.client, entry.name, entry=entry, **given)
-        return room(self.client, entry.name, **given)
+            return sharded(entry.kind)(self.client, entry.name, entry=entry, **given)
+        if entry.at is not None:
+            given["at"] = entry.at
+        return made(self.client, entry.name, **given)
+
+    async def foreign(self, name: str) -> ForeignQueue[Any] | None:
+        """Another program's queue by the name its kind gives it (``sidekiq:default``), if there."""
+        reader = layout(name.partition(":")[0])
+        if reader is None:
+            return None
+        queue = reader(self.client, name, prefix=self.prefix, clock=self.clock)
+        return queue if await queue.exists.op() else None
 
     async def queues(self) -> list[Queue[Any]]:
         """Every queue this release can open, by name; one round trip."""
@@ -75,20 +79,24 @@ class Deployment:
         return queues
 
     async def queue(self, name: str) -> Queue[Any]:
-        """A queue that exists; one round trip."""
-        entry = await find(checked_name(name, "queue name"), self.prefix)
-        if entry is None:
+        """A queue that exists: in the registry, or by what another program's keys say."""
+        queue = await self._named(checked_name(name, "queue name"))
+        if queue is None:
             raise NotFound(f"no queue {name!r} here (redisq ls shows what there is)")
-        return self.open(entry)
+        return queue
+
+    async def _named(self, name: str) -> Queue[Any] | None:
+        entry = await find(name, self.prefix)
+        return await self.foreign(name) if entry is None else self.open(entry)
 
     async def resolve(self, text: str) -> Address:
         """What an address names. A bare id is looked for in all queues at once."""
         name, slash, rest = text.partition("/")
         for part in text.split("/"):
             checked_name(part, "name")
-        entry = await find(name, self.prefix)
-        if entry is not None:
-            return Address(self.open(entry), rest or None)
+        queue = await self._named(name)
+        if queue is not None:
+            return Address(queue, rest or None)
         if slash and not rest.isdigit():
             raise NotFound(f"no queue {name!r} here (redisq ls shows what there is)")
         hits = await self.find(text)

@@ -57,7 +57,7 @@ async def _row(deployment: Deployment, entry: Registered, now: int, minutes: int
     if not minutes:
         return Row(entry.name, entry.kind, await queue.counts.op(now), None)
     counts, rates = await both(queue.counts.op(now), queue.rates.op(now, minutes))
-    return Row(entry.name, entry.kind, counts, rates)
+    return Row(entry.name, entry.kind, counts, rates if rates.arrived else None)
 
 
 async def eviction_policy() -> str | None:

@@ -12,12 +12,13 @@ from typing import Any
 
 from redisq_ops.core.errors import Refused
 from redisq_ops.core.io import attempt, both, together
+from redisq_ops.core.kinds import room
 from redisq_ops.core.queue import Queue
 from redisq_ops.core.registry import Registered, all_queues, server_ms
 from redisq_ops.core.values import Request, State
 
 from .control import requests_of
-from .deployment import ROOMS, Deployment
+from .deployment import Deployment
 from .inspect import entry_view, request_view
 from .look import overview
 from .snapshot import Listed, Snapshot, Upcoming, Wish
@@ -54,8 +55,8 @@ async def fetch(deployment: Deployment, wish: Wish) -> Snapshot:
 
 
 def _listed(entry: Registered | Any) -> Listed:
-    room = ROOMS.get(entry.kind)
-    return Listed(entry.name, entry.kind, room.capabilities if room else frozenset())
+    made = room(entry.kind)
+    return Listed(entry.name, entry.kind, made.capabilities if made else frozenset())
 
 
 async def _filled(queue: Queue[Any], bare: Snapshot) -> Snapshot:

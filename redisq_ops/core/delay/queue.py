@@ -9,14 +9,14 @@ id → payload, ``next`` id → what runs after the present delivery, when resch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from ..errors import BadInput, Refused, TooLarge
 from ..io import C_co, Call, attempt, both, operation, together
 from ..keys import checked_name
-from ..queue import Queue, checked_ms, scored, words
+from ..queue import Queue, Verb, checked_ms, scored, words
 from ..settings import BATCH, LEASE_MS, MAX_PAYLOAD
 from ..values import Counts, Delivery, Entry, Page, State
 from . import handover, periodic
@@ -41,7 +41,11 @@ class DelaySet(Queue[C_co]):
 
     kind: ClassVar[str] = "delay"
     room: ClassVar[str] = "delay"
-    capabilities: ClassVar[frozenset[str]] = frozenset({"timeline", "reschedule"})
+    capabilities: ClassVar[frozenset[str]] = frozenset({"timeline"})
+    actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {
+        **Queue.actions,
+        "reschedule": ("delayed",),
+    }
     parts: ClassVar[dict[str, str]] = {
         **dict.fromkeys(("body", "next", "transit", "periodic", "periodic_run"), "hash"),
         **dict.fromkeys(("seen", "periodic_at"), "zset"),

@@ -83,8 +83,10 @@ def held_cell(request: Request) -> Cell:
     return (f"{request.pending}/{request.limit}", HELD if request.pending else DIM)
 
 
-def number(value: int, style: str) -> Cell:
-    """A short number, its colour only where there is something to see."""
+def number(value: int | None, style: str) -> Cell:
+    """A short number, its colour only where there is something to see; ``?`` for unknown."""
+    if value is None:
+        return ("?", DIM)
     return (short_count(value), style if value else DIM)
 
 

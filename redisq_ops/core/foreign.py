@@ -1,0 +1,130 @@
+"""Queues whose layout is another program's: looked at with its keys, changed only as it allows.
+
+A room of this kind reads the owner's keys, which begin with ``at`` (``resque:``, or nothing), and
+never renames or retypes one. What we add stands beside, under our own prefix. Nothing is written to
+find such a queue: it exists when its owner's keys do.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from .callers import Callers
+from .clock import Clock
+from .errors import Refused
+from .io import C_co, operation
+from .keys import PREFIX
+from .queue import Queue, Verb
+from .settings import LEASE_MS
+from .values import Event, Page, Rates, Settlement, State, Taken
+
+
+class ForeignQueue(Queue[C_co]):
+    """Read-only unless its room says otherwise: what a room can't promise it refuses in one line.
+
+    ``at``: what the owner's keys begin with.
+    """
+
+    home: ClassVar[str] = ""
+    """where its owner keeps it unless told otherwise"""
+    actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {}
+    faults: ClassVar[tuple[str, ...]] = ()
+    """what is known to be wrong with the layout itself, a sentence each"""
+
+    def __init__(
+        self,
+        client: C_co,
+        name: str,
+        *,
+        at: str | None = None,
+        prefix: str = PREFIX,
+        clock: Clock | None = None,
+        callers: Callers | None = None,
+    ) -> None:
+        super().__init__(client, name, prefix=prefix, clock=clock, callers=callers)
+        self.at = self.home if at is None else at
+        self.own_name = name.partition(":")[2]
+        """what its owner calls it"""
+
+    async def _enrol(self) -> None:
+        """It is its owner's to create."""
+
+    @operation
+    @abstractmethod
+    async def exists(self) -> bool:
+        """Whether its owner's keys are there."""
+
+    def _refusal(self, what: str) -> Refused:
+        return Refused(f"queue {self.name} is kept by another program ({self.kind}): {what}")
+
+    # What isn't overridden isn't promised.
+
+    async def _take(self, n: int, consumer: str, lease_ms: int = LEASE_MS) -> Taken:
+        raise self._refusal("redisq only looks at it")
+
+    async def _settle(self, settlements: Sequence[Settlement]) -> list[str]:
+        raise self._refusal("redisq only looks at it")
+
+    async def _configure(self, op: str, seq: int, changes: dict[str, str]) -> dict[str, str]:
+        raise self._refusal("it has no settings here")
+
+    @operation
+    async def move(
+        self,
+        op: str,
+        step: int,
+        ids: Sequence[str],
+        *,
+        source: State,
+        target: str,
+        high_water_ms: int,
+        consumer: str = "-",
+        lease_ms: int = LEASE_MS,
+    ) -> list[str]:
+        raise self._refusal("redisq only looks at it")
+
+    @operation
+    async def undo(self, op: str, step: int, *, target: str, by: str, seq: int) -> tuple[int, int]:
+        raise self._refusal("redisq only looks at it")
+
+    @operation
+    async def dismantle(self, max: int = 100) -> int:
+        raise self._refusal("it can't be destroyed from here")
+
+    @operation
+    async def sweep(self, max: int = 100) -> int:
+        return 0
+
+    @operation
+    async def rates(self, now_ms: int, minutes: int = 60) -> Rates:
+        return Rates((), (), ())
+
+    @operation
+    async def history(self, max: int = 100, before: str = "+") -> list[Event]:
+        return []
+
+    @operation
+    async def history_length(self) -> int:
+        return 0
+
+    @operation
+    async def settings(self) -> dict[str, str]:
+        return {}
+
+    @operation
+    async def upcoming(self, edges: Sequence[int]) -> list[int]:
+        return [0] * (len(edges) - 1)
+
+    @operation
+    async def invariants(self) -> list[str]:
+        return list(self.faults)
+
+    async def _page_waiting(
+        self, cursor: str | None, max: int, start: int | None, payloads: bool
+    ) -> Page:
+        return Page((), None, 0)
+
+    async def _payloads(self, ids: Sequence[str]) -> list[Any]:
+        return [None] * len(ids)
