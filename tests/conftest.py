@@ -1,6 +1,7 @@
 """Real servers for the tests: one process per kind and test worker, emptied for every test."""
 
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -18,6 +19,11 @@ import redis.asyncio
 from redisq_ops.demo.server import EmbeddedServer, binaries
 
 time.tzset()
+
+# Started in the background by a shell, all of us would ignore Ctrl+C, and so would every process
+# that a test starts and interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 BINARIES = binaries()
 # Valkey always. Redis where it is installed, or where its absence is to be a failure, not a gap.
