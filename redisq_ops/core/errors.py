@@ -106,6 +106,16 @@ _IN_WORDS = {
 }
 
 
+# A slot on its way to another node, a node without its slots, a master that is being replaced: the
+# next try may meet a cluster that agrees again.
+CHANGING = (
+    rx.ClusterError,
+    rx.TryAgainError,
+    rx.AskError,
+    rx.RedisClusterException,
+)
+
+
 def translate(error: Exception) -> Exception:
     """The same failure in our words, with the client's exception as its cause."""
     if isinstance(error, RedisqError):
@@ -125,6 +135,8 @@ def translate(error: Exception) -> Exception:
         found, word = Unreachable, "LOADING"
     elif isinstance(error, (rx.ConnectionError, rx.TimeoutError)):
         found, rest = Unreachable, f"can't reach the server: {text}"
+    elif isinstance(error, CHANGING):
+        found, rest = Unreachable, f"the cluster is changing, or part of it is down: {text}"
     elif isinstance(error, rx.InvalidResponse):
         found, rest = Unreachable, f"that is not a Redis or Valkey server: {text}"
     elif isinstance(error, rx.NoPermissionError):

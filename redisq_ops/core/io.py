@@ -24,7 +24,7 @@ import redis
 import redis.asyncio as aredis
 import redis.exceptions as rx
 
-from .errors import Unreachable, translate
+from .errors import CHANGING, Unreachable, translate
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -157,7 +157,7 @@ def run(client: BlockingClient, description: Description[T]) -> T:
     if isinstance(description, Call):
         try:
             return description.result(_exchange(client, (description,))[0])
-        except rx.RedisError as error:
+        except (rx.RedisError, rx.RedisClusterException) as error:
             raise translate(error) from error
     try:
         calls = _checked(description.send(None))
@@ -180,7 +180,7 @@ async def arun(client: AsyncClient, description: Description[T]) -> T:
     if isinstance(description, Call):
         try:
             return description.result((await _aexchange(client, (description,)))[0])
-        except rx.RedisError as error:
+        except (rx.RedisError, rx.RedisClusterException) as error:
             raise translate(error) from error
     try:
         calls = _checked(description.send(None))
@@ -220,13 +220,13 @@ def _exchange(client: BlockingClient, calls: Round) -> list[Any]:
 
 
 def _heard(replies: Iterable[Any]) -> list[Any]:
-    """A round's replies; a node that was lost on the way is the round's failure.
+    """A round's replies; a node that was lost or lost its slots on the way is the round's failure.
 
     The cluster pipelines put it among the replies instead, where half a round would be kept.
     """
     heard = list(replies)
     for reply in heard:
-        if isinstance(reply, (rx.ConnectionError, rx.TimeoutError)):
+        if isinstance(reply, (rx.ConnectionError, rx.TimeoutError, *CHANGING)):
             raise reply
     return heard
 
