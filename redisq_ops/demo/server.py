@@ -8,7 +8,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -207,6 +207,8 @@ class Cluster:
     """Masters of one cluster, all slots assigned; each is killed and restarted on its own."""
 
     nodes: tuple[EmbeddedServer, ...]
+    replicas: tuple[EmbeddedServer, ...] = ()
+    """one for each master, in their order, or none"""
 
     @property
     def urls(self) -> tuple[str, ...]:
@@ -214,9 +216,19 @@ class Cluster:
 
 
 @contextmanager
-def cluster(binary: Path | None = None, nodes: int = 3) -> Iterator[Cluster]:
-    """A cluster of `nodes` masters on loopback, every one of them ready to serve."""
-    args = ("--cluster-enabled", "yes", "--cluster-announce-ip", HOST)
+def cluster(
+    binary: Path | None = None, nodes: int = 3, *, replicas: bool = False, timeout_ms: int = 15_000
+) -> Iterator[Cluster]:
+    """A cluster of `nodes` masters on loopback, every one of them ready to serve.
+
+    With `replicas` each has one, which follows it before this yields, and takes its place when it
+    was not heard of for about `timeout_ms`.
+    """
+    args = (
+        *("--cluster-enabled", "yes", "--cluster-announce-ip", HOST),
+        *("--cluster-node-timeout", str(timeout_ms), "--cluster-replica-validity-factor", "0"),
+        *("--repl-diskless-sync-delay", "0"),
+    )
     with ExitStack() as stack:
         servers = [stack.enter_context(EmbeddedServer(binary, args=args)) for _ in range(nodes)]
         for index, server in enumerate(servers):
@@ -226,14 +238,33 @@ def cluster(binary: Path | None = None, nodes: int = 3) -> Iterator[Cluster]:
             server.command("CLUSTER", "SET-CONFIG-EPOCH", str(index + 1))
         for server in servers[1:]:
             servers[0].command("CLUSTER", "MEET", HOST, str(server.port))
-        deadline = time.monotonic() + START_TIMEOUT
-        while not all(_joined(server, nodes) for server in servers):
-            if time.monotonic() > deadline:
-                raise ServerFailed(f"{nodes} nodes did not agree within {START_TIMEOUT:g} s")
-            time.sleep(0.05)
-        yield Cluster(tuple(servers))
+        _until(lambda: all(_joined(server, nodes, nodes) for server in servers), "agree")
+        followers: list[EmbeddedServer] = []
+        for master in servers if replicas else ():
+            follower = stack.enter_context(EmbeddedServer(binary, args=args))
+            follower.command("CLUSTER", "MEET", HOST, str(master.port))
+            followers.append(follower)
+        known = nodes + len(followers)
+        _until(lambda: all(_joined(each, known, nodes) for each in [*servers, *followers]), "agree")
+        for follower, master in zip(followers, servers, strict=False):
+            follower.command("CLUSTER", "REPLICATE", master.command("CLUSTER", "MYID"))
+        _until(lambda: all(_follows(follower) for follower in followers), "follow their masters")
+        yield Cluster(tuple(servers), tuple(followers))
 
 
-def _joined(server: EmbeddedServer, nodes: int) -> bool:
+def _until(true: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + START_TIMEOUT
+    while not true():
+        if time.monotonic() > deadline:
+            raise ServerFailed(f"the cluster's nodes did not {what} within {START_TIMEOUT:g} s")
+        time.sleep(0.05)
+
+
+def _joined(server: EmbeddedServer, known: int, masters: int) -> bool:
     info = server.command("CLUSTER", "INFO").split()
-    return {"cluster_state:ok", f"cluster_known_nodes:{nodes}", f"cluster_size:{nodes}"} <= {*info}
+    wanted = {"cluster_state:ok", f"cluster_known_nodes:{known}", f"cluster_size:{masters}"}
+    return wanted <= {*info}
+
+
+def _follows(server: EmbeddedServer) -> bool:
+    return "master_link_status:up" in server.command("INFO", "replication").split()

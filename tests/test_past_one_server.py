@@ -1,0 +1,361 @@
+"""Past one server: slots that move and nodes that die under load, Sentinel, TLS, ACL users.
+
+What is counted: lost = accepted − done at the end. While slots move it must be 0; when a master
+dies it is at most what its replica had not heard of.
+"""
+
+import os
+import socket
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+import trustme
+
+from redisq_ops.cli import run
+from redisq_ops.core.connect import connect
+from redisq_ops.core.delay import DelaySet
+from redisq_ops.core.errors import RedisqError, Unreachable
+from redisq_ops.core.handler import Work
+from redisq_ops.core.io import BlockingClient
+from redisq_ops.core.queue import Queue
+from redisq_ops.core.request import RequestQueue
+from redisq_ops.core.worker import Worker
+from redisq_ops.demo.server import HOST, EmbeddedServer, binaries, cluster
+
+pytestmark = pytest.mark.slow
+
+BINARIES = sorted(binaries())
+EACH = 5
+Clients = Callable[[], BlockingClient]
+
+
+def until(true: Callable[[], object], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, "it took too long"
+        time.sleep(0.01)
+
+
+class Load:
+    """A producer and two workers on one queue, until the block ends."""
+
+    def __init__(self, clients: Clients, kind: str) -> None:
+        self.clients, self.kind = clients, kind
+        self.accepted: list[str] = []
+        self.executed: Counter[str] = Counter()
+        self.over = threading.Event()
+        self.failures: list[BaseException] = []
+        self.workers = [
+            Worker(self.queue(), self.handle, batch=5, consumer=f"w{n}", lease_ms=2_000)
+            for n in range(2)
+        ]
+        targets = [self.produce, *(worker.run for worker in self.workers)]
+        self.threads = [threading.Thread(target=self.kept(target)) for target in targets]
+
+    def queue(self) -> Queue[BlockingClient]:
+        client = self.clients()
+        return RequestQueue(client, "q") if self.kind == "request" else DelaySet(client, "q")
+
+    def kept(self, target: Callable[[], object]) -> Callable[[], None]:
+        def kept() -> None:
+            try:
+                target()
+            except BaseException as error:
+                self.failures.append(error)
+
+        return kept
+
+    def __enter__(self) -> "Load":
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.over.set()
+        for worker in self.workers:
+            worker.stop()
+        for thread in self.threads:
+            thread.join()
+
+    def handle(self, work: Work) -> None:
+        self.executed[work.id] += 1
+
+    def produce(self) -> None:
+        queue = self.queue()
+        while not self.over.wait(0.002):
+            id = f"r{len(self.accepted)}"
+            try:
+                if isinstance(queue, RequestQueue):
+                    queue.submit([b"x"] * EACH, id=id)
+                elif isinstance(queue, DelaySet):
+                    queue.schedule([(id, b"x")])
+            except Unreachable:
+                continue  # the same again, under the same id: it goes in once
+            self.accepted.append(id)
+
+    def finished(self) -> bool:
+        assert self.failures == []
+        counts = self.queue().counts()
+        return counts.waiting + counts.pending + counts.delayed == 0
+
+    def settle(self) -> None:
+        """No new work; wait until what there is was done."""
+        self.over.set()
+        self.threads[0].join()
+
+        def quiet() -> bool:
+            try:
+                return self.finished()
+            except RedisqError:
+                return False
+
+        until(quiet)
+
+    def units(self, ids: Sequence[str]) -> list[str]:
+        if self.kind == "delay":
+            return list(ids)
+        return [f"{id}/{n}" for id in ids for n in range(1, EACH + 1)]
+
+
+def migrate(key: str, nodes: Sequence[EmbeddedServer]) -> None:
+    """Move a key's slot from its node to the next, a few keys at a time."""
+    with ExitStack() as stack:
+        links = [
+            stack.enter_context(redis.Redis.from_url(node.url, decode_responses=True))
+            for node in nodes
+        ]
+        slot: Any = links[0].execute_command("CLUSTER", "KEYSLOT", key)
+        ids = [str(link.execute_command("CLUSTER", "MYID")) for link in links]
+        owned = [node.command("CLUSTER", "NODES") for node in nodes]
+        own = next(i for i, text in enumerate(owned) if _owns(text, slot))
+        to = (own + 1) % len(nodes)
+        links[to].execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", ids[own])
+        links[own].execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", ids[to])
+        while True:
+            keys: Any = links[own].execute_command("CLUSTER", "GETKEYSINSLOT", slot, 3)
+            if not keys:
+                break
+            links[own].execute_command("MIGRATE", HOST, nodes[to].port, "", 0, 5_000, "KEYS", *keys)
+            time.sleep(0.01)  # half a slot here and half there, for some time
+        for i in (to, own, *range(len(nodes))):
+            links[i].execute_command("CLUSTER", "SETSLOT", slot, "NODE", ids[to])
+
+
+def _owns(nodes_text: str, slot: int) -> bool:
+    (mine,) = (line for line in nodes_text.splitlines() if "myself" in line)
+    spans = [word for word in mine.split(" ")[8:] if not word.startswith("[")]
+    return any(
+        int(low) <= slot <= int(high or low)
+        for low, _, high in (span.partition("-") for span in spans)
+    )
+
+
+def turned_away(nodes: Sequence[EmbeddedServer]) -> int:
+    """How many calls met a slot that was elsewhere, or half here and half there."""
+    lines = [line for node in nodes for line in node.command("INFO", "errorstats").split()]
+    told = (line for line in lines if line.startswith(("errorstat_ASK", "errorstat_TRYAGAIN")))
+    return sum(int(line.rpartition("=")[2]) for line in told)
+
+
+@pytest.mark.parametrize("kind", ["request", "delay"])
+@pytest.mark.parametrize("binary", BINARIES)
+def test_a_slot_that_moves_under_load_loses_and_doubles_nothing(binary: str, kind: str) -> None:
+    with cluster(binaries()[binary]) as nodes:
+        url = nodes.urls[0].replace("://", "+cluster://")
+        with Load(lambda: connect(url), kind) as load:
+            key = load.queue().wake_key
+            for _ in range(3):
+                before = len(load.accepted)
+                until(lambda n=before: len(load.accepted) > n + 100)  # type: ignore[misc]
+                migrate(key, nodes.nodes)
+            load.settle()
+            assert turned_away(nodes.nodes) > 0
+            queue = load.queue()
+            assert queue.invariants() == []
+            assert set(load.executed) == set(load.units(load.accepted))
+            again = sum(n - 1 for n in load.executed.values())
+            print(f"{binary} {kind}: {len(load.executed):,} executed, {again} of them again")
+            assert queue.counts().dead == 0
+            assert queue.counts().done == len(load.executed)
+
+
+@pytest.mark.parametrize("binary", BINARIES)
+def test_a_promoted_replica_goes_on_with_all_it_had_heard_of(binary: str) -> None:
+    with cluster(binaries()[binary], replicas=True, timeout_ms=1_500) as nodes:
+        url = nodes.urls[1].replace("://", "+cluster://")
+        with Load(lambda: connect(url), "request") as load:
+            client = load.clients()
+            assert isinstance(client, redis.RedisCluster)
+            port = client.get_node_from_key("{q}").port
+            own = next(i for i, node in enumerate(nodes.nodes) if node.port == port)
+            certain = 0
+            with redis.Redis.from_url(nodes.replicas[own].url) as replica:
+                replica.execute_command("READONLY")
+                until(lambda: len(load.accepted) > 200)
+                # A mark that stands behind the accepted requests in the replication stream.
+                while certain < 200:
+                    client.set("mark:{q}", len(load.accepted))
+                    certain = int(replica.get("mark:{q}") or 0)
+            nodes.nodes[own].kill()
+            until(lambda: "role:master" in nodes.replicas[own].command("INFO", "replication"))
+            before = len(load.accepted)
+            until(lambda: len(load.accepted) > before + 100)
+            load.settle()
+            queue = load.queue()
+            assert isinstance(queue, RequestQueue)
+            assert queue.invariants() == []
+            states = {id: queue.request(id) for id in load.accepted}
+            lost = [id for id, request in states.items() if request is None]
+            print(f"{binary}: {len(states):,} accepted, {len(lost)} lost, unreplicated when killed")
+            assert not set(lost) & set(load.accepted[:certain])
+            assert {request.state for request in states.values() if request} == {"done"}
+            done = [id for id in load.accepted if id not in lost]
+            assert set(load.units(done)) <= set(load.executed)
+
+
+@contextmanager
+def sentinel(binary: Path, config: Path) -> Iterator[int]:
+    """A Sentinel process; its port. It never says it is ready, and keeps notes in its file."""
+    with socket.socket() as free:
+        free.bind((HOST, 0))
+        port: int = free.getsockname()[1]
+    words = [str(binary), str(config), "--sentinel", "--port", str(port), "--bind", HOST]
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL)
+    try:
+        with redis.Redis(HOST, port) as asked:
+            until(lambda: answers(asked))
+        yield port
+    finally:
+        process.kill()
+        process.wait()
+
+
+def answers(client: redis.Redis) -> bool:
+    try:
+        return bool(client.ping())
+    except redis.ConnectionError:
+        return False
+
+
+@contextmanager
+def watched(binary: Path) -> Iterator[tuple[EmbeddedServer, EmbeddedServer, str]]:
+    """A master, its replica, and the URL of a Sentinel that watches over both."""
+    with ExitStack() as stack:
+        master = stack.enter_context(EmbeddedServer(binary))
+        replica = stack.enter_context(
+            EmbeddedServer(binary, args=("--replicaof", f"{HOST} {master.port}"))
+        )
+        until(lambda: "master_link_status:up" in replica.command("INFO", "replication"))
+        config = master.directory / "sentinel.conf"
+        config.write_text(
+            f"sentinel monitor mymaster {HOST} {master.port} 1\n"
+            "sentinel down-after-milliseconds mymaster 500\n"
+            "sentinel failover-timeout mymaster 5000\n"
+        )
+        port = stack.enter_context(sentinel(binary, config))
+        with redis.Redis(HOST, port, decode_responses=True) as asked:
+            until(lambda: asked.execute_command("SENTINEL", "REPLICAS", "mymaster"))
+        yield master, replica, f"redis+sentinel://{HOST}:{port}/mymaster"
+
+
+@pytest.mark.parametrize("binary", BINARIES)
+def test_sentinel_names_a_new_master_and_work_goes_on(
+    binary: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with (
+        watched(binaries()[binary]) as (master, replica, url),
+        Load(lambda: connect(url), "request") as load,
+    ):
+        until(lambda: len(load.accepted) > 100)
+        assert master.pid is not None
+        master.kill()
+        until(lambda: "role:master" in replica.command("INFO", "replication"))
+        before = len(load.accepted)
+        until(lambda: len(load.accepted) > before + 50)
+        load.settle()
+        assert load.queue().invariants() == []
+        assert run(["--url", url, "ls", "--json"]) == 0
+        assert '"name": "q"' in capsys.readouterr().out
+
+
+USERS = Path(__file__).parent.parent / "docs" / "connecting.md"
+
+
+def users() -> list[str]:
+    """The users that the docs propose, a command each."""
+    lines = USERS.read_text().splitlines()
+    return [line for line in lines if line.startswith("ACL SETUSER ")]
+
+
+@contextmanager
+def private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EmbeddedServer]:
+    """A server that takes TLS only, from those who show a certificate, with the docs' users."""
+    if "redis" not in BINARIES:
+        if os.environ.get("REDISQ_REQUIRE_REDIS_SERVER"):
+            pytest.fail("no redis server on this machine, and the tests need one")
+        pytest.skip("the embedded server has no TLS")
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    for name in ("server", "client"):
+        issued = authority.issue_cert("localhost", HOST, common_name=name)
+        issued.private_key_pem.write_to_path(tmp_path / f"{name}.key")
+        issued.cert_chain_pems[0].write_to_path(tmp_path / f"{name}.pem")
+    args = ["--tls-ca-cert-file", "ca.pem", "--tls-cert-file", "server.pem"]
+    args = [str(tmp_path / word) if word.endswith("pem") else word for word in args]
+    args += ["--tls-key-file", str(tmp_path / "server.key"), "--tls-auth-clients", "yes"]
+    monkeypatch.setenv("REDISQ_TLS_CA", str(tmp_path / "ca.pem"))
+    monkeypatch.setenv("REDISQ_TLS_CERT", str(tmp_path / "client.pem"))
+    monkeypatch.setenv("REDISQ_TLS_KEY", str(tmp_path / "client.key"))
+    with EmbeddedServer(binaries()["redis"], args=args) as server, socket.socket() as free:
+        free.bind((HOST, 0))
+        secure = free.getsockname()[1]
+        free.close()
+        server.command("CONFIG", "SET", "tls-port", str(secure))
+        for line in users():
+            server.command(*line.split(" "))
+        server.command("ACL", "SETUSER", "default", "off")
+        server.port = secure  # from here on, nothing else is spoken to
+        yield server
+
+
+def test_tls_and_users_with_the_rights_the_docs_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "upper.py").write_text("def handle(d):\n    return d.payload.upper()\n")
+    (tmp_path / "lines").write_text("one\ntwo\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    with private(tmp_path, monkeypatch) as server:
+
+        def redisq(user: str, line: str, code: int = 0) -> str:
+            monkeypatch.setenv("REDISQ_USERNAME", user)
+            monkeypatch.setenv("REDISQ_PASSWORD", "change-me")
+            url = f"rediss://localhost:{server.port}"
+            assert run(["--url", url, *line.split(" ")]) == code, line
+            said = capsys.readouterr()
+            return said.out + said.err
+
+        redisq("redisq-worker", "submit lines --id job")
+        redisq("redisq-worker", "work upper:handle --burst")
+        redisq("redisq-worker", "wait request job")
+        assert redisq("redisq-worker", "results job --raw") == "ONE\nTWO\n"
+        redisq("redisq-worker", "queue pause default --yes")
+        redisq("redisq-worker", "undo --yes")
+        assert "default" in redisq("redisq-viewer", "ls")
+        redisq("redisq-viewer", "inspect request job")
+        redisq("redisq-viewer", "top --once")
+        assert "ACL says no" in redisq("redisq-viewer", "queue pause default --yes", 1)
+        assert "wrong user name or password" in redisq("nobody", "ls", 2)
+        monkeypatch.delenv("REDISQ_TLS_CERT")
+        monkeypatch.delenv("REDISQ_TLS_KEY")
+        redisq("redisq-viewer", "ls", 2)
+        monkeypatch.delenv("REDISQ_TLS_CA")
+        assert "certificate" in redisq("redisq-viewer", "ls", 2)
