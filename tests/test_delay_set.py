@@ -298,6 +298,27 @@ def test_pages_of_one_time_are_exact(queue: Queue) -> None:
     assert seen == [f"e{n:03}" for n in range(250)]
 
 
+def test_a_page_costs_the_same_however_many_have_one_time(
+    queue: Queue, client: redis.Redis
+) -> None:
+    queue.schedule([(f"e{n:03}", b"") for n in range(250)], after_ms=1000)
+    cursor = queue.page("delayed", max=200).cursor
+    client.config_resetstat()
+    assert queue.page("delayed", cursor, 20).entries[0].id == "e200"
+    assert client.info("commandstats")["cmdstat_zrange"]["calls"] == 1
+
+
+def test_pages_of_one_time_are_exact_while_entries_go(queue: Queue) -> None:
+    queue.schedule([(f"e{n:03}", b"") for n in range(100)], after_ms=1000)
+    page = queue.page("delayed", max=30)
+    move(queue, "p1", "purge", "delayed", "e003", "e010")  # before the cursor
+    page = queue.page("delayed", page.cursor, 30)
+    assert [e.id for e in page.entries] == [f"e{n:03}" for n in range(30, 60)]
+    move(queue, "p2", "purge", "delayed", "e059")  # the cursor itself
+    page = queue.page("delayed", page.cursor, 100)
+    assert [e.id for e in page.entries] == [f"e{n:03}" for n in range(60, 100)]
+
+
 def test_an_earlier_time_wakes_a_sleeper_and_a_later_one_does_not(
     client: redis.Redis, queue: Queue
 ) -> None:

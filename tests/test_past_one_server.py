@@ -193,9 +193,9 @@ def test_a_promoted_replica_goes_on_with_all_it_had_heard_of(binary: str) -> Non
         url = nodes.urls[1].replace("://", "+cluster://")
         with Load(lambda: connect(url), "request") as load:
             client = load.clients()
-            assert isinstance(client, redis.RedisCluster)
-            port = client.get_node_from_key("{q}").port
-            own = next(i for i, node in enumerate(nodes.nodes) if node.port == port)
+            slot: Any = client.execute_command("CLUSTER", "KEYSLOT", "{q}")
+            owned = [node.command("CLUSTER", "NODES") for node in nodes.nodes]
+            own = next(i for i, text in enumerate(owned) if _owns(text, slot))
             certain = 0
             with redis.Redis.from_url(nodes.replicas[own].url) as replica:
                 replica.execute_command("READONLY")

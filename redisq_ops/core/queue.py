@@ -300,8 +300,19 @@ class Queue(Bound[C_co], ABC):
             rows = rows[: size - start if size > start else 0]
             more = start + len(rows) < size
         else:
-            size, after, offset, more = await total, _cursor(cursor), 0, True
-            bottom = f"{after[0]:.0f}" if after else low
+            after = _cursor(cursor)
+            rank = None
+            if after is not None:
+                found = Call(("ZRANK", key, after[1]), number, key=key)
+                size, rank = await both(total, found)
+            else:
+                size = await total
+            bottom, offset, more = f"{after[0]:.0f}" if after else low, 0, True
+            if rank is not None:
+                page = await scored(key, f"{rank:.0f}", f"{rank + max + 1:.0f}")
+                # Still in its place: what follows it is exact, however many have its score.
+                if page[:1] == [(after[1], after[0])]:
+                    rows, more = [row for row in page[1:] if row[1] <= float(high)], False
             while len(rows) <= max and more:
                 page = await scored(
                     key, bottom, high, "BYSCORE", "LIMIT", str(offset), str(max + 1)
