@@ -89,6 +89,7 @@ CHANGES = [
     ("delay purge r1", ["r1/3"], "trash"),
     ("purge mail/r1/6", ["r1/6"], "trash"),
     ("purge mail --state waiting --max 3", ["r1/4", "r1/6", "r1/7"], "trash"),
+    ("waiting purge mail/r1/7 mail/r1/6", ["r1/7", "r1/6"], "trash"),
     ("purge r1 --state dead", ["r1/2"], "trash"),
     ("replay mail --match mailbox --older-than 0s", ["r1/2"], "waiting"),
 ]  # fmt: skip
@@ -154,7 +155,8 @@ def test_bare_verbs_are_the_nouns_verbs(redisq: Redisq, client: redis.Redis) -> 
 
 
 def test_every_verb_of_the_core_is_offered_where_it_can_start(redisq: Redisq) -> None:
-    nouns = {"pending": "pending", "dlq": "dead", "delay": "delayed", "trash": "trash"}
+    nouns = {"pending": "pending", "dlq": "dead", "delay": "delayed", "trash": "trash",
+             "waiting": "waiting"}  # fmt: skip
     for noun, state in nouns.items():
         shown = redisq(noun, "--help").split("Commands:")[1]
         offered = {line.split()[0] for line in shown.splitlines() if line.startswith("  ")}

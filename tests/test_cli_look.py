@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import socket
 import subprocess
 import sys
@@ -16,11 +17,12 @@ import redis
 
 from redisq_ops.core.clock import FakeClock
 from redisq_ops.core.delay import DelaySet
-from redisq_ops.core.request import RequestQueue
-from redisq_ops.core.values import Rates
+from redisq_ops.core.request import RequestQueue, ShardedRequestQueue
+from redisq_ops.core.shards import home
+from redisq_ops.core.values import Rates, Settlement
 from redisq_ops.demo.server import EmbeddedServer
 
-from .cli import Redisq, dead_letters, everywhere
+from .cli import ERROR, Redisq, dead_letters, everywhere
 from .model.wire import picture
 
 
@@ -154,6 +156,65 @@ def test_inspect_states_the_window_of_history(
     assert redisq.rows("inspect", "entry", "mail/r1/5")[0]["history"]["events"] == []
 
 
+def test_the_history_of_an_entry_is_in_one_order_for_all(
+    redisq: Redisq, client: redis.Redis
+) -> None:
+    queue = everywhere(client)
+    for _ in range(3):  # it fails, is dead, is replayed and rejected again
+        redisq("replay", "mail/r1/2", "--yes")
+        (again,) = [d for d in queue.take(9, consumer="w2").deliveries if d.id == "r1/2"]
+        queue.settle([Settlement(again, "reject", ERROR.encoded())])
+    latest = queue.history(1)[0].id
+    for words in (("entry", "mail/r1/2"), ("request", "r1")):
+        (row,) = redisq.rows("inspect", *words)
+        events = row["history"]["events"]
+        ids = [event["id"] for event in events]
+        assert len(ids) == 4 and ids[-1] == latest
+        assert ids == [row["id"] for row in redisq.rows("history", "mail") if row["id"] in ids]
+        shown = redisq("inspect", *words).split("history: 4 about it")[1]
+        assert re.findall(r"  by (\w+)", shown) == ["w1", "w2", "w2", "w2"]
+
+
+def test_inspect_entry_names_the_change_that_touched_it_last(
+    redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REDISQ_USER", "ada")
+    queue = everywhere(client)
+    dead = ("inspect", "entry", "mail/r1/2")
+    assert redisq.rows(*dead)[0]["operation"] is None
+    (purged,) = redisq.rows("dlq", "purge", "mail", "--reason", "known [b]bug\x1b", "--yes")
+    (row,) = redisq.rows(*dead)
+    done = row["operation"]
+    assert (row["op"], done["id"], done["verb"]) == (purged["op"], purged["op"], "purge")
+    assert (done["who"], done["why"], done["source"]) == ("ada", "known [b]bug\x1b", "dead")
+    assert done["started_ms"] <= row["since_ms"] and done["undoable"] is True
+    (logged,) = redisq.rows("log")
+    assert done == logged
+    last = redisq(*dead).splitlines()[-1]
+    assert re.search(r"  purge of 1 dead entry \(op purge-\w+\)  by ada@\S+: known \[b\]bug", last)
+    assert r"\x1b" in last and "\x1b" not in last
+    # What the journal keeps no more is only named.
+    client.delete(queue.keys["op_"] + purged["op"])
+    (row,) = redisq.rows(*dead)
+    assert (row["op"], row["operation"]) == (purged["op"], None)
+    assert purged["op"] in redisq(*dead)
+
+
+def test_inspect_looks_into_the_shard_that_has_the_request(
+    redisq: Redisq, client: redis.Redis
+) -> None:
+    queue = ShardedRequestQueue(client, "wide", shards=4)
+    id = next(id for n in range(99) if home(id := f"r{n}", 4) == 3)
+    queue.submit([b"x"] * 5, id=id, limit=2)
+    queue.take(2, consumer="w1")
+    (row,) = redisq.rows("inspect", "request", f"wide/{id}")
+    assert row["stream"]["key"] == f"rq:{{wide/3}}:s:{id}"
+    assert row["stream"]["length"] == client.xlen(row["stream"]["key"]) == 5
+    assert [held["deliveries"] for held in row["pending_entries"]] == [1, 1]
+    (entry,) = redisq.rows("inspect", "entry", f"wide/{id}/1")
+    assert entry["deliveries"] == 1 and entry["idle_ms"] >= 0
+
+
 @pytest.mark.parametrize(
     ("n", "state", "known"),
     [
@@ -247,6 +308,13 @@ def test_bad_input_is_one_line(
 
 def test_lists_of_entries(redisq: Redisq, client: redis.Redis) -> None:
     everywhere(client)
+    waiting = redisq.rows("waiting", "ls", "--queue", "mail")
+    assert [(row["address"], row["state"]) for row in waiting] == [
+        (f"mail/r1/{n}", "waiting") for n in (4, 6, 7, 8)
+    ]
+    assert [row["failures"] for row in waiting] == [1, 0, 0, 0]
+    shown = redisq("waiting", "ls", "mail/r1")
+    assert re.findall(r"^mail/r1/\d", shown, re.M) == [row["address"] for row in waiting]
     for noun, n, state in (("pending", 5, "pending"), ("delay", 3, "delayed"), ("dlq", 2, "dead")):
         (row,) = redisq.rows(noun, "ls", "--queue", "mail")
         assert (row["address"], row["state"]) == (f"mail/r1/{n}", state)
@@ -262,6 +330,12 @@ def test_a_list_is_filtered(redisq: Redisq, client: redis.Redis) -> None:
     clock = FakeClock(int(client.time()[0]) * 1000 - 7_200_000)
     everywhere(client, clock=clock)
     dead_letters(client, 12, "news")
+    assert [row["id"] for row in redisq.rows("waiting", "ls", "mail", "--older-than", "1h")] == [
+        "r1/4"  # the others only ever waited
+    ]
+    assert [row["id"] for row in redisq.rows("waiting", "ls", "mail", "--match", "[67]")] == [
+        "r1/6", "r1/7"
+    ]  # fmt: skip
     ls = ("dlq", "ls")
     assert len(redisq.rows(*ls, "mail", "--older-than", "1h")) == 1
     assert redisq.rows(*ls, "mail", "--older-than", "3h") == []
@@ -292,7 +366,8 @@ def test_nothing_that_a_terminal_acts_on_gets_out(redisq: Redisq, client: redis.
     redisq("queue", "drain", "mail", "--reason", "\x1b]0;x\x07[b]", "--yes")
     for words in (
         "ls", "inspect queue mail", "inspect request r1", "dlq ls mail", "delay ls mail",
-        "log", "history mail", *(f"inspect entry mail/r1/{n}" for n in range(1, 9)),
+        "log", "history mail", "waiting ls mail",
+        *(f"inspect entry mail/r1/{n}" for n in range(1, 9)),
     ):  # fmt: skip
         for more in ([], ["--json"]):
             out = redisq(*words.split(), *more) + redisq.err
@@ -315,7 +390,8 @@ def test_looking_writes_nothing_and_needs_only_read_rights(
     try:
         for words in (
             "ls", "inspect queue mail", "inspect request r1", "inspect entry mail/r1/4",
-            "pending ls mail", "dlq ls mail", "delay ls mail", "trash ls mail", "log",
+            "waiting ls mail", "pending ls mail", "dlq ls mail", "delay ls mail", "trash ls mail",
+            "inspect entry mail/r1/2", "top --json", "log",
             "history mail", "retention mail", "fsck", "replay mail --dry-run",
         ):  # fmt: skip
             viewer(*words.split())
@@ -503,20 +579,33 @@ def test_a_closed_pipe_is_quiet(client: redis.Redis, url: str) -> None:
         assert (process.stderr.read(), process.wait()) == (b"", 0)
 
 
-def test_every_command_shows_examples_that_exist(capsys: pytest.CaptureFixture[str]) -> None:
-    from typer.main import get_group
+def leaves(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every command there is, and the words that lead to it."""
+    if not hasattr(command, "list_commands"):
+        yield words, command
+        return
+    within = command.context_class(command)
+    for name in command.list_commands(within):
+        yield from leaves(command.get_command(within, name), (*words, name))
+
+
+def test_every_command_shows_examples_that_it_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    from typer.main import get_command
 
     from redisq_ops import cli
     from redisq_ops.cli.app import app
 
-    tree = get_group(app)
-    nouns = ("inspect", "pending", "dlq", "delay", "trash", "request", "queue")
-    mine = ["ls", "log", "history", "config", "fsck", "undo", "retention", "replay", "purge"]
-    for name in nouns:
-        group = tree.get_command(None, name)  # type: ignore[arg-type]
-        mine += [f"{name} {verb}" for verb in group.list_commands(None)]  # type: ignore[union-attr]
-    assert "delay schedule" in mine and "trash empty" in mine
-    for words in mine:
-        assert cli.run([*words.split(), "--help"]) == 0
+    root: Any = get_command(app)
+    found = dict(leaves(root))
+    assert {("delay", "schedule"), ("trash", "empty"), ("wait", "when"), ("demo",)} <= set(found)
+    for words, command in found.items():
+        assert cli.run([*words, "--help"]) == 0
         shown = capsys.readouterr().out
-        assert re.search(rf"Examples:\n +redisq {words}\b", shown), words
+        named = " ".join(words)
+        assert re.search(rf"Examples:\n +redisq {named}\b", shown), named
+        for line in shown.split("Examples:\n")[1].splitlines():
+            given = cli.hoisted(shlex.split(line)[1:])
+            at = given.index(words[0])
+            assert tuple(given[at : at + len(words)]) == words, line
+            # An option or a number of arguments that it doesn't take is an error here.
+            command.make_context(named, given[at + len(words) :])

@@ -1,16 +1,26 @@
 """Every verb on a Cluster of three nodes, queues in slots of different nodes."""
 
+import os
+import signal
+import threading
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import redis
 
 from redisq_ops.cli import run
 from redisq_ops.core.connect import connect
 from redisq_ops.core.delay import DelaySet
+from redisq_ops.core.handler import Work
 from redisq_ops.core.request import RequestQueue
 from redisq_ops.core.values import Failure, Settlement
-from redisq_ops.demo.server import binaries, cluster
+from redisq_ops.core.worker import Worker
+from redisq_ops.demo.server import Cluster, EmbeddedServer, binaries, cluster
+
+from .test_worker import is_done, lines, until
 
 pytestmark = pytest.mark.slow
 
@@ -97,3 +107,67 @@ def test_every_verb(
     ok(url, "queue destroy c --yes")
     ok(url, "ls --json")
     assert '"c"' not in capsys.readouterr().out
+
+
+def node_of(client: Any, queue: RequestQueue[Any], nodes: Cluster) -> EmbeddedServer:
+    port = client.get_node_from_key(queue.wake_key).port
+    (found,) = (node for node in nodes.nodes if node.port == port)
+    return found
+
+
+def serves(node: EmbeddedServer) -> bool:
+    return "cluster_state:ok" in node.command("CLUSTER", "INFO").split()
+
+
+@pytest.mark.parametrize("lost", ["settle", "take"])
+def test_a_node_killed_in_the_middle_of_a_round_loses_and_doubles_nothing(
+    lost: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A round tells one queue what is finished and takes from the other: half of it is heard."""
+    began, go = threading.Event(), threading.Event()
+    handled: Counter[str] = Counter()
+
+    def handle(work: Work) -> bytes:
+        handled[f"{work.queue}/{work.id}"] += 1
+        if (work.queue, work.number) == ("a", 3):
+            began.set()
+            go.wait()
+        return work.payload.upper()
+
+    with cluster() as nodes, connect(nodes.urls[0].replace("://", "+cluster://")) as client:
+        telling, taking = (RequestQueue(client, name) for name in "ab")
+        for queue in (telling, taking):
+            queue.submit([b"x"] * 6, id="r1", limit=6)
+        dying, living = (telling, taking) if lost == "settle" else (taking, telling)
+        victim, survivor = node_of(client, dying, nodes), node_of(client, living, nodes)
+        assert victim is not survivor
+        # Long leases: an outage of some seconds is not what loses them here.
+        worker = Worker([telling, taking], handle, lease_ms=3_600_000, random=lambda: 0.9)
+        thread = threading.Thread(target=worker.run)
+        thread.start()
+        with redis.Redis.from_url(survivor.url, protocol=3) as near:
+            other = RequestQueue(near, living.name)
+            try:
+                began.wait()
+                before = other.counts()
+                victim.command("SAVE")  # what it knows survives it, as on a disk
+                assert victim.pid is not None
+                os.kill(victim.pid, signal.SIGSTOP)
+                go.set()
+                until(lambda: other.counts() != before)  # the other half is carried out
+                victim.kill()
+                until(lambda: lines(caplog, "can't reach the server") or not thread.is_alive())
+                assert thread.is_alive()
+                victim.restart()
+                until(lambda: all(map(serves, nodes.nodes)))
+                until(lambda: not thread.is_alive() or (is_done(telling) and is_done(taking)))
+            finally:
+                go.set()
+                worker.stop()
+                thread.join()
+        assert handled == {f"{name}/r1/{n}": 1 for name in "ab" for n in range(1, 7)}
+        assert lines(caplog, "lost lease") == []
+        for queue in (telling, taking):
+            assert queue.results("r1", 1, 6) == [(n, b"X") for n in range(1, 7)]
+            assert queue.counts().dead == 0
+            assert queue.invariants() == []

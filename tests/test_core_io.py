@@ -32,6 +32,7 @@ from redisq_ops.core.io import (
     together,
 )
 from redisq_ops.core.request import RequestQueue
+from redisq_ops.core.worker.line import insistent
 from redisq_ops.demo.server import EmbeddedServer
 
 from .proxy import FlakyProxy
@@ -195,6 +196,78 @@ def test_a_line_that_breaks_is_thrown_in_too(server: EmbeddedServer, client: red
             with pytest.raises(Unreachable):
                 run(connection, description)
     assert ended == [True] * 3
+
+
+class HalfHeard:
+    """A client as one of a Cluster: what comes of a lost node stands among a pipeline's replies."""
+
+    def __init__(self, *rounds: list[Any], awaited: bool) -> None:
+        self._rounds = list(rounds)
+        self._awaited = awaited
+        self.sent: list[list[tuple[Any, ...]]] = []
+
+    def pipeline(self, transaction: bool) -> HalfHeard:
+        self.sent.append([])
+        return self
+
+    def execute_command(self, *command: Any, **_: Any) -> None:
+        self.sent[-1].append(command)
+
+    def execute(self, raise_on_error: bool) -> Any:
+        replies = self._rounds.pop(0)
+
+        async def later() -> list[Any]:
+            return replies
+
+        return later() if self._awaited else replies
+
+    def run(self, description: Description[Any]) -> Any:
+        client: Any = self
+        return asyncio.run(arun(client, description)) if self._awaited else run(client, description)
+
+
+LOST = [
+    rx.ConnectionError("reset by peer"),
+    rx.TimeoutError("no answer"),
+    rx.ClusterDownError("CLUSTERDOWN Hash slot not served"),
+]
+
+
+@pytest.mark.parametrize("awaited", [False, True])
+@pytest.mark.parametrize("lost", LOST, ids=["reset", "silent", "down"])
+def test_a_lost_node_is_not_one_commands_own_failure(awaited: bool, lost: Exception) -> None:
+    """Who shrugs at an error of his own would else keep half of a round nobody answered for."""
+
+    async def shrugging(key: str) -> Any:
+        try:
+            return await get(key)
+        except Unreachable:
+            return "none of my business"
+
+    for replies in ([b"1", lost, b"3"], [lost, b"2", b"3"], [b"1", b"2", lost]):
+        client = HalfHeard(replies, awaited=awaited)
+        with pytest.raises(Unreachable):
+            client.run(together(map(shrugging, "abc")))
+
+
+@pytest.mark.parametrize("awaited", [False, True])
+@pytest.mark.parametrize("lost", LOST, ids=["reset", "silent", "down"])
+def test_a_round_with_a_lost_node_is_sent_again_whole(awaited: bool, lost: Exception) -> None:
+    client = HalfHeard([b"1", lost], [b"1", b"2"], awaited=awaited)
+    rests: list[Exception] = []
+    asked = together([attempt(get("a")), attempt(get("b"))])
+    assert client.run(insistent(asked, rests.append)) == [b"1", b"2"]
+    assert client.sent == [[("GET", "a"), ("GET", "b")]] * 2
+    assert [type(error) for error in rests] == [Unreachable]
+
+
+@pytest.mark.parametrize("awaited", [False, True])
+def test_what_one_command_was_refused_is_its_own_failure(awaited: bool) -> None:
+    refused = rx.ResponseError("WRONGTYPE Operation against a key")
+    client = HalfHeard([b"1", refused], awaited=awaited)
+    mine, other = client.run(together([attempt(get("a")), attempt(get("b"))]))
+    assert mine == b"1"
+    assert isinstance(other, WrongKind)
 
 
 def test_a_script_the_server_does_not_have_is_sent_along(client: redis.Redis) -> None:

@@ -2,7 +2,8 @@
 
 import random
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Generator
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -13,10 +14,10 @@ import redis.asyncio as aredis
 from redisq_ops.core.clock import FakeClock
 from redisq_ops.core.delay import DelaySet, ShardedDelaySet
 from redisq_ops.core.errors import BadInput, NotFound, QueueClosed, Refused
-from redisq_ops.core.io import arun, run
+from redisq_ops.core.io import Round, arun, run
 from redisq_ops.core.request import RequestQueue
 from redisq_ops.core.settings import MAX_BATCH, Settings
-from redisq_ops.core.values import Entry, Failure, Settlement
+from redisq_ops.core.values import Checkup, Delivery, Entry, Failure, Settlement
 from redisq_ops.ops import control, journal
 from redisq_ops.ops.audit import Audit
 from redisq_ops.ops.bulk import PAST, Bulk, Stride, allowed, planned
@@ -367,6 +368,92 @@ def test_a_refused_change_leaves_no_trace(client: redis.Redis) -> None:
     assert picture(client) == before
 
 
+class Between:
+    """A description, and what happens elsewhere before its nth command of a name goes out."""
+
+    def __init__(self, description: Any, happenings: dict[tuple[str, int], Callable[[], object]]):
+        self._description, self._happenings = description, happenings
+        self._seen: Counter[str] = Counter()
+
+    def __await__(self) -> Generator[Round, Any, Any]:
+        calls = self._description.send(None)
+        while True:
+            for call in calls:
+                name = str(call.command[0 if call.source is None else 1])
+                self._seen[name] += 1
+                assert self._seen[name] < 20, f"{name} again and again: there is no end"
+                self._happenings.pop((name, self._seen[name]), lambda: None)()
+            replies = yield calls
+            try:
+                calls = self._description.send(replies)
+            except StopIteration as stop:
+                assert not self._happenings
+                return stop.value
+
+
+def cancelled(
+    client: redis.Redis, queue: Any, happenings: dict[tuple[str, int], Callable[[], object]]
+) -> Outcome:
+    async def story() -> Any:
+        return await Between(control.change_request(queue, "r1", "cancel", ME), happenings)
+
+    outcome: Outcome = run(client, story())
+    assert (outcome.done, outcome.exit_code) == (1, 0)
+    return outcome
+
+
+def test_cancelling_fences_off_all_that_was_begun_before_it(client: redis.Redis) -> None:
+    clock = FakeClock()
+    queue = RequestQueue(client, "mail", clock=clock)
+    queue.submit([b"x"] * 300, id="r1", limit=1000)
+    held = list(queue.take(120, consumer="w1").deliveries)
+    failed = list(queue.take(120, consumer="w1").deliveries)
+    queue.settle([Settlement(d, "fail", b"boom", 60_000) for d in failed])
+
+    def one_more() -> None:  # when the operation has begun and the request is still open
+        clock.advance(5)
+        held.extend(queue.take(1, consumer="w2").deliveries)
+
+    sha = queue._script("control").sha
+    cancelled(client, queue, {(sha, 1): one_more})
+    assert len(held) == 121
+    assert set(queue.settle([Settlement(d, "ack") for d in held])) == {"stale"}
+    request = queue.request("r1")
+    assert request and (request.state, request.trash) == ("cancelled", 300)
+    assert queue.invariants() == []
+
+
+def test_who_reopens_a_request_that_is_being_cancelled_is_not_worked_against(
+    client: redis.Redis,
+) -> None:
+    clock = FakeClock()
+    queue = RequestQueue(client, "mail", clock=clock)
+    queue.submit([b"x"] * 5, id="r1", limit=10)
+    before = list(queue.take(2, consumer="w1").deliveries)
+    since: list[Delivery] = []
+
+    def reopened() -> None:  # by somebody else, and its workers go on at once
+        clock.advance(1)
+        queue.control("reopen-1", 1, "reopen", "r1", "sealed")
+        since.extend(queue.take(3, consumer="w2").deliveries)
+
+    cancelled(client, queue, {("XPENDING", 1): reopened})
+    assert [d.id for d in since] == ["r1/3", "r1/4", "r1/5"]
+    assert queue.settle([Settlement(d, "ack") for d in since]) == ["done"] * 3
+    assert queue.settle([Settlement(d, "ack") for d in before]) == ["stale"] * 2
+    assert [d.id for d in queue.take(9, consumer="w2").deliveries] == ["r1/1", "r1/2"]
+    assert queue.invariants() == []
+
+
+def test_cancelling_ends_also_where_something_will_not_move(client: redis.Redis) -> None:
+    queue = RequestQueue(client, "mail")
+    queue.submit([b"x"] * 3, id="r1")
+    held = queue.take(3, consumer="w1").deliveries
+    client.zrem(queue.keys["lease"], "r1/2")  # by hand; the stream has it as pending all the same
+    cancelled(client, queue, {})
+    assert queue.settle([Settlement(d, "ack") for d in held if d.number != 2]) == ["stale"] * 2
+
+
 def test_several_settings_are_one_operation(client: redis.Redis) -> None:
     queue = everywhere(client)
     run(client, control.set_flags(queue, "retention", ME, {"max_lost": "5"}))
@@ -446,10 +533,10 @@ class Findings:
 
     def __init__(self, *looks: list[str]) -> None:
         self._looks = list(looks)
-        self.invariants = self
+        self.checkup = self
 
-    async def op(self) -> list[str]:
-        return self._looks.pop(0)
+    async def op(self, thorough: bool) -> Checkup:
+        return Checkup(tuple(self._looks.pop(0)))
 
 
 def looked(*looks: list[str]) -> Audit:

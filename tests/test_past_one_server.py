@@ -192,8 +192,8 @@ def test_a_promoted_replica_goes_on_with_all_it_had_heard_of(binary: str) -> Non
     with cluster(binaries()[binary], replicas=True, timeout_ms=1_500) as nodes:
         url = nodes.urls[1].replace("://", "+cluster://")
         with Load(lambda: connect(url), "request") as load:
-            client = load.clients()
-            slot: Any = client.execute_command("CLUSTER", "KEYSLOT", "{q}")
+            client: Any = load.clients()
+            slot = client.execute_command("CLUSTER", "KEYSLOT", "{q}")
             owned = [node.command("CLUSTER", "NODES") for node in nodes.nodes]
             own = next(i for i, text in enumerate(owned) if _owns(text, slot))
             certain = 0

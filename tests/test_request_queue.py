@@ -24,7 +24,7 @@ from redisq_ops.core.errors import (
 )
 from redisq_ops.core.io import run
 from redisq_ops.core.keys import registry_key
-from redisq_ops.core.queue import VERBS
+from redisq_ops.core.queue import VERBS, ZSETS
 from redisq_ops.core.registry import all_queues
 from redisq_ops.core.request import RequestQueue
 from redisq_ops.core.request.queue import Digest
@@ -271,6 +271,30 @@ def test_a_name_out_of_the_alphabet_is_refused_before_anything_is_sent(id: str) 
         unreachable.submit([b"x"], id=id)
     with pytest.raises(BadInput):
         RequestQueue(redis.Redis(port=1), id)
+
+
+@pytest.mark.parametrize(
+    ("id", "options", "said"),
+    [
+        ("a/b", {}, "request id 'a/b'"),
+        ("", {}, "request id ''"),
+        ("r", {"priority": 100}, "priority 100"),
+        ("r", {"priority": -1}, "priority -1"),
+        ("r", {"limit": 0}, "limit 0"),
+        ("r", {"limit": 1001}, "limit 1001"),
+    ],
+)
+def test_a_streamed_request_is_checked_like_a_whole_one(
+    client: redis.Redis, queue: Queue, id: str, options: dict[str, Any], said: str
+) -> None:
+    digest = Digest(options.get("priority", 50), options.get("limit", 4))
+    before = str(digest)
+    digest.add(b"x")
+    with pytest.raises(BadInput, match=said):
+        queue.append(id, 1, [b"x"], before=before, after=str(digest), **options)
+    assert client.dbsize() == 0  # not even the queue was registered
+    with pytest.raises(BadInput, match=said):
+        queue.submit([b"x"], id=id, **options)
 
 
 def test_names_at_the_edge_of_the_alphabet_work(client: redis.Redis, clock: FakeClock) -> None:
@@ -753,6 +777,15 @@ def test_the_sweep_lets_go_of_what_is_past_its_time_and_never_of_the_dead(
     assert [name for name in callers if name.endswith((b":settle", b":take"))] == []
 
 
+def test_finished_requests_go_fifty_at_a_time(queue: Queue, clock: FakeClock) -> None:
+    """A worker calls twice a minute: what a call doesn't carry off, piles up."""
+    for n in range(120):
+        submit(queue, f"r{n}", 0)
+    clock.advance(DAY)
+    assert [queue.sweep() for _ in range(4)] == [50, 50, 20, 0]
+    assert queue.requests_total(settled=True) == 0
+
+
 # --- servers that are not as they should be -------------------------------------------------------
 
 
@@ -806,6 +839,42 @@ def test_a_full_server_takes_no_new_work_and_can_be_worked_empty(
     assert queue.invariants() == []
 
 
+@pytest.mark.parametrize("where", ["pending", "delayed", "trash"])
+def test_an_entry_whose_request_was_removed_by_hand_stops_nobody(
+    client: redis.Redis, clock: FakeClock, where: str
+) -> None:
+    """Whoever takes or sweeps comes across it when its time is up, and so would all after that."""
+    queue = RequestQueue(client, "q", clock=clock)
+    submit(queue, "gone", 1)
+    (held,) = take(queue)
+    if where == "delayed":
+        queue.settle([Settlement(held, "fail", b"boom", 1000)])
+    elif where == "trash":
+        move(queue, "purge-1", "purge", "pending", "gone/1")
+    client.delete(queue.keys["r_"] + "gone")
+    submit(queue, "other", 2)
+    clock.advance(DAY)
+    assert ids(take(queue, 9)) == ["other/1", "other/2"]
+    while queue.sweep():
+        pass
+    left = {state: [e.id for e in queue.page(state).entries] for state in ZSETS}
+    assert left == {"pending": ["other/1", "other/2"], "delayed": [], "dead": [], "trash": []}
+    assert settle(queue, "ack", held) == ["stale"]
+    assert set(queue.invariants()) <= {"gone is listed and has no record"}
+
+
+def test_a_delivery_whose_request_was_removed_by_hand_can_still_be_settled(
+    client: redis.Redis, clock: FakeClock
+) -> None:
+    queue = RequestQueue(client, "q", clock=clock)
+    for id in ("gone", "other"):
+        submit(queue, id, 1)
+    held = take(queue, 2)
+    client.delete(queue.keys["r_"] + "gone")
+    assert settle(queue, "ack", *held) == ["done", "done"]  # one of a batch of results
+    assert state(queue, "other") == "done"
+
+
 @pytest.mark.parametrize("part", ["lease", "dead", "meta", "hist", "wake", "p:7", "open"])
 def test_a_key_of_another_type_in_the_way_is_found_before_anything_is_written(
     client: redis.Redis, part: str
@@ -815,11 +884,11 @@ def test_a_key_of_another_type_in_the_way_is_found_before_anything_is_written(
     queue = RequestQueue(client, "q")
     for attempt in (
         lambda: submit(queue, "r"),
-        lambda: queue.take(1, consumer="w"),
         lambda: queue.configure("op", 1, {"paused": "x"}),
     ):
         with pytest.raises(WrongKind, match=f"rq:{{q}}:{part}"):
             attempt()
+    assert queue.take(1, consumer="w").deliveries == ()  # there is no such queue yet
     assert picture(client) == before
 
 

@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from redisq_ops.core.clock import FakeClock
 from redisq_ops.core.connect import aconnect, connect
 from redisq_ops.core.delay import DelaySet
 from redisq_ops.core.errors import Unreachable
+from redisq_ops.core.io import run
 from redisq_ops.core.keys import registry_key
 from redisq_ops.core.queue import VERBS, Queue
 from redisq_ops.core.request import RequestQueue
@@ -28,10 +30,17 @@ from redisq_ops.core.request.queue import Digest
 from redisq_ops.core.settings import LEASE_MS
 from redisq_ops.core.values import Delivery, Settlement
 from redisq_ops.demo.server import EmbeddedServer
+from redisq_ops.ops import journal
+from redisq_ops.ops.bulk import Bulk
+from redisq_ops.ops.deployment import Deployment
+from redisq_ops.ops.journal import Author
+from redisq_ops.ops.selection import Filter, select
 
+from .cli import dead_letters
 from .model.wire import Picture, picture
 from .proxy import FlakyProxy
 
+ME = Author("ada", "desk")
 NOW = 1_700_000_000_000
 PAYLOADS = [b"\x00\xff one", b"", b"three\r\n"]
 
@@ -207,6 +216,63 @@ def test_a_lost_reply_has_no_effect(
     if do in PRODUCERS:
         do(war, war.queue)  # and whoever runs the producer again completes it
     assert seen(client) == should
+
+
+def replay_of(client: redis.Redis, before_a_move: Callable[[], None] = lambda: None) -> Bulk:
+    """A replay of 130 dead letters in steps of 50, 50 and 30 on any machine."""
+    queue = dead_letters(client, 130)
+    ticks = count(1)
+
+    def clock() -> float:  # looked at once to begin with, then before and after each move
+        tick = next(ticks)
+        if tick > 1:
+            before_a_move()
+        return tick * 0.0005
+
+    return Bulk(run(client, select(queue, "dead", Filter())), "replay", ME, clock=clock)
+
+
+def is_whole(client: redis.Redis, bulk: Bulk) -> None:
+    """Every entry was moved once and counted once, here and in the journal; all can come back."""
+    assert (bulk.outcome.matched, bulk.outcome.done, bulk.outcome.skipped) == (130, 130, {})
+    queue, operation = run(client, journal.find(Deployment(client), bulk.outcome.op or ""))
+    assert (operation.done, operation.steps, operation.ended) == (130, 3, True)
+    counts = queue.counts()
+    assert (counts.dead, counts.waiting) == (0, 130)
+    undo = journal.Undo(queue, operation, ME)
+    while run(client, undo.step()):
+        pass
+    assert (undo.outcome.done, undo.outcome.skipped) == (130, {})
+    assert queue.counts().dead == 130
+
+
+@pytest.mark.parametrize("unheard", [1, 3, 5])  # of six looks at the clock those before a move
+def test_a_bulk_moves_step_is_tried_again_as_it_was(
+    server: EmbeddedServer, client: redis.Redis, unheard: int
+) -> None:
+    """The client gives up on a reply; who drives the change takes its next step all the same."""
+    looks = count(1)
+    with FlakyProxy(server.port) as proxy, connect(proxy.url) as unlucky:
+        bulk = replay_of(client, lambda: proxy.drop_replies(3 * (next(looks) == unheard)))
+        lost = 0
+        going = True
+        while going:
+            try:
+                going = run(unlucky, bulk.step())
+            except Unreachable:
+                lost += 1
+        assert lost == 1
+    is_whole(client, bulk)
+
+
+def test_a_bulk_moves_step_that_never_arrived_is_not_left_out(client: redis.Redis) -> None:
+    bulk = replay_of(client)
+    with connect("redis://127.0.0.1:1") as gone:
+        for goes_on in (True, True, True, False):
+            with pytest.raises(Unreachable):
+                run(gone, bulk.step())
+            assert run(client, bulk.step()) is goes_on
+    is_whole(client, bulk)
 
 
 def agree(said: Any, expected: Any) -> bool:

@@ -1,5 +1,6 @@
 """`redisq-top` and `redisq top` from outside: one frame, errors in one line, nothing too early."""
 
+import json
 import os
 import pty
 import select
@@ -117,6 +118,23 @@ def seen_in_terminal(words: list[str], awaited: bytes, keys: bytes = b"") -> byt
         _, status = os.waitpid(pid, 0)
     assert os.waitstatus_to_exitcode(status) == (0 if keys else 2)
     return out
+
+
+def test_for_programs_it_prints_what_other_commands_do(
+    url: str, client: redis.Redis, capsys: pytest.CaptureFixture[str]
+) -> None:
+    RequestQueue(client, "mail").submit([b"x"] * 3, id="r1", limit=2)
+    pairs = {"top --once": "ls", "top": "ls", "top --queue mail": "inspect queue mail"}
+    for words, same in pairs.items():
+        printed = []
+        for command in (words, same):
+            assert run(["--url", url, *command.split(), "--json"]) == 0
+            rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+            printed.append([{**row, "oldest_age_ms": None} for row in rows])
+        assert printed[0] == printed[1]
+        assert printed[0][0]["waiting"] == 3
+    client.hset("rq:registry", "tomorrow", '{"kind":"request","schema":99}')
+    assert run(["--url", url, "top", "--json"]) == 3  # one queue can't be read, as `ls` says
 
 
 def test_the_first_frame_needs_no_redis_client() -> None:

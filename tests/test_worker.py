@@ -10,19 +10,20 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import pytest
 import redis
 
 from redisq_ops import connect
+from redisq_ops.core.clock import FakeClock
 from redisq_ops.core.delay import DelaySet
 from redisq_ops.core.errors import BadInput, Unreachable, WrongKind
 from redisq_ops.core.handler import Reject, Retry, Work, exec_handler
 from redisq_ops.core.request import RequestQueue
 from redisq_ops.core.values import Entry
-from redisq_ops.core.worker import Worker, doorbell
+from redisq_ops.core.worker import Worker, doorbell, loop, source
 from redisq_ops.core.worker.doorbell import Doorbell, Rung
 from redisq_ops.demo.server import EmbeddedServer
 
@@ -505,6 +506,8 @@ def test_an_idle_worker_costs_a_command_every_two_seconds_at_most(
 ) -> None:
     with connect(valkey_url) as client, counted(valkey_url) as (near, proxy):
         several = [RequestQueue(near, f"idle{n}") for n in range(queues)]
+        for queue in several:
+            queue.submit([], id="none")  # the queue is there, with nothing in it
         with working(several, upper, random=lambda: 0.9):
             until_idle(client, 1)
             time.sleep(0.1)
@@ -514,8 +517,52 @@ def test_an_idle_worker_costs_a_command_every_two_seconds_at_most(
     assert spent == {b"EVALSHA": 1, b"BLPOP": 1}
 
 
+class Leaps:
+    """An idle worker's inbox and its clock: whenever the worker waits, the time is over at once."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.waits: list[float] = []
+        self.worker: Worker | None = None
+
+    def __call__(self) -> float:
+        return self.now
+
+    def get(self, timeout: float) -> Any:
+        self.waits.append(round(timeout, 3))
+        self.now += timeout
+        if len(self.waits) == 5 and self.worker:
+            self.worker.stop()
+        raise Empty
+
+    def get_nowait(self) -> Any:
+        raise Empty
+
+    def put(self, _: Any) -> None:
+        """Nothing that is posted matters here."""
+
+
+def test_where_much_is_past_its_time_a_worker_comes_again_soon(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leaps, clock = Leaps(), FakeClock()
+    for module in (loop, source):
+        monkeypatch.setattr(module, "monotonic", leaps)
+    queue = RequestQueue(client, "mail", clock=clock)
+    for n in range(120):
+        queue.submit([], id=f"r{n}")
+    clock.advance(24 * 3_600_000)
+    leaps.worker = worker = Worker(queue, upper, random=lambda: 0.5)
+    monkeypatch.setattr(worker, "_inbox", leaps)
+    worker.run()
+    # Half a turn until the first time; 50 went, 50 more; after the last 20 the usual turn again.
+    assert leaps.waits == [15.0, 1.0, 1.0, 30.0, 30.0]
+    assert queue.requests_total(settled=True) == 0
+
+
 def test_one_entry_wakes_one_of_many_idle_workers(client: Client, url: str) -> None:
     served: list[str] = []
+    mail(client).submit([], id="none")  # the queue is there, with nothing in it
     with counted(url) as (near, proxy), ExitStack() as stack:
         for n in range(8):
             worker = working(mail(near), lambda work: served.append(work.id), consumer=f"w{n}")

@@ -43,4 +43,4 @@ def examples(*lines: str) -> str:
     return "\b\n" + "\n".join(["Examples:", *(f"  {line}" for line in lines)])
 
 
-from . import work, look, inspect, entries, change, top, demo  # noqa: E402, F401, I001  (each adds its commands)
+from . import submit, work, wait, results, look, discover, inspect, entries, change, top, demo  # noqa: E402, F401, I001  (each adds its commands)

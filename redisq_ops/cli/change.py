@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from .address import place
 from .app import app, examples
 from .options import GO, Options, argument, command, flag
 from .plan import agreed, drive, ended
@@ -78,8 +79,6 @@ def change_request(s: Session, verb: Control, given: dict[str, Any]) -> int:
     from redisq_ops.ops import control
     from redisq_ops.ops.bulk import Plan
     from redisq_ops.ops.journal import Author
-
-    from .inspect import place
 
     at = place(s, given["address"], "request")
     id, value = at.id or "", str(given.get("value", ""))

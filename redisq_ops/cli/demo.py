@@ -5,13 +5,13 @@ from __future__ import annotations
 import typer
 
 from . import top
-from .app import app
+from .app import app, examples
 
 
-@app.command()
-def demo(context: typer.Context) -> None:
+@app.command(epilog=examples("redisq demo", "redisq demo --json"))
+def demo(context: typer.Context) -> int:
     """A real server, a living workload, and the dashboard on it; all gone at the end.
 
     Without a terminal, prints one frame after a few seconds of work.
     """
-    top.top(context, demo=True)
+    return top.top(context, demo=True)

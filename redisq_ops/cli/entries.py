@@ -1,4 +1,4 @@
-"""Entries by state: `pending`, `dlq`, `delay`, `trash`, and the same verbs without a noun.
+"""Entries by state: `waiting`, `pending`, `dlq` …, and the same verbs without a noun.
 
 Which verb there is in which state is the core's table; here are its words and options. The table
 is read when a noun is used: loading it takes the Redis client, which `redisq --help` must not.
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from redisq_ops.ops.target import Target
 
 NOUNS: dict[str, tuple[State, str]] = {
+    "waiting": ("waiting", "Entries that wait for a worker."),
     "pending": ("pending", "Entries that consumers have."),
     "dlq": ("dead", "Dead letters: entries that failed or were lost too often."),
     "delay": ("delayed", "Entries that wait for their time."),

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from .address import place
 from .app import app, examples
 from .rows import entry_row, queue_row, tell, tell_events
 from .session import Session, session
 
 if TYPE_CHECKING:
-    from redisq_ops.ops.deployment import Address
+    from redisq_ops.core.values import State
     from redisq_ops.ops.inspect import Story
 
+SHOWN = 20
+"""history events a person gets to see"""
 inspect = typer.Typer(help="All that is known of one queue, request or entry.")
 app.add_typer(inspect, name="inspect")
 Where = Annotated[str, typer.Argument(metavar="ADDRESS", show_default=False)]
@@ -125,17 +128,22 @@ def inspect_request(context: typer.Context, address: Where) -> None:
 )
 def inspect_entry(context: typer.Context, address: Where) -> None:
     """An entry: its state, attempts, error, payload, and what happened to it."""
+    from dataclasses import asdict
+
+    from redisq_ops.ops.bulk import entries
     from redisq_ops.ops.inspect import entry_view
 
-    from .output import emit
+    from .output import emit, when
 
     s = session(context)
     at = place(s, address, "entry")
     view = s.run(entry_view(at.queue, at.id or ""))
     row = entry_row(view.queue.name, view.entry)
     row |= {"idle_ms": view.idle_ms, "deliveries": view.deliveries}
+    done = view.operation
     if s.json:
-        return emit(row | {"history": _story_row(view.story)})
+        operation = done and {**asdict(done), "undoable": done.undoable}
+        return emit(row | {"operation": operation, "history": _story_row(view.story)})
     error = row.pop("error") or {"type": None, "message": None, "traceback": ""}
     title = {"": f"entry {row.pop('address')}"}
     del row["queue"], row["id"]
@@ -143,16 +151,10 @@ def inspect_entry(context: typer.Context, address: Where) -> None:
     for line in error["traceback"].splitlines():
         tell(f"    {line}")
     _tell_story(s, view.story)
-
-
-def place(s: Session, address: str, what: str) -> Address:
-    """What an address names inside a queue; ``what`` says what is looked for."""
-    from redisq_ops.core.errors import BadInput
-
-    found = s.run(s.deployment.resolve(address))
-    if found.id is None:
-        raise BadInput(f"{address} is a queue: name its {what} as {address}/…")
-    return found
+    if done is not None:
+        what = f"{done.verb} of {entries(done.done, cast('State', done.source))} (op {done.id})"
+        why = f": {done.why}" if done.why else ""
+        tell(f"  {when(done.started_ms, s.utc)}  {what}  by {done.who}@{done.whence}{why}")
 
 
 def _facts(s: Session, facts: dict[str, Any]) -> None:
@@ -173,13 +175,15 @@ def _facts(s: Session, facts: dict[str, Any]) -> None:
 
 
 def _story_row(story: Story) -> dict[str, Any]:
+    """The same events as for people, the oldest first, as in `redisq history`."""
     from dataclasses import asdict
 
-    events = [asdict(event) for event in story.events]
+    events = [asdict(event) for event in reversed(story.events)]
     return {"events": events, "looked": story.looked, "total": story.total}
 
 
 def _tell_story(s: Session, story: Story) -> None:
     found, looked = len(story.events), f"the latest {story.looked:,} of {story.total:,}"
-    print(f"\n  history: {found:,} about it in {looked} events")
-    tell_events(s, reversed(story.events[:20]))
+    cut = f", the latest {SHOWN} of them" if found > SHOWN else ""
+    print(f"\n  history: {found:,} about it in {looked} events{cut}")
+    tell_events(s, reversed(story.events[:SHOWN]))

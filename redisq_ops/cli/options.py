@@ -64,6 +64,9 @@ WHEN: Options = {
 }
 
 
+OneQueue = Annotated[str | None, typer.Option("--queue", metavar="NAME", help="The queue.")]
+
+
 def argument(metavar: str, kind: Any = str, help: str = "") -> tuple[Any, Any]:
     """A positional argument that has to be given."""
     return Annotated[kind, typer.Argument(metavar=metavar, help=help, show_default=False)], ...

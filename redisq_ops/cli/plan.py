@@ -63,13 +63,16 @@ def _answer(question: str) -> str:
 
 
 @contextmanager
-def untouched() -> Iterator[None]:
+def untouched(so: str = "nothing was changed") -> Iterator[None]:
     """Before the first write: Ctrl+C says that there was none."""
     try:
         yield
-    except KeyboardInterrupt:
-        print("redisq: interrupted, nothing was changed", file=sys.stderr)
-        raise
+    except KeyboardInterrupt as stop:
+        from redisq_ops.core.errors import RedisqError
+
+        said = RedisqError(f"interrupted, {so}")
+        said.exit_code = 130
+        raise said from stop
 
 
 def drive(s: Session, change: Bulk | Undo, what: str) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from . import run
-from .app import app
+from .app import app, examples
 from .session import Session, session
 
 if TYPE_CHECKING:
@@ -22,7 +22,11 @@ DEMO_S = 4.0
 """how long the demo works before its only frame is taken"""
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "redisq top", "redisq top --queue mail --interval 0.5", "redisq top --once --json"
+    )
+)
 def top(
     context: typer.Context,
     queue: Annotated[str | None, typer.Option(help="Open this queue at once.")] = None,
@@ -30,22 +34,36 @@ def top(
     once: Annotated[bool, typer.Option("--once", help="Print one frame as text.")] = False,
     read_only: Annotated[bool, typer.Option("--read-only", help="Change nothing.")] = False,
     demo: Annotated[bool, typer.Option("--demo", help="On a server and work of its own.")] = False,
-) -> None:
+) -> int:
     """The dashboard: what all queues do, and the keys to put them right.
 
-    Without a terminal, or with --once, prints one frame of COLUMNS × LINES, else 120 × 40.
+    Without a terminal, or with --once, prints one frame of COLUMNS × LINES, else 120 × 40. With
+    --json it prints once what redisq ls prints, with --queue what redisq inspect queue does.
     """
     invocation = session(context)
     invocation.role = "top"
     with ExitStack() as stack:
-        once = once or not sys.stdout.isatty()
+        once = once or invocation.json or not sys.stdout.isatty()
         if demo:
             from redisq_ops.demo.show import demonstration
 
             invocation.flags["url"] = stack.enter_context(demonstration())
             if once:
                 time.sleep(DEMO_S)
+        if invocation.json:
+            return _told(context, queue)
         _show(invocation, queue, interval, once, read_only)
+    return 0
+
+
+def _told(context: typer.Context, queue: str | None) -> int:
+    """What a frame is drawn from, for programs: the same rows as other commands have."""
+    from . import inspect, look
+
+    if queue is None:
+        return look.ls(context)
+    inspect.inspect_queue(context, queue)
+    return 0
 
 
 def _show(

@@ -17,6 +17,7 @@ from .errors import Refused
 from .io import C_co, operation
 from .keys import PREFIX
 from .queue import Queue, Verb
+from .quoting import raw_of, text
 from .settings import LEASE_MS
 from .values import Event, Page, Rates, Settlement, State, Taken
 
@@ -24,7 +25,8 @@ from .values import Event, Page, Rates, Settlement, State, Taken
 class ForeignQueue(Queue[C_co]):
     """Read-only unless its room says otherwise: what a room can't promise it refuses in one line.
 
-    ``at``: what the owner's keys begin with.
+    ``at``: what the owner's keys begin with. ``called``: the owner's name for it, where ours
+    doesn't say (two of one name on a server).
     """
 
     home: ClassVar[str] = ""
@@ -42,10 +44,12 @@ class ForeignQueue(Queue[C_co]):
         prefix: str = PREFIX,
         clock: Clock | None = None,
         callers: Callers | None = None,
+        called: str | None = None,
     ) -> None:
         super().__init__(client, name, prefix=prefix, clock=clock, callers=callers)
         self.at = self.home if at is None else at
-        self.own_name = name.partition(":")[2]
+        own = text(raw_of(name.partition(":")[2]))
+        self.own_name = own if called is None else called
         """what its owner calls it"""
 
     async def _enrol(self) -> None:
@@ -66,6 +70,10 @@ class ForeignQueue(Queue[C_co]):
 
     async def _settle(self, settlements: Sequence[Settlement]) -> list[str]:
         raise self._refusal("redisq only looks at it")
+
+    @property
+    def settable(self) -> bool:
+        return type(self)._configure is not ForeignQueue._configure
 
     async def _configure(self, op: str, seq: int, changes: dict[str, str]) -> dict[str, str]:
         raise self._refusal("it has no settings here")

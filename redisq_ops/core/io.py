@@ -49,7 +49,7 @@ class Call(Generic[T]):
 
     command: tuple[Arg, ...]
     read: Callable[[Any], T]
-    key: str | None = None
+    key: str | bytes | None = None
     source: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     """for redis-py's own reading of the reply"""
@@ -66,7 +66,7 @@ class Call(Generic[T]):
             if self.absent is not None and str(reply).startswith(self.absent):
                 return self.read(None)
             error = translate(reply)
-            error.add_note(f"in {self.command[0]!s} {self.key or ''}")
+            error.add_note(f"in {self.command[0]!s} {self.key or ''!s}")
             raise error
         return self.read(reply)
 

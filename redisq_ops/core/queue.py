@@ -24,6 +24,8 @@ from .registry import enrol, find, server_ms
 from .scripts import Script, script
 from .settings import LEASE_MS, MAX_BATCH
 from .values import (
+    Checkup,
+    Clients,
     Consumer,
     Counts,
     Delivery,
@@ -232,6 +234,11 @@ class Queue(Bound[C_co], ABC):
         return await self.sweep.op()
 
     @property
+    def settable(self) -> bool:
+        """Whether it has settings and flags (paused, closed)."""
+        return True
+
+    @property
     def wake_key(self) -> str:
         """The list an idle worker blocks on; an element is a hint, never work."""
         return self.keys["wake"]
@@ -308,7 +315,7 @@ class Queue(Bound[C_co], ABC):
             else:
                 size = await total
             bottom, offset, more = f"{after[0]:.0f}" if after else low, 0, True
-            if rank is not None:
+            if after is not None and rank is not None:
                 page = await scored(key, f"{rank:.0f}", f"{rank + max + 1:.0f}")
                 # Still in its place: what follows it is exact, however many have its score.
                 if page[:1] == [(after[1], after[0])]:
@@ -439,6 +446,11 @@ class Queue(Bound[C_co], ABC):
         return []
 
     @operation
+    async def clients(self, start: int = 0, max: int = 100) -> Clients:
+        """Whose work is here, by name from rank ``start`` on."""
+        return Clients()
+
+    @operation
     async def upcoming(self, edges: Sequence[int]) -> list[int]:
         """How many entries become due between each pair of neighbouring times (ms)."""
         key = self.keys["delay"]
@@ -450,6 +462,12 @@ class Queue(Bound[C_co], ABC):
     @abstractmethod
     async def invariants(self) -> list[str]:
         """What doesn't add up, in words; an empty list is a healthy queue. Reads only, by pages."""
+
+    @operation
+    async def checkup(self, thorough: bool = False) -> Checkup:
+        """`invariants`, and what was not looked at. Without ``thorough`` only what a screen can
+        wait for: of our own queues, where that takes all entries, nothing."""
+        return Checkup(tuple(await self.invariants.op()) if thorough else ())
 
     # --- what operators change -----------------------------------------------------------------
 

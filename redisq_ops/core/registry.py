@@ -29,6 +29,8 @@ class Registered:
     """how often the number of shards was changed"""
     at: str | None = None
     """what the keys begin with, of another program's queue"""
+    called: str | None = None
+    """its owner's name for it, where ours doesn't say"""
 
     @property
     def all_shards(self) -> int:
@@ -47,6 +49,7 @@ class Registered:
             found.get("old_shards", 0),
             found.get("layout", 0),
             found.get("at"),
+            found.get("called"),
         )
 
     def encoded(self) -> str:
@@ -61,6 +64,8 @@ class Registered:
             body["layout"] = self.layout
         if self.at is not None:
             body["at"] = self.at
+        if self.called is not None:
+            body["called"] = self.called
         return json.dumps(body)
 
     def checked(self, kind: str, schema: int) -> Registered:
@@ -130,6 +135,12 @@ def amend(before: Registered, after: Registered, prefix: str = PREFIX) -> Call[b
     key = registry_key(prefix)
     command = ("EVAL", _AMEND, 1, key, before.name, before.encoded(), after.encoded())
     return Call(command, bool, key=key)
+
+
+def adopt(entry: Registered, prefix: str = PREFIX) -> Call[bool]:
+    """Note another program's queue; False: its name is taken."""
+    key = registry_key(prefix)
+    return Call(("HSETNX", key, entry.name, entry.encoded()), bool, key=key)
 
 
 def forget(entry: Registered, prefix: str = PREFIX) -> Call[int]:

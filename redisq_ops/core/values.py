@@ -165,6 +165,15 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
+class Checkup:
+    """What doesn't add up in a queue, as far as one look went."""
+
+    flaws: tuple[str, ...] = ()
+    unseen: str | None = None
+    """what was left out, where a look is bounded"""
+
+
+@dataclass(frozen=True, slots=True)
 class Rates:
     """Per minute, oldest first; the last element is the minute that is still running. Empty where
     nobody counts: in queues other programs keep."""
@@ -234,6 +243,30 @@ class Level:
     tokens: int
     requests: tuple[str, ...] = ()
     """some of the requests whose tokens are next"""
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """One whose work a fair queue serves in turn with others'."""
+
+    client: str
+    waiting: int
+    pending: int
+    weight: int
+    """turns it gets where another gets one"""
+    blocked: bool
+    """nothing more of it is handed out"""
+    cap: int | None
+    """at most so many are pending at a time"""
+
+
+@dataclass(frozen=True, slots=True)
+class Clients:
+    """Some clients of a queue, by name."""
+
+    clients: tuple[Client, ...] = ()
+    total: int = 0
+    """how many there are"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,10 +24,13 @@ class Audit:
     broken: list[str] = field(default_factory=list)
     momentary: int = 0
     """findings that a later look did not see again"""
+    unseen: str | None = None
+    """what the latest look left out, where a look is bounded"""
 
     async def look(self) -> bool:
         """Look once more; whether another look is worth it."""
-        said = await self.queue.invariants.op()
+        checkup = await self.queue.checkup.op(thorough=True)
+        said, self.unseen = checkup.flaws, checkup.unseen
         seen = {_identity(line) for line in self.broken}
         again = [line for line in said if not self.looks or _identity(line) in seen]
         self.momentary += max(0, len(self.broken) - len(again))

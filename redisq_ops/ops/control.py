@@ -110,6 +110,8 @@ async def set_flags(
 
     What is so already is left out; with nothing left, nothing is written.
     """
+    if not queue.settable:  # said before the journal has it
+        raise Refused(f"queue {queue.name} is kept by another program: it has no settings here")
     have = await queue.settings.op()
     changes = {name: value for name, value in changes.items() if have.get(name, "") != value}
     if not changes:
@@ -157,7 +159,9 @@ class Setting:
 
 
 async def retention(queue: Queue[Any]) -> list[Setting]:
-    """Every setting of a queue with its value."""
+    """Every setting of a queue with its value; none of another program's queue."""
+    if not queue.settable:
+        return []
     have = await queue.settings.op()
     return [
         Setting(name, have.get(name, str(getattr(DEFAULTS, name))), name not in have)

@@ -47,7 +47,7 @@ class Deployment:
 
     def open(self, entry: Registered) -> Queue[Any]:
         """The queue of a registry entry; refuses a kind or schema this release doesn't know."""
-        made = room(entry.kind)
+        made = room(entry.kind) if entry.at is None else layout(entry.kind)
         if made is None:
             raise NotFound(f"queue {entry.name} is of kind {entry.kind}, unknown to this release")
         entry.checked(made.kind, made.schema)
@@ -60,6 +60,8 @@ class Deployment:
             return sharded(entry.kind)(self.client, entry.name, entry=entry, **given)
         if entry.at is not None:
             given["at"] = entry.at
+        if entry.called is not None:
+            given["called"] = entry.called
         return made(self.client, entry.name, **given)
 
     async def foreign(self, name: str) -> ForeignQueue[Any] | None:
@@ -80,12 +82,13 @@ class Deployment:
 
     async def queue(self, name: str) -> Queue[Any]:
         """A queue that exists: in the registry, or by what another program's keys say."""
-        queue = await self._named(checked_name(name, "queue name"))
+        queue = await self.named(checked_name(name, "queue name"))
         if queue is None:
             raise NotFound(f"no queue {name!r} here (redisq ls shows what there is)")
         return queue
 
-    async def _named(self, name: str) -> Queue[Any] | None:
+    async def named(self, name: str) -> Queue[Any] | None:
+        """The queue of that name, if there is one."""
         entry = await find(name, self.prefix)
         return await self.foreign(name) if entry is None else self.open(entry)
 
@@ -94,7 +97,7 @@ class Deployment:
         name, slash, rest = text.partition("/")
         for part in text.split("/"):
             checked_name(part, "name")
-        queue = await self._named(name)
+        queue = await self.named(name)
         if queue is not None:
             return Address(queue, rest or None)
         if slash and not rest.isdigit():

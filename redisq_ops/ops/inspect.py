@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from redisq_ops.core.errors import NotFound
-from redisq_ops.core.io import Call, both, together
+from redisq_ops.core.io import both, together
 from redisq_ops.core.queue import Queue
-from redisq_ops.core.request import stream
 from redisq_ops.core.request.queue import found
+from redisq_ops.core.request.stream import Held
 from redisq_ops.core.values import Consumer, Counts, Entry, Event, Level, Rates, Request
 
+from . import journal
 from .control import Setting, requests_of, retention
+from .journal import Operation
 
 WINDOW = 1000
 """history events looked through for those about one request or entry"""
@@ -84,6 +86,8 @@ class EntryView:
     idle_ms: int | None
     deliveries: int | None
     story: Story
+    operation: Operation | None = None
+    """the operator's change that touched it last, while the journal has it"""
 
 
 async def queue_view(queue: Queue[Any]) -> QueueView:
@@ -107,19 +111,18 @@ async def queue_view(queue: Queue[Any]) -> QueueView:
 async def request_view(queue: Queue[Any], id: str, window: int = WINDOW) -> RequestView:
     """A request as it stands; `NotFound` if there is none of that id."""
     requests = requests_of(queue)
-    key = queue.keys["s_"] + id
     (record, now), (consumers, held) = await both(
         both(requests.request.op(id), queue.now.op()),
         both(requests.consumers.op(id), requests.unsettled.op(id, SHOWN)),
     )
     request = found(record, id, queue.name)
     ids = [entry_id for entry_id, state in held if state == "pending"]
-    (entries, rows), (length, told) = await both(
+    (entries, rows), (stream, told) = await both(
         both(
             together(queue.get.op(entry_id) for entry_id in ids),
-            together(_held(key, entry_id) for entry_id in ids),
+            requests.held.op(id, [_number(entry_id) for entry_id in ids]),
         ),
-        both(Call(("XLEN", key), int, key=key), story(queue, id, window)),
+        both(requests.stream_of.op(id), story(queue, id, window)),
     )
     pending = tuple(
         Pending(entry, row.idle_ms if row else None, row.deliveries if row else None)
@@ -127,7 +130,7 @@ async def request_view(queue: Queue[Any], id: str, window: int = WINDOW) -> Requ
         if entry is not None and entry.state == "pending"
     )
     return RequestView(
-        queue, now, request, key, length, tuple(consumers), pending,
+        queue, now, request, stream.key, stream.length, tuple(consumers), pending,
         tuple(differences(request, consumers)), told,
     )  # fmt: skip
 
@@ -139,17 +142,24 @@ async def entry_view(queue: Queue[Any], id: str, window: int = WINDOW) -> EntryV
     )
     if entry is None:
         raise NotFound(f"no entry {id} in queue {queue.name}")
-    row = None
-    if "requests" in queue.capabilities:
-        row = await _held(queue.keys["s_"] + id.rpartition("/")[0], id)
+    row, operation = await both(_held(queue, id), _touched(queue, entry))
     idle, deliveries = (row.idle_ms, row.deliveries) if row else (None, None)
-    return EntryView(queue, now, entry, idle, deliveries, told)
+    return EntryView(queue, now, entry, idle, deliveries, told, operation)
 
 
-async def _held(key: str, id: str) -> stream.Held | None:
-    at = f"{id.rpartition('/')[2]}-0"
-    rows = await stream.held(key, at, at, 1)
-    return rows[0] if rows else None
+async def _held(queue: Queue[Any], id: str) -> Held | None:
+    if "requests" not in queue.capabilities:
+        return None
+    rows: list[Held | None] = await requests_of(queue).held.op(id.rpartition("/")[0], [_number(id)])
+    return rows[0]
+
+
+async def _touched(queue: Queue[Any], entry: Entry) -> Operation | None:
+    return None if entry.op is None else await journal.read(queue, entry.op)
+
+
+def _number(id: str) -> int:
+    return int(id.rpartition("/")[2])
 
 
 def differences(request: Request, consumers: list[Consumer]) -> list[tuple[str, int, str]]:

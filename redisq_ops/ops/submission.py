@@ -17,7 +17,6 @@ from redisq_ops.core.clock import wall_ms
 from redisq_ops.core.errors import Exists, TooLarge
 from redisq_ops.core.io import Description, together
 from redisq_ops.core.queue import Queue
-from redisq_ops.core.registry import find
 from redisq_ops.core.request import RequestQueue, Submitted
 from redisq_ops.core.request.queue import Digest, checked_request, cut
 from redisq_ops.core.settings import LIMIT, MAX_PAYLOAD, PRIORITY
@@ -85,10 +84,7 @@ def measured(file: BinaryIO, block: int = 1 << 20) -> Size:
 
 async def opened(deployment: Deployment, name: str) -> Queue[Any]:
     """The queue of that name; one that isn't there yet is a request queue, made by first use."""
-    entry = await find(name, deployment.prefix)
-    if entry is not None:
-        return deployment.open(entry)
-    return RequestQueue(
+    return await deployment.named(name) or RequestQueue(
         deployment.client, name, prefix=deployment.prefix, clock=deployment.clock,
         callers=deployment.callers,
     )  # fmt: skip

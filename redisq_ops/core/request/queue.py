@@ -282,6 +282,19 @@ class RequestQueue(Queue[C_co]):
             after = f"({rows[-1].number}-0"
         return found[:max]
 
+    @operation
+    def stream_of(self, id: str) -> Call[stream.Stream]:
+        """A request's stream, as `redis-cli` would find it; empty when it is gone."""
+        key = self.keys["s_"] + id
+        return Call(("XLEN", key), lambda length: stream.Stream(key, int(length)), key=key)
+
+    @operation
+    async def held(self, id: str, numbers: Sequence[int]) -> list[stream.Held | None]:
+        """How the stream's own pending list has sub-requests of a request; None: it doesn't."""
+        key = self.keys["s_"] + id
+        rows = await together(stream.held(key, f"{n}-0", f"{n}-0", 1) for n in numbers)
+        return [found[0] if found else None for found in rows]
+
     async def _dismantle(self, max: int) -> int:
         gone = 0
         for part in ("open", "fin"):

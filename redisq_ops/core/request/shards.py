@@ -20,6 +20,7 @@ from ..settings import LIMIT, PRIORITIES, PRIORITY
 from ..shards import NEVER, Head, Sharded, home
 from ..values import Consumer, Entry, Level, Page, Request, State
 from .queue import Control, RequestQueue, Submitted
+from .stream import Held, Stream
 
 
 class ShardedRequestQueue(Sharded[C_co, RequestQueue[None]], RequestQueue[C_co]):
@@ -124,6 +125,14 @@ class ShardedRequestQueue(Sharded[C_co, RequestQueue[None]], RequestQueue[C_co])
     async def unsettled(self, id: str, max: int = 100) -> list[tuple[str, State]]:
         found = await self._each(lambda part: part.unsettled.op(id, max))
         return [row for rows in found for row in rows]
+
+    @operation
+    async def stream_of(self, id: str) -> Stream:
+        return await (await self._holder(id)).stream_of.op(id)
+
+    @operation
+    async def held(self, id: str, numbers: Sequence[int]) -> list[Held | None]:
+        return await (await self._holder(id)).held.op(id, numbers)
 
     @operation
     async def consumers(self, id: str) -> list[Consumer]:

@@ -24,6 +24,14 @@ class Held:
     deliveries: int
 
 
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A request's stream: its key, and how many entries it holds."""
+
+    key: str
+    length: int
+
+
 def entry_number(id: bytes) -> int:
     return int(id.partition(b"-")[0])
 

@@ -295,7 +295,7 @@ class Worker:
         """Set our watch, and do for each queue what is to be done from time to time."""
         asks: list[Description[Any]] = [server_ms()]
         if self._upkeep_at:
-            asks += [source.queue.upkeep.op() for source in self._sources]
+            asks += [_kept_up(source.queue) for source in self._sources]
         said = self._line.ask(asks)
         # The first one at any moment of its turn, lest a fleet that starts together stay so.
         self._upkeep_at = monotonic() + UPKEEP_S * (1.0 if self._upkeep_at else self._random())
@@ -354,3 +354,8 @@ class Worker:
     def _health(self) -> dict[str, Any]:
         held, queues = self._sources.held(), self._sources.names
         return {"consumer": self.consumer, "queues": queues, "held": held}
+
+
+async def _kept_up(queue: Queue[BlockingClient]) -> int:
+    """A queue's upkeep; none of one that doesn't exist yet: keys come after the registry entry."""
+    return await queue.upkeep.op() if await queue.exists.op() else 0

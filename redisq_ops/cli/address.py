@@ -1,0 +1,34 @@
+"""What the words of a command line name in a deployment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .session import Session
+
+if TYPE_CHECKING:
+    from redisq_ops.core.request import RequestQueue
+    from redisq_ops.ops.deployment import Address
+
+
+def place(s: Session, address: str, what: str) -> Address:
+    """What an address names inside a queue; ``what`` says what is looked for."""
+    from redisq_ops.core.errors import BadInput
+
+    found = s.run(s.deployment.resolve(address))
+    if found.id is None:
+        raise BadInput(f"{address} is a queue: name its {what} as {address}/…")
+    return found
+
+
+def request_at(s: Session, text: str, queue: str | None) -> tuple[RequestQueue[Any], str]:
+    """The request an address or bare id means, or the id in the queue named beside it."""
+    from redisq_ops.core.errors import BadInput
+    from redisq_ops.ops.control import requests_of
+
+    if queue is not None:
+        return requests_of(s.run(s.deployment.queue(queue))), text
+    address = s.run(s.deployment.resolve(text))
+    if address.id is None:
+        raise BadInput(f"{text!r} is a queue; name a request, as QUEUE/REQUEST or by its id")
+    return requests_of(address.queue), address.id

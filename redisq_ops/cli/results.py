@@ -1,0 +1,61 @@
+"""`redisq results`: what a request's handlers returned."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .address import request_at
+from .app import app, examples
+from .options import OneQueue
+from .session import session
+
+if TYPE_CHECKING:
+    from redisq_ops.core.request.outcomes import Outcome
+
+
+@app.command(epilog=examples("redisq results mail/r1", "redisq results r1 --raw"))
+def results(
+    context: typer.Context,
+    request: Annotated[str, typer.Argument(metavar="ID", help="An id, or QUEUE/REQUEST.")],
+    queue: OneQueue = None,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="The bytes of each result and a line feed, no JSON.")
+    ] = False,
+) -> None:
+    """The results of a request in order, a JSON object per sub-request.
+
+    It has n and state, then result (text), result_b64 (other bytes) or, where dead, error; result
+    is null where there is none. --raw leaves those out.
+    """
+    from redisq_ops.ops.results import Results
+
+    from .output import count, emit, say
+
+    s = session(context)
+    look = Results(*request_at(s, request, queue))
+    record = s.run(look.request())
+    while page := s.run(look.page()):
+        for outcome in page:
+            if not raw:
+                emit(_row(outcome))
+            elif outcome.result is not None:
+                sys.stdout.buffer.write(outcome.result + b"\n")
+    if record.results_dropped:
+        say(f"{count(record.results_dropped)} results weren't kept: over 64 MiB in this request")
+
+
+def _row(outcome: Outcome) -> dict[str, Any]:
+    row: dict[str, Any] = {"n": outcome.number, "state": outcome.state}
+    if outcome.state != "dead":
+        return row | {"result": outcome.result}
+    error = outcome.error
+    return row | {
+        "error": {
+            "reason": outcome.reason,
+            "type": error.type if error else None,
+            "message": error.message if error else None,
+        }
+    }

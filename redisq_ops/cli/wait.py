@@ -1,0 +1,138 @@
+"""`redisq wait`: until requests end, or until counts are so."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .address import request_at
+from .app import app, examples
+from .options import OneQueue
+from .session import Session, session
+
+if TYPE_CHECKING:
+    from redisq_ops.core.request import RequestQueue
+    from redisq_ops.core.values import Request
+
+POLL_S = 0.2
+
+Timeout = Annotated[
+    str | None, typer.Option(metavar="TIME", help="Give up after this time (90s, 5m): exit 124.")
+]
+
+waiting = typer.Typer(help="Wait for requests to end, or for counts.", no_args_is_help=True)
+app.add_typer(waiting, name="wait")
+
+
+@waiting.command(
+    "request",
+    epilog=examples(
+        "redisq wait request mail/r1 --timeout 5m", "redisq wait request r1 r2 r3 --json"
+    ),
+)
+def wait_request(
+    context: typer.Context,
+    requests: Annotated[list[str], typer.Argument(metavar="ID…", help="Ids, or QUEUE/REQUEST.")],
+    queue: OneQueue = None,
+    timeout: Timeout = None,
+) -> int:
+    """Wait for requests to end. Exit 0 all done, 3 some with dead, 1 cancelled, 124 too late."""
+    from redisq_ops.ops.moment import duration_ms
+
+    s = session(context)
+    limit = duration_ms(timeout) / 1000 if timeout else None
+    return waited(s, [request_at(s, text, queue) for text in requests], limit)
+
+
+def waited(
+    s: Session, requests: list[tuple[RequestQueue[Any], str]], timeout_s: float | None
+) -> int:
+    """Wait for requests and tell how each ended; the exit code of them all."""
+    from redisq_ops.core.completion import wait
+    from redisq_ops.core.errors import RedisqError
+
+    from .output import count, emit, progress
+
+    by_queue: dict[str, tuple[RequestQueue[Any], list[str]]] = {}
+    for queue, id in requests:
+        by_queue.setdefault(queue.name, (queue, []))[1].append(id)
+    ends = None if timeout_s is None else time.monotonic() + timeout_s
+    seen: dict[tuple[str, str], Request] = {}
+    code = 0
+    with progress("waiting") as meter:
+        for name, (queue, ids) in by_queue.items():
+
+            def show(request: Request, name: str = name) -> None:
+                seen[name, request.id] = request
+                settled = sum(r.done + r.dead + r.trash for r in seen.values())
+                meter(settled, sum(r.total for r in seen.values()))
+
+            left = None if ends is None else max(0.0, ends - time.monotonic())
+            try:
+                for request in wait(queue, ids, left, progress=show):
+                    if request.state == "cancelled":
+                        code = 1
+                    elif request.dead and code == 0:
+                        code = 3
+                    if s.json:
+                        emit(request)
+                    else:
+                        dead = f", {count(request.dead)} dead" if request.dead else ""
+                        print(f"{request.id} {request.state}: {count(request.done)} done{dead}")
+                    sys.stdout.flush()
+            except TimeoutError as error:
+                late = RedisqError(f"timed out; {error}")
+                late.exit_code = 124
+                raise late from error
+    return code
+
+
+@waiting.command(
+    "when",
+    epilog=examples(
+        "redisq wait when 'waiting==0 and pending==0' --queue mail",
+        "redisq wait when 'dead>0' --timeout 1h",
+    ),
+)
+def wait_when(
+    context: typer.Context,
+    expression: Annotated[
+        str, typer.Argument(metavar="EXPR", help="'waiting==0', 'dead>0 or waiting>=1000'")
+    ],
+    queue: OneQueue = None,
+    timeout: Timeout = None,
+) -> int:
+    """Wait until a queue's counts are so; looked at five times a second.
+
+    Counts are waiting, pending, delayed, dead, trash and done; < <= == != >= > compare; and, or and
+    parentheses combine.
+    """
+    from redisq_ops.core.errors import RedisqError
+    from redisq_ops.core.values import STATES
+    from redisq_ops.ops.condition import condition
+    from redisq_ops.ops.moment import duration_ms
+
+    from .output import emit, progress
+
+    s = session(context)
+    holds = condition(expression)
+    ends = time.monotonic() + duration_ms(timeout) / 1000 if timeout else None
+    name = queue or s.config["queue"] or "default"
+    watched = s.run(s.deployment.queue(name))
+    with progress(f"waiting until {expression}") as meter:
+        while not holds(counts := s.run(watched.counts.op())):
+            meter(counts.done, counts.done + counts.waiting + counts.pending + counts.delayed)
+            if ends is not None and time.monotonic() >= ends:
+                late = RedisqError(f"timed out; still not {expression} in queue {name}")
+                late.exit_code = 124
+                raise late
+            time.sleep(POLL_S)
+    states = {state: getattr(counts, state) for state in STATES}
+    if s.json:
+        emit({"name": name, **states})
+    else:
+        print(f"{name}: " + ", ".join(f"{n} {state}" for state, n in states.items()))
+    return 0

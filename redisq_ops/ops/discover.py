@@ -1,0 +1,400 @@
+"""Finding other programs' queues: a look through all keys, bounded, in steps, that never writes.
+
+Every master is asked, a thousand keys a step. What was found is named, counted and checked, and may
+then be noted in the registry, so that it is shown from then on like any queue here.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from hashlib import blake2s
+from typing import Any
+
+from redisq_ops.core import signs
+from redisq_ops.core.errors import NotFound, RedisqError, Refused
+from redisq_ops.core.foreign import ForeignQueue
+from redisq_ops.core.io import Call, Description, attempt, both, together
+from redisq_ops.core.keyspace import COUNT, Lane, Walk
+from redisq_ops.core.kinds import LAYOUTS, layout
+from redisq_ops.core.quoting import bytes_of, legal, raw_of, text
+from redisq_ops.core.raw.layout import RawLayout
+from redisq_ops.core.registry import Registered, adopt, all_queues, find, forget, server_ms
+from redisq_ops.core.values import Checkup, Counts
+
+from .deployment import Deployment
+from .journal import Outcome
+
+CHUNK = 100
+"""keys looked into side by side"""
+PARTS = 100_000
+"""keys remembered of one queue"""
+NAMES = 1000
+"""names read of a set of queues"""
+_LONGEST = 128
+NOTHING = Checkup()
+
+
+@dataclass(slots=True)
+class Find:
+    """A queue as its keys tell it. ``what``: its owner's name for it, or its key."""
+
+    kind: str
+    what: bytes
+    at: bytes
+    parts: set[bytes] = field(default_factory=set)
+    """what was found of it, where its layout keeps no index"""
+
+
+@dataclass(frozen=True, slots=True)
+class Discovered:
+    """A found queue, named, counted and checked. ``problem``: why it can't be read."""
+
+    name: str
+    kind: str
+    at: str
+    called: str | None
+    registered: bool
+    counts: Counts | None = None
+    checkup: Checkup = NOTHING
+    problem: str | None = None
+
+
+@dataclass(slots=True)
+class _Jobs:
+    """Lists of jobs, and a set of queues, whose keys begin alike: Resque's, Sidekiq's, nobody's."""
+
+    listed: bool = False
+    lists: dict[bytes, signs.Jobs | None] = field(default_factory=dict)
+
+
+class Discovery:
+    """One look. Drive `step` until it says False, sleeping `pause` between; then `finds`.
+
+    ``match`` is a pattern as SCAN has them; ``rate`` keys a second; ``most`` keys looked at.
+    Stopped anywhere, `finds` tells what was found so far.
+    """
+
+    def __init__(
+        self,
+        deployment: Deployment,
+        *,
+        match: str | None = None,
+        rate: float | None = None,
+        most: int | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        lanes: tuple[Lane, ...] = signs.LANES
+        if match is not None:
+            lanes = tuple(dict.fromkeys(Lane(lane.type, bytes_of(match)) for lane in lanes))
+        count = min(COUNT, max(1, int(rate or COUNT)), most or COUNT)
+        self.deployment = deployment
+        self.rate = rate
+        self.most = most
+        self.walk = Walk(deployment.client, lanes, count)
+        self._clock = clock
+        self._began = 0.0
+        self._ours = (
+            bytes_of(deployment.prefix) + b":{",
+            bytes_of(f"{deployment.prefix}:registry"),
+        )
+        self._now = 0
+        self._groups: dict[bytes, frozenset[bytes]] = {}
+        self._delays: set[bytes] = set()
+        self._circles: set[bytes] = set()
+        self._requests: set[bytes] = set()
+        self._tokens = False
+        self._fair: dict[bytes, str | None] = {}
+        self._carmine: set[bytes] = set()
+        self._jobs: dict[bytes, _Jobs] = {}
+
+    @property
+    def over(self) -> bool:
+        return self.walk.over or (self.most is not None and self.walk.looked >= self.most)
+
+    @property
+    def pause(self) -> float:
+        """Seconds to wait before the next step, so that the rate is kept."""
+        if not self.rate or self.over:
+            return 0.0
+        return max(0.0, self._began + self.walk.looked / self.rate - self._clock())
+
+    async def step(self) -> bool:
+        """Look at some more keys; False when all were, or enough."""
+        if not self._now:
+            self._now = await server_ms()
+            self._began = self._clock()
+        if self.over:
+            return False
+        keys = [(type_, key) for type_, key in await self.walk.step() if self._foreign(key)]
+        for i in range(0, len(keys), CHUNK):
+            await together(attempt(self._sort(*pair)) for pair in keys[i : i + CHUNK])
+        return not self.over
+
+    def _foreign(self, key: bytes) -> bool:
+        return not key.startswith(self._ours[0]) and key != self._ours[1]
+
+    # --- what a key says ------------------------------------------------------------------------
+
+    async def _sort(self, type_: str, key: bytes) -> None:
+        """Remember what a key tells. A key that went, or changed its type, tells nothing."""
+        if type_ == "stream":
+            await self._stream(key)
+        elif type_ == "zset":
+            if await signs.is_schedule(key, self._now):
+                self._delays.add(key)
+        elif type_ == "list":
+            await self._list(key)
+        elif (part := signs.REQUEST_PART.fullmatch(key)) and type_ == "string":
+            self._request(part[1])
+        elif (part := signs.CARMINE_PART.fullmatch(key)) and type_ in ("hash", "set"):
+            self._carmine.add(part[1])
+        elif key.startswith(signs.FAIR) and type_ == "set":
+            self._fair[key] = None
+        elif (part := signs.JOB_QUEUES.fullmatch(key)) and type_ == "set":
+            self._jobs.setdefault(part[1], _Jobs()).listed = True
+
+    async def _stream(self, key: bytes) -> None:
+        groups = frozenset(group.name for group in await signs.stream_groups(key))
+        part = signs.REQUEST_PART.fullmatch(key)
+        if part and key.startswith(b"sub:") and groups <= {key}:
+            self._request(part[1])
+        elif groups:
+            self._groups[key] = groups
+
+    def _request(self, id: bytes) -> None:
+        if len(self._requests) < PARTS:
+            self._requests.add(id)
+
+    async def _list(self, key: bytes) -> None:
+        if signs.REQUEST_TOKENS.fullmatch(key):
+            self._tokens = True
+            return
+        if part := signs.CARMINE_PART.fullmatch(key):
+            self._carmine.add(part[1])
+            return
+        named = signs.JOB_LIST.fullmatch(key)
+        size = await signs.mean_size(key)
+        if key.startswith(signs.FAIR):
+            if len(self._fair) < PARTS:
+                self._fair[key] = (await signs.next_job(key, size)).client
+            return
+        if named:
+            jobs = self._jobs.setdefault(named[1], _Jobs())
+            jobs.lists[named[2]] = (await signs.next_job(key, size)).of
+            if jobs.lists[named[2]]:
+                return
+        if await signs.is_turning(key, size):
+            self._circles.add(key)
+
+    # --- what all of them say together -----------------------------------------------------------
+
+    async def finds(self) -> list[Find]:
+        """The queues found so far, each once, in a fixed order."""
+        jobs = await self._of_jobs()
+        claimed = {find.at for find in jobs}
+        found = [*jobs, *self._of_fair()]
+        found += [Find("carmine", name, signs.CARMINE) for name in self._carmine]
+        if self._requests or self._tokens:
+            found.append(Find("raw-request", b"req", b"", set(self._requests)))
+        for kind, keys in (
+            ("stream", self._groups), ("raw-delay", self._delays), ("raw-circular", self._circles)
+        ):  # fmt: skip
+            free = [key for key in keys if not _belongs(key, claimed)]
+            found += [Find(kind, key, key) for key in await self._not_ours(free)]
+        return sorted(found, key=lambda find: (find.kind, find.what, find.at))
+
+    async def _not_ours(self, keys: list[bytes]) -> list[bytes]:
+        """Without those of our own deployments under other prefixes."""
+        prefixes = {named[1] for key in keys if (named := signs.OURS.match(key))}
+        ours = {prefix for prefix in prefixes if await _type(prefix + b":registry") == b"hash"}
+        return [key for key in keys if not ((n := signs.OURS.match(key)) and n[1] in ours)]
+
+    def _of_fair(self) -> list[Find]:
+        """Which queue a list is of: its next message names the client, the rest is the queue."""
+        queues: dict[bytes, Find] = {}
+
+        def of(what: bytes) -> Find:
+            return queues.setdefault(what, Find("raw-fair", what, signs.FAIR))
+
+        unsure = []
+        for key, client in self._fair.items():
+            rest = key.removeprefix(signs.FAIR)
+            begin, _, name = rest.partition(b":")
+            if begin in (b"processing", b"dead") and name:
+                of(name)
+            elif client is not None and rest.endswith(b":" + bytes_of(client)):
+                of(rest[: -len(bytes_of(client)) - 1])
+            else:
+                unsure.append(rest)
+        for rest in unsure:
+            known = [what for what in queues if rest.startswith(what + b":")]
+            of(max(known, key=len) if known else rest.rpartition(b":")[0] or rest)
+        lists = [
+            key for key in self._fair
+            if key.removeprefix(signs.FAIR).partition(b":")[0] not in (b"processing", b"dead")
+        ]  # fmt: skip
+        for what, queue in queues.items():
+            queue.parts = {key for key in lists if key.startswith(signs.FAIR + what)}
+        return list(queues.values())
+
+    async def _of_jobs(self) -> list[Find]:
+        found = []
+        for at, jobs in self._jobs.items():
+            told = [of for of in jobs.lists.values() if of]
+            if not told and not jobs.listed:
+                continue
+            key = at + b"queues"
+            sscan: Call[list[bytes]] = Call(
+                ("SSCAN", key, 0, "COUNT", NAMES), lambda r: list(r[1]), key=key
+            )
+            names = await attempt(sscan)
+            listed = [] if isinstance(names, Exception) else names
+            if not told and any(name.startswith(at + b"queue:") for name in listed):
+                continue  # RQ's set is called the same, and holds whole keys
+            kind = Counter(told).most_common(1)[0][0] if told else await _beside(at)
+            if kind is None:
+                continue
+            of = {name: jobs.lists.get(name) or kind for name in listed}
+            of |= {name: is_ for name, is_ in jobs.lists.items() if is_}
+            found += [Find(is_, name, at) for name, is_ in of.items()]
+        return found
+
+
+def _belongs(key: bytes, homes: Iterable[bytes]) -> bool:
+    """Whether a key is one that Resque or Sidekiq keep beside their lists."""
+    for at in homes:
+        rest = key.removeprefix(at) if key.startswith(at) else b""
+        if any(rest in kept for kept in signs.JOB_SIGNS.values()):
+            return True
+        if rest.startswith(b"queue:") or re.fullmatch(rb"delayed:\d+", rest):
+            return True
+    return False
+
+
+async def _beside(at: bytes) -> signs.Jobs | None:
+    """Whose the keys beside a set of queues are, where no list has a job to tell by."""
+    for kind, kept in signs.JOB_SIGNS.items():
+        types = await together(_type(at + part) for part in kept)
+        if any(is_ == wanted for is_, wanted in zip(types, kept.values(), strict=True)):
+            return kind
+    return "resque" if at.endswith(b"resque:") else None
+
+
+def _type(key: bytes) -> Call[bytes]:
+    return Call(("TYPE", key), bytes, key=key)
+
+
+# --- from finds to rows --------------------------------------------------------------------------
+
+
+async def named(deployment: Deployment, finds: Iterable[Find]) -> list[tuple[Find, Registered]]:
+    """Each find with its registry entry: the one it has, or the one it would get.
+
+    A name is the kind and what the owner calls it, quoted where that can't be a name; cut, or with
+    a digest behind it, where it is too long or another queue here is called so.
+    """
+    now, entries = await both(server_ms(), all_queues(deployment.prefix))
+    taken = {entry.name: entry for entry in entries}
+    known = {(entry.kind, entry.at, _own(entry)): entry for entry in entries if entry.at}
+    known |= {(e.kind, "", _own(e)): e for e in entries if e.at == ""}
+    rows = []
+    for one in finds:
+        at, own = text(one.at), text(one.what)
+        entry = known.get((one.kind, at, own))
+        if entry is None:
+            name = f"{one.kind}:{legal(one.what)}"
+            called = None
+            if len(name) > _LONGEST or name in taken:
+                digest = blake2s(one.at + b"\0" + one.what, digest_size=4).hexdigest()
+                name, called = f"{name[: _LONGEST - 9]}~{digest}", own
+            reader = layout(one.kind)
+            entry = Registered(
+                name, one.kind, reader.schema if reader else 1, now, at=at, called=called
+            )
+            taken[name] = entry
+        rows.append((one, entry))
+    return rows
+
+
+def _own(entry: Registered) -> str:
+    return text(raw_of(entry.name.partition(":")[2])) if entry.called is None else entry.called
+
+
+async def described(
+    deployment: Deployment, rows: Iterable[tuple[Find, Registered]]
+) -> list[Discovered]:
+    """Count and check what was found; one that can't be read doesn't hide the others."""
+    rows = list(rows)
+    now, entries = await both(server_ms(), all_queues(deployment.prefix))
+    there = {entry.name for entry in entries}
+    looks = await together(attempt(_looked_at(deployment, *row, now)) for row in rows)
+    done = []
+    for (_, entry), look in zip(rows, looks, strict=True):
+        row = Discovered(entry.name, entry.kind, entry.at or "", entry.called, entry.name in there)
+        if isinstance(look, RedisqError):
+            done.append(replace(row, problem=str(look)))
+        elif isinstance(look, Exception):
+            raise look
+        else:
+            done.append(replace(row, counts=look[0], checkup=look[1]))
+    return done
+
+
+async def _looked_at(
+    deployment: Deployment, found: Find, entry: Registered, now: int
+) -> tuple[Counts, Checkup]:
+    queue = opened(deployment, entry)
+    if isinstance(queue, RawLayout) and found.parts:
+        queue.found = frozenset(found.parts)
+    looks: tuple[Description[Counts], Description[Checkup]] = (
+        queue.counts.op(now), queue.checkup.op()
+    )  # fmt: skip
+    return await both(*looks)
+
+
+def opened(deployment: Deployment, entry: Registered) -> ForeignQueue[Any]:
+    """The reader of a found queue, registered or not."""
+    reader = layout(entry.kind)
+    if reader is None:
+        raise Refused(f"this release recognises {entry.kind} queues and can't read them")
+    given: dict[str, Any] = {} if entry.called is None else {"called": entry.called}
+    return reader(
+        deployment.client, entry.name, at=entry.at, prefix=deployment.prefix,
+        clock=deployment.clock, **given,
+    )  # fmt: skip
+
+
+# --- the registry --------------------------------------------------------------------------------
+
+
+async def register(deployment: Deployment, entries: Iterable[Registered]) -> Outcome:
+    """Note queues so that they are shown like any other; what has the name already stays."""
+    entries = list(entries)
+    outcome = Outcome(None, len(entries))
+    for i in range(0, len(entries), CHUNK):
+        said = await together(adopt(e, deployment.prefix) for e in entries[i : i + CHUNK])
+        outcome.done += sum(said)
+        outcome.skip("exists", len(said) - sum(said))
+    return outcome
+
+
+async def forgettable(deployment: Deployment, name: str) -> Registered:
+    """The registry entry of another program's queue; ours are destroyed, not forgotten."""
+    entry = await find(name, deployment.prefix)
+    if entry is None:
+        raise NotFound(f"no queue {name!r} is registered here (redisq ls shows them)")
+    if entry.at is None and entry.kind not in LAYOUTS:
+        raise Refused(f"queue {name} is of our own kind {entry.kind}: redisq queue destroy")
+    return entry
+
+
+async def forgotten(deployment: Deployment, entry: Registered) -> Outcome:
+    """Take a queue out of the registry; its owner's keys stay as they are."""
+    gone = await forget(entry, deployment.prefix)
+    outcome = Outcome(None, 1, gone)
+    outcome.skip("same", 1 - gone)
+    return outcome
