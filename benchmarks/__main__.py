@@ -7,7 +7,9 @@ import os
 import platform
 import sys
 
-NAMES = ("cost", "delay", "scale", "memory", "start", "worker")
+NAMES = (
+    "cost", "circular", "delay", "fair", "scale", "memory", "dashboard", "start", "worker", "idle",
+)  # fmt: skip
 
 
 def main() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -41,6 +41,12 @@ def servers() -> Iterator[Iterable[tuple[str, redis.Redis]]]:
             server.close()
 
 
+def url_of(client: redis.Redis) -> str:
+    """Where another process finds the same server."""
+    pool: Any = client.connection_pool
+    return "redis://{host}:{port}".format(**pool.connection_kwargs)
+
+
 def server_us(client: redis.Redis, work: Callable[[], object]) -> tuple[float, int]:
     """Microseconds the server spent in commands while ``work`` ran, and how many it was sent.
 
@@ -55,7 +61,7 @@ def server_us(client: redis.Redis, work: Callable[[], object]) -> tuple[float, i
     return sum(row["usec"] for row in rows), sum(row["calls"] for row in rows)
 
 
-def spread(values: list[float], unit: str) -> str:
+def spread(values: Sequence[float], unit: str) -> str:
     """min / median / max."""
     low, mid, high = min(values), statistics.median(values), max(values)
     return f"{low:.2f} / {mid:.2f} / {high:.2f} {unit} (min / median / max of {len(values)})"

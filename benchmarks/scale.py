@@ -14,8 +14,6 @@ from redisq_ops.core.request import RequestQueue
 from redisq_ops.core.values import Failure, Settlement
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.look import overview
-from redisq_ops.ops.snapshot import VIEWS, Wish
-from redisq_ops.ops.watch import fetch
 
 from .measure import ROUNDS, empty, server_us, servers, spread
 
@@ -95,21 +93,12 @@ def pages(client: redis.Redis) -> None:
     while taken:
         dead = [Settlement(delivery, "reject", error) for delivery in taken]
         taken = queue.turn(dead, 500, consumer="w")[1].deliveries
-    for view in VIEWS:
-        wish = Wish(view=view, queue="dead", start=0, end=100)
-        look = partial(_fetch, client, wish)
-        costs = [server_us(client, look)[0] / 1000 for _ in range(ROUNDS)]
-        print(f"  view {view} of redisq-top: {spread(costs, 'ms server time')}")
     for what, start in (("first", 0), ("middle", DEEP // 2), ("last", DEEP - 100)):
         costs = []
         for _ in range(ROUNDS):
             us, _ = server_us(client, partial(queue.page, "dead", start=start))
             costs.append(us / 1000)
         print(f"  {what} page of 100 of {DEEP:,} dead letters: {spread(costs, 'ms server time')}")
-
-
-def _fetch(client: redis.Redis, wish: Wish) -> None:
-    run(client, fetch(Deployment(client), wish))
 
 
 def main() -> None:

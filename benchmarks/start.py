@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import pty
-import select
 import subprocess
 import sys
 import time
@@ -17,6 +14,7 @@ from redisq_ops.core.worker import Worker
 from redisq_ops.demo.server import EmbeddedServer
 
 from .measure import spread, threaded
+from .terminal import Terminal
 
 STARTS = 15
 ENTRIES = 60
@@ -32,22 +30,11 @@ def wall_ms(command: Sequence[str]) -> list[float]:
 
 
 def first_frame_ms(url: str) -> float:
-    """From exec to the first bytes that name a queue, on a terminal of 120 × 40."""
+    """From exec to the first bytes that name a queue."""
     started = time.perf_counter()
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.environ.update(COLUMNS="120", LINES="40", TERM="xterm-256color")
-        os.execv(sys.executable, [sys.executable, "-m", "redisq_ops", "top", "--url", url])
-    seen = b""
-    try:
-        while b"first-frame-queue" not in seen and time.perf_counter() - started < 20:
-            if select.select([terminal], [], [], 0.5)[0]:
-                seen += os.read(terminal, 65536)
+    with Terminal("--url", url) as terminal:
+        terminal.until("first-frame-queue")
         return (time.perf_counter() - started) * 1000
-    finally:
-        os.kill(pid, 9)
-        os.waitpid(pid, 0)
-        os.close(terminal)
 
 
 def idle_latencies_ms(url: str) -> list[float]:

@@ -1,9 +1,8 @@
-"""What a worker does in a second, and what it costs while it has nothing to do."""
+"""What a worker does in a second."""
 
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import redis
 
@@ -12,11 +11,9 @@ from redisq_ops.core.request import RequestQueue
 from redisq_ops.core.worker import Worker
 from redisq_ops.demo.server import EmbeddedServer
 
-from .measure import ROUNDS, empty, spread, threaded
+from .measure import ROUNDS, empty, spread
 
 ENTRIES = 50_000
-IDLE_S = 20
-SENT = ("evalsha", "eval", "blpop", "ping")
 
 
 def main() -> None:
@@ -36,12 +33,3 @@ def main() -> None:
                 Worker(queue, lambda work: None, batch=batch, burst=True).run()
                 rates.append(amount / (time.perf_counter() - started))
             print(f"no-op handler, batch {batch}: {spread(rates, 'entries/s')}")
-        empty(client)
-        with threaded(Worker(RequestQueue(connect(server.url), "w"), lambda work: None)):
-            time.sleep(1)
-            client.config_resetstat()
-            time.sleep(IDLE_S)
-            stats: Any = client.info("commandstats")
-            # What it sends; a script's own commands are inside its EVALSHA.
-            calls = sum(stats.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in SENT)
-            print(f"idle worker: {calls / IDLE_S:.2f} commands a second (over {IDLE_S} s)")

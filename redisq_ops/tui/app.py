@@ -308,7 +308,7 @@ class Top(App[Exception]):
         """False hides a key that means nothing here, None greys out what is not allowed."""
         if self.focused is self._field:
             return False
-        if action == "queue":  # asked before a dialog's own Tab
+        if action in ("queue", "filter"):  # asked before a dialog's own Tab and /
             return len(self.screen_stack) == 1
         verbs = self.current.verbs
         if (action == "everything" and not verbs) or (

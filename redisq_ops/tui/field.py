@@ -40,7 +40,8 @@ class Field(Input):
         """Come into sight with the present filter."""
         self.value = now.pattern if now else ""
         self.display = True
-        self.focus()
+        # At once: `focus()` waits for the next turn, and letters that came along are commands then.
+        self.screen.set_focus(self)
 
     def watch_value(self, value: str) -> None:
         if not self.display:

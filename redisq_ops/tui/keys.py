@@ -12,15 +12,16 @@ def _hidden(key: str, action: str, words: str, tooltip: str = "", first: bool = 
     return Binding(key, action, words, show=False, tooltip=tooltip, priority=first)
 
 
-def _shown(key: str, action: str, words: str, tooltip: str) -> Binding:
-    return Binding(key, action, words, tooltip=tooltip)
+def _shown(key: str, action: str, words: str, tooltip: str, first: bool = False) -> Binding:
+    return Binding(key, action, words, tooltip=tooltip, priority=first)
 
 
 LOOK = (
     *(_hidden(str(key), f"view('{view.name_}')", view.about) for key, view in enumerate(ALL, 1)),
     _hidden("tab,right_square_bracket", "queue(1)", "Next queue", first=True),
     _hidden("shift+tab,left_square_bracket", "queue(-1)", "Previous queue", first=True),
-    _shown("slash", "filter", "Filter", "Show only what an expression matches"),
+    # First, or letters that come along with it reach the table and its commands before the field.
+    _shown("slash", "filter", "Filter", "Show only what an expression matches", first=True),
     _shown("s", "sort", "Sort", "Sort in the next way there is"),
     _hidden("y", "yank", "Copy", "Copy the id to the clipboard"),
     _hidden("escape", "leave", "Back", "Stop a change, drop the filter, go back"),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import redis
+from textual.events import Key
 from textual.pilot import Pilot
 
 from redisq_ops.core.connect import aconnect
@@ -527,6 +528,22 @@ def test_more_than_a_thousand_have_to_be_typed(url: str, client: redis.Redis) ->
         await press(pilot, "y")
         await told(pilot, "1,001 put back")
         assert queue.counts().dead == 1_001
+
+    drive_in(url, body, "5")
+
+
+def test_a_filter_that_arrives_in_one_piece_is_no_command(url: str, client: redis.Redis) -> None:
+    """Pasted, or over a slow line: the letters after / come before the screen was drawn again."""
+    bury(client, "a", 2)
+    bury(client, "PX", 2)
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await see(pilot, "a/1", "PX/1")
+        for key, letter in (("slash", "/"), ("P", "P"), ("X", "X")):
+            app.post_message(Key(key, letter))
+        await until(pilot, lambda: "a/1" not in text(app))
+        assert "PX/1" in text(app)
+        assert not isinstance(app.screen, Confirm)
 
     drive_in(url, body, "5")
 

@@ -1,0 +1,165 @@
+"""Server time of the Carmine queue, per message, in batches of 100 with 100-byte contents.
+
+Beside it, on the same keys: Carmine's own steps, a message a step; and only the writes, in batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import redis
+
+from redisq_ops.core.carmine import CarmineQueue
+from redisq_ops.core.values import Settlement
+
+from .measure import ROUNDS, empty, server_us, servers, spread
+
+ENTRIES = 20_000
+BATCH = 100
+CONTENT = b"x" * 100
+PARTS = ("messages", "locks", "backoffs", "nattempts", "mid-circle", "done", "requeue")
+KEYS = [f"carmine:mq:bare:{part}" for part in PARTS]
+
+# What Carmine does for one message, here for a hundred in one call: no round trips are counted.
+_STEP_IN = """
+for i = 1, #ARGV do
+  if redis.call('HEXISTS', KEYS[1], ARGV[i]) == 0 then
+    redis.call('HSET', KEYS[1], ARGV[i], string.rep('x', 100))
+    if redis.call('EXISTS', KEYS[5]) == 0 then redis.call('LPUSH', KEYS[5], 'end-of-circle') end
+    redis.call('LPUSH', KEYS[5], ARGV[i])
+  end
+end
+"""
+_STEP_OUT = """
+local got = {}
+for _ = 1, ARGV[1] do
+  local id = redis.call('RPOPLPUSH', KEYS[5], KEYS[5])
+  if id ~= 'end-of-circle' then
+    local there = redis.call('HEXISTS', KEYS[1], id)
+    local lock = tonumber(redis.call('HGET', KEYS[2], id)) or 0
+    local backoff = tonumber(redis.call('HGET', KEYS[3], id)) or 0
+    if redis.call('SISMEMBER', KEYS[6], id) == 1 then
+      for k = 1, 4 do redis.call('HDEL', KEYS[k], id) end
+      redis.call('SREM', KEYS[6], id)
+      redis.call('LTRIM', KEYS[5], 1, -1)
+    elseif there == 1 and lock == 0 and backoff == 0 then
+      redis.call('HSET', KEYS[2], id, 1700000000000)
+      redis.call('HINCRBY', KEYS[4], id, 1)
+      got[#got + 1] = id
+      got[#got + 1] = redis.call('HGET', KEYS[1], id)
+    end
+  end
+end
+return got
+"""
+_STEP_END = """
+for i = 1, #ARGV do
+  redis.call('SISMEMBER', KEYS[7], ARGV[i])
+  redis.call('HDEL', KEYS[2], ARGV[i])
+  redis.call('SADD', KEYS[6], ARGV[i])
+end
+"""
+# The same writes in as few commands as there are kinds: no looks at states, nothing guarded.
+_BARE_IN = """
+local rows = {}
+for i = 1, #ARGV do rows[2 * i - 1], rows[2 * i] = ARGV[i], string.rep('x', 100) end
+redis.call('HSET', KEYS[1], unpack(rows))
+redis.call('LPUSH', KEYS[5], unpack(ARGV))
+"""
+_BARE_OUT = """
+local n = tonumber(ARGV[1])
+local ids = redis.call('LRANGE', KEYS[5], -n, -1)
+if #ids == 0 then return {} end
+local done = redis.call('SMISMEMBER', KEYS[6], unpack(ids))
+redis.call('LTRIM', KEYS[5], 0, -#ids - 1)
+if done[1] == 1 then
+  redis.call('HDEL', KEYS[1], unpack(ids))
+  redis.call('HDEL', KEYS[4], unpack(ids))
+  redis.call('SREM', KEYS[6], unpack(ids))
+  return {}
+end
+redis.call('LPUSH', KEYS[5], unpack(ids))
+local locks, tries = {}, {}
+for i, id in ipairs(ids) do
+  locks[2 * i - 1], locks[2 * i] = id, 1700000000000
+  tries[2 * i - 1], tries[2 * i] = id, 1
+end
+redis.call('HSET', KEYS[2], unpack(locks))
+redis.call('HSET', KEYS[4], unpack(tries))
+return {ids, redis.call('HMGET', KEYS[1], unpack(ids))}
+"""
+_BARE_END = """
+redis.call('HDEL', KEYS[2], unpack(ARGV))
+redis.call('SADD', KEYS[6], unpack(ARGV))
+"""
+
+
+def ours(client: redis.Redis) -> dict[str, Callable[[], object]]:
+    queue = CarmineQueue(client, "carmine:q")
+
+    def enqueue() -> None:
+        for start in range(0, ENTRIES, BATCH):
+            queue.enqueue([(f"e{n}", CONTENT) for n in range(start, start + BATCH)])
+
+    def work_off() -> None:
+        while taken := queue.take(BATCH, consumer="w").deliveries:
+            queue.settle([Settlement(delivery, "ack") for delivery in taken])
+
+    def let_go() -> None:
+        while queue.upkeep():
+            pass
+
+    return {"enqueue": enqueue, "take and acknowledge": work_off, "let go of the rest": let_go}
+
+
+def plain(client: redis.Redis, into: str, out: str, end: str) -> dict[str, Callable[[], object]]:
+    """The three parts of one of the other ways; what is met a second time is let go of."""
+    put, take, done = (client.register_script(text) for text in (into, out, end))
+
+    def enqueue() -> None:
+        for start in range(0, ENTRIES, BATCH):
+            put(keys=KEYS, args=[f"e{n}" for n in range(start, start + BATCH)])
+
+    def work_off() -> None:
+        left = ENTRIES
+        while left > 0:
+            got = take(keys=KEYS, args=[BATCH])
+            ids = got[::2] if len(got) != 2 else got[0]
+            if ids:
+                done(keys=KEYS, args=ids)
+            left -= len(ids)
+
+    def let_go() -> None:
+        for _ in range(ENTRIES // BATCH + 1):
+            take(keys=KEYS, args=[BATCH])
+
+    return {"enqueue": enqueue, "take and acknowledge": work_off, "let go of the rest": let_go}
+
+
+def figures(client: redis.Redis) -> dict[str, float]:
+    """One round: way and part -> µs per message."""
+    found: dict[str, float] = {}
+    ways = {
+        "ours": ours,
+        "Carmine's steps": lambda c: plain(c, _STEP_IN, _STEP_OUT, _STEP_END),
+        "only the writes": lambda c: plain(c, _BARE_IN, _BARE_OUT, _BARE_END),
+    }
+    for way, made in ways.items():
+        empty(client)
+        parts = {name: server_us(client, work)[0] / ENTRIES for name, work in made(client).items()}
+        found |= {f"{way}: {name}": cost for name, cost in parts.items()}
+        found[f"{way}: all"] = sum(parts.values())
+    return found
+
+
+def main() -> None:
+    with servers() as kinds:
+        for name, client in kinds:
+            rounds = [figures(client) for _ in range(ROUNDS)]
+            print(name)
+            for row in rounds[0]:
+                print(f"  {row:40} {spread([r[row] for r in rounds], 'µs')}")
+
+
+if __name__ == "__main__":
+    main()
