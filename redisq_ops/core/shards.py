@@ -234,7 +234,7 @@ class Sharded(Queue[C_co], Generic[C_co, Part]):
         taken: list[Delivery] = []
         look, more = None, False
         for _ in range(_ROUNDS):
-            shares = _shares(n - len(taken), ready)
+            shares = self._share_out(n - len(taken), ready, heads)
             if not shares:
                 break
             replies = await together(
@@ -251,6 +251,10 @@ class Sharded(Queue[C_co], Generic[C_co, Part]):
             more = more or bool(unasked)
             ready = unasked + ready
         return Taken(tuple(taken), None if taken else look, more)
+
+    def _share_out(self, n: int, ready: Sequence[int], heads: Sequence[Head]) -> dict[int, int]:
+        """How many of ``n`` to take from each shard that has something, the best first."""
+        return _shares(n, ready)
 
     async def _settle(self, settlements: Sequence[Settlement]) -> list[str]:
         def ask(part: Part, some: list[Settlement]) -> Description[list[str]]:
@@ -330,6 +334,25 @@ class Sharded(Queue[C_co], Generic[C_co, Part]):
         last = f"{shown[-1][0]}:{shown[-1][1]}" if shown and more else None
         entries = tuple(_marked_entry(entry, k) for _, _, k, entry in shown)
         return Page(entries, last, sum(page.total for page in pages))
+
+    async def _page_by_shards(
+        self, cursor: str | None, max: int, start: int | None, payloads: bool
+    ) -> Page:
+        """What waits, where waiting has no times to merge by: a shard after the other."""
+        sizes = [counts.waiting for counts in await self._each(lambda part: part.counts.op(0))]
+        shard, _, inner = (cursor or "0~").partition("~")
+        k, skip = int(shard), start or 0
+        while k < len(sizes) and skip >= sizes[k]:
+            skip, k = skip - sizes[k], k + 1
+        entries: list[Entry] = []
+        while k < len(sizes) and len(entries) < max:
+            page = await self._part(k).page.op(
+                "waiting", inner or None, max - len(entries), skip or None, payloads
+            )
+            entries += page.entries
+            inner, skip = page.cursor or "", 0
+            k += not inner
+        return Page(tuple(entries), f"{k}~{inner}" if k < len(sizes) else None, sum(sizes))
 
     def _zset(self, state: State) -> str:
         """The sorted set that keeps a state."""

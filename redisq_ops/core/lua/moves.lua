@@ -36,15 +36,15 @@ local function hold(id, line, deadline)
   keep(id, line)
 end
 
--- For good: done, or gone from the trash.
-local function leave(id, from, to, value)
+-- For good: done, or gone from the trash. A done one's `value` and `wait` are the room's affair.
+local function leave(id, from, to, value, wait)
   if zset_of[from] then
     local list = listed(drops, zset_of[from])
     list[#list + 1] = id
   end
   forgotten[#forgotten + 1] = id
   count(to, 1)
-  room_move(id, from, to, nil, value)
+  room_move(id, from, to, nil, value, wait)
 end
 
 local function move(id, from, to, score, r)

@@ -16,28 +16,28 @@ local lines = redis.call('HMGET', meta, unpack(ids))
 local settled, acked = {}, 0
 for k, id in ipairs(ids) do
   local at = first + (k - 1) * width
-  local receipt, outcome = ARGV[at + 1], ARGV[at + 2]
+  local receipt, outcome, wait = ARGV[at + 1], ARGV[at + 2], tonumber(ARGV[at + 4])
   local line = lines[k]
   if not line or settled[id] or receipt == '-' or line:sub(1, #receipt + 1) ~= receipt .. ' ' then
     said[k] = 'stale'
   elseif outcome == 'ack' or outcome == 'result' then
-    local again = room_again(id)
+    local again = room_again(id, wait)
     if every then note('done', id .. '|' .. (now - unpacked(line).since)) end
     acked = acked + 1
     if again then
       count('done', 1)
       move(id, 'pending', 'waiting', again, unpacked(nil))
     else
-      leave(id, 'pending', 'done', outcome == 'result' and ARGV[at + 3] or nil)
+      leave(id, 'pending', 'done', outcome == 'result' and ARGV[at + 3] or nil, wait)
     end
     said[k] = 'done'
   else
-    local r, wait = unpacked(line), tonumber(ARGV[at + 4])
+    local r = unpacked(line)
     if outcome == 'release' then
       move(id, 'pending', 'waiting', r.ready > 0 and r.ready or now, r)
       said[k] = 'released'
     else
-      r.failures = r.failures + 1
+      r.failures, r.failed = r.failures + 1, true -- had its turn, where waiting is in turns
       tally('f', 1)
       redis.call('HSET', err, id, ARGV[at + 3])
       if outcome == 'reject' or r.failures >= conf.max_failures then

@@ -1,25 +1,13 @@
 -- Take up to n due entries in the order of their ready times, each under a lease of its own.
 -- ARGV: caller seq n lease_ms consumer
--- USES: guard due
+-- USES: taken due
 -- FLAGS: allow-oom
 -- Returns: when to look again (ms; 0: no need), 1 if more are due now, the deadline (ms), then
 -- rows of id receipt failures lost payload.
 local said, late = replayed()
 if late then return superseded end
+if said then return taken_before(said, body) end
 by = consumer
-
--- The words kept for a re-send: when to look again, more, deadline, first fence, then the ids.
-if said then
-  local ids, reply = {}, {said[1], said[2], said[3]}
-  for i = 5, #said do ids[#ids + 1] = said[i] end
-  for i, r in ipairs(records(ids)) do
-    if r.receipt == (said[4] + i) .. '-' .. seq then
-      for _, word in ipairs({ids[i], r.receipt, tostring(r.failures), tostring(r.lost),
-        redis.call('HGET', body, ids[i])}) do reply[#reply + 1] = word end
-    end
-  end
-  return reply
-end
 
 if reap(16) > 0 then flush() end
 local deadline = now + tonumber(lease_ms)
@@ -59,6 +47,4 @@ if #ids == tonumber(n) then
   end
 end
 if #ids == 0 and not conf.paused then reply[1] = tostring(watch(consumer)) end
-table.insert(ids, 1, table.concat({reply[1], reply[2], reply[3], fence}, ' '))
-remember(ids)
-return reply
+return remember_taken(reply, fence, ids)

@@ -1,0 +1,137 @@
+"""Entries that change shards with the number of shards, in queues that know them by their ids.
+
+An entry moves in three steps, each safe to repeat: out of its state into ``transit`` (no worker
+sees it, its mark is fixed), in at its new home (a mark is taken in once), out of ``transit``. After
+a kill anywhere the next mover, sweep or producer of that id goes on. The room gives the steps as
+scripts: `roll`, `depart`, `arrive`, `departed`.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from .errors import Refused
+from .io import C_co, Call, Description, operation, together
+from .queue import words
+from .settings import BATCH
+from .shards import Part, Sharded, home
+
+_ATTEMPTS = 4
+_ARRIVED = ("ok", "same")
+Departure = tuple[str, str, tuple[bytes, ...]]
+"""off | held | gone, the mark, and what `arrive` takes"""
+Arrival = tuple[bytes | str, ...]
+
+X = TypeVar("X")
+Y = TypeVar("Y")
+
+
+class Carrying(Sharded[C_co, Part]):
+    """Entries are at the home of their ids, or on their way there."""
+
+    async def _at_home(
+        self,
+        entries: Sequence[X],
+        id_of: Callable[[X], str],
+        offer: Callable[[Part, list[X]], Description[list[Y]]],
+        elsewhere: Callable[[Y], bool],
+    ) -> list[Y]:
+        """Offer entries to the shards they belong to; each one's answer.
+
+        While the number changes, ask the old home first: what isn't there belongs to the new. Who
+        doesn't know of a change is told ``elsewhere``, learns of it and asks again.
+        """
+        said: dict[int, Y] = {}
+        for _ in range(_ATTEMPTS):
+            old = [(self.old_shards, self.layout - 1)] if self.old_shards else []
+            for shards, layout in [*old, (self.shards, self.layout)]:
+                left = [i for i in range(len(entries)) if i not in said]
+
+                def shard(entry: X, shards: int = shards) -> int:
+                    return home(id_of(entry), shards)
+
+                answers = await self._grouped([entries[i] for i in left], shard, offer, layout)
+                for i, answer in zip(left, answers, strict=True):
+                    if not elsewhere(answer):
+                        said[i] = answer
+                if len(said) == len(entries):
+                    return [said[i] for i in range(len(entries))]
+                if self.old_shards:
+                    await self._carry([id_of(entries[i]) for i in left if i not in said])
+            await self._refresh()
+        raise Refused(f"the shards of queue {self.name} keep changing; try again")
+
+    @operation
+    async def sweep(self, max: int = 100) -> int:
+        swept = await Sharded.sweep(self, max)
+        if self.old_shards:  # a mover may have been killed: what it carried must not lie there
+            await self._carry(await self._in_transit())
+        return swept
+
+    @abstractmethod
+    def _arrive(self, part: Part, rows: Sequence[Arrival]) -> Call[list[str]]:
+        """Put entries in at their home: ok | same, or why not yet. A row: id mark, and the rest."""
+
+    async def _rehome(self) -> int:
+        left = 0
+        for part in self._union():
+            cursor = "0"
+            while True:
+                cursor, *ids = await part._script("roll").call(
+                    part.keys, self.clock, words, cursor=cursor, max=BATCH
+                )
+                left += await self._carry_from(part, self._away(part, ids))
+                if cursor == "0":
+                    break
+        return left
+
+    def _away(self, part: Part, ids: Sequence[str]) -> list[str]:
+        """Those of a shard that belong to another one now."""
+        return [id for id in ids if home(id, self.shards) != part.shard]
+
+    async def _in_transit(self) -> list[str]:
+        keys = [part.keys["transit"] for part in self._union()]
+        found = await together(Call(("HKEYS", key), words, key=key) for key in keys)
+        return [id for ids in found for id in ids]
+
+    async def _carry(self, ids: Sequence[str]) -> None:
+        """Bring entries home from where they were before the number changed."""
+        away: dict[int, list[str]] = {}
+        for id in ids:
+            if (k := home(id, self.old_shards)) != home(id, self.shards):
+                away.setdefault(k, []).append(id)
+        for k, some in away.items():
+            await self._carry_from(self._part(k), some)
+
+    async def _carry_from(self, source: Part, ids: Sequence[str]) -> int:
+        """Bring entries from a shard to their homes; how many are pending and stay for now."""
+        held = 0
+        while ids:
+            batch = ids[:BATCH]
+            rows = await source._script("depart").call(
+                source.keys, self.clock, _departures, [(id,) for id in batch], layout=self.layout
+            )
+            ids = ids[len(rows) :]  # a call ends early when payloads are big
+            off = [
+                (id, mark, rest)
+                for id, (word, mark, rest) in zip(batch, rows, strict=False)
+                if word == "off"
+            ]
+            said = await self._grouped(
+                off,
+                lambda row: home(row[0], self.shards),
+                lambda part, some: self._arrive(
+                    part, [(id, f"{id} {source.shard}-{mark}", *rest) for id, mark, rest in some]
+                ),
+            )
+            gone = [row[:2] for row, word in zip(off, said, strict=True) if word in _ARRIVED]
+            await source._script("departed").call(source.keys, self.clock, int, gone)
+            held += sum(word == "held" for word, _, _ in rows) + len(off) - len(gone)
+        return held
+
+
+def _departures(reply: list[bytes]) -> list[Departure]:
+    rows = (reply[i : i + 8] for i in range(0, len(reply), 8))
+    return [(word.decode(), mark.decode(), tuple(rest)) for word, mark, *rest in rows]

@@ -1,0 +1,261 @@
+"""The circular queue: ids that workers take in turn, and that stay known until they are processed.
+
+From article 002, with its protocol mended (docs/faults.md). By default a list of what waits and a
+sorted set of what is worked on, as the article ends; its rotating list and the variants of that are
+options (`Shape`). Keys beside the common ones: ``queue`` the list, ``body`` id → payload of all ids
+that are in the queue, ``again`` what runs after the present delivery, ``spent`` how many elements
+of the list mean nothing any more, ``transit`` what is between two shards.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+from ..callers import Callers
+from ..clock import Clock
+from ..errors import BadInput, Refused, TooLarge
+from ..io import C_co, Call, both, operation, together
+from ..keys import PREFIX, Keys, checked_name
+from ..queue import Queue, words
+from ..registry import find
+from ..settings import MAX_PAYLOAD
+from ..values import Counts, Entry, Page, State, Taken
+from . import windows
+from .names import name_of
+from .shape import Completed, Idle, Repeats, Residence, Shape, agreed, checked_options, recorded
+from .windows import Place
+
+_CALLED = {"pending": "in processing"}
+
+
+class CircularQueue(Queue[C_co]):
+    """Ids in the order they were pushed, each known until it is processed.
+
+    ``residence``, ``completed``, ``repeats``, ``idle``: see `Shape`. What isn't given is as the
+    queue has it; a new queue gets the defaults for the rest. ``turns`` and ``pause_ms`` are this
+    process's own: after so many empty takes in a row (``idle="sleep"``), or an empty lap
+    (``idle="lap"``), its workers look again after so long. That is also how long a foreign
+    producer's push may lie there; with ``idle="wake"`` it is `IDLE_BLOCK_MS`.
+    """
+
+    kind: ClassVar[str] = "circular"
+    room: ClassVar[str] = "circular"
+    parts: ClassVar[dict[str, str]] = {
+        "queue": "list",
+        **dict.fromkeys(("body", "again", "spent", "transit"), "hash"),
+        "seen": "zset",
+    }
+
+    def __init__(
+        self,
+        client: C_co,
+        name: str = "default",
+        *,
+        residence: Residence | None = None,
+        completed: Completed | None = None,
+        repeats: Repeats | None = None,
+        idle: Idle | None = None,
+        turns: int = 3,
+        pause_ms: int = 200,
+        prefix: str = PREFIX,
+        clock: Clock | None = None,
+        callers: Callers | None = None,
+        shard: int = 0,
+        layout: int = 0,
+    ) -> None:
+        super().__init__(
+            client, name, prefix=prefix, clock=clock, callers=callers, shard=shard, layout=layout
+        )
+        self._configured(residence, completed, repeats, idle, turns, pause_ms)
+
+    def _configured(
+        self,
+        residence: Residence | None,
+        completed: Completed | None,
+        repeats: Repeats | None,
+        idle: Idle | None,
+        turns: int,
+        pause_ms: int,
+    ) -> None:
+        if turns < 1 or pause_ms < 1:
+            raise BadInput("turns and pause are positive")
+        self.shape = Shape()
+        """what it is; true once it was used"""
+        self.options = checked_options(
+            {"residence": residence, "completed": completed, "repeats": repeats, "idle": idle}
+        )
+        self.turns, self.pause_ms = turns, pause_ms
+        self._empty: Counter[str] = Counter()
+
+    @property
+    def queue_key(self) -> str:
+        """The list: a producer that knows nothing of us may LPUSH ids to it."""
+        return self.keys["queue"]
+
+    @operation
+    async def exists(self) -> bool:
+        """In the registry, or there is a list that somebody else has begun."""
+        if self._enrolled:
+            return True
+        key = self.queue_key
+        entry, listed = await both(
+            find(self.name, self.prefix), Call(("EXISTS", key), bool, key=key)
+        )
+        return entry is not None or listed
+
+    async def _enrol(self) -> None:
+        if not self._enrolled:
+            await Queue._enrol(self)
+            self._enrolled = False
+            self.shape = await self._settled_shape([self.keys])
+            self._enrolled = True
+
+    async def _settled_shape(self, places: Sequence[Keys]) -> Shape:
+        """The shape the queue has, or now gets; refuses if it isn't the one asked for."""
+        first = await recorded(places[0])
+        wish = first.encoded() if first else Shape(**self.options).encoded()
+        # Of two first processes one wins; both read what won.
+        await together(
+            Call(("HSETNX", keys["cfg"], "circle", wish), int, key=keys["cfg"]) for keys in places
+        )
+        found = await recorded(places[0])
+        if found is None:
+            raise Refused(f"queue {self.name} was destroyed while it was being created")
+        return agreed(self.name, found, self.options)
+
+    # --- producers -----------------------------------------------------------------------------
+
+    @operation
+    async def push(
+        self,
+        entries: str | Iterable[str | tuple[str, bytes]],
+        *,
+        max_payload: int = MAX_PAYLOAD,
+    ) -> list[str]:
+        """Put ids in, or (id, payload) pairs; a word each: new | queued | again.
+
+        ``queued``: it waits already, and the latest payload is what counts. ``again``: it is being
+        worked on, and runs once more after that; with ``repeats="each"`` also when it waits. An id
+        that is dead or in the trash is ``new``: a push is a fresh start.
+        """
+        given = [entries] if isinstance(entries, str) else list(entries)
+        rows = [(each, b"") if isinstance(each, str) else each for each in given]
+        for id, payload in rows:
+            checked_name(id, "id")
+            if len(payload) > max_payload:
+                raise TooLarge(f"id {id} has {len(payload):,} bytes, over {max_payload:,}")
+        if not rows:
+            return []
+        await self._enrol()
+        if self.shape.repeats == "each" and any(payload for _, payload in rows):
+            raise BadInput(
+                "with repeats='each' ids have no payloads: equal ids couldn't have different ones"
+            )
+        said = await self._push(rows)
+        if "elsewhere" in said:
+            raise Refused(f"queue {self.name} has shards now: open it as a sharded queue")
+        return said
+
+    async def _push(self, rows: Sequence[tuple[str, bytes]]) -> list[str]:
+        said: list[str] = await self._guarded("push", words, rows, layout=self.layout)
+        return said
+
+    # --- workers -------------------------------------------------------------------------------
+
+    async def _take(self, n: int, consumer: str, lease_ms: int) -> Taken:
+        taken = await Queue._take(self, n, consumer, lease_ms)
+        return self._paced(taken, consumer, taken.look_again_ms)
+
+    def _paced(self, taken: Taken, consumer: str, now_ms: int | None) -> Taken:
+        """Where nobody rings: when to look again after nothing was found."""
+        idle = self.shape.idle
+        if taken.deliveries or taken.more or idle == "wake" or now_ms is None:
+            self._empty.pop(consumer, None)
+            return taken
+        self._empty[consumer] += 1
+        if idle == "sleep" and self._empty[consumer] < self.turns:
+            return replace(taken, look_again_ms=None, more=True)
+        return replace(taken, look_again_ms=now_ms + self.pause_ms)
+
+    # --- looking -------------------------------------------------------------------------------
+
+    @operation
+    async def counts(self, now_ms: int | None = None) -> Counts:
+        sizes, ((stats, flags), shape) = await both(
+            together(
+                Call((command, self.keys[part]), int, key=self.keys[part])
+                for command, part in (
+                    ("LLEN", "queue"), ("ZCARD", "lease"), ("ZCARD", "delay"), ("ZCARD", "dead"),
+                    ("ZCARD", "trash"),
+                )
+            ),
+            both(
+                both(self._counters("done", "spent", "sentinel"), self._flags()),
+                recorded(self.keys),
+            ),
+        )  # fmt: skip
+        listed, pending, delayed, dead, trash = sizes
+        done, spent, sentinel = stats
+        waiting = listed - spent
+        if shape is not None and shape.residence == "rotate":
+            waiting -= pending + delayed + bool(sentinel)
+        # The numbers are not of one moment: what moved between two of them must not show as -1.
+        return Counts(
+            max(0, waiting), pending, delayed, dead, trash, done, None, flags[0], flags[1]
+        )
+
+    async def _page_waiting(
+        self, cursor: str | None, max: int, start: int | None, payloads: bool
+    ) -> Page:
+        body = self.keys["body"]
+        counts, (shape, there) = await both(
+            self.counts.op(0), both(recorded(self.keys), Call(("HLEN", body), int, key=body))
+        )
+        place = Place.decoded(cursor) if cursor is not None else None
+        elements, then = await windows.waiting(
+            self.keys, shape is not None and shape.residence == "rotate", place, start or 0, max
+        )
+        known = there - counts.pending - counts.delayed - counts.dead - counts.trash
+        foreign = counts.waiting > known  # nobody can look these up, so all is said here
+        rows: list[tuple[str, float | None]] = [(name_of(raw), None) for raw in elements]
+        entries = await self._entries("waiting", rows, payloads or foreign)
+        if foreign:
+            entries = [
+                entry if entry.payload is not None else unmet(raw)
+                for raw, entry in zip(elements, entries, strict=True)
+            ]
+        return Page(tuple(entries), None if then is None else str(then), counts.waiting)
+
+    async def _entries(
+        self, state: State, rows: Sequence[tuple[str, float | None]], payloads: bool = True
+    ) -> list[Entry]:
+        entries = await Queue._entries(self, state, rows, payloads)
+        called = _CALLED.get(state)
+        return [replace(entry, called=called) for entry in entries] if called else entries
+
+    async def _payloads(self, ids: Sequence[str]) -> list[bytes | None]:
+        if not ids:
+            return []
+        key = self.keys["body"]
+        return await Call(("HMGET", key, *ids), list[bytes | None], key=key)
+
+    async def _get_waiting(self, id: str) -> Entry | None:
+        key = self.keys["body"]
+        if not await Call(("HEXISTS", key, id), bool, key=key):
+            return None
+        return (await self._entries("waiting", [(id, None)]))[0]
+
+    @operation
+    async def invariants(self) -> list[str]:
+        from .invariants import violations
+
+        return await violations(self)
+
+
+def unmet(raw: bytes) -> Entry:
+    """An element of another producer's, of which no take has made an entry yet."""
+    name = name_of(raw)
+    return Entry(name, "waiting", payload=b"" if raw == name.encode() else raw)

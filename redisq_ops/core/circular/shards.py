@@ -1,0 +1,159 @@
+"""The circular queue over several shards; how its ids move when the number changes: `carry`.
+
+First in, first out holds within a shard; between shards a take is shared out evenly. Another
+producer pushes to shard 0, and its ids stay there: found like any other, but what is pushed here
+goes to the id's home, so two workers may be at one id that came both ways.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any, ClassVar
+
+from ..callers import Callers
+from ..carry import Arrival, Carrying
+from ..clock import Clock
+from ..io import C_co, Call, both, operation, together
+from ..keys import PREFIX
+from ..queue import scored, words
+from ..registry import Registered, find
+from ..settings import BATCH
+from ..shards import NEVER, SHARDS, Head, Sharded, checked_shards
+from ..values import Page, State, Taken
+from . import windows
+from .queue import CircularQueue
+from .shape import Completed, Idle, Repeats, Residence, recorded
+
+
+class ShardedCircularQueue(Carrying[C_co, CircularQueue[None]], CircularQueue[C_co]):
+    """A circular queue of N shards, used like one."""
+
+    part: ClassVar[Any] = CircularQueue
+
+    def __init__(
+        self,
+        client: C_co,
+        name: str = "default",
+        *,
+        residence: Residence | None = None,
+        completed: Completed | None = None,
+        repeats: Repeats | None = None,
+        idle: Idle | None = None,
+        turns: int = 3,
+        pause_ms: int = 200,
+        shards: int = SHARDS,
+        prefix: str = PREFIX,
+        clock: Clock | None = None,
+        callers: Callers | None = None,
+        random: Random | None = None,
+        entry: Registered | None = None,
+    ) -> None:
+        Sharded.__init__(
+            self, client, name, shards=shards, prefix=prefix, clock=clock, callers=callers,
+            random=random, entry=entry,
+        )  # fmt: skip
+        self._configured(residence, completed, repeats, idle, turns, pause_ms)
+
+    async def _enrol(self) -> None:
+        if not self._enrolled:
+            await Sharded._enrol(self)
+            self._enrolled = False
+            self.shape = await self._settled_shape(self.all_keys)
+            self._enrolled = True
+
+    # --- producers -----------------------------------------------------------------------------
+
+    async def _push(self, rows: Sequence[tuple[str, bytes]]) -> list[str]:
+        return await self._at_home(
+            rows,
+            lambda row: row[0],
+            lambda part, some: part._push(some),
+            lambda word: word == "elsewhere",
+        )
+
+    def _homes(self, id: str) -> set[int]:
+        """Shard 0 too: other producers push there."""
+        return Sharded._homes(self, id) | {0}
+
+    # --- workers -------------------------------------------------------------------------------
+
+    async def _peek(self, part: CircularQueue[None]) -> Head:
+        """What waits first; what is to come back, from a delay or a lease, behind it."""
+        rotates = self.shape.residence == "rotate" and self.shape.idle != "lap"
+        counted = [("LLEN", "queue")]
+        counted += [("ZCARD", "delay"), ("ZCARD", "lease")] if rotates else []
+        (listed, *held), first = await both(
+            together(
+                Call((command, part.keys[name]), int, key=part.keys[name])
+                for command, name in counted
+            ),
+            together(scored(part.keys[zset], "0", "0") for zset in ("delay", "lease")),
+        )
+        if listed > sum(held):
+            return 0, 0
+        return min((at for rows in first for _, at in rows), default=NEVER), 1
+
+    async def _take(self, n: int, consumer: str, lease_ms: int) -> Taken:
+        taken = await Sharded._take(self, n, consumer, lease_ms)
+        if self.shape.idle == "wake" or taken.deliveries or taken.more:
+            return self._paced(taken, consumer, None)
+        return self._paced(taken, consumer, await self._now())
+
+    # --- looking -------------------------------------------------------------------------------
+
+    @operation
+    async def page(
+        self,
+        state: State,
+        cursor: str | None = None,
+        max: int = 100,
+        start: int | None = None,
+        payloads: bool = False,
+    ) -> Page:
+        """As of one queue, but what waits comes shard by shard: its cursor is ``shard~cursor``."""
+        if state != "waiting":
+            return await Sharded.page(self, state, cursor, max, start, payloads)
+        return await self._page_by_shards(cursor, max, start, payloads)
+
+    # --- moving to other shards ----------------------------------------------------------------
+
+    @operation
+    async def resize(self, shards: int) -> int:
+        checked_shards(shards)
+        entry = await find(self.name, self.prefix)
+        if entry is not None:  # before anybody can learn of shards that don't know what they are
+            self._adopt(entry)
+            most = range(max(shards, entry.all_shards))
+            await self._settled_shape([self._part(k).keys for k in most])
+        return await Sharded.resize(self, shards)
+
+    def _arrive(self, part: CircularQueue[None], rows: Sequence[Arrival]) -> Call[list[str]]:
+        return part._script("arrive").call(part.keys, self.clock, words, rows, layout=self.layout)
+
+    async def _rehome(self) -> int:
+        rotates = (await recorded(self.keys) or self.shape).residence == "rotate"
+        left = 0
+        for part in self._union():  # first what waits, in its order
+            place = None
+            while True:
+                elements, place = await windows.waiting(part.keys, rotates, place, 0, BATCH)
+                ids = [raw.decode() for raw in elements if raw.isascii()]
+                await self._carry_from(part, self._away(part, ids))
+                if place is None:
+                    break
+        left = await Carrying._rehome(self)
+        for part in self._union()[self.shards :]:  # another producer's, until a take meets it
+            left += (await part.counts.op()).waiting
+        return left
+
+    @operation
+    async def invariants(self) -> list[str]:
+        said = await Sharded.invariants(self)
+        for part in self._union():
+            body = part.keys["body"]
+            ids = await Call(("HKEYS", body), words, key=body)
+            strays = [id for id in ids if part.shard not in self._homes(id)]
+            said += [f"{id} is in shard {part.shard} and doesn't belong there" for id in strays]
+        transit = [] if self.old_shards else await self._in_transit()
+        return said + [f"{id} is in transit and no change is under way" for id in transit]

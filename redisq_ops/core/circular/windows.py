@@ -1,0 +1,128 @@
+"""Reading the list by windows, exact while it is pushed to and taken from.
+
+Every element has a number: how many were ever taken from the end that is next, plus its place from
+there. Pushes come behind and takes go in front, so a number stays the element's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..io import Call, both, together
+from ..keys import Keys
+
+WINDOW = 500
+_MOST = 20
+_TRIES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a reader is: the next element's number, and the number it ends before.
+
+    Without an end a list that rotates would go on for ever.
+    """
+
+    at: int
+    end: int
+
+    def __str__(self) -> str:
+        return f"{self.at}:{self.end}"
+
+    @classmethod
+    def decoded(cls, text: str) -> Place:
+        at, _, end = text.partition(":")
+        return cls(int(at), int(end))
+
+
+@dataclass(frozen=True, slots=True)
+class _Marks:
+    popped: int
+    returned: int
+    sentinel: bytes | None
+
+    @property
+    def first(self) -> int:
+        """The number of the element that is next."""
+        return self.popped - self.returned
+
+
+def _marks(keys: Keys) -> Call[_Marks]:
+    def read(reply: list[bytes | None]) -> _Marks:
+        popped, returned, sentinel = reply
+        return _Marks(int(popped or 0), int(returned or 0), sentinel and b"*" + sentinel)
+
+    key = keys["stat"]
+    return Call(("HMGET", key, "popped", "returned", "sentinel"), read, key=key)
+
+
+async def waiting(
+    keys: Keys, rotates: bool, place: Place | None, start: int, max: int
+) -> tuple[list[bytes], Place | None]:
+    """Up to ``max`` elements that wait, the next one first, and where to go on.
+
+    Without a ``place`` from element ``start`` on; of a list that rotates, from the ``start``-th one
+    that waits: its windows are walked through, some thousands of elements at most a call.
+    """
+    key = keys["queue"]
+    marks, length = await both(_marks(keys), Call(("LLEN", key), int, key=key))
+    if place is None:
+        skipped = 0 if rotates else start
+        place = Place(marks.first + skipped, marks.first + length)
+    skip = start if rotates else 0
+    found: list[bytes] = []
+    at, walked = place.at, 0
+    while at < place.end and len(found) < max and (walked < _MOST or skip):
+        walked += 1
+        size = min(WINDOW if rotates else max - len(found), place.end - at)
+        at, marks, elements = await _window(keys, marks, at, size)
+        if not elements:
+            break
+        for raw, waits in zip(elements, await _waits(keys, elements, marks, rotates), strict=True):
+            at += 1
+            if waits and skip:
+                skip -= 1
+            elif waits:
+                found.append(raw)
+                if len(found) == max:
+                    break
+    over = at >= place.end or (not elements if walked else True)
+    return found, None if over else Place(at, place.end)
+
+
+async def _window(
+    keys: Keys, marks: _Marks, at: int, size: int
+) -> tuple[int, _Marks, Sequence[bytes]]:
+    """Elements from number ``at`` on; the number moves on where they were taken meanwhile."""
+    key = keys["queue"]
+    for _ in range(_TRIES):
+        at = max(at, marks.first)
+        low = at - marks.first
+        window = Call(("LRANGE", key, -low - size, -low - 1), list[bytes], key=key)
+        before, (elements, after) = await both(_marks(keys), both(window, _marks(keys)))
+        same = before.first == after.first == marks.first
+        marks = after
+        if same:
+            break
+    return at, marks, elements[::-1]
+
+
+async def _waits(keys: Keys, elements: Sequence[bytes], marks: _Marks, rotates: bool) -> list[bool]:
+    """Which of them stand for an entry that waits."""
+    spent, lines, delays = await together(
+        Call((command, keys[part], *elements), list[bytes | None], key=keys[part])
+        for command, part in (("HMGET", "spent"), ("HMGET", "meta"), ("ZMSCORE", "delay"))
+    )
+    over = {raw: int(n) for raw, n in zip(elements, spent, strict=True) if n}
+    said = []
+    for raw, line, delay in zip(elements, lines, delays, strict=True):
+        if over.get(raw):  # of equal elements the foremost go first
+            over[raw] -= 1
+            said.append(False)
+        elif not rotates:
+            said.append(True)
+        else:
+            held = line is not None and not line.startswith(b"- ")
+            said.append(raw != marks.sentinel and not held and delay is None)
+    return said
