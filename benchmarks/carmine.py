@@ -6,6 +6,7 @@ Beside it, on the same keys: Carmine's own steps, a message a step; and only the
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import redis
 
@@ -152,11 +153,20 @@ def figures(client: redis.Redis) -> dict[str, float]:
     return found
 
 
+def waiting_bytes(client: redis.Redis) -> float:
+    """Memory of a message that waits."""
+    empty(client)
+    info: Any = client.info("memory")
+    ours(client)["enqueue"]()
+    full: Any = client.info("memory")
+    return float(full["used_memory"] - info["used_memory"]) / ENTRIES
+
+
 def main() -> None:
     with servers() as kinds:
         for name, client in kinds:
             rounds = [figures(client) for _ in range(ROUNDS)]
-            print(name)
+            print(f"{name}, {waiting_bytes(client):.0f} B per waiting message")
             for row in rounds[0]:
                 print(f"  {row:40} {spread([r[row] for r in rounds], 'µs')}")
 

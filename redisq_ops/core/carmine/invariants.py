@@ -1,0 +1,118 @@
+"""What must add up in a Carmine queue; used by the tests after every step and by ``fsck``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from ..io import Call, Description, together
+from ..queue import ZSETS, scored
+from ..record import entry
+from .keys import END
+
+if TYPE_CHECKING:
+    from .queue import CarmineQueue
+
+PAGE = 1000
+
+
+async def violations(queue: CarmineQueue[Any]) -> list[str]:
+    """Every broken rule, in words."""
+    keys = queue.keys
+    hashes = ("messages", "locks", "backoffs", "nattempts", "body", "next", "meta")
+    sets = ("finished", "requeued", "stray")
+    looks: list[Description[Any]] = [_scores(keys[part]) for part in ZSETS.values()]
+    looks += [_fields(keys[part]) for part in hashes]
+    looks += [_members(keys[part]) for part in sets]
+    looks += [_elements(keys["circle"]), queue._now()]
+    found = await together(looks)
+    scores = dict(zip(ZSETS, found[:4], strict=True))
+    fields = dict(zip(hashes, found[4:11], strict=True))
+    done, requeued, stray, circle, now = found[11:]
+    places = {state: set(ids) for state, ids in scores.items()}
+    pending, delayed = scores["pending"], scores["delayed"]
+
+    seen = Counter(id for ids in (*places.values(), done) for id in ids)
+    said = [f"{id} is in {n} states" for id, n in seen.items() if n > 1]
+    queued = places["delayed"] | places["pending"]
+    said += _equal("in messages", set(fields["messages"]), queued | done)
+    said += _equal("in body", set(fields["body"]), places["dead"] | places["trash"])
+
+    laid = Counter(circle)
+    if circle and laid[END] != 1:
+        said.append(f"the circle has {laid[END]} ends")
+    said += [f"{id} is in the circle {n} times" for id, n in laid.items() if n > 1 and id != END]
+    said += _equal("in the circle", set(laid) - {END}, set(fields["messages"]) | stray)
+    said += [
+        f"{id} is there, and its place is called stray" for id in stray & set(fields["messages"])
+    ]
+
+    said += _equal("locked", fields["locks"], {id: b"%d" % at for id, at in pending.items()})
+    backoffs = {id: at for id, at in fields["backoffs"].items() if id not in done}
+    due = {id: b"%d" % at for id, at in delayed.items()}
+    said += _equal("backed off", backoffs, {id: due[id] for id in due if id in backoffs})
+    said += [f"{id} has no backoff" for id in due if int(due[id]) > now and id not in backoffs]
+    tries: dict[str, bytes] = {}
+    for id in queued:
+        record = entry(id, "waiting", None, fields["meta"].get(id))
+        if n := record.attempts + (id in pending):
+            tries[id] = b"%d" % n
+    counted = {id: n for id, n in fields["nattempts"].items() if id not in done}
+    said += _equal("attempted", counted, tries)
+    follows = set(fields["next"])
+    said += _equal("to be queued again", requeued, follows & queued)
+    said += [f"{id} is to run again and is not there" for id in follows - queued - places["trash"]]
+    return said
+
+
+def _equal(what: str, found: Any, wanted: Any) -> list[str]:
+    """Sets of ids, or ids with their values."""
+    said = [f"{id} is {what} and should not be" for id in sorted(set(found) - set(wanted))]
+    said += [f"{id} is not {what}" for id in sorted(set(wanted) - set(found))]
+    if isinstance(found, dict):
+        said += [
+            f"{id} is {what}: {found[id]!r}, not {wanted[id]!r}"
+            for id in sorted(set(found) & set(wanted))
+            if found[id] != wanted[id]
+        ]
+    return said
+
+
+async def _fields(key: str) -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    cursor = 0
+    while True:
+        cursor, rows = await Call(("HSCAN", key, cursor, "COUNT", PAGE), tuple[int, Any], key=key)
+        found |= {id.decode(): value for id, value in rows.items()}
+        if not cursor:
+            return found
+
+
+async def _members(key: str) -> set[str]:
+    found: set[str] = set()
+    cursor = 0
+    while True:
+        cursor, rows = await Call(("SSCAN", key, cursor, "COUNT", PAGE), tuple[int, Any], key=key)
+        found |= {id.decode() for id in rows}
+        if not cursor:
+            return found
+
+
+async def _elements(key: str) -> list[str]:
+    found: list[str] = []
+    while True:
+        start = len(found)
+        rows = await Call(("LRANGE", key, start, start + PAGE - 1), list[bytes], key=key)
+        found += [id.decode() for id in rows]
+        if len(rows) < PAGE:
+            return found
+
+
+async def _scores(key: str) -> dict[str, int]:
+    found: dict[str, int] = {}
+    while True:
+        start = len(found)
+        rows = await scored(key, str(start), str(start + PAGE - 1))
+        found |= {id: int(score) for id, score in rows}
+        if len(rows) < PAGE:
+            return found

@@ -1,0 +1,80 @@
+-- Put messages in, ready `backoff` ms from now. What an id does that is there is Carmine's table:
+-- queued: refused, or its content replaced (`update`); locked: refused, or to run again afterwards
+-- (`requeue`); done with a backoff: refused, or to run after it (`requeue`); done: put in again.
+-- ARGV: caller seq backoff requeue update
+-- REST: id content
+-- USES: guard moves known
+-- Returns one word per row: ok | updated | requeued, or the state it is refused for.
+local said, late = replayed()
+if late then return superseded end
+if said then return said end
+if conf.closed then return {err = 'CLOSED the queue is draining and takes no new entries'} end
+local ids = {}
+for i = first, #ARGV, width do ids[#ids + 1] = ARGV[i] end
+by, said = caller:match('^[^:]*'), {}
+local known = facts(ids) -- and what an earlier row of this call makes of it
+local apart = {locked = true, ['done-with-backoff'] = true, dead = true, trash = true,
+  unknown = true} -- what `update` doesn't touch
+local top = redis.call('ZRANGE', delay, 0, 0, 'WITHSCORES')[2]
+local put, contents, waits, follow, again, fresh, reset, changed = {}, {}, {}, {}, {}, {}, {}, {}
+local soonest, ready_at = nil, now + tonumber(backoff)
+local function both(list, one, two) list[#list + 1], list[#list + 2] = one, two end
+
+for k, id in ipairs(ids) do
+  local content, it, ready = ARGV[first + (k - 1) * width + 1], known[id], nil
+  local word = it.state
+  if word == 'nx' or word == 'done-awaiting-gc' then
+    word, ready = 'ok', ready_at
+  elseif word == 'done-with-backoff' and requeue == '1' then
+    word, ready = 'requeued', math.max(it.over, ready_at)
+  elseif word == 'locked' and requeue == '1' then
+    word, it.state, it.follows = 'requeued', 'locked-with-requeue', true
+    again[#again + 1] = id
+    both(follow, id, content)
+  elseif update == '1' and not apart[word] then
+    word = 'updated'
+    both(it.follows and follow or contents, id, content) -- the latest content is what runs last
+    if not it.follows then changed[#changed + 1] = id end
+  end
+  if ready then
+    local list = it.state == 'nx' and fresh or reset
+    list[#list + 1] = id
+    both(put, ready, id)
+    both(contents, id, content)
+    if ready > now then both(waits, id, string.format('%.0f', ready)) end
+    known[id] = {state = ready > now and 'queued-with-backoff' or 'queued'}
+    soonest = math.min(soonest or ready, ready)
+    note('submitted', id .. '|' .. string.format('%.0f', ready))
+  end
+  said[k] = word
+end
+local n = #put / 2
+if n > 0 and conf.max_waiting > 0 then
+  local waiting = redis.call('ZCARD', delay)
+  if waiting + n > conf.max_waiting then
+    return {err = 'FULL ' .. waiting .. ' entries wait and max_waiting is ' .. conf.max_waiting}
+  end
+end
+if #contents > 0 then redis.call('HSET', messages, unpack(contents)) end
+if #follow > 0 then redis.call('HSET', next, unpack(follow)) end
+if #again > 0 then redis.call('SADD', requeued, unpack(again)) end
+if #fresh > 0 then into_circle(fresh) end
+if #reset > 0 then
+  redis.call('SREM', finished, unpack(reset))
+  redis.call('HDEL', nattempts, unpack(reset))
+  redis.call('HDEL', backoffs, unpack(reset))
+end
+if #waits > 0 then redis.call('HSET', backoffs, unpack(waits)) end
+for i, r in ipairs(records(changed)) do
+  r.op = '-' -- touched: an operator's undo leaves it alone
+  retain(changed[i], r)
+end
+if n > 0 then
+  redis.call('ZADD', delay, unpack(put))
+  tally('i', n)
+  -- Someone who sleeps must learn of a time before the one it sleeps to.
+  local due = soonest <= now
+  if not top or soonest < tonumber(top) or due then wake_workers(due and n or 1) end
+end
+flush()
+return remember(said)

@@ -1,0 +1,24 @@
+-- Renew leases, and with them Carmine's locks. Sending it twice is harmless by nature.
+-- KEYS: lease locks
+-- ARGV: lease_ms
+-- REST: id receipt
+-- USES: record
+-- FLAGS: allow-oom
+-- Returns the new deadline (ms), then one word per row: ok | stale.
+local ids = {}
+for i = first, #ARGV, width do ids[#ids + 1] = ARGV[i] end
+local deadline = now + tonumber(lease_ms)
+local said, put, lock = {tostring(deadline)}, {}, {}
+for k, r in ipairs(records(ids)) do
+  local ok = r.receipt ~= '-' and r.receipt == ARGV[first + (k - 1) * width + 1]
+  said[#said + 1] = ok and 'ok' or 'stale'
+  if ok then
+    put[#put + 1], put[#put + 2] = deadline, ids[k]
+    lock[#lock + 1], lock[#lock + 2] = ids[k], deadline
+  end
+end
+if #put > 0 then
+  redis.call('ZADD', lease, 'XX', unpack(put))
+  redis.call('HSET', locks, unpack(lock))
+end
+return said

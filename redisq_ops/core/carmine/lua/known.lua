@@ -1,0 +1,36 @@
+-- What is known of ids that are about to be enqueued: `state` in Carmine's words, or dead, trash,
+-- nx (not there), unknown (written by another program); `over`: until when equal ones are refused;
+-- `follows`: newer content of it waits already.
+-- KEYS: messages backoffs finished body next delay lease dead trash
+-- USES: sight
+local function out_of_sight(id)
+  if redis.call('ZSCORE', dead, id) then return 'dead' end
+  return redis.call('ZSCORE', trash, id) and 'trash' or 'nx'
+end
+
+local function facts(ids)
+  local known, any, hidden = {}, false, redis.call('EXISTS', body) == 1
+  for i, content in ipairs(redis.call('HMGET', messages, unpack(ids))) do
+    any = any or content
+    local state = content and 'unknown' or hidden and out_of_sight(ids[i]) or 'nx'
+    known[ids[i]] = {state = state}
+  end
+  if not any then return known end
+  local ready = redis.call('ZMSCORE', delay, unpack(ids))
+  local held = redis.call('ZMSCORE', lease, unpack(ids))
+  local done = redis.call('SMISMEMBER', finished, unpack(ids))
+  local coming = some_follow() and redis.call('HMGET', next, unpack(ids)) or {}
+  for i, id in ipairs(ids) do
+    local it = known[id]
+    it.follows = coming[i] and true
+    if done[i] == 1 then
+      it.over = tonumber(redis.call('HGET', backoffs, id)) or 0
+      it.state = it.over > now and 'done-with-backoff' or 'done-awaiting-gc'
+    elseif held[i] then
+      it.state = coming[i] and 'locked-with-requeue' or 'locked'
+    elseif ready[i] then
+      it.state = tonumber(ready[i]) > now and 'queued-with-backoff' or 'queued'
+    end
+  end
+  return known
+end

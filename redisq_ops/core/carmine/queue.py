@@ -1,0 +1,257 @@
+"""Carmine's message queue in its layout of 2018, kept in step with what it lacks.
+
+From article 001. Carmine's own keys say what a Carmine client expects to read; our sorted sets and
+records beside them give receipts, limits, dead letters and undo (docs/carmine-queue.md). One
+program writes a queue: this class, or Carmine; a queue that stock Carmine keeps is refused here
+and looked at by `CarmineLayout`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from redis import RedisCluster
+from redis.asyncio import RedisCluster as AsyncCluster
+
+from ..callers import Callers
+from ..clock import Clock
+from ..errors import BadInput, TooLarge, WrongKind
+from ..io import C_co, Call, both, operation, together
+from ..keys import PREFIX, checked_name
+from ..queue import Queue, Verb, checked_ms, scored, words
+from ..quoting import legal
+from ..registry import Registered, find
+from ..settings import BATCH, MAX_PAYLOAD
+from ..values import Counts, Entry, Page, State
+from .keys import END, THEIRS, CarmineKeys, own_name
+from .states import STATE_OF, Facts, whole
+
+_LAPS = 50
+"""steps of an upkeep at most: what was done in a burst is let go of within minutes, not hours"""
+
+
+@dataclass(frozen=True, slots=True)
+class Enqueued:
+    """What became of one message: ``ok`` | ``updated`` | ``requeued``, or the state in which it was
+    found and refused for, in Carmine's word (and ``dead``, ``trash``, ``unknown``)."""
+
+    id: str
+    word: str
+
+    @property
+    def accepted(self) -> bool:
+        return self.word in ("ok", "updated", "requeued")
+
+
+class CarmineQueue(Queue[C_co]):
+    """Messages with ids of their own, which guard against having the same one twice."""
+
+    kind: ClassVar[str] = "carmine"
+    room: ClassVar[str] = "carmine"
+    capabilities: ClassVar[frozenset[str]] = frozenset({"timeline"})
+    actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {
+        **Queue.actions,
+        "reschedule": ("delayed",),
+    }
+    parts: ClassVar[dict[str, str]] = {
+        **{part: type_ for part, (_, type_) in THEIRS.items()},
+        "body": "hash",
+        "next": "hash",
+        "stray": "set",
+    }
+
+    def __init__(
+        self,
+        client: C_co,
+        name: str,
+        *,
+        prefix: str = PREFIX,
+        clock: Clock | None = None,
+        callers: Callers | None = None,
+    ) -> None:
+        super().__init__(client, name, prefix=prefix, clock=clock, callers=callers)
+        self.keys: CarmineKeys = CarmineKeys(name, prefix)
+
+    @operation
+    async def exists(self) -> bool:
+        return self._enrolled or any(await both(self._entry(), self._begun()))
+
+    async def _enrol(self) -> None:
+        if self._enrolled:
+            return
+        if not self.keys.tagged and isinstance(self.client, (RedisCluster, AsyncCluster)):
+            tagged = legal(f"{{{own_name(self.name)}}}".encode())
+            raise BadInput(
+                f"queue {self.name} has keys in several slots; "
+                f"on a Cluster call it carmine:{tagged}"
+            )
+        entry, begun = await both(self._entry(), self._begun())
+        if begun if entry is None else entry.at is not None:
+            raise WrongKind(f"queue {self.name} is kept by Carmine itself: here it is only read")
+        await Queue._enrol(self)
+
+    def _entry(self) -> Call[Registered | None]:
+        return find(self.name, self.prefix)
+
+    async def _begun(self) -> bool:
+        """Whether Carmine's keys are there."""
+        keys = [self.keys[part] for part in ("messages", "circle")]
+        return any(await together(Call(("EXISTS", key), bool, key=key) for key in keys))
+
+    # --- producers -----------------------------------------------------------------------------
+
+    @operation
+    async def enqueue(
+        self,
+        entries: Sequence[tuple[str, bytes]],
+        *,
+        backoff_ms: int = 0,
+        requeue: bool = False,
+        update: bool = False,
+        max_payload: int = MAX_PAYLOAD,
+    ) -> list[Enqueued]:
+        """Put (id, content) pairs in, to be delivered ``backoff_ms`` from now.
+
+        An id that is there is refused, with the state it is in; one that is done is put in again.
+        ``requeue``: one that is locked runs again afterwards, with this content; one that is done
+        with a backoff, when that is over. ``update``: what hasn't begun gets this content instead.
+        """
+        for id, payload in entries:
+            if checked_name(id, "message id") == END:
+                raise BadInput(f"a message can't be called {END}: that is the circle's own mark")
+            if len(payload) > max_payload:
+                raise TooLarge(f"message {id} has {len(payload):,} bytes, over {max_payload:,}")
+        if not entries:
+            return []
+        backoff = checked_ms(backoff_ms, "backoff")
+        await self._enrol()
+
+        def read(reply: list[bytes]) -> list[Enqueued]:
+            return [Enqueued(id, w) for (id, _), w in zip(entries, words(reply), strict=True)]
+
+        said: list[Enqueued] = await self._guarded(
+            "enqueue", read, entries, backoff=backoff, requeue=int(requeue), update=int(update)
+        )
+        return said
+
+    # --- workers -------------------------------------------------------------------------------
+
+    @operation
+    async def upkeep(self) -> int:
+        went = 0
+        for _ in range(_LAPS):
+            some = await self.sweep.op(BATCH)
+            went += some
+            if some < BATCH:
+                break
+        return went
+
+    # --- looking -------------------------------------------------------------------------------
+
+    @operation
+    async def counts(self, now_ms: int | None = None) -> Counts:
+        now = now_ms if now_ms is not None else await self._now()
+        delay = self.keys["delay"]
+        sizes, (((done,), (paused, closed)), oldest) = await both(
+            together(
+                [
+                    Call(("ZCOUNT", delay, "-inf", now), int, key=delay),
+                    *(
+                        Call(("ZCARD", self.keys[part]), int, key=self.keys[part])
+                        for part in ("delay", "lease", "dead", "trash")
+                    ),
+                ]
+            ),
+            both(both(self._counters("done"), self._flags()), scored(delay, "0", "0")),
+        )
+        waiting, queued, pending, dead, trash = sizes
+        since = int(oldest[0][1]) if oldest and waiting else None
+        return Counts(waiting, pending, queued - waiting, dead, trash, done, since, paused, closed)
+
+    @operation
+    async def page(
+        self,
+        state: State,
+        cursor: str | None = None,
+        max: int = 100,
+        start: int | None = None,
+        payloads: bool = False,
+    ) -> Page:
+        if state == "delayed":
+            low = f"({await self._now()}"
+            return await self._page_zset(state, "delay", cursor, max, start, payloads, low=low)
+        return await Queue.page(self, state, cursor, max, start, payloads)
+
+    async def _page_waiting(
+        self, cursor: str | None, max: int, start: int | None, payloads: bool
+    ) -> Page:
+        high = str(await self._now())
+        return await self._page_zset("waiting", "delay", cursor, max, start, payloads, high=high)
+
+    async def _entries(
+        self, state: State, rows: Sequence[tuple[str, float | None]], payloads: bool = True
+    ) -> list[Entry]:
+        entries, found = await both(
+            Queue._entries(self, state, rows, payloads),
+            self._called(
+                [id for id, _ in rows] if state in ("waiting", "delayed", "pending") else []
+            ),
+        )
+        return [replace(entry, called=found.get(entry.id)) for entry in entries]
+
+    async def _called(self, ids: Sequence[str]) -> dict[str, str]:
+        """Carmine's words for messages that are in its sight."""
+        if not ids:
+            return {}
+        facts, now = await both(self._facts(ids), self._now())
+        return {id: fact.word(now) for id, fact in zip(ids, facts, strict=True)}
+
+    async def _facts(self, ids: Sequence[str]) -> list[Facts]:
+        asked = [("HMGET", part) for part in ("locks", "backoffs", "nattempts")]
+        asked += [("SMISMEMBER", part) for part in ("finished", "requeued")]
+        said = await together(
+            Call((verb, self.keys[part], *ids), list[Any], key=self.keys[part])
+            for verb, part in asked
+        )
+        return [
+            Facts(whole(lock), whole(backoff), whole(attempts), bool(done), bool(requeue))
+            for lock, backoff, attempts, done, requeue in zip(*said, strict=True)
+        ]
+
+    async def _payloads(self, ids: Sequence[str]) -> list[bytes | None]:
+        if not ids:
+            return []
+        seen, hidden = await together(
+            Call(("HMGET", self.keys[part], *ids), list[bytes | None], key=self.keys[part])
+            for part in ("messages", "body")
+        )
+        return [a if a is not None else b for a, b in zip(seen, hidden, strict=True)]
+
+    @operation
+    async def get(self, id: str) -> Entry | None:
+        entry = await Queue.get(self, id)
+        if entry is not None and entry.state == "delayed" and entry.called == "queued":
+            return replace(entry, state="waiting")
+        return entry
+
+    async def _get_waiting(self, id: str) -> Entry | None:
+        """A message that is done, until the circle comes round to it."""
+        ((payload,), (facts,)), now = await both(
+            both(self._payloads([id]), self._facts([id])), self._now()
+        )
+        if payload is None:
+            return None
+        word = facts.word(now)
+        state = STATE_OF[word]
+        until = facts.backoff_ms if word == "done-with-backoff" else None
+        # What is done shows its result as payload, and there are none here.
+        content = None if state == "done" else payload
+        return Entry(id, state, at_ms=until, payload=content, called=word)
+
+    @operation
+    async def invariants(self) -> list[str]:
+        from .invariants import violations
+
+        return await violations(self)

@@ -1,0 +1,12 @@
+"""The Carmine queue against the book and the second reader, by seeds."""
+
+import pytest
+import redis
+
+from .carmines import CarmineModel
+from .seeds import STEPS, seeds
+
+
+@pytest.mark.parametrize("seed", seeds())
+def test_the_carmine_queue_does_what_the_book_says(client: redis.Redis, seed: int) -> None:
+    CarmineModel(client, seed).play(STEPS)
