@@ -1,0 +1,249 @@
+"""Consumer groups of streams, and their entries by pages, for layouts made of plain streams.
+
+A *part* is one group of one stream. A queue of such a layout is a list of parts: the groups of one
+stream, or one group in each of many. Every id says its part, so a page may go over several.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..io import Call, together
+from ..values import Consumer, Entry, Page, State
+
+DEEPEST: dict[State, int] = {"pending": 10_000, "waiting": 1000}
+"""XPENDING and XRANGE have no offset: a window by rank is walked to, this far"""
+WINDOW = 1000
+_ID = re.compile(r"\d{1,20}-\d{1,20}")
+_FIRST_MS, _LAST_MS = 10**12, 10**14
+"""ids with such a first half are taken for times of arrival"""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A consumer group as XINFO GROUPS tells it. ``lag``: entries not delivered to it yet; None:
+    the server can't tell, since entries were deleted from the middle."""
+
+    name: bytes
+    consumers: int
+    pending: int
+    last: str
+    """id of the last entry delivered"""
+    lag: int | None
+
+    @property
+    def place(self) -> tuple[int, int]:
+        return place(self.last)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A row of a group's pending list."""
+
+    id: str
+    consumer: str
+    idle_ms: int
+    deliveries: int
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A group of a stream; ``label`` begins the ids of its entries."""
+
+    key: bytes
+    group: Group
+    label: str
+
+    def rest(self, id: str) -> str | None:
+        """The stream id in an entry's id, if it is of this part."""
+        found = id.removeprefix(self.label)
+        return found if found != id and _ID.fullmatch(found) else None
+
+
+def groups(key: bytes) -> Call[list[Group]]:
+    """The groups of a stream by name; none where there is no such key."""
+
+    def read(reply: Any) -> list[Group]:
+        return sorted(map(_group, reply or []), key=lambda group: group.name)
+
+    return Call(("XINFO", "GROUPS", key), read, key=key, absent="no such key")
+
+
+def _fields(row: Any) -> Mapping[bytes, Any]:
+    return row if isinstance(row, Mapping) else dict(zip(row[::2], row[1::2], strict=True))
+
+
+def _group(row: Any) -> Group:
+    fields = _fields(row)
+    lag = fields.get(b"lag")
+    return Group(
+        fields[b"name"], int(fields[b"consumers"]), int(fields[b"pending"]),
+        fields[b"last-delivered-id"].decode(), None if lag is None else int(lag),
+    )  # fmt: skip
+
+
+def consumers(part: Part) -> Call[list[Consumer]]:
+    """The group's consumers, named with their part."""
+
+    def read(reply: Any) -> list[Consumer]:
+        rows = [_fields(row) for row in reply or []]
+        return [
+            Consumer(
+                part.label + row[b"name"].decode("utf-8", "backslashreplace"),
+                int(row[b"pending"]), int(row[b"idle"]), False,
+            )
+            for row in rows
+        ]  # fmt: skip
+
+    command = ("XINFO", "CONSUMERS", part.key, part.group.name)
+    return Call(command, read, key=part.key, absent="no such key")
+
+
+def held(part: Part, low: str, high: str, max: int) -> Call[list[Held]]:
+    """Rows of the group's pending list between two ids, in order."""
+
+    def read(reply: Any) -> list[Held]:
+        return [
+            Held(
+                row["message_id"].decode(),
+                row["consumer"].decode("utf-8", "backslashreplace"),
+                int(row["time_since_delivered"]),
+                int(row["times_delivered"]),
+            )
+            for row in reply or []
+        ]
+
+    return Call(
+        ("XPENDING", part.key, part.group.name, low, high, max),
+        read, key=part.key, options={"parse_detail": True}, absent="NOGROUP",
+    )  # fmt: skip
+
+
+def content(key: bytes, low: str, high: str, max: int) -> Call[list[tuple[str, bytes]]]:
+    """(id, fields as JSON) of stream entries, in order."""
+
+    def read(reply: Any) -> list[tuple[str, bytes]]:
+        return [(id.decode(), as_json(fields or {})) for id, fields in reply or []]
+
+    return Call(("XRANGE", key, low, high, "COUNT", max), read, key=key)
+
+
+def as_json(fields: Mapping[bytes, bytes]) -> bytes:
+    """An entry's fields as one JSON object; bytes that are no UTF-8 as ``\\xff``."""
+    shown = {
+        k.decode("utf-8", "backslashreplace"): v.decode("utf-8", "backslashreplace")
+        for k, v in fields.items()
+    }
+    return json.dumps(shown, ensure_ascii=False).encode()
+
+
+def place(id: str) -> tuple[int, int]:
+    """A stream id as two numbers, in the stream's order."""
+    ms, _, seq = id.partition("-")
+    return int(ms), int(seq)
+
+
+def came_ms(id: str) -> int | None:
+    """When an entry was added, if its id says so: producers may choose ids that are no times."""
+    ms, _ = place(id)
+    return ms if _FIRST_MS <= ms < _LAST_MS else None
+
+
+async def entry(part: Part, id: str, now_ms: int) -> Entry | None:
+    """One entry as its group sees it; done: delivered, and not pending any more."""
+    rows: list[Any] = await together([held(part, id, id, 1), content(part.key, id, id, 1)])
+    (pending, found) = rows
+    payload = found[0][1] if found else None
+    if pending:
+        return _held_entry(part, pending[0], now_ms, payload)
+    if payload is None:
+        return None
+    waits = place(id) > part.group.place
+    since = came_ms(id) if waits else None
+    return Entry(part.label + id, "waiting" if waits else "done", since_ms=since, payload=payload)
+
+
+def _held_entry(part: Part, row: Held, now_ms: int, payload: bytes | None) -> Entry:
+    return Entry(
+        part.label + row.id, "pending", since_ms=now_ms - row.idle_ms, payload=payload,
+        consumer=row.consumer, deliveries=row.deliveries,
+    )  # fmt: skip
+
+
+async def page(
+    state: State,
+    parts: Sequence[Part],
+    total: int,
+    cursor: str | None,
+    max: int,
+    start: int | None,
+    now_ms: int,
+    payloads: bool,
+) -> Page:
+    """Up to ``max`` pending or waiting entries of these parts, in the parts' order.
+
+    Pending lists are read by windows of XPENDING, what waits by XRANGE behind the last delivered
+    entry. A window by rank deeper than `DEEPEST` is empty.
+    """
+    rows: list[tuple[Part, Any]] = []
+    want = max if start is None else start + max
+    if start is not None and start >= DEEPEST[state]:
+        return Page((), None, total)
+    for part, low in _from(state, parts, cursor):
+        while len(rows) < want:
+            step = min(WINDOW, want - len(rows))
+            read: Call[Any] = (
+                held(part, low, "+", step)
+                if state == "pending"
+                else content(part.key, low, "+", step)
+            )
+            found = await read
+            rows += [(part, row) for row in found]
+            if len(found) < step:
+                break
+            low = f"({_id(found[-1])}"
+        if len(rows) >= want:
+            break
+    more = len(rows) >= want
+    rows = rows[start or 0 :]
+    made = await _entries(state, rows, now_ms, payloads)
+    return Page(tuple(made), made[-1].id if more and made else None, total)
+
+
+def _from(state: State, parts: Sequence[Part], cursor: str | None) -> Iterator[tuple[Part, str]]:
+    """The parts that may have entries, each with where to begin in it."""
+    begun = cursor is None
+    for part in parts:
+        at = None if cursor is None else part.rest(cursor)
+        if not begun and at is None:
+            continue
+        begun = True
+        first = "-" if state == "pending" else f"({part.group.last}"
+        if state == "waiting" or part.group.pending:
+            yield part, f"({at}" if at else first
+
+
+def _id(row: Any) -> str:
+    found: str = row.id if isinstance(row, Held) else row[0]
+    return found
+
+
+async def _entries(
+    state: State, rows: Sequence[tuple[Part, Any]], now_ms: int, payloads: bool
+) -> list[Entry]:
+    if state == "waiting":
+        return [
+            Entry(part.label + id, "waiting", since_ms=came_ms(id), payload=payload)
+            for part, (id, payload) in rows
+        ]
+    found: list[list[tuple[str, bytes]]] = [[]] * len(rows)
+    if payloads:
+        found = await together(content(part.key, row.id, row.id, 1) for part, row in rows)
+    return [
+        _held_entry(part, row, now_ms, there[0][1] if there else None)
+        for (part, row), there in zip(rows, found, strict=True)
+    ]
