@@ -14,6 +14,7 @@ from redisq_ops.core.fair import FairQueue
 from redisq_ops.core.values import Settlement
 
 from .measure import ROUNDS, empty, server_us, servers, spread
+from .memory import used
 
 ENTRIES = 20_000
 BATCH = 100
@@ -135,6 +136,16 @@ def weighted(client: redis.Redis) -> tuple[Counter[str], float]:
     return got, jain({name: got[name] / weight for name, weight in weights.items()})
 
 
+def memory(client: redis.Redis, own_ids: bool) -> float:
+    """Bytes of used_memory per waiting entry, of 100,000 of 50 clients."""
+    base, queue = used(client), FairQueue(client, "bench")
+    for low in range(0, FLOOD, BATCH):
+        ids = range(low, low + BATCH)
+        entries = [(f"e{n}", PAYLOAD) for n in ids] if own_ids else [PAYLOAD] * BATCH
+        queue.submit(f"client-{low // BATCH % SMALL}", entries)
+    return (used(client) - base) / FLOOD
+
+
 def main() -> None:
     with servers() as each:
         for name, client in each:
@@ -162,6 +173,10 @@ def main() -> None:
             print(
                 f"  weights 3:1, of 400: {got['three']}:{got['one']}, index by weight {index:.4f}"
             )
+            for own_ids, what in ((False, "26 characters"), (True, "six")):
+                empty(client)
+                size = memory(client, own_ids)
+                print(f"  a waiting entry of 100 B with an id of {what}: {size:.0f} B")
 
 
 if __name__ == "__main__":

@@ -56,6 +56,17 @@ def test_bad_names_write_nothing(fake: fakeredis.FakeRedis, name: str) -> None:
     assert fake.keys() == []
 
 
+@pytest.mark.parametrize(("name", "kind"), [("sidekiq:mail", "request"), ("stream:x", "delay")])
+def test_no_queue_of_ours_hides_another_programs(
+    fake: fakeredis.FakeRedis, name: str, kind: str
+) -> None:
+    with pytest.raises(BadInput, match="other programs'"):
+        run(fake, enrol(name, kind, 1))
+    assert fake.keys() == []
+    run(fake, enrol("carmine:mail", "carmine", 1))
+    run(fake, enrol("mail:eu", kind, 1))
+
+
 def test_an_entry_reads_back_as_written() -> None:
     entry = Registered("mail", "request", 1, 1_700_000_000_000, 12)
     assert Registered.decoded("mail", entry.encoded().encode()) == entry

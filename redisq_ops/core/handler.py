@@ -94,6 +94,11 @@ class Work:
         return self.delivery.number
 
     @property
+    def client(self) -> str | None:
+        """Whose work it is, in a fair queue."""
+        return self.delivery.client
+
+    @property
     def attempt(self) -> int:
         """1 for the first delivery."""
         return self.delivery.attempt

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from .errors import NotFound, SchemaTooNew, WrongKind
+from .errors import BadInput, NotFound, SchemaTooNew, WrongKind
 from .io import Call
 from .keys import PREFIX, checked_name, registry_key
 
@@ -110,6 +110,7 @@ async def enrol(
     checked_name(name, "queue name")
     entry = await find(name, prefix)
     if entry is None:
+        _unreserved(name, kind)
         key = registry_key(prefix)
         now = await server_ms()
         mine = Registered(name, kind, schema, now, shards)
@@ -119,6 +120,15 @@ async def enrol(
         if entry is None:
             raise NotFound(f"queue {name} was destroyed while it was being created")
     return entry.checked(kind, schema)
+
+
+def _unreserved(name: str, kind: str) -> None:
+    """Refuse a new queue that would hide another program's of the same name."""
+    from .kinds import LAYOUTS  # rooms stand on this module
+
+    owner, colon, _ = name.partition(":")
+    if colon and owner in LAYOUTS and owner != kind:
+        raise BadInput(f"queue name {name!r}: names that begin with {owner}: are other programs'")
 
 
 _AMEND = """

@@ -1,0 +1,44 @@
+-- Packing: what lists hold that nobody waits for any more.
+-- USES: lists ring
+-- Pack 500 ids of one list: spent holes go, all else keeps its order. How many were looked at.
+local function pack()
+  local name = redis.call('ZRANGE', packing, 0, 0)[1]
+  if not name then return 0 end
+  local a = account(name)
+  local rest = a.waiting + a.holes - a.packed
+  local most = math.min(rest, 500)
+  local ids = most > 0 and redis.call('LPOP', c_ .. name, most) or {}
+  if #ids > 0 then
+    local names, marks = marked(a, ids)
+    local kept = {}
+    for i, id in ipairs(ids) do
+      if marks[i] ~= '1' then
+        kept[#kept + 1] = id
+        marks[i] = false
+      end
+    end
+    a.head = a.head + fill(a, names, marks)
+    if #kept > 0 then redis.call('RPUSH', f_ .. name, unpack(kept)) end
+    a.packed = a.packed + #kept
+  end
+  if #ids < most then a.holes, a.spent = 0, 0 end -- removed by hand
+  if #ids == rest or #ids < most then
+    if a.packed > 0 then redis.call('RENAME', f_ .. name, c_ .. name) end
+    a.packed = 0
+    redis.call('ZREM', packing, name)
+  end
+  return math.max(#ids, 1)
+end
+
+local function room_retire()
+  local went = pack()
+  local page = redis.call('HSCAN', accounts, redis.call('HGET', stat, 'looked') or '0', 'COUNT', 50)
+  redis.call('HSET', stat, 'looked', page[1])
+  for i = 1, #page[2], 2 do -- those that owed a turn when they were last seen
+    local name = page[2][i]
+    local a = known[name] or opened(name, page[2][i + 1])
+    if forgettable(a) then touched[name] = a end
+  end
+  write_accounts()
+  return went
+end

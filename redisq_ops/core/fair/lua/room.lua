@@ -1,0 +1,78 @@
+-- The fair queue: a list of ids per client, and `ring`, the clients that can be served, by the
+-- virtual time at which their turn comes (start-time fair queueing): serving an entry moves a client
+-- on by TURN / weight, and who joins begins at the present virtual time, `vt` in stat.
+-- Delivered entries have their client in `owner`; all have it in front of their payload in `body`.
+-- KEYS: body owner
+-- USES: pack ring history
+local waiting_zset = nil
+local moved = {}
+
+local function room_move(id, from, to, r)
+  local n = #moved
+  moved[n + 1], moved[n + 2], moved[n + 3], moved[n + 4] = id, from, to, r and r.failed or false
+end
+
+local function room_again() return nil end
+
+local function room_score(id, state)
+  local zsets = {pending = lease, delayed = delay, dead = dead, trash = trash}
+  if state ~= 'waiting' then return zsets[state] and redis.call('ZSCORE', zsets[state], id) or nil end
+  if redis.call('HEXISTS', body, id) == 0 then return nil end
+  for _, zset in pairs(zsets) do
+    if redis.call('ZSCORE', zset, id) then return nil end
+  end
+  return '0'
+end
+
+local function shift_moved()
+  local ids, gone, owned, made, fronts, backs = {}, {}, {}, {}, {}, {}
+  for i = 1, #moved, 4 do ids[#ids + 1] = moved[i] end
+  local whose = redis.call('HMGET', owner, unpack(ids))
+  for k, id in ipairs(ids) do
+    if not whose[k] then -- it only ever waited
+      local content = redis.call('HGET', body, id)
+      whose[k] = content and content:match('^%S+') or false
+      if whose[k] then owned[#owned + 1], owned[#owned + 2] = id, whose[k] end
+    end
+  end
+  open_accounts(whose)
+  for k, id in ipairs(ids) do
+    local from, to, failed = moved[4 * k - 2], moved[4 * k - 1], moved[4 * k]
+    local name, ended = whose[k], to == 'done' or to == 'gone'
+    if ended then gone[#gone + 1] = id end
+    if name then -- else its payload was evicted or removed by hand: no reason to stop the queue
+      local a = account(name)
+      local hole = name .. '/' .. id
+      if from == 'pending' then a.pending = math.max(0, a.pending - 1) end
+      if from == 'waiting' then
+        made[#made + 1], made[#made + 2] = hole, ended and '1' or '0'
+        a.holes = a.holes + 1
+        if ended then a.spent = a.spent + 1 end
+        a.waiting = math.max(0, a.waiting - 1)
+      elseif ended and a.holes > a.spent and redis.call('HGET', holes, hole) == '0' then
+        made[#made + 1], made[#made + 2] = hole, '1'
+        a.spent = a.spent + 1
+      end
+      if to == 'pending' then a.pending = a.pending + 1 end
+      if to == 'waiting' then -- what failed, or was dead, has had its turn; the rest has not
+        local lists = (failed or from == 'dead') and backs or fronts
+        if not lists[name] then lists[name] = {} end
+        table.insert(lists[name], id)
+      end
+    end
+  end
+  moved = {}
+  if #made > 0 then redis.call('HSET', holes, unpack(made)) end
+  for name, list in pairs(fronts) do join(account(name), list, true) end
+  for name, list in pairs(backs) do join(account(name), list) end
+  if #owned > 0 then redis.call('HSET', owner, unpack(owned)) end
+  if #gone > 0 then
+    redis.call('HDEL', body, unpack(gone))
+    redis.call('HDEL', owner, unpack(gone))
+  end
+end
+
+local function room_flush()
+  if #moved > 0 then shift_moved() end
+  if next(touched) then write_accounts() end
+end

@@ -1,0 +1,46 @@
+-- Put a client's entries in, behind what it has waiting. The id is the guard: another client's, or
+-- another payload under it, is refused; each payload comes with its client in front. To a caller who
+-- knows an older `layout` of the shards, what isn't here is `elsewhere`, and left alone.
+-- ARGV: caller seq client layout
+-- REST: id payload
+-- USES: guard moves
+-- Returns one word per row: ok | same | exists | elsewhere.
+local said, late = replayed()
+if late then return superseded end
+if said then return said end
+if conf.closed then return {err = 'CLOSED the queue is draining and takes no new entries'} end
+local ids = {}
+for i = first, #ARGV, width do ids[#ids + 1] = ARGV[i] end
+by = caller:match('^[^:]*')
+said = {}
+local newer = tonumber(redis.call('HGET', cfg, 'layout') or '0') > tonumber(layout)
+local there = redis.call('HMGET', body, unpack(ids))
+local put, fresh, contents = {}, {}, {}
+for k, id in ipairs(ids) do
+  local content = ARGV[first + (k - 1) * width + 1]
+  local old = contents[id] or there[k]
+  if old then
+    said[k] = old == content and 'same' or 'exists'
+  elseif newer then
+    said[k] = 'elsewhere'
+  else
+    said[k] = 'ok'
+    contents[id] = content
+    fresh[#fresh + 1] = id
+    put[#put + 1], put[#put + 2] = id, content
+    if every then note('submitted', id) end
+  end
+end
+if #fresh > 0 then
+  if conf.max_waiting > 0 then
+    local waiting = tonumber(redis.call('HGET', stat, 'waiting') or '0')
+    if waiting + #fresh > conf.max_waiting then
+      return {err = 'FULL ' .. waiting .. ' entries wait and max_waiting is ' .. conf.max_waiting}
+    end
+  end
+  join(account(client), fresh) -- first, lest a key of another type be found half way
+  redis.call('HSET', body, unpack(put))
+  tally('i', #fresh)
+end
+flush()
+return remember(said)

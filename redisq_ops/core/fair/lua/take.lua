@@ -1,0 +1,62 @@
+-- Take up to n entries, each under a lease of its own and each of the client whose turn it is.
+-- ARGV: caller seq n lease_ms consumer
+-- USES: taken due turns
+-- FLAGS: allow-oom
+-- Returns: when to look again (ms; 0: no need), 1 if there may be more now, the deadline (ms), then
+-- rows of id receipt failures lost payload, the payload with its client in front.
+local said, late = replayed()
+if late then return superseded end
+if said then return taken_before(said, body) end
+by = consumer
+
+n = tonumber(n)
+local due = redis.call('ZRANGE', delay, '-inf', now, 'BYSCORE', 'LIMIT', 0, 16)
+for i, r in ipairs(records(due)) do move(due[i], 'delayed', 'waiting', 0, r) end
+if #due + reap(16) > 0 then flush() end
+
+local order, start = {}, 0
+if not conf.paused then order, start = turns(n) end
+local ids, whose, latest = served(order)
+
+local deadline = now + tonumber(lease_ms)
+local reply, fence = {'0', '0', tostring(deadline)}, 0
+if #ids > 0 then
+  fence = redis.call('HINCRBY', stat, 'fence', #ids) - #ids
+  local fresh, tail, at, owned = first_line(consumer) .. '0', '-' .. seq, 3, {}
+  local lines, bodies = redis.call('HMGET', meta, unpack(ids)), redis.call('HMGET', body, unpack(ids))
+  for i, id in ipairs(ids) do
+    local receipt, failures, lost = (fence + i) .. tail, '0', '0'
+    if lines[i] then
+      local r = unpacked(lines[i])
+      r.receipt, r.consumer, r.op, r.since = receipt, consumer, '-', now
+      if r.first == 0 then r.first = now end
+      failures, lost = tostring(r.failures), tostring(r.lost)
+      hold(id, packed(r), deadline)
+    else
+      hold(id, receipt .. fresh, deadline)
+    end
+    owned[2 * i - 1], owned[2 * i] = id, whose[i]
+    if every then note('taken', id) end
+    reply[at + 1], reply[at + 2], reply[at + 3], reply[at + 4], reply[at + 5] =
+      id, receipt, failures, lost, bodies[i]
+    at = at + 5
+  end
+  redis.call('HSET', owner, unpack(owned))
+end
+flush()
+if #ids > 0 then
+  local others, present, before = redis.call('ZCARD', ring), virtual_time()
+  latest = math.max(latest, before)
+  -- With nobody left to serve nobody is owed anything: who comes next begins level with all.
+  redis.call('HSET', stat, 'vt', string.format('%.0f', others > 0 and math.max(present, start)
+    or latest), 'vt_latest', string.format('%.0f', latest))
+  if others > 0 and (#ids == n or hole_budget <= 0) then
+    reply[2] = '1'
+    wake_workers(1)
+  end
+elseif hole_budget <= 0 then
+  reply[2] = '1'
+elseif not conf.paused then
+  reply[1] = tostring(watch(consumer))
+end
+return remember_taken(reply, fence, ids)

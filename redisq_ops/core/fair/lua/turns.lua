@@ -1,0 +1,58 @@
+-- Whose turn it is, as if entries were taken one by one. Clients at their cap, and blocked ones, are
+-- not in the ring.
+-- KEYS: ring
+-- USES: lists
+local TURN = 27720 -- what an entry moves a client of weight 1 on; weights 1 to 12 divide it
+
+-- Accounts in the order they are served, n at most, each with how many it gets (`want`), and the
+-- virtual time at which the last of them had its turn.
+local function turns(n)
+  local names = redis.call('ZRANGE', ring, 0, n - 1)
+  local line, first_in, last_in, order, start = {}, 1, 0, {}, 0 -- in line: from first_in to last_in
+  open_accounts(names)
+  for _, name in ipairs(names) do
+    local a = known[name]
+    if servable(a) then
+      last_in = last_in + 1
+      line[last_in], a.want, a.cost = a, 0, math.floor(TURN / a.weight)
+      a.most = a.cap > 0 and math.min(a.waiting, a.cap - a.pending) or a.waiting
+    else -- its account was evicted or removed by hand
+      redis.call('ZREM', ring, name)
+    end
+  end
+  while #order < n and first_in <= last_in do
+    local a = line[first_in]
+    first_in, start = first_in + 1, a.vt
+    order[#order + 1] = a
+    a.want, a.vt = a.want + 1, a.vt + a.cost
+    if a.want < a.most then
+      local at = last_in
+      while at >= first_in
+        and (line[at].vt > a.vt or line[at].vt == a.vt and line[at].name > a.name) do
+        line[at + 1] = line[at]
+        at = at - 1
+      end
+      line[at + 1] = a
+      last_in = last_in + 1
+    end
+  end
+  return order, start
+end
+
+-- The ids of those turns, whose they are, and the latest virtual time a client of them comes to.
+local function served(order)
+  local ids, whose, latest = {}, {}, 0
+  for _, a in ipairs(order) do
+    if not a.ids then
+      touched[a.name] = a
+      a.ids, a.given = leave_list(a, a.want), 0
+      a.vt = a.vt - (a.want - #a.ids) * a.cost
+      a.pending = a.pending + #a.ids
+      latest = math.max(latest, a.vt)
+    end
+    a.given = a.given + 1
+    local id = a.ids[a.given]
+    if id then ids[#ids + 1], whose[#whose + 1] = id, a.name end
+  end
+  return ids, whose, latest
+end

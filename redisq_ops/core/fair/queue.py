@@ -1,0 +1,333 @@
+"""The fair queue: a list of entries per client, served in turn.
+
+From article 004, with its protocol mended (docs/faults.md). Clients take turns by start-time fair
+queueing: with k busy clients each gets every k-th delivery, a client of weight 3 three times as
+many, whatever each has waiting. FIFO inside a client.
+
+Keys beside the common ones (docs/fair-queue.md): ``c:<client>`` its waiting ids, ``f:<client>``
+their front part while the list is packed, ``body`` id → client and payload, ``owner`` delivered
+id → client, ``accounts`` client → counts and rules, ``clients`` those by name, ``ring`` those that
+can be served, ``holes`` ids in lists that don't wait there, ``packing`` lists with too many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, cast
+
+from ..errors import BadInput, Refused, TooLarge
+from ..io import C_co, Call, both, operation, together
+from ..keys import checked_name
+from ..queue import ZSETS, Queue, words
+from ..settings import BATCH, MAX_PAYLOAD
+from ..values import Client, Clients, Counts, Delivery, Entry, Page, State
+from . import places
+from .account import Account
+from .client import ClientQueue
+from .ids import new_ids
+
+MAX_WEIGHT = 100
+Rule = Literal["weight", "cap", "blocked"]
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """What became of one entry: ok | same (it is there) | exists (its id is taken)."""
+
+    id: str
+    word: str
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """What a deletion did: its name, in how many steps, and how many entries are in the trash."""
+
+    op: str
+    steps: int
+    entries: int
+
+
+class FairQueue(Queue[C_co]):
+    """Entries of clients that take turns, with a lease per delivery.
+
+    >>> FairQueue(None, "jobs").keys["c_"]
+    'rq:{jobs}:c:'
+    """
+
+    kind: ClassVar[str] = "fair"
+    room: ClassVar[str] = "fair"
+    capabilities: ClassVar[frozenset[str]] = frozenset({"clients"})
+    parts: ClassVar[dict[str, str]] = {
+        **dict.fromkeys(("body", "owner", "accounts", "holes"), "hash"),
+        **dict.fromkeys(("clients", "ring", "packing"), "zset"),
+    }
+
+    # --- producers -----------------------------------------------------------------------------
+
+    @operation
+    async def submit(
+        self,
+        client: str,
+        entries: Sequence[bytes | tuple[str, bytes]],
+        *,
+        max_payload: int = MAX_PAYLOAD,
+    ) -> list[Submitted]:
+        """Put a client's entries in, behind what it has waiting: payloads, or (id, payload) pairs.
+
+        Without an id an entry gets a new one. An id that is there with the same client and payload
+        answers ``same``, any other ``exists``, and neither changes anything. An id is free again
+        when its entry is done.
+        """
+        checked_name(client, "client name")
+        fresh = iter(new_ids(len(entries)))
+        pairs = [(next(fresh), e) if isinstance(e, bytes) else e for e in entries]
+        for id, payload in pairs:
+            checked_name(id, "entry id")
+            if len(payload) > max_payload:
+                raise TooLarge(f"entry {id} has {len(payload):,} bytes, over {max_payload:,}")
+        if not pairs:
+            return []
+        await self._enrol()
+        said = await self._submit(client, pairs, {e[0] for e in entries if isinstance(e, tuple)})
+        if any(one.word == "elsewhere" for one in said):
+            raise Refused(f"queue {self.name} has shards now: open it as a sharded queue")
+        return said
+
+    async def _submit(
+        self, client: str, pairs: Sequence[tuple[str, bytes]], given: Collection[str]
+    ) -> list[Submitted]:
+        """``given``: the ids that aren't ours, and so may be taken."""
+
+        def read(reply: list[bytes]) -> list[Submitted]:
+            return [Submitted(id, w) for (id, _), w in zip(pairs, words(reply), strict=True)]
+
+        rows = [(id, together_with(client, payload)) for id, payload in pairs]
+        done: list[Submitted] = await self._guarded(
+            "submit", read, rows, client=client, layout=self.layout
+        )
+        return done
+
+    # --- clients -------------------------------------------------------------------------------
+
+    def of(self, client: str) -> ClientQueue[C_co]:
+        """One client's part of the queue, by itself."""
+        return ClientQueue(self, client)
+
+    @operation
+    async def clients(self, start: int = 0, max: int = BATCH) -> Clients:
+        """Clients that have something waiting or pending, or rules of their own, by name."""
+        key = self.keys["clients"]
+        names, total = await both(
+            Call(("ZRANGE", key, start, start + max - 1), words, key=key),
+            Call(("ZCARD", key), int, key=key),
+        )
+        found = await self._accounts(names)
+        return Clients(tuple(a.shown(name) for name, a in found.items() if a is not None), total)
+
+    @operation
+    async def client_of(self, client: str) -> Client | None:
+        """A client as it stands; None when it has nothing waiting or pending, and no rules."""
+        found = (await self._accounts([client]))[client]
+        return None if found is None else found.shown(client)
+
+    @operation
+    async def length(self, client: str) -> int:
+        """How many entries of a client wait."""
+        found = await self.client_of.op(client)
+        return 0 if found is None else found.waiting
+
+    async def _accounts(self, names: Sequence[str]) -> dict[str, Account | None]:
+        if not names:
+            return {}
+        key = self.keys["accounts"]
+        lines = await Call(("HMGET", key, *names), list[bytes | None], key=key)
+        return {name: Account.read(line) for name, line in zip(names, lines, strict=True)}
+
+    @operation
+    async def weigh(self, client: str, weight: int) -> int:
+        """How many turns a client gets where another gets one (1–100); what it was before."""
+        if weight not in range(1, MAX_WEIGHT + 1):
+            raise BadInput(f"weight {weight}: 1 to {MAX_WEIGHT}")
+        return await self._govern("weight", client, weight)
+
+    @operation
+    async def limit(self, client: str, cap: int) -> int:
+        """At most ``cap`` entries of a client pending at a time, 0: any; what it was before.
+
+        What is pending already stays so.
+        """
+        if not 0 <= cap < 10**9:
+            raise BadInput(f"cap {cap}: 0 (none) or more")
+        return await self._govern("cap", client, cap)
+
+    @operation
+    async def block(self, client: str) -> bool:
+        """Hand out nothing more of a client; whether that is new. Its submissions still wait."""
+        return not await self._govern("blocked", client, 1)
+
+    @operation
+    async def unblock(self, client: str) -> bool:
+        """Serve a client again, from the present turn on; whether it was blocked."""
+        return bool(await self._govern("blocked", client, 0))
+
+    async def _govern(self, rule: Rule, client: str, value: int) -> int:
+        checked_name(client, "client name")
+        await self._enrol()
+        said: list[str] = await self._guarded(
+            "govern", words, rule=rule, client=client, value=value
+        )
+        return int(said[1])
+
+    @operation
+    def control(
+        self, op: str, seq: int, rule: Rule, client: str, value: int
+    ) -> Call[tuple[str, int]]:
+        """`weigh`, `limit`, `block` and `unblock` as an operator's change that can be taken back.
+
+        Returns (``ok`` or ``same``, the value before).
+        """
+        checked_name(client, "client name")
+        return self._script("govern").call(
+            self.keys,
+            self.clock,
+            lambda reply: (reply[0].decode(), int(reply[1])),
+            caller=op,
+            seq=seq,
+            rule=rule,
+            client=client,
+            value=value,
+        )
+
+    @operation
+    async def invert(self, op: str, seq: int, verb: str, args: Sequence[str]) -> int:
+        if verb not in ("weight", "cap", "blocked"):
+            return await Queue.invert(self, op, seq, verb, args)
+        word, _ = await self.control.op(op, seq, cast(Rule, verb), args[0], int(args[1]))
+        return int(word == "ok")
+
+    @operation
+    async def delete(self, client: str, op: str, max: int = BATCH) -> Deleted:
+        """Put all that a client has waiting into the trash, ``max`` entries a step.
+
+        ``op`` names the change; sent again it goes on. Steps 1 to ``steps`` can be taken back:
+        ``undo(op, step, target="trash", …)``, the last first. Pending entries go on.
+        """
+        now = await self._now()
+        steps = gone = 0
+        for part in self._holders():
+            behind, more = None, True
+            while more:
+                seen = await places.window(part, client, behind, max)
+                behind, more = seen.last, seen.more
+                if seen.live:
+                    steps += 1
+                    said = await self.move.op(
+                        op, steps, [id for _, id in seen.live], source="waiting", target="trash",
+                        high_water_ms=now,
+                    )  # fmt: skip
+                    gone += said.count("moved")
+        return Deleted(op, steps, gone)
+
+    def _holders(self) -> Sequence[FairQueue[Any]]:
+        """Where a client may have something waiting."""
+        return [self]
+
+    # --- workers -------------------------------------------------------------------------------
+
+    def _delivery(self, row: Sequence[Any], deadline_ms: int, consumer: str) -> Delivery:
+        client, payload = parted(row[4])
+        plain = Queue._delivery(self, [*row[:4], payload], deadline_ms, consumer)
+        return replace(plain, client=client)
+
+    # --- looking -------------------------------------------------------------------------------
+
+    @operation
+    async def counts(self, now_ms: int | None = None) -> Counts:
+        """Since when the oldest waits isn't known: nobody writes down when an entry came."""
+        sizes, (counters, (paused, closed)) = await both(
+            together(
+                Call(("ZCARD", self.keys[part]), int, key=self.keys[part])
+                for part in ZSETS.values()
+            ),
+            both(self._counters("waiting", "done"), self._flags()),
+        )
+        pending, delayed, dead, trash = sizes
+        waiting, done = counters
+        return Counts(waiting, pending, delayed, dead, trash, done, None, paused, closed)
+
+    async def _entries(
+        self, state: State, rows: Sequence[tuple[str, float | None]], payloads: bool = True
+    ) -> list[Entry]:
+        if not rows:
+            return []
+        key = self.keys["owner"]
+        entries, owners = await both(
+            Queue._entries(self, state, rows, payloads),
+            Call(("HMGET", key, *(id for id, _ in rows)), list[bytes | None], key=key),
+        )
+        return [
+            replace(entry, client=owner.decode() if owner else None)
+            for entry, owner in zip(entries, owners, strict=True)
+        ]
+
+    async def _payloads(self, ids: Sequence[str]) -> list[bytes | None]:
+        return [None if body is None else parted(body)[1] for body in await self._bodies(ids)]
+
+    async def _bodies(self, ids: Sequence[str]) -> list[bytes | None]:
+        if not ids:
+            return []
+        key = self.keys["body"]
+        return await Call(("HMGET", key, *ids), list[bytes | None], key=key)
+
+    async def _page_waiting(
+        self, cursor: str | None, max: int, start: int | None, payloads: bool
+    ) -> Page:
+        """By client in the order of names, each in the order of its list.
+
+        A window by rank (``start``) is off by the holes in front of it, where there are some.
+        """
+        (rows, last), (total,) = await both(
+            places.page(self, cursor, max, start), self._counters("waiting")
+        )
+        found = await self._entries("waiting", [(id, None) for _, id in rows], payloads)
+        entries = (
+            replace(entry, client=client) for entry, (client, _) in zip(found, rows, strict=True)
+        )
+        return Page(tuple(entries), last, total)
+
+    async def _get_waiting(self, id: str) -> Entry | None:
+        (body,) = await self._bodies([id])
+        if body is None:
+            return None
+        client, payload = parted(body)
+        (entry,) = await self._entries("waiting", [(id, None)], payloads=False)
+        return replace(entry, client=client, payload=payload)
+
+    async def _dismantle(self, max: int) -> int:
+        key = self.keys["clients"]
+        names = await Call(("ZRANGE", key, 0, max - 1), words, key=key)
+        if not names:
+            return 0
+        lists = [self.keys[part] + name for name in names for part in ("c_", "f_")]
+        gone = await Call(("UNLINK", *lists), int, key=lists[0])
+        accounts = self.keys["accounts"]
+        await Call(("HDEL", accounts, *names), int, key=accounts)
+        return gone + await Call(("ZREM", key, *names), int, key=key)
+
+    @operation
+    async def invariants(self) -> list[str]:
+        from .invariants import violations
+
+        return await violations(self)
+
+
+def together_with(client: str, payload: bytes) -> bytes:
+    """A payload as it is kept, its client in front."""
+    return b"%b %b" % (client.encode(), payload)
+
+
+def parted(body: bytes | None) -> tuple[str, bytes]:
+    """The client and the payload that are kept together; both empty where they are gone."""
+    client, _, payload = (body or b"").partition(b" ")
+    return client.decode(), payload

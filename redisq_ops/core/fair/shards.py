@@ -1,0 +1,241 @@
+"""The fair queue over several shards: a client's home is crc16(its name) mod N.
+
+Turns are exact within a shard. Between shards a take is shared out by how many clients each can
+serve, so that one alone in its shard doesn't get what many get together; exact in the mean.
+
+When N changes, a client's new entries go to its new home at once, its rules with them; what waits
+in the old place is served from there, and the change is complete when nothing does any more.
+Nothing is carried over, so whoever holds, purges or replays an entry meanwhile is not disturbed;
+everything about an entry asks all shards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any, ClassVar
+
+from ..errors import Refused
+from ..io import C_co, Call, both, operation, together
+from ..queue import members, scored
+from ..settings import BATCH
+from ..shards import NEVER, Head, Sharded, home
+from ..values import Client, Clients, Page, State
+from .account import Account
+from .queue import FairQueue, Rule, Submitted, together_with
+
+_ATTEMPTS = 4
+_RULES: tuple[Rule, ...] = ("weight", "cap", "blocked")
+
+
+class ShardedFairQueue(Sharded[C_co, FairQueue[None]], FairQueue[C_co]):
+    """A fair queue of N shards, used like one."""
+
+    part: ClassVar[Any] = FairQueue
+
+    def _homes_of(self, client: str) -> list[FairQueue[None]]:
+        """A client's home, and while the number changes the one it had, the new one first."""
+        known = [home(client, n) for n in (self.shards, self.old_shards) if n]
+        return [self._part(k) for k in dict.fromkeys(known)]
+
+    def _holders(self) -> Sequence[FairQueue[Any]]:
+        return self._union()
+
+    async def _places(self, ids: Sequence[str]) -> dict[str, set[int]]:
+        """An id doesn't say whose it is: every shard is asked."""
+        await self._refresh()
+        everywhere = {part.shard for part in self._union()}
+        return dict.fromkeys(ids, everywhere)
+
+    # --- producers -----------------------------------------------------------------------------
+
+    async def _submit(
+        self, client: str, pairs: Sequence[tuple[str, bytes]], given: Collection[str]
+    ) -> list[Submitted]:
+        """Who doesn't know of a change is told ``elsewhere``, learns of it and asks again.
+
+        The home guards its ids; those of other shards are looked for before. Two clients that use
+        one id in the same moment for the first time can both be told ``ok``.
+        """
+        said: dict[int, Submitted] = {}
+        for _ in range(_ATTEMPTS):
+            left = [i for i in range(len(pairs)) if i not in said]
+            at = self._homes_of(client)[0]
+            if given:
+                said |= await self._known(
+                    client, pairs, [i for i in left if pairs[i][0] in given], at
+                )
+                left = [i for i in left if i not in said]
+            if left:
+                for i, one in zip(left, await at._submit(client, [pairs[i] for i in left], ()),
+                                  strict=True):  # fmt: skip
+                    if one.word != "elsewhere":
+                        said[i] = one
+            if len(said) == len(pairs):
+                return [said[i] for i in range(len(pairs))]
+            await self._refresh()
+        raise Refused(f"the shards of queue {self.name} keep changing; try again")
+
+    async def _known(
+        self,
+        client: str,
+        pairs: Sequence[tuple[str, bytes]],
+        which: Sequence[int],
+        at: FairQueue[None],
+    ) -> dict[int, Submitted]:
+        """What shards other than the home say of ids."""
+        others = [part for part in self._union() if part.shard != at.shard]
+        found = await together(part._bodies([pairs[i][0] for i in which]) for part in others)
+        said: dict[int, Submitted] = {}
+        for bodies in found:
+            for i, body in zip(which, bodies, strict=True):
+                if body is not None:
+                    same = body == together_with(client, pairs[i][1])
+                    said[i] = Submitted(pairs[i][0], "same" if same else "exists")
+        return said
+
+    # --- clients -------------------------------------------------------------------------------
+
+    @operation
+    async def clients(self, start: int = 0, max: int = BATCH) -> Clients:
+        """The first ``start + max`` names of every shard are read for it."""
+        found = await self._each(lambda part: part.clients.op(0, start + max))
+        shown: dict[str, Client] = {}
+        for part in found:
+            for one in part.clients:
+                shown[one.client] = _joined(shown.get(one.client), one)
+        twice = sum(len(part.clients) for part in found) - len(shown)
+        names = sorted(shown)[start : start + max]
+        return Clients(tuple(shown[n] for n in names), sum(part.total for part in found) - twice)
+
+    @operation
+    async def client_of(self, client: str) -> Client | None:
+        found = await self._each(lambda part: part.client_of.op(client))
+        shown: Client | None = None
+        for one in found:
+            shown = shown if one is None else _joined(shown, one)
+        return shown
+
+    async def _govern(self, rule: Rule, client: str, value: int) -> int:
+        await self._enrol()
+        said = await self._fresh(
+            lambda: together(part._govern(rule, client, value) for part in self._homes_of(client))
+        )
+        return said[0]
+
+    @operation
+    async def control(
+        self, op: str, seq: int, rule: Rule, client: str, value: int
+    ) -> tuple[str, int]:
+        said = await self._fresh(
+            lambda: together(
+                part.control.op(op, seq, rule, client, value) for part in self._homes_of(client)
+            )
+        )
+        return said[0]
+
+    # --- workers -------------------------------------------------------------------------------
+
+    async def _peek(self, part: FairQueue[None]) -> Head:
+        ring = part.keys["ring"]
+        servable, firsts = await both(
+            Call(("ZCARD", ring), int, key=ring),
+            together(scored(part.keys[zset], "0", "0") for zset in ("delay", "lease")),
+        )
+        due = min((score for rows in firsts for _, score in rows), default=NEVER)
+        return 0 if servable else due, -servable
+
+    def _share_out(self, n: int, ready: Sequence[int], heads: Sequence[Head]) -> dict[int, int]:
+        """By the clients each shard can serve; what doesn't divide goes by chance."""
+        weights = [max(1.0, -heads[k][1]) for k in ready]
+        shares: dict[int, int] = {}
+        reached, given = self._random.random(), 0
+        for k, weight in zip(ready, weights, strict=True):
+            reached += n * weight / sum(weights)
+            share = min(n, int(reached)) - given
+            given += share
+            if share:
+                shares[k] = share
+        if given < n and ready:  # the last digit of a sum of fractions
+            shares[ready[-1]] = shares.get(ready[-1], 0) + n - given
+        return shares
+
+    # --- looking -------------------------------------------------------------------------------
+
+    @operation
+    async def page(
+        self,
+        state: State,
+        cursor: str | None = None,
+        max: int = BATCH,
+        start: int | None = None,
+        payloads: bool = False,
+    ) -> Page:
+        """What waits goes shard by shard, and within one by client; all else is one list."""
+        if state != "waiting":
+            return await Sharded.page(self, state, cursor, max, start, payloads)
+        return await self._page_by_shards(cursor, max, start, payloads)
+
+    # --- another number of shards --------------------------------------------------------------
+
+    async def _rehome(self) -> int:
+        """Rules move at once. What waits, is pending or delayed in an old place is left there."""
+        left = 0
+        for part in self._union():
+            left += await self._strays(part)
+            states = ["delay", "dead", "trash"] if part.shard >= self.shards else ["delay"]
+            for state in states:
+                ids = await members(part.keys[state])
+                left += sum(home(name, self.shards) != part.shard for name in
+                            await _owners(part, ids))  # fmt: skip
+        return left
+
+    async def _strays(self, part: FairQueue[None]) -> int:
+        """Bring the rules of clients that have another home now there; how much they have here."""
+        names = [
+            n for n in await members(part.keys["clients"]) if home(n, self.shards) != part.shard
+        ]
+        left = 0
+        for low in range(0, len(names), BATCH):
+            for name, account in (await part._accounts(names[low : low + BATCH])).items():
+                if account is None:
+                    continue
+                left += account.waiting + account.pending
+                own, usual = _rules(account), _rules(_NOBODY)
+                if own != usual:
+                    there = self._part(home(name, self.shards))
+                    if _rules((await there._accounts([name]))[name] or _NOBODY) == usual:
+                        await together(
+                            there._govern(r, name, v) for r, v in zip(_RULES, own, strict=True)
+                        )
+                    if not account.waiting + account.pending:
+                        await together(
+                            part._govern(r, name, v) for r, v in zip(_RULES, usual, strict=True)
+                        )
+        return left
+
+
+_NOBODY = Account(0, 0, 0, 0)
+
+
+def _rules(account: Account) -> tuple[int, int, int]:
+    return account.weight, account.cap, account.blocked
+
+
+def _joined(one: Client | None, other: Client) -> Client:
+    """A client that is in two places while the number of shards changes."""
+    if one is None:
+        return other
+    return Client(
+        one.client, one.waiting + other.waiting, one.pending + other.pending,
+        max(one.weight, other.weight), one.blocked or other.blocked, one.cap or other.cap,
+    )  # fmt: skip
+
+
+async def _owners(part: FairQueue[None], ids: Sequence[str]) -> list[str]:
+    found: list[str] = []
+    key = part.keys["owner"]
+    for low in range(0, len(ids), BATCH):
+        page = ids[low : low + BATCH]
+        owners = await Call(("HMGET", key, *page), list[bytes | None], key=key)
+        found += [owner.decode() for owner in owners if owner]
+    return found
