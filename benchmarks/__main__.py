@@ -8,7 +8,8 @@ import platform
 import sys
 
 NAMES = (
-    "cost", "circular", "delay", "fair", "scale", "memory", "dashboard", "start", "worker", "idle",
+    "cost", "circular", "delay", "fair", "carmine", "jobs", "scale", "discover", "memory",
+    "dashboard", "start", "worker", "idle",
 )  # fmt: skip
 
 

@@ -169,7 +169,3 @@ def main() -> None:
             print(f"{name}, {waiting_bytes(client):.0f} B per waiting message")
             for row in rounds[0]:
                 print(f"  {row:40} {spread([r[row] for r in rounds], 'µs')}")
-
-
-if __name__ == "__main__":
-    main()

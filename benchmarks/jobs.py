@@ -1,0 +1,92 @@
+"""Server time of Resque's and Sidekiq's layouts per job, in batches of 100.
+
+*Bare* is the reliable consumer that one writes by hand: a push, an LMOVE to a list of its own, an
+LREM; without lease, fence, guard against re-sending, or counters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import redis
+
+from redisq_ops.core.resque import Job, ResqueQueue, SidekiqQueue
+from redisq_ops.core.values import Failure, Settlement
+
+from .measure import ROUNDS, empty, server_us, servers, spread
+
+ENTRIES = 20_000
+BATCH = 100
+ARGS = ["x" * 60]
+ERROR = Failure("Boom", "it broke").encoded()
+
+
+def put(queue: Any) -> None:
+    for _ in range(0, ENTRIES, BATCH):
+        queue.push([Job("HardJob", ARGS)] * BATCH)
+
+
+def work_off(queue: Any, outcome: Any = "ack") -> None:
+    while taken := queue.take(BATCH, consumer="w").deliveries:
+        queue.settle([Settlement(delivery, outcome, ERROR) for delivery in taken])
+
+
+def replay(queue: Any) -> None:
+    step = 0
+    while entries := queue.page("dead", max=BATCH).entries:
+        step += 1
+        queue.move(
+            "op", step, [entry.id for entry in entries], source="dead", target="waiting",
+            high_water_ms=queue.now(),
+        )  # fmt: skip
+
+
+def bare_put(client: Any) -> None:
+    for start in range(0, ENTRIES, BATCH):
+        rows = [b'{"class":"HardJob","args":["%060d"]}' % n for n in range(start, start + BATCH)]
+        client.rpush("bare", *rows)
+
+
+def bare_work_off(client: Any) -> None:
+    while True:
+        pipe = client.pipeline(transaction=False)
+        for _ in range(BATCH):
+            pipe.lmove("bare", "mine", "LEFT", "RIGHT")
+        got = [job for job in pipe.execute() if job]
+        if not got:
+            return
+        for job in got:
+            pipe.lrem("mine", 1, job)
+        pipe.execute()
+
+
+def figures(client: redis.Redis) -> dict[str, float]:
+    """One round: operation -> µs per job."""
+    found: dict[str, float] = {}
+
+    def cost(name: str, work: Callable[[], object]) -> None:
+        found[name] = server_us(client, work)[0] / ENTRIES
+
+    for kind in (ResqueQueue, SidekiqQueue):
+        queue: Any = kind(client, f"{kind.kind}:q")
+        cost(f"{kind.kind}: push", lambda queue=queue: put(queue))
+        cost(f"{kind.kind}: take and acknowledge", lambda queue=queue: work_off(queue))
+        put(queue)
+        cost(f"{kind.kind}: take and reject", lambda queue=queue: work_off(queue, "reject"))
+        cost(f"{kind.kind}: replay", lambda queue=queue: replay(queue))
+    cost("bare: push", lambda: bare_put(client))
+    cost("bare: take and acknowledge", lambda: bare_work_off(client))
+    return found
+
+
+def main() -> None:
+    with servers() as kinds:
+        for name, client in kinds:
+            rounds = []
+            for _ in range(ROUNDS):
+                empty(client)
+                rounds.append(figures(client))
+            print(name)
+            for operation in rounds[0]:
+                print(f"  {operation:32} {spread([r[operation] for r in rounds], 'µs')}")

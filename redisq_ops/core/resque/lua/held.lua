@@ -1,0 +1,48 @@
+-- What our workers hold: ticket → payload, each under a lease. A ticket never comes twice; it is the
+-- receipt, and who holds none that is there holds nothing. `lost`: how often a payload's worker
+-- vanished, and when last, by its digest; forgotten when a delivery of it is settled.
+-- KEYS: lease body lost stat
+-- USES: record counters burial wake
+local function tickets(n)
+  return redis.call('HINCRBY', stat, 'fence', n) - n
+end
+
+local function hold(ticket, payload, line, deadline)
+  redis.call('HSET', body, ticket, payload)
+  redis.call('HSET', meta, ticket, line)
+  redis.call('ZADD', lease, deadline, ticket)
+end
+
+local function times_lost(digest)
+  return tonumber((redis.call('HGET', lost, digest) or '0'):match('^%d+'))
+end
+
+local function let_go(list)
+  if #list == 0 then return end
+  redis.call('ZREM', lease, unpack(list))
+  redis.call('HDEL', body, unpack(list))
+  redis.call('HDEL', meta, unpack(list))
+end
+
+local function reap(max)
+  local late = redis.call('ZRANGE', lease, '-inf', now, 'BYSCORE', 'LIMIT', 0, max)
+  if #late == 0 then return 0 end
+  local payloads, lines = redis.call('HMGET', body, unpack(late)), records(late)
+  for i = #late, 1, -1 do -- the one that was due first is the next one taken
+    local payload = payloads[i]
+    local digest = redis.sha1hex(payload)
+    note('lost', shown(payload) .. '|' .. lines[i].consumer)
+    local times = times_lost(digest) + 1
+    redis.call('HSET', lost, digest, times .. ' ' .. now)
+    if times >= conf.max_lost then
+      redis.call('HDEL', lost, digest)
+      note('dead', shown(payload) .. '|lost')
+      bury_lost(payload, lines[i].consumer)
+    else
+      to_front(queue, payload)
+    end
+  end
+  let_go(late)
+  wake_workers(#late)
+  return #late
+end

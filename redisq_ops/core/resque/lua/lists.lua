@@ -1,0 +1,26 @@
+-- The owner's lists and sets. `side` is the end jobs are taken from: RIGHT is Sidekiq's, LEFT Resque's.
+-- The script using this names ARGV `side`, `queue` and `failed` (Resque: the key of the failed list).
+-- KEYS: t_queues t_queue_
+local sidekiq = side == 'RIGHT'
+
+local function to_end(name, payload)
+  redis.call('SADD', t_queues, name)
+  redis.call(sidekiq and 'LPUSH' or 'RPUSH', t_queue_ .. name, payload)
+end
+
+-- The last one given is the next one taken.
+local function to_front(name, payload)
+  redis.call('SADD', t_queues, name)
+  redis.call(sidekiq and 'RPUSH' or 'LPUSH', t_queue_ .. name, payload)
+end
+
+local function seconds(ms)
+  return string.format('%.3f', ms / 1000)
+end
+
+-- A set has a member once: two jobs of the very same bytes would become one. JSON doesn't mind a
+-- space at its end, so the second gets one.
+local function into_set(key, score, payload)
+  while redis.call('ZADD', key, 'NX', score, payload) == 0 do payload = payload .. ' ' end
+  return payload
+end

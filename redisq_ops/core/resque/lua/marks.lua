@@ -1,0 +1,45 @@
+-- Taking elements out of the middle of a list. Redis only can by a walk from an end, so what goes is
+-- marked in its place first, and one walk takes all marks; never further than `REACH` from an end.
+-- The script using this names ARGV `caller` and `seq`.
+-- USES: held
+local REACH, AROUND = 10000, 100
+local marks, drift, searched = {}, {}, {}
+local mark = '\1redisq ' .. caller .. ' ' .. seq .. ' '
+
+-- Where a member is now that was seen at a position: others may have come and gone at both ends.
+local function position(key, member, seen)
+  local at = seen + (drift[key] or 0)
+  if at >= 0 and redis.call('LINDEX', key, at) == member then return at end
+  local low, best = math.max(0, at - AROUND), nil
+  for i, other in ipairs(redis.call('LRANGE', key, low, math.max(0, at) + AROUND)) do
+    local here = low + i - 1
+    if other == member and (not best or math.abs(here - at) < math.abs(best - at)) then best = here end
+  end
+  if not best and not searched[key] then -- once: everything may have moved further than that
+    searched[key] = true
+    local from_left = redis.call('LPOS', key, member, 'RANK', 1, 'MAXLEN', REACH)
+    best = from_left or redis.call('LPOS', key, member, 'RANK', -1, 'MAXLEN', REACH) or nil
+  end
+  if best then drift[key] = best - seen end
+  return best
+end
+
+local function out_of_list(key, member, seen)
+  local at = position(key, member, seen)
+  if not at then return nil end
+  local behind = redis.call('LLEN', key) - at
+  local near = at < behind and 'L' or 'R'
+  if math.min(at + 1, behind) > REACH then return nil, 'deep' end
+  marks[key] = marks[key] or {L = 0, R = 0}
+  marks[key][near] = marks[key][near] + 1
+  redis.call('LSET', key, at, mark .. near)
+  return true
+end
+
+local function sweep_marks()
+  for key, n in pairs(marks) do
+    if n.L > 0 then redis.call('LREM', key, n.L, mark .. 'L') end
+    if n.R > 0 then redis.call('LREM', key, -n.R, mark .. 'R') end
+  end
+  marks = {}
+end

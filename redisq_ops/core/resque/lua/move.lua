@@ -1,0 +1,79 @@
+-- One step of an operator's bulk move. Each entry was looked up by its id just before; here it is
+-- taken out of its place by its exact bytes, if it still is there, and put where it belongs now. No
+-- other entry is touched, whatever positions and scores did meanwhile.
+-- A row's `kind` is its place (see `places`), or - with a word in `key` for what isn't moved. `put`:
+-- the bytes to put into the queue `name`, '' for the entry's own. `seen`: its position in a list.
+-- KEYS: undo_ op_
+-- ARGV: caller seq from to consumer lease_ms side queue failed
+-- REST: id kind key member seen put name
+-- USES: guard places trash
+-- FLAGS: allow-oom
+-- Returns one word per row: moved, or why not.
+local said, late = replayed()
+if late then return superseded end
+if said then return said end
+by = consumer
+said = {}
+local undo, moved, front, woken = {}, 0, {}, 0
+for i = first, #ARGV, width do
+  local id, kind, key, member = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
+  local put, name = ARGV[i + 5], ARGV[i + 6]
+  local word, row = key, nil
+  if kind ~= '-' then
+    row, word = take_out(kind, key, member, ARGV[i + 4])
+    word = row and 'moved' or word or 'changed'
+  end
+  said[#said + 1] = word
+  if row then
+    moved = moved + 1
+    local now_in = {}
+    if put == '' then put = row[3] end
+    if to == 'waiting' then
+      if kind == 'held' then front[#front + 1] = {name, put} else to_end(name, put) end
+      now_in = {'list', t_queue_ .. name, put}
+      if name == queue then woken = woken + 1 end
+    elseif to == 'trash' then
+      local label, n = id, 1
+      while redis.call('ZSCORE', trash, label) do n = n + 1; label = id .. '~' .. n end
+      redis.call('ZADD', trash, now, label)
+      redis.call('HSET', was, label, cmsgpack.pack({caller, row[1], row[2], row[4], row[5] or ''}))
+      redis.call('HSET', purged, label, row[3])
+      now_in = {'trash', label}
+    elseif to == 'pending' then
+      local r = unpacked(row[5])
+      local ticket = (tickets(1) + 1) .. '-' .. caller
+      r.receipt, r.consumer, r.op, r.since = ticket, consumer, caller, now
+      hold(ticket, row[3], packed(r), string.format('%.0f', now + tonumber(lease_ms)))
+      now_in = {'held', ticket}
+    elseif to == 'delayed' then
+      now_in = {'zset', key, into_set(key, seconds(tonumber(lease_ms)), row[3])}
+    elseif to == 'restore' then
+      local origin = cmsgpack.unpack(row[5])
+      if origin[2] == 'held' then -- its holder is long gone
+        to_end(queue, row[3])
+        now_in = {'list', t_queue_ .. queue, row[3]}
+      else
+        now_in = {origin[2], origin[3], put_back({origin[2], origin[3], row[3], origin[4]})}
+      end
+    end
+    undo[#undo + 1] = cmsgpack.pack({now_in, row})
+  end
+end
+sweep_marks()
+empty_trash(100)
+for i = #front, 1, -1 do to_front(front[i][1], front[i][2]) end
+if moved > 0 then
+  if to ~= 'gone' then
+    local list = undo_ .. caller .. ':' .. seq
+    redis.call('RPUSH', list, unpack(undo))
+    redis.call('PEXPIRE', list, conf.trash_ms)
+  end
+  redis.call('HINCRBY', op_ .. caller, 'done', moved)
+  note('op', table.concat({caller, from, to, moved}, '|'))
+end
+if woken > 0 then wake_workers(woken) end
+redis.call('HSET', op_ .. caller, 'steps', seq)
+redis.call('PEXPIRE', op_ .. caller, 2592000000)
+write_counters()
+write_history()
+return remember(said)

@@ -1,0 +1,49 @@
+-- Taking one entry out of the place it was seen in, and putting it into another, by its exact bytes.
+-- A place is a `list` or `zset` of the owner's (by its key), `held` (by ticket) or `trash` (by name).
+-- KEYS: trash was purged
+-- USES: marks
+-- Returns what is needed to put it back: its bytes, and what went with them; or nil, and why.
+local function take_out(kind, key, member, seen)
+  if kind == 'zset' then
+    local score = redis.call('ZSCORE', key, member)
+    if not score then return nil end
+    redis.call('ZREM', key, member)
+    return {kind, key, member, score}
+  elseif kind == 'list' then
+    local ok, why = out_of_list(key, member, tonumber(seen))
+    if not ok then return nil, why end
+    return {kind, key, member, ''}
+  elseif kind == 'held' then
+    local payload = redis.call('HGET', body, member)
+    if not payload then return nil end
+    local line, deadline = redis.call('HGET', meta, member), redis.call('ZSCORE', lease, member)
+    let_go({member})
+    return {kind, member, payload, deadline, line}
+  elseif kind == 'trash' then
+    local since = redis.call('ZSCORE', trash, member)
+    if not since then return nil end
+    local row, payload = redis.call('HGET', was, member), redis.call('HGET', purged, member)
+    redis.call('ZREM', trash, member)
+    redis.call('HDEL', was, member)
+    redis.call('HDEL', purged, member)
+    return {kind, member, payload, since, row}
+  end
+end
+
+-- Back to where `take_out` had it from; lists get it at the end where new ones come.
+local function put_back(row)
+  local kind, key, payload, score = row[1], row[2], row[3], row[4]
+  if kind == 'zset' then
+    return into_set(key, score, payload)
+  elseif kind == 'list' then
+    local name = key:sub(1, #t_queue_) == t_queue_ and key:sub(#t_queue_ + 1)
+    if name then to_end(name, payload) else redis.call('RPUSH', key, payload) end
+  elseif kind == 'held' then
+    hold(key, payload, row[5], score)
+  elseif kind == 'trash' then
+    redis.call('ZADD', trash, score, key)
+    redis.call('HSET', was, key, row[5])
+    redis.call('HSET', purged, key, payload)
+  end
+  return payload
+end

@@ -1,0 +1,43 @@
+-- Put new jobs in as the owner's client does. `text` is a record without its closing brace when the
+-- server is to say when it came (`unit`: s), else the whole. `at`: not before that time (ms), or +ms.
+-- ARGV: caller seq at unit side queue failed
+-- REST: id text
+-- KEYS: t_schedule
+-- USES: guard config counters history wake tallies
+-- Returns one word per row: ok.
+local said, late = replayed()
+if late then return superseded end
+if said then return said end
+if conf.closed then return {err = 'CLOSED the queue is draining and takes no new entries'} end
+local rows = (#ARGV - first + 1) / width
+if conf.max_waiting > 0 then
+  local waiting = redis.call('LLEN', t_queue_ .. queue)
+  if waiting + rows > conf.max_waiting then
+    return {err = 'FULL ' .. waiting .. ' entries wait and max_waiting is ' .. conf.max_waiting}
+  end
+end
+by = caller:match('^[^:]*')
+said = {}
+local texts, ready = {}, nil
+if at ~= '' then ready = at:sub(1, 1) == '+' and now + tonumber(at:sub(2)) or tonumber(at) end
+for i = first, #ARGV, width do
+  local text = ARGV[i + 1]
+  if unit ~= '' then
+    text = text .. ',"created_at":' .. stamp(unit)
+    if not ready then text = text .. ',"enqueued_at":' .. stamp(unit) end
+    text = text .. '}'
+  end
+  texts[#texts + 1] = text
+  said[#said + 1] = 'ok'
+  note('submitted', ARGV[i])
+end
+if ready then
+  for _, text in ipairs(texts) do into_set(t_schedule, seconds(ready), text) end
+else
+  redis.call('SADD', t_queues, queue)
+  redis.call(sidekiq and 'LPUSH' or 'RPUSH', t_queue_ .. queue, unpack(texts))
+  wake_workers(#texts)
+end
+write_counters()
+write_history()
+return remember(said)

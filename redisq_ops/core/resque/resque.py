@@ -1,0 +1,297 @@
+"""Resque's layout, 1 to 3: lists of records without an id, and one list of failures."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, ClassVar, Literal
+
+from ..errors import BadInput
+from ..io import C_co, Call, both, operation, together
+from ..queue import Verb, checked_ms
+from ..values import Counts, Entry, Failure, Settlement, State
+from . import job
+from .job import Job
+from .places import Place, Seen
+from .queue import ListLayout, of_set
+from .stock import RESQUE_PRUNE_MS, Process, resque_workers
+
+_DIRTY = ("Redisq::LostLease", "Resque::DirtyExit", "Resque::PruneDeadWorkerDirtyExit")
+
+
+class ResqueQueue(ListLayout[C_co]):
+    """``resque:<queue>``, or ``resque``: the deployment with all its queues.
+
+    A job has no id of its own. Waiting and pending ones are called by 16 hex digits of their
+    record's SHA-1, so equal records are told apart by their number only. A failure's id is that of
+    its job, a dot, and 8 digits of the failure's own record.
+    """
+
+    kind: ClassVar[str] = "resque"
+    home: ClassVar[str] = "resque:"
+    side: ClassVar[Literal["LEFT", "RIGHT"]] = "LEFT"
+    pause: ClassVar[str] = "pause-all-workers"
+    actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {
+        "requeue": ("pending",),
+        "claim": ("pending",),
+        "replay": ("dead",),
+        "purge": ("waiting", "pending", "dead"),
+        "hard": ("waiting", "pending", "dead", "trash"),
+        "restore": ("trash",),
+    }
+    theirs: ClassVar[dict[str, str]] = {
+        "queues": "set", "workers": "set", "failed": "list", "failed_queues": "set",
+        "workers:heartbeat": "hash",
+    }  # fmt: skip
+    faults: ClassVar[tuple[str, ...]] = (
+        "a job is in no list from the moment it is taken until its worker has written it down: a"
+        " crash in between loses it",
+        "a worker that vanishes turns its job into a failure after five minutes at the earliest:"
+        " nobody runs it again by itself",
+        "failures are removed and retried by their position: two who do so at once hit others",
+        "a failure that is retried stays in the list: pressed twice it runs twice",
+        "jobs have no id: removing one by its content removes all that are equal",
+        "a job pushed while its queue is being removed is in a list that no worker looks at",
+        "the counter `processed` counts the failed ones too",
+    )
+
+    _own_failures = False
+    """whether each queue has a list of failures of its own"""
+
+    async def _enrol(self) -> None:
+        if not self._enrolled:
+            await super()._enrol()
+            key = self.keys["t_failed_queues"]
+            self._own_failures = await Call(
+                ("SISMEMBER", key, f"{self.own_name}_failed"), bool, key=key
+            )
+
+    def _failed_key(self) -> str:
+        return self.keys.at + (f"{self.own_name}_failed" if self._own_failures else "failed")
+
+    # --- records -------------------------------------------------------------------------------
+
+    def id_of(self, payload: bytes) -> str:
+        return job.digest(payload)[:16]
+
+    def _failures(self, payload: bytes) -> int:
+        return 0
+
+    def _waiting(
+        self, place: Place, payload: bytes, score: float, name: bytes = b"", kept: bytes = b""
+    ) -> Entry | None:
+        return Entry(self.id_of(payload), "waiting", payload=payload, called=place.called)
+
+    def _dead(
+        self, place: Place, payload: bytes, score: float, name: bytes = b"", kept: bytes = b""
+    ) -> Entry | None:
+        element, record = payload, job.fields(payload) or {}
+        if self.own_name and record.get("queue") != self.own_name:
+            return None
+        own = _job_of(element)
+        kind = record.get("exception")
+        lines = record.get("backtrace")
+        error = None
+        if isinstance(kind, str):
+            error = Failure(
+                kind, str(record.get("error", "")),
+                "\n".join(map(str, lines)) if isinstance(lines, list) else "",
+            )  # fmt: skip
+        since = failed_ms(record.get("failed_at"))
+        worker = record.get("worker")
+        return Entry(
+            f"{self.id_of(own or b'')}.{job.digest(element)[:8]}", "dead", at_ms=since,
+            since_ms=since, payload=own if own is not None else element, failures=1,
+            consumer=worker if job.legal(worker) else None, reason=_reason(kind), error=error,
+            called=place.called,
+        )  # fmt: skip
+
+    def _target(self, seen: Seen) -> tuple[bytes, str | None]:
+        if seen.place.kind == "held":
+            return b"", self.own_name
+        own = _job_of(seen.member)
+        queue = (job.fields(seen.member) or {}).get("queue")
+        if not own or not isinstance(queue, str) or not queue:
+            return b"", None
+        return own, queue
+
+    def _ended(self, settlement: Settlement) -> tuple[str, bytes, str, int]:
+        delivery, failure = settlement.delivery, Failure.decoded(settlement.value)
+        assert failure is not None
+        text = self._failure(
+            delivery.payload, failure.type, failure.message, failure.traceback.splitlines(),
+            delivery.consumer, self.own_name,
+        )  # fmt: skip
+        return "rejected" if settlement.outcome == "reject" else "failed", text, "date", 0
+
+    def _failure(
+        self, payload: bytes, kind: str, error: str, lines: list[str], worker: str, queue: str
+    ) -> bytes:
+        """A failure as Resque keeps it, up to its time."""
+        if job.fields(payload) is None:  # Resque couldn't read it either; here it isn't lost
+            payload = b'{"class":null,"args":[],"raw_hex":"%b"}' % payload.hex().encode()
+        said = {
+            "exception": kind, "error": error, "backtrace": lines, "worker": worker, "queue": queue
+        }  # fmt: skip
+        rest = b",".join(job.value(name) + b":" + job.value(of) for name, of in said.items())
+        return b'{"payload":' + payload + b"," + rest + b',"failed_at":'
+
+    # --- producers -----------------------------------------------------------------------------
+
+    @operation
+    async def push(self, jobs: Sequence[Job]) -> list[str]:
+        """Put jobs in; their ids. The same call sent again puts nothing in twice."""
+        rows = []
+        for given in jobs:
+            if given.jid is not None:
+                raise BadInput(f"job {given.klass}: Resque has no jid")
+            data = given.encoded()
+            rows.append((self.id_of(data), data))
+        return await self._push(rows, "")
+
+    # --- looking -------------------------------------------------------------------------------
+
+    async def _places(self, state: State) -> list[Place]:
+        if state == "delayed":
+            return []
+        if state == "trash":
+            return [self._own_trash()]
+        if state == "waiting":
+            return [self._list(name) for name in await self._queues()]
+        if state == "dead":
+            lists = [b"failed", *sorted(await of_set(self.keys["t_failed_queues"]))]
+            wanted = [name.decode("utf-8", "surrogateescape") for name in dict.fromkeys(lists)]
+            if self.own_name:
+                wanted = [n for n in wanted if n in ("failed", f"{self.own_name}_failed")]
+            return [
+                Place("list", self.keys.at + name, "failed", self._dead, self.keys)
+                for name in wanted
+            ]
+        names, busy = await both(self._queues(), self._busy())
+        return [*map(self._holding, names), busy]
+
+    async def _busy(self) -> Place:
+        """What Resque's own workers have."""
+        place = Place("busy", "", "busy", self._waiting, self.keys)
+        rows = []
+        for worker in await self.processes.op():
+            consumer = worker.identity if job.legal(worker.identity) else None
+            for work in worker.work:
+                if not self.own_name or work.queue == self.own_name:
+                    entry = Entry(
+                        self.id_of(work.payload), "pending", since_ms=work.since_ms,
+                        payload=work.payload, consumer=consumer, called="busy",
+                    )  # fmt: skip
+                    rows.append(Seen(entry, place, b""))
+        return Place("busy", "", "busy", self._waiting, self.keys, rows=rows)
+
+    @operation
+    async def processes(self) -> list[Process]:
+        """The deployment's Resque workers; those silent for five minutes are not `alive`."""
+        return await resque_workers(await of_set(self.keys["t_workers"]), self.keys)
+
+    @operation
+    async def prune(self, identity: str, *, silent_ms: int = RESQUE_PRUNE_MS) -> str:
+        """Strike a worker that was silent for so long: pruned | alive | unknown | changed.
+
+        As Resque does: what it had goes to the failed list, from where it can be replayed. A worker
+        that never beat is left alone, as Resque leaves it.
+        """
+        known = {process.identity: process for process in await self.processes.op()}
+        worker = known.get(identity)
+        if worker is None:
+            return "unknown"
+        if worker.silent_ms is None or worker.silent_ms < checked_ms(silent_ms, "silence"):
+            return "alive"
+        text = b""
+        for work in worker.work:
+            klass = (job.fields(work.payload) or {}).get("class") or "<Unknown Job>"
+            text = self._failure(
+                work.payload, "Resque::PruneDeadWorkerDirtyExit",
+                f"Worker {identity} did not gracefully exit while processing {klass}", [], identity,
+                work.queue,
+            )  # fmt: skip
+        said: str = await self._guarded(
+            "prune_worker", lambda reply: reply[0].decode(), identity=identity, beat=worker.beat,
+            working=worker.working, text=text, **self._about(),
+        )  # fmt: skip
+        return said
+
+    @operation
+    async def counts(self, now_ms: int | None = None) -> Counts:
+        """The deployment's are exact. Of one queue, ``done`` isn't known, nor is dead while the
+        failed list holds more than 500 of all queues."""
+        names, dead = await both(self._queues(), self._places("dead"))
+        keys = [self.keys["t_stat_"] + name for name in ("processed", "failed")]
+        ((lists, held), (busy, in_dead)), ((stats, trash), (paused, closed)) = await both(
+            both(
+                both(
+                    together(self._list(name).count() for name in names),
+                    together(self._holding(name).count() for name in names),
+                ),
+                both(self._busy(), self._dead_count(dead)),
+            ),
+            both(
+                both(
+                    together(Call(("GET", key), _integer, key=key) for key in keys),
+                    self._own_trash().count(),
+                ),
+                self._flags(),
+            ),
+        )
+        key = self.keys["t_paused"]
+        if paused is None and await Call(("GET", key), lambda said: said == b"true", key=key):
+            paused = "paused in Resque"
+        unknown: set[State] = {"done"} if self.own_name else set()
+        if in_dead is None:
+            unknown.add("dead")
+        done = 0 if self.own_name else max(0, stats[0] - stats[1])
+        return Counts(
+            sum(lists), sum(held) + len(busy.rows), 0, in_dead or 0, trash, done, None, paused,
+            closed, frozenset(unknown),
+        )  # fmt: skip
+
+    async def _dead_count(self, places: Sequence[Place]) -> int | None:
+        if self.own_name:
+            return await self._of_small(places)
+        return sum(await together(place.count() for place in places))
+
+
+def _job_of(element: bytes) -> bytes | None:
+    """The job's own record in a failure, byte for byte as the worker had it."""
+    own = job.member(element, "payload")
+    raw = (job.fields(own or b"") or {}).get("raw_hex")
+    if isinstance(raw, str):
+        try:
+            return bytes.fromhex(raw)
+        except ValueError:
+            return own
+    return own
+
+
+def _reason(exception: Any) -> str:
+    if exception in _DIRTY:
+        return "lost"
+    return "rejected" if exception == "Reject" else "failed"
+
+
+def failed_ms(text: Any) -> int | None:
+    """When a failure was written down; None where its zone can't be told."""
+    if not isinstance(text, str):
+        return None
+    found = re.match(r"(\d{4})/(\d\d)/(\d\d) (\d\d):(\d\d):(\d\d) (?:UTC|GMT|Z)$", text)
+    try:
+        if found:
+            year, month, day, hour, minute, second = map(int, found.groups())
+            at = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
+        else:
+            at = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    return int(at.timestamp() * 1000) if at.tzinfo else None
+
+
+def _integer(reply: Any) -> int:
+    return int(reply or 0)

@@ -1,0 +1,353 @@
+"""Sidekiq's layout, 6 to 8: lists, three sorted sets, and a hash of running jobs per process.
+
+Times in its sets are seconds with a fraction in all releases; those in its records are seconds up
+to 7 and integer milliseconds from 8 on, and a record keeps the kind it came with.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, ClassVar, Literal
+
+from ..errors import BadInput
+from ..io import C_co, Call, both, operation, together
+from ..queue import Verb, checked_ms
+from ..values import Counts, Entry, Failure, Settlement, State
+from . import job
+from .job import Job
+from .places import Place, Seen
+from .queue import ListLayout, of_set
+from .stock import Process, sidekiq_processes
+
+MAX_RETRIES = 25
+_GIVEN = {"class", "args", "jid", "queue", "at", "created_at", "enqueued_at"}
+
+
+class SidekiqQueue(ListLayout[C_co]):
+    """``sidekiq:<queue>``, or ``sidekiq``: the deployment with all its queues."""
+
+    kind: ClassVar[str] = "sidekiq"
+    home: ClassVar[str] = ""
+    side: ClassVar[Literal["LEFT", "RIGHT"]] = "RIGHT"
+    pause: ClassVar[str] = "paused"
+    unit: ClassVar[str] = "s"
+    capabilities: ClassVar[frozenset[str]] = frozenset({"timeline"})
+    actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {
+        "requeue": ("pending", "delayed"),
+        "claim": ("pending",),
+        "replay": ("dead",),
+        "purge": ("waiting", "pending", "delayed", "dead"),
+        "hard": ("waiting", "pending", "delayed", "dead", "trash"),
+        "restore": ("trash",),
+        "reschedule": ("delayed",),
+    }
+    theirs: ClassVar[dict[str, str]] = {
+        "queues": "set", "retry": "zset", "schedule": "zset", "dead": "zset", "processes": "set",
+        "paused": "set",
+    }  # fmt: skip
+    faults: ClassVar[tuple[str, ...]] = (
+        "a job taken by a Sidekiq worker without super_fetch is in no list while it runs: it is"
+        " lost with its process",
+        "Sidekiq takes a due job out of its set and puts it into the queue in two steps: a crash"
+        " in between loses it",
+        "Sidekiq's web page removes and retries entries of a set by score: others of the same score"
+        " are taken out and put back from the client, and lost if that one dies",
+        "the dead set is trimmed to 10,000 entries and six months, without a word, by whichever"
+        " Sidekiq process adds to it next",
+        "whoever holds a job isn't fenced: a copy of it that runs later is not told",
+    )
+
+    random: Callable[[], float] = staticmethod(random.random)
+    """a number from [0, 1), for the jitter of retries"""
+
+    # --- records -------------------------------------------------------------------------------
+
+    def id_of(self, payload: bytes) -> str:
+        """The jid; for a record without a usable one, ``x`` and a part of its digest."""
+        record = job.fields(payload)
+        jid = record.get("jid") if record else None
+        if isinstance(jid, str) and job.legal(jid):
+            return jid
+        return f"x{job.digest(payload)[:23]}"
+
+    def _trait(self, id: str) -> str:
+        # What no JSON writer puts in other words; and a digest isn't in what it is of.
+        plain = re.findall(r"[\w.:-]+", id, re.A)
+        return "" if re.fullmatch("x[0-9a-f]{23}", id) else max(plain, key=len, default="")
+
+    def _failures(self, payload: bytes) -> int:
+        count = (job.fields(payload) or {}).get("retry_count")
+        return count + 1 if isinstance(count, int) and count >= 0 else 0
+
+    def _entry(self, state: State, place: Place, payload: bytes, score: float) -> Entry:
+        record = job.fields(payload) or {}
+        kind = record.get("error_class")
+        error = None
+        if isinstance(kind, str):
+            error = Failure(
+                kind, str(record.get("error_message", "")),
+                job.unpacked_backtrace(record.get("error_backtrace", [])),
+            )  # fmt: skip
+        at = round(score * 1000) if state in ("delayed", "dead") else None
+        since = at if state == "dead" else None
+        for name in _SINCE.get(place.called, ()):
+            since = since or job.ms(record.get(name))
+        return Entry(
+            self.id_of(payload), state, at_ms=at, since_ms=since, payload=payload,
+            failures=self._failures(payload), reason=_reason(kind) if state == "dead" else None,
+            error=error, called=place.called,
+        )  # fmt: skip
+
+    def _waiting(
+        self, place: Place, payload: bytes, score: float, name: bytes = b"", kept: bytes = b""
+    ) -> Entry | None:
+        return self._entry("waiting", place, payload, score)
+
+    def _delayed(
+        self, place: Place, payload: bytes, score: float, name: bytes = b"", kept: bytes = b""
+    ) -> Entry | None:
+        return self._entry("delayed", place, payload, score) if self._is_mine(payload) else None
+
+    def _dead(
+        self, place: Place, payload: bytes, score: float, name: bytes = b"", kept: bytes = b""
+    ) -> Entry | None:
+        return self._entry("dead", place, payload, score) if self._is_mine(payload) else None
+
+    def _is_mine(self, payload: bytes) -> bool:
+        return not self.own_name or (job.fields(payload) or {}).get("queue") == self.own_name
+
+    def _target(self, seen: Seen) -> tuple[bytes, str | None]:
+        if seen.place.kind == "held":
+            return b"", self.own_name
+        queue = (job.fields(seen.member) or {}).get("queue")
+        return b"", queue if isinstance(queue, str) and queue else self.own_name or None
+
+    def _ended(self, settlement: Settlement) -> tuple[str, bytes, str, int]:
+        payload, failure = settlement.delivery.payload, Failure.decoded(settlement.value)
+        record = job.fields(payload)
+        assert failure is not None
+        if record is None:
+            return "invalid", payload, "", 0
+        before = record.get("retry_count")
+        again = isinstance(before, int) and not isinstance(before, bool)
+        count = self._failures(payload)
+        stamp = "retried_at" if again else "failed_at"
+        added = {
+            "queue": record.get("retry_queue") or self.own_name,
+            "error_message": failure.message[:10_000],
+            "error_class": failure.type,
+            "retry_count": count,
+        }
+        if kept := record.get("backtrace"):
+            lines = failure.traceback.splitlines()
+            number = kept if isinstance(kept, int) and kept is not True else len(lines)
+            added["error_backtrace"] = job.packed_backtrace(lines[:number])
+        text = job.opened(payload, {*added, stamp})
+        assert text is not None
+        parts = [job.value(name) + b":" + job.value(value) for name, value in added.items()]
+        text += b",".join(parts) + b',"%b":' % stamp.encode()
+        unit = "ms" if isinstance(record.get("created_at"), int) else "s"
+        if settlement.outcome == "reject":
+            return "rejected", text, unit, 0
+        if count >= _attempts(record) or _is_over(record, settlement.delivery.deadline_ms):
+            return "discarded" if record.get("dead") is False else "failed", text, unit, 0
+        if failure.type == "Retry" and settlement.delay_ms:
+            return "retry", text, unit, checked_ms(settlement.delay_ms, "delay")
+        wait = count**4 + 15 + int(self.random() * 10) * (count + 1)
+        return "retry", text, unit, wait * 1000
+
+    # --- producers -----------------------------------------------------------------------------
+
+    @operation
+    async def push(
+        self, jobs: Sequence[Job], *, at_ms: int | None = None, after_ms: int | None = None
+    ) -> list[str]:
+        """Put jobs in, for now or for a time; their jids. Each gets one unless it has one.
+
+        One step for all of them; the same call sent again puts nothing in twice.
+        """
+        rows = []
+        for given in jobs:
+            if taken := _GIVEN & set(given.options):
+                raise BadInput(f"job {given.klass}: {', '.join(sorted(taken))} is not an option")
+            jid = given.jid or secrets.token_hex(12)
+            if not job.legal(jid):
+                raise BadInput(f"jid {jid[:140]!a} can't be used as an id")
+            named = Job(given.klass, given.args, jid, given.options)
+            rows.append((jid, named.encoded(retry=True, queue=self.own_name)[:-1]))
+        at = ""
+        if at_ms is not None:
+            at = str(checked_ms(at_ms, "ready time"))
+        elif after_ms is not None:
+            at = f"+{checked_ms(after_ms, 'delay')}"
+        return await self._push(rows, at)
+
+    # --- looking -------------------------------------------------------------------------------
+
+    async def _places(self, state: State) -> list[Place]:
+        keys = self.keys
+        if state == "delayed":
+            return [
+                Place("zset", keys["t_retry"], "retry", self._delayed, keys),
+                Place("zset", keys["t_schedule"], "scheduled", self._delayed, keys),
+            ]
+        if state == "dead":
+            return [Place("zset", keys["t_dead"], "dead", self._dead, keys)]
+        if state == "trash":
+            return [self._own_trash()]
+        if state == "waiting":
+            return [self._list(name) for name in await self._queues()]
+        names, busy = await both(self._queues(), self._busy())
+        return [*map(self._holding, names), busy]
+
+    async def _busy(self) -> Place:
+        """What Sidekiq's own workers have, as they said at their last beat."""
+        place = Place("busy", "", "busy", self._waiting, self.keys)
+        rows = []
+        for process in await self.processes.op():
+            consumer = process.identity if job.legal(process.identity) else None
+            for work in process.work:
+                if not self.own_name or work.queue == self.own_name:
+                    entry = Entry(
+                        self.id_of(work.payload), "pending", since_ms=work.since_ms,
+                        payload=work.payload, failures=self._failures(work.payload),
+                        consumer=consumer, called="busy",
+                    )  # fmt: skip
+                    rows.append(Seen(entry, place, b""))
+        return Place("busy", "", "busy", self._waiting, self.keys, rows=rows)
+
+    @operation
+    async def processes(self) -> list[Process]:
+        """The deployment's Sidekiq processes; those not heard of for a minute are not `alive`."""
+        return await sidekiq_processes(await of_set(self.keys["t_processes"]), self.keys)
+
+    @operation
+    async def prune(self, identity: str, *, silent_ms: int = 60_000, rescue: bool = False) -> str:
+        """Strike a process that was silent for so long: pruned | alive | unknown.
+
+        As Sidekiq does, what it had is not run again. ``rescue`` puts it back to the front of its
+        queues, as long as its record lasts (a minute after its last beat); should the process be
+        cut off and not dead, these jobs run twice.
+        """
+        key = self.keys.at + identity
+        said: str = await self._guarded(
+            "prune_process",
+            lambda reply: reply[0].decode(),
+            [(key,), (f"{key}:workers",), (f"{key}:work",), (f"{key}-signals",)],
+            identity=identity,
+            silent_ms=checked_ms(silent_ms, "silence"),
+            rescue=int(rescue),
+            **self._about(),
+        )
+        return said
+
+    @operation
+    async def counts(self, now_ms: int | None = None) -> Counts:
+        """The deployment's are exact. Of one queue, ``done`` isn't known, nor are delayed and dead
+        while a set holds more than 500 entries of all queues."""
+        if not self.own_name:
+            return await self._all_counts()
+        delayed, dead = await both(self._places("delayed"), self._places("dead"))
+        (counted, (paused, closed)), ((in_delay, in_dead), (busy, oldest)) = await both(
+            both(
+                together(place.count() for place in (
+                    self._list(self.own_name), self._holding(self.own_name), self._own_trash(),
+                )),
+                self._flags(),
+            ),
+            both(
+                both(self._of_small(delayed), self._of_small(dead)),
+                both(self._busy(), self._list(self.own_name).window(0, 1)),
+            ),
+        )  # fmt: skip
+        waiting, held, trash = counted
+        key = self.keys["t_paused"]
+        if paused is None and await Call(("SISMEMBER", key, self.own_name), bool, key=key):
+            paused = "paused in Sidekiq"
+        unknown: set[State] = {"done"}
+        if in_delay is None:
+            unknown.add("delayed")
+        if in_dead is None:
+            unknown.add("dead")
+        first = oldest[0][0].entry.since_ms if oldest[0] else None
+        return Counts(
+            waiting, held + len(busy.rows), in_delay or 0, in_dead or 0, trash, 0, first, paused,
+            closed, frozenset(unknown),
+        )  # fmt: skip
+
+    async def _all_counts(self) -> Counts:
+        names = await self.names.op()
+        keys = [self.keys["t_stat_"] + name for name in ("processed", "failed")]
+        (lists, held), ((sets, busy), (stats, (paused, closed))) = await both(
+            both(
+                together(self._list(name).window(0, 1) for name in names),
+                together(self._holding(name).count() for name in names),
+            ),
+            both(
+                both(
+                    together(
+                        Call(("ZCARD", key), int, key=key)
+                        for key in (
+                            *(self.keys[f"t_{part}"] for part in ("retry", "schedule", "dead")),
+                            self.keys["trash"],
+                        )
+                    ),
+                    self._busy(),
+                ),
+                both(
+                    together(Call(("GET", key), _integer, key=key) for key in keys), self._flags()
+                ),
+            ),
+        )
+        retry, schedule, dead, trash = sets
+        oldest = [rows[0].entry.since_ms or 0 for rows, _ in lists if rows]
+        return Counts(
+            sum(size for _, size in lists), sum(held) + len(busy.rows), retry + schedule, dead,
+            trash, max(0, stats[0] - stats[1]), min(filter(None, oldest), default=None), paused,
+            closed,
+        )  # fmt: skip
+
+    @operation
+    async def upcoming(self, edges: Sequence[int]) -> list[int]:
+        """Of the whole deployment, whichever queue is looked at: the sets are one for all."""
+        parts = [self.keys["t_retry"], self.keys["t_schedule"]]
+        found = await together(
+            Call(("ZCOUNT", key, low / 1000, f"({high / 1000}"), int, key=key)
+            for key in parts
+            for low, high in pairwise(edges)
+        )
+        half = len(edges) - 1
+        return [found[n] + found[half + n] for n in range(half)]
+
+
+_SINCE = {
+    "enqueued": ("enqueued_at", "created_at"),
+    "retry": ("retried_at", "failed_at"),
+    "scheduled": ("created_at",),
+}
+
+
+def _reason(error_class: Any) -> str:
+    return {"Redisq::LostLease": "lost", "Reject": "rejected"}.get(str(error_class), "failed")
+
+
+def _attempts(record: dict[str, Any]) -> int:
+    """How many retries a record allows. One that allows none dies at its first failure."""
+    allowed = record.get("retry", True)
+    if allowed is None or allowed is True:
+        return MAX_RETRIES
+    return allowed if isinstance(allowed, int) else 0 if allowed is False else MAX_RETRIES
+
+
+def _is_over(record: dict[str, Any], now_ms: int) -> bool:
+    """Whether `retry_for` (seconds since the first failure, from 7.1) is over."""
+    first, seconds = job.ms(record.get("failed_at")), record.get("retry_for")
+    return bool(first and isinstance(seconds, (int, float)) and first + seconds * 1000 < now_ms)
+
+
+def _integer(reply: Any) -> int:
+    return int(reply or 0)

@@ -1,0 +1,91 @@
+"""Spoilt lines of the scripts behind Resque's and Sidekiq's layouts: the model must notice each."""
+
+from __future__ import annotations
+
+import pytest
+import redis
+
+from redisq_ops.core import scripts
+from redisq_ops.core.errors import RedisqError
+
+from .jobs import JobModel, ResqueModel, SidekiqModel
+from .seeds import STEPS
+from .test_mutants import TRIES, Mutant, Spoiler
+
+BOTH: tuple[type[JobModel], ...] = (SidekiqModel, ResqueModel)
+SIDEKIQ: tuple[type[JobModel], ...] = (SidekiqModel,)
+MUTANTS = {
+    "settle without fence": (("settle", "= payloads[k]\n", "= payloads[k] or '{}'\n"), BOTH),
+    "settled twice in a batch": (("settle", "or settled[ticket] then", "then"), BOTH),
+    "extend without fence": (("extend", "r.receipt ~= '-' and r.receipt ==", "'' ~="), BOTH),
+    "no guard against re-sending": (
+        ("guard", "redis.call('HGET', callers, caller)", "nil"), BOTH,
+    ),
+    "leases not looked at": (("held", "lease, '-inf', now,", "lease, '-inf', '+inf',"), BOTH),
+    "promoted too early": (("promote", "'-inf', seconds(now)", "'-inf', '+inf'"), SIDEKIQ),
+    "promoted and still there": (("promote", "redis.call('ZREM', key, payload)", ""), SIDEKIQ),
+    "promoted in other bytes": (
+        ("promote", "        to_end(name, payload)", "        to_end(name, cjson.encode(job))"),
+        SIDEKIQ,
+    ),
+    "tickets that come again": (
+        ("held", "redis.call('HINCRBY', stat, 'fence', n) - n", "0"), BOTH,
+    ),
+    "lost workers not counted": (
+        ("held", "if times >= conf", "if 1 >= conf"), BOTH,
+    ),
+    "dead one lost worker late": (("held", "times >= conf", "times > conf"), BOTH),
+    "lost workers counted for ever": (("settle", "if known then", "if false then"), BOTH),
+    "what was lost comes back in disorder": (
+        ("held", "for i = #late, 1, -1 do", "for i = 1, #late do"), BOTH,
+    ),
+    "what was released comes back in disorder": (
+        ("settle", "for i = #back, 1, -1 do", "for i = 1, #back do"), BOTH,
+    ),
+    "released to the end": (("settle", "do to_front(queue", "do to_end(queue"), BOTH),
+    "requeued to the end": (("move", "if kind == 'held' then", "if false then"), BOTH),
+    "moved and still there": (("places", "    redis.call('ZREM', key, member)\n", ""), SIDEKIQ),
+    "marks left behind": (("move", "sweep_marks()\n", ""), BOTH),
+    "undone in disorder": (
+        ("undo", "for i = #back, 1, -1 do put_back", "for i = 1, #back do put_back"), BOTH,
+    ),
+    "trash let go too early": (("trash", "now - conf.trash_ms", "now"), BOTH),
+}  # fmt: skip
+QUICK = {"settle without fence", "leases not looked at"}
+CASES = [
+    pytest.param(
+        name, change, model, id=f"{name}-{model.__name__}",
+        marks=() if name in QUICK else pytest.mark.slow,
+    )
+    for name, (change, models) in MUTANTS.items()
+    for model in models
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "change", "model"), CASES)
+def test_a_spoilt_line_is_noticed(
+    valkey_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    change: tuple[str, str, str],
+    model: type[JobModel],
+) -> None:
+    spoiler = Spoiler(Mutant(name, (change,), ()))
+    monkeypatch.setattr(scripts, "_read", spoiler)
+    scripts.script.cache_clear()
+    try:
+        with redis.Redis.from_url(valkey_url, protocol=3) as client:
+            assert noticed(client, model), "it did all that was asked of it"
+    finally:
+        scripts.script.cache_clear()
+    assert spoiler.done == {change[0]}
+
+
+def noticed(client: redis.Redis, model: type[JobModel]) -> bool:
+    for seed in range(TRIES):
+        client.flushall()
+        try:
+            model(client, seed).play(STEPS)
+        except (AssertionError, pytest.fail.Exception, RedisqError, redis.ResponseError):
+            return True
+    return False

@@ -1,0 +1,358 @@
+"""Resque's layout, from recorded keys, and our worker on it."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import Any
+
+import pytest
+import redis
+
+from redisq_ops.core.clock import FakeClock
+from redisq_ops.core.errors import BadInput, Refused
+from redisq_ops.core.handler import Work
+from redisq_ops.core.resque import Job, ResqueQueue, SidekiqQueue
+from redisq_ops.core.values import Delivery, Failure, Page, Settlement, State
+from redisq_ops.core.worker import Worker
+
+from .cli import Redisq
+from .layouts import put
+
+Ours = ResqueQueue[redis.Redis]
+T = 1_718_000_000_000
+BOOM = Failure("Boom", 'it "broke"', "a.py\nb.py").encoded()
+DEAD = "box:78:mail:out,low"
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock(T)
+
+
+@pytest.fixture
+def queue(client: redis.Redis, clock: FakeClock) -> Ours:
+    return ResqueQueue(client, "resque:low", clock=clock)
+
+
+@pytest.fixture
+def whole(client: redis.Redis, clock: FakeClock) -> Ours:
+    return ResqueQueue(client, "resque", clock=clock)
+
+
+def ids(page: Page) -> list[str]:
+    return [entry.id for entry in page.entries]
+
+
+def take(queue: Ours, n: int = 100, consumer: str = "w1") -> list[Delivery]:
+    return list(queue.take(n, consumer=consumer).deliveries)
+
+
+def end(queue: Ours, delivery: Delivery, outcome: Any = "ack", value: bytes = b"") -> str:
+    return queue.settle([Settlement(delivery, outcome, value)])[0]
+
+
+def moved(queue: Ours, ids: list[str], source: State, target: str, op: str = "op") -> list[str]:
+    return queue.move(op, 1, ids, source=source, target=target, high_water_ms=queue.now())
+
+
+def failed(client: redis.Redis) -> list[dict[str, Any]]:
+    return [json.loads(element) for element in client.lrange("resque:failed", 0, -1)]
+
+
+def test_a_recorded_deployment_is_read(queue: Ours, whole: Ours, client: redis.Redis) -> None:
+    assert not whole.exists() and not queue.exists()
+    put(client, "resque")
+    counts = whole.counts()
+    assert (counts.waiting, counts.pending, counts.delayed, counts.dead) == (4, 1, 0, 2)
+    assert (counts.done, counts.unknown) == (10, frozenset())
+    mine = queue.counts()
+    assert (mine.waiting, mine.pending, mine.dead) == (3, 1, 1)
+    assert whole.names() == ["low", "mail:out"]
+
+    rows = queue.page("waiting").entries
+    assert [r.payload for r in rows] == client.lrange("resque:queue:low", 0, -1)
+    assert rows[0].id == rows[1].id != rows[2].id, "equal records are told apart by number"
+    (dead,) = queue.page("dead").entries
+    assert (dead.called, dead.reason, dead.payload) == (
+        "failed", "failed", b'{"class":"Archive","args":[40]}'
+    )  # fmt: skip
+    assert dead.error == Failure("ArgumentError", "no such branch", "app.rb:3:in `perform'")
+    assert (dead.since_ms, dead.consumer) == (T, "box:77:low")
+    assert [e.reason for e in whole.page("dead").entries] == ["failed", "lost"]
+    assert queue.get(dead.id) == dead
+    (busy,) = queue.page("pending").entries
+    assert (busy.called, busy.payload) == ("busy", b'{"class":"Archive","args":[ 41 ]}')
+    assert busy.consumer == DEAD
+    assert ids(ResqueQueue(client, "resque:mail:out").page("waiting")) != []
+
+
+def test_a_job_goes_its_way(queue: Ours, client: redis.Redis) -> None:
+    first, second = queue.push([Job("A", [1]), Job("B", [2.0])])
+    assert client.lrange("resque:queue:low", 0, -1) == [
+        b'{"class":"A","args":[1]}', b'{"class":"B","args":[2.0]}'
+    ]  # fmt: skip
+    assert client.smembers("resque:queues") == {b"low"}
+    a, b = take(queue)
+    assert [a.id, b.id] == [first, second]
+    assert queue.counts().pending == 2
+    assert end(queue, a) == "done" and end(queue, a) == "stale"
+    assert end(queue, b, "release") == "released"
+    (b,) = take(queue)
+    assert end(queue, b, "fail", BOOM) == "dead"
+    (said,) = failed(client)
+    assert said == {
+        "payload": {"class": "B", "args": [2.0]}, "exception": "Boom", "error": 'it "broke"',
+        "backtrace": ["a.py", "b.py"], "worker": "w1", "queue": "low",
+        "failed_at": "2024/06/10 06:13:20 UTC",
+    }  # fmt: skip
+    assert client.get("resque:stat:processed") == b"2"
+    assert client.get("resque:stat:failed") == b"1"
+    assert queue.invariants() == []
+
+
+def test_a_replayed_job_has_its_own_bytes(queue: Ours, client: redis.Redis) -> None:
+    odd = [
+        b'{ "class":"A", "args":[1.0,1e3,"\\u00e9"] }',
+        b'{"class":"A","args":["\xff"]}',
+        b"no json \x00\xff}",
+        b"",
+    ]
+    client.rpush("resque:queue:low", *odd)
+    got = take(queue)
+    assert [d.payload for d in got] == odd
+    assert {end(queue, d, "fail", BOOM) for d in got} == {"dead"}
+    assert [e.payload for e in queue.page("dead").entries] == odd
+    assert moved(queue, ids(queue.page("dead")), "dead", "waiting") == ["moved"] * 3 + ["invalid"]
+    assert client.lrange("resque:queue:low", 0, -1) == odd[:3]
+    assert client.llen("resque:failed") == 1
+
+
+def test_a_lost_worker_s_jobs_come_back_in_their_order(queue: Ours, clock: FakeClock) -> None:
+    queue.push([Job("A", [n]) for n in range(5)])
+    first = take(queue, 3)
+    clock.advance(30_001)
+    again = take(queue, consumer="w2")
+    assert [json.loads(d.payload)["args"] for d in again] == [[n] for n in range(5)]
+    assert {end(queue, d) for d in first} == {"stale"}
+
+
+def test_what_kills_its_workers_is_a_failure_in_the_end(
+    queue: Ours, client: redis.Redis, clock: FakeClock
+) -> None:
+    client.rpush("resque:queue:low", b'{"class":"A","args":["%"]}', b"\xffgarbage")
+    client.sadd("resque:queues", "low")
+    for _ in range(3):
+        assert len(take(queue)) == 2
+        clock.advance(30_001)
+    assert take(queue) == []
+    assert {said["exception"] for said in failed(client)} == {"Redisq::LostLease"}
+    rows = queue.page("dead").entries
+    assert {e.payload for e in rows} == {b'{"class":"A","args":["%"]}', b"\xffgarbage"}
+    assert {e.reason for e in rows} == {"lost"}
+    assert moved(queue, [e.id for e in rows], "dead", "waiting") == ["moved"] * 2
+
+
+def test_one_failure_is_moved_and_no_other(queue: Ours, client: redis.Redis) -> None:
+    """Equal jobs that failed at different times are different failures."""
+    put(client, "resque")
+    for n in range(5):
+        client.rpush("resque:failed", json.dumps({
+            "failed_at": f"2024/06/10 07:00:0{n} UTC", "payload": {"class": "A", "args": []},
+            "exception": "E", "error": "same", "queue": "low",
+        }))  # fmt: skip
+    before = client.lrange("resque:failed", 0, -1)
+    rows = ids(queue.page("dead"))
+    assert len(set(rows)) == 6 and len({id.split(".")[0] for id in rows}) == 2
+    assert moved(queue, [rows[3]], "dead", "trash") == ["moved"]
+    assert client.lrange("resque:failed", 0, -1) == before[:4] + before[5:]
+    assert moved(queue, [rows[3]], "dead", "trash") == ["moved"], "the same step: its answer"
+    assert moved(queue, [rows[3]], "dead", "trash", "b") == ["changed"]
+    assert queue.undo("op", 1, target="trash", by="u", seq=1) == (1, 0)
+    assert sorted(client.lrange("resque:failed", 0, -1)) == sorted(before)
+    assert moved(queue, [rows[3]], "dead", "gone", "c") == ["moved"]
+
+
+def test_two_operators_at_once_hit_nothing_else(url: str, client: redis.Redis) -> None:
+    for n in range(120):
+        client.rpush("resque:failed", json.dumps({
+            "payload": {"class": "A", "args": [n]}, "exception": "E", "queue": "low",
+        }))  # fmt: skip
+    client.sadd("resque:queues", "low")
+    rows = ids(ResqueQueue(client, "resque:low").page("dead", max=200))
+    said: dict[str, list[str]] = {"even": [], "odd": []}
+
+    def work(name: str, mine: list[str]) -> None:
+        with redis.Redis.from_url(url, protocol=3) as own:
+            queue = ResqueQueue(own, "resque:low")
+            for step, id in enumerate(mine):
+                said[name] += queue.move(
+                    name, step + 1, [id], source="dead", target="waiting",
+                    high_water_ms=queue.now(),
+                )  # fmt: skip
+
+    threads = [
+        threading.Thread(target=work, args=("even", rows[0:100:2])),
+        threading.Thread(target=work, args=("odd", rows[99:0:-2])),
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert said == {"even": ["moved"] * 50, "odd": ["moved"] * 50}
+    assert [f["payload"]["args"][0] for f in failed(client)] == list(range(100, 120))
+    back = [json.loads(p)["args"][0] for p in client.lrange("resque:queue:low", 0, -1)]
+    assert sorted(back) == list(range(100))
+
+
+def test_replaying_takes_the_failure_away_and_undo_brings_it_back(
+    queue: Ours, client: redis.Redis
+) -> None:
+    put(client, "resque")
+    before = client.lrange("resque:failed", 0, -1)
+    (id,) = ids(queue.page("dead"))
+    assert moved(queue, [id], "dead", "waiting") == ["moved"]
+    assert client.lindex("resque:queue:low", -1) == b'{"class":"Archive","args":[40]}'
+    assert client.llen("resque:failed") == 1
+    assert queue.undo("op", 1, target="waiting", by="u", seq=1) == (1, 0)
+    assert sorted(client.lrange("resque:failed", 0, -1)) == sorted(before)
+    assert client.llen("resque:queue:low") == 3
+
+
+def test_one_of_several_equal_jobs_is_purged(queue: Ours, client: redis.Redis) -> None:
+    put(client, "resque")
+    twin = ids(queue.page("waiting"))[0]
+    assert moved(queue, [twin], "waiting", "trash") == ["moved"]
+    assert ids(queue.page("waiting")).count(twin) == 1
+    assert moved(queue, [twin, twin], "waiting", "trash", "b") == ["moved", "changed"]
+    assert queue.undo("b", 1, target="trash", by="u", seq=1) == (1, 0)
+    assert ids(queue.page("trash")) == [twin]
+
+
+def test_failures_in_lists_of_each_queue(queue: Ours, client: redis.Redis) -> None:
+    """Resque's other backend; `failed_queues` says that it is in use."""
+    client.sadd("resque:failed_queues", "low_failed")
+    queue.push([Job("A")])
+    assert end(queue, take(queue)[0], "fail", BOOM) == "dead"
+    assert (client.llen("resque:low_failed"), client.llen("resque:failed")) == (1, 0)
+    assert queue.counts().dead == 1
+    assert moved(queue, ids(queue.page("dead")), "dead", "waiting") == ["moved"]
+    assert client.llen("resque:low_failed") == 0
+
+
+def test_a_silent_worker_is_pruned_as_resque_does(whole: Ours, client: redis.Redis) -> None:
+    live = ResqueQueue(client, "resque")
+    put(client, "resque")
+    client.hset("resque:workers:heartbeat", mapping={
+        "box:77:low": "2124-06-10T06:15:10Z", DEAD: "2024-06-10T06:15:10+00:00",
+    })  # fmt: skip
+    client.set(f"resque:stat:processed:{DEAD}", 7)
+    there = {process.identity: process for process in live.processes()}
+    assert {name: p.alive for name, p in there.items()} == {
+        "box:77:low": True, DEAD: False, "old:5:*": True,
+    }  # fmt: skip
+    assert (there[DEAD].pid, there[DEAD].queues) == (78, ("mail:out", "low"))
+    assert live.prune("old:5:*") == "alive", "it never beat: it may be of another kind"
+    assert live.prune("box:77:low") == "alive"
+    assert live.prune("nobody") == "unknown"
+    assert live.prune(DEAD) == "pruned"
+    last = client.lindex("resque:failed", -1) or b""
+    assert b'"payload":{"class":"Archive","args":[ 41 ]}' in last, "its own bytes"
+    said = json.loads(last)
+    assert said["exception"] == "Resque::PruneDeadWorkerDirtyExit"
+    assert said["error"] == f"Worker {DEAD} did not gracefully exit while processing Archive"
+    assert (said["queue"], said["worker"]) == ("low", DEAD)
+    assert not client.exists(f"resque:worker:{DEAD}", f"resque:stat:processed:{DEAD}")
+    assert client.smembers("resque:workers") == {b"box:77:low", b"old:5:*"}
+    assert live.prune(DEAD) == "unknown"
+    (again,) = [
+        e for e in ResqueQueue(client, "resque:low").page("dead").entries if e.reason == "lost"
+    ]
+    assert again.payload == b'{"class":"Archive","args":[ 41 ]}'
+
+
+def test_a_worker_that_came_back_is_not_pruned(
+    client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live = ResqueQueue(client, "resque")
+    put(client, "resque")
+    client.hset("resque:workers:heartbeat", DEAD, "2024-06-10T06:15:10Z")
+    guarded = ResqueQueue._guarded
+
+    async def after_a_beat(self: Any, *args: Any, **given: Any) -> Any:
+        client.hset("resque:workers:heartbeat", DEAD, "2024-06-10T06:15:20Z")
+        return await guarded(self, *args, **given)
+
+    monkeypatch.setattr(ResqueQueue, "_guarded", after_a_beat)
+    assert live.prune(DEAD) == "changed"
+    assert client.sismember("resque:workers", DEAD) and client.llen("resque:failed") == 2
+
+
+def test_pauses_of_both_kinds(queue: Ours, client: redis.Redis) -> None:
+    queue.push([Job("A")])
+    client.set("resque:pause-all-workers", "true")
+    assert take(queue) == [] and queue.counts().paused == "paused in Resque"
+    client.delete("resque:pause-all-workers")
+    queue.configure("c", 1, {"paused": "lunch"})
+    assert take(queue) == [] and queue.counts().paused == "lunch"
+
+
+def test_what_it_can_t_do_is_refused(queue: Ours, whole: Ours) -> None:
+    with pytest.raises(BadInput, match="no jid"):
+        queue.push([Job("A", [], "jid")])
+    with pytest.raises(Refused, match="name a queue of it"):
+        whole.push([Job("A")])
+    assert "delayed" not in queue.actions["purge"] and "reschedule" not in queue.actions
+    assert queue.page("delayed").entries == ()
+
+
+@pytest.mark.parametrize("kind", [ResqueQueue, SidekiqQueue])
+def test_on_a_full_server_everything_goes_but_new_jobs(
+    client: redis.Redis, kind: type[ResqueQueue[Any] | SidekiqQueue[Any]]
+) -> None:
+    queue: Any = kind(client, f"{kind.kind}:low")
+    queue.push([Job("A", [n]) for n in range(6)])
+    client.config_set("maxmemory", 1)
+    try:
+        with pytest.raises(Refused, match="full"):
+            queue.push([Job("A", ["more"])])
+        a, b, c, *_ = take(queue, 4)
+        assert queue.extend([a]) == [True]
+        said = queue.settle([
+            Settlement(a, "ack"), Settlement(b, "reject", BOOM), Settlement(c, "release")
+        ])  # fmt: skip
+        assert said == ["done", "dead", "released"]
+        assert moved(queue, ids(queue.page("dead")), "dead", "trash") == ["moved"]
+        assert queue.undo("op", 1, target="trash", by="u", seq=1) == (1, 0)
+        assert moved(queue, ids(queue.page("waiting"))[:1], "waiting", "gone", "g") == ["moved"]
+        assert queue.sweep() == 0
+        queue.configure("c", 1, {"paused": "full"})
+        assert queue.prune("nobody") == "unknown"
+    finally:
+        client.config_set("maxmemory", 0)
+    assert queue.counts().waiting == 2
+
+
+def test_the_worker_and_the_command_line(
+    client: redis.Redis, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(client, "resque")
+    ran = []
+
+    def handle(work: Work) -> None:
+        ran.append(json.loads(work.payload)["args"])
+        if ran[-1] == [44, "masterbrew"]:
+            raise ValueError("no")
+
+    Worker(ResqueQueue(client, "resque:low"), handle, burst=True).run()
+    assert len(ran) == 3 and client.llen("resque:failed") == 4
+    redisq = Redisq(url, capsys)
+    rows = redisq.rows("dlq", "ls", "resque:low")
+    assert [row["called"] for row in rows] == ["failed"] * 3
+    done = redisq.rows("replay", "--queue", "resque:low", "--match", "ValueError", "--yes")[-1]
+    assert (done["matched"], done["done"]) == (2, 2)
+    redisq("undo", "--yes", done["op"])
+    assert (client.llen("resque:failed"), client.llen("resque:queue:low")) == (4, 0)
+    purged = redisq.rows("purge", f"resque:low/{rows[0]['id']}", "--yes")[-1]
+    assert purged["done"] == 1 and client.llen("resque:failed") == 3
+    assert "adds up" in redisq("fsck", "resque:low")
