@@ -15,27 +15,41 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .core import errors
+    from .core.carmine import CarmineQueue
+    from .core.circular import CircularQueue, ShardedCircularQueue, unless_done
     from .core.completion import await_, wait
     from .core.connect import aconnect, connect
     from .core.delay import DelaySet, Periodic, ShardedDelaySet
+    from .core.fair import FairQueue, ShardedFairQueue
     from .core.handler import Reject, Retry, Work
     from .core.monitor import Monitor
     from .core.request import RequestQueue, ShardedRequestQueue
+    from .core.resque import Job, ResqueQueue, SidekiqQueue
+    from .core.streams import StreamQueue
     from .core.values import Delivery
     from .core.worker import Worker, run_processes
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "CarmineQueue",
+    "CircularQueue",
     "DelaySet",
     "Delivery",
+    "FairQueue",
+    "Job",
     "Monitor",
     "Periodic",
     "Reject",
     "RequestQueue",
+    "ResqueQueue",
     "Retry",
+    "ShardedCircularQueue",
     "ShardedDelaySet",
+    "ShardedFairQueue",
     "ShardedRequestQueue",
+    "SidekiqQueue",
+    "StreamQueue",
     "Work",
     "Worker",
     "aconnect",
@@ -43,25 +57,36 @@ __all__ = [
     "connect",
     "errors",
     "run_processes",
+    "unless_done",
     "wait",
 ]
 
 _HOMES = {
+    "CarmineQueue": "carmine",
+    "CircularQueue": "circular",
     "DelaySet": "delay",
     "Delivery": "values",
+    "FairQueue": "fair",
+    "Job": "resque",
     "Monitor": "monitor",
     "Periodic": "delay",
     "Reject": "handler",
     "RequestQueue": "request",
+    "ResqueQueue": "resque",
     "Retry": "handler",
+    "ShardedCircularQueue": "circular",
     "ShardedDelaySet": "delay",
+    "ShardedFairQueue": "fair",
     "ShardedRequestQueue": "request",
+    "SidekiqQueue": "resque",
+    "StreamQueue": "streams",
     "Work": "handler",
     "Worker": "worker",
     "aconnect": "connect",
     "await_": "completion",
     "connect": "connect",
     "run_processes": "worker",
+    "unless_done": "circular",
     "wait": "completion",
 }
 

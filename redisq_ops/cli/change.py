@@ -105,6 +105,7 @@ def change_queue(s: Session, verb: str, given: dict[str, Any]) -> int:
     from redisq_ops.ops.journal import Author
 
     queue = s.run(s.deployment.queue(given["name"]))
+    control.settable(queue)
     left = control.contents(s.run(queue.counts.op())) or "nothing in it"
     plan = Plan(f"{verb} queue {queue.name}", (left,), facts={"verb": verb, "queue": queue.name})
     if not agreed(s, [plan], given):
@@ -157,6 +158,7 @@ def retention(s: Session, given: dict[str, Any]) -> int:
         else:
             table(["setting", "value", "default"], [[x.name, x.value, x.default] for x in settings])
         return 0
+    control.settable(queue)
     before = {setting.name: setting.value for setting in settings}
     title = f"change settings of queue {queue.name}"
     lines = [f"{name}: {before[name]} to {value or 'default'}" for name, value in changes.items()]

@@ -14,7 +14,7 @@ from .session import Session
 
 if TYPE_CHECKING:
     from redisq_ops.core.registry import Registered
-    from redisq_ops.ops.discover import Discovered, Discovery
+    from redisq_ops.ops.discover import Discovered, Discovery, Named
     from redisq_ops.ops.journal import Outcome
 
 SHOWN = 5
@@ -36,7 +36,7 @@ def discover(s: Session, given: dict[str, Any]) -> int:
     search = Discovery(s.deployment, match=given["match"], rate=rate, most=given["max"])
     whole = _looked(s, search)
     entries = s.run(named(s.deployment, s.run(search.finds())))
-    rows = _described(s, entries)
+    rows = _described(s, entries, bool(search.walk.missing))
     _shown(s, rows)
     looked, keys = search.walk.looked, search.walk.keys
     of = "" if search.walk.over else f" of about {count(keys)}"
@@ -48,9 +48,9 @@ def discover(s: Session, given: dict[str, Any]) -> int:
         return 130
     broken = bool(search.walk.missing) or any(row.problem for row in rows)
     if given["register"]:
-        known = {row.name: row for row in rows}
-        new = [e for _, e in entries if not known[e.name].registered and not known[e.name].problem]
-        title = f"register {count(len(new))} queues"
+        sound = {row.name for row in rows if not row.registered and not row.problem}
+        new = [one.entry for one in entries if one.entry.name in sound]
+        title = f"register {count(len(new))} queue{'' if len(new) == 1 else 's'}"
         lines = (", ".join(e.name for e in new[:SHOWN]) + (", …" if len(new) > SHOWN else ""),)
         facts = {"verb": "register", "matched": len(new), "queues": [e.name for e in new]}
         if not new:
@@ -76,7 +76,7 @@ def _looked(s: Session, search: Discovery) -> bool:
         return False
 
 
-def _described(s: Session, entries: list[Any]) -> list[Discovered]:
+def _described(s: Session, entries: list[Named], missing: bool) -> list[Discovered]:
     from redisq_ops.ops.discover import described
 
     from .output import progress
@@ -84,7 +84,7 @@ def _described(s: Session, entries: list[Any]) -> list[Discovered]:
     rows: list[Discovered] = []
     with progress("counting and checking", len(entries)) as meter:
         for i in range(0, len(entries), BATCH):
-            rows += s.run(described(s.deployment, entries[i : i + BATCH]))
+            rows += s.run(described(s.deployment, entries[i : i + BATCH], missing))
             meter(len(rows), len(entries))
     return rows
 

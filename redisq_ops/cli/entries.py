@@ -133,8 +133,12 @@ def listed(s: Session, state: State, given: Mapping[str, Any]) -> int:
             if not s.json:
                 found += page
                 continue
-            # Payloads only of those that are shown: the filter never looks at one.
-            for entry in s.run(together(queue.get.op(entry.id) for entry in page)):
+            # Payloads only of those that are shown: the filter never looks at one. Layouts where
+            # nothing is found by its id bring them along.
+            whole: Sequence[Entry | None] = page
+            if any(entry.payload is None for entry in page):
+                whole = s.run(together(queue.get.op(entry.id) for entry in page))
+            for entry in whole:
                 if entry is not None and entry.state == state:
                     emit(entry_row(queue.name, entry))
         if not s.json:
@@ -256,7 +260,7 @@ def schedule(s: Session, given: dict[str, Any]) -> int:
     from redisq_ops.core.delay import DelaySet
     from redisq_ops.core.errors import BadInput, Exists, WrongKind
     from redisq_ops.core.keys import checked_name
-    from redisq_ops.core.registry import find, server_ms
+    from redisq_ops.core.registry import server_ms
 
     from .output import emit, when
 
@@ -267,10 +271,8 @@ def schedule(s: Session, given: dict[str, Any]) -> int:
     s.writable()
     ready_ms = _ready(s, given, s.run(server_ms()))
     content = sys.stdin.buffer.read() if payload == "-" else os.fsencode(payload)
-    entry = s.run(find(checked_name(name, "queue name"), s.deployment.prefix))
-    queue = (
-        s.deployment.open(entry) if entry else DelaySet(s.client, name, prefix=s.deployment.prefix)
-    )
+    there = s.run(s.deployment.named(checked_name(name, "queue name")))
+    queue = there or DelaySet(s.client, name, prefix=s.deployment.prefix)
     if not isinstance(queue, DelaySet):
         raise WrongKind(f"queue {name} is a {queue.kind} queue, not a delay queue")
     (done,) = queue.schedule([(id, content)], at_ms=ready_ms)

@@ -30,25 +30,54 @@ def inspect_queue(context: typer.Context, address: Where) -> None:
     from redisq_ops.ops.inspect import queue_view
     from redisq_ops.ops.look import Row
 
-    from .output import emit
+    from .output import age, emit, table
 
     s = session(context)
     queue = s.run(s.deployment.queue(address))
     view = s.run(queue_view(queue))
-    row = queue_row(Row(queue.name, queue.kind, view.counts, view.rates), view.now_ms)
+    rates = view.rates if view.rates.arrived else None
+    row = queue_row(Row(queue.name, queue.kind, view.counts, rates), view.now_ms)
     open, settled = view.requests or (None, None)
     if s.json:
         settings = {setting.name: setting.value for setting in view.settings}
         levels = [asdict(level) for level in view.levels]
         more = {"open_requests": open, "settled_requests": settled, "levels": levels}
-        return emit({**row, **more, "settings": settings, "history": view.history})
+        now = {"faults": view.checkup.flaws, "unseen": view.checkup.unseen}
+        consumers = [asdict(consumer) for consumer in view.consumers]
+        return emit(
+            {**row, **more, "settings": settings, "history": view.history, "consumers": consumers}
+            | {"known_faults": queue.faults, **now}
+            | {"clients": [asdict(client) for client in view.clients.clients]}
+        )
     own = [f"{setting.name}={setting.value}" for setting in view.settings if not setting.default]
     facts = {"": f"queue {queue.name}", **row}
     if open is not None:
         facts |= {"open requests": open, "settled requests": settled}
+    if view.levels or open is not None:
         facts["priorities"] = ", ".join(f"{x.priority}: {x.tokens} tokens" for x in view.levels)
-    facts |= {"settings": ", ".join(own) or "all default", "history": f"{view.history:,} events"}
-    _facts(s, facts)
+    if queue.settable:
+        facts["settings"] = ", ".join(own) or "all default"
+    _facts(s, facts | {"history": f"{view.history:,} events"})
+    if view.consumers:
+        print()
+        table(
+            ["consumer", "pending", "idle"],
+            [[one.name, one.pending, age(one.idle_ms)] for one in view.consumers],
+        )
+    if clients := [asdict(client) for client in view.clients.clients]:
+        print()
+        table(list(clients[0]), [list(client.values()) for client in clients])
+        if len(clients) < view.clients.total:
+            print(f"  {len(clients)} of {view.clients.total:,} shown")
+    for title, lines in (
+        ("wrong now", view.checkup.flaws),
+        ("not looked at", filter(None, [view.checkup.unseen])),
+        ("known faults of this layout", queue.faults),
+    ):
+        for nth, line in enumerate(lines):
+            if not nth:
+                print(f"\n  {title}")
+            tell(f"    {line}")
 
 
 @inspect.command(

@@ -164,17 +164,19 @@ def fsck(
             while s.run(audit.look()) and audit.looks < LOOKS:
                 time.sleep(MOMENT_S)
             row |= {"kind": there.kind, "looks": audit.looks, "momentary": audit.momentary}
-            broken = audit.broken
+            broken, unseen = audit.broken, audit.unseen
         except Refused as refusal:
             if queue:
                 raise
-            broken = [f"can't be checked: {refusal}"]
+            broken, unseen = [f"can't be checked: {refusal}"], None
         sound = sound and not broken
         if s.json:
-            emit(row | {"ok": not broken, "broken": broken})
+            emit(row | {"ok": not broken, "broken": broken, "unseen": unseen})
         else:
             moment = f" ({row['momentary']:,} findings were a moment's)" if row["momentary"] else ""
             tell(f"{name}: {'broken' if broken else 'adds up'}{moment}")
             for line in broken:
                 tell(f"  {line}")
+            if unseen:
+                tell(f"  not looked at: {unseen}")
     return int(not sound)

@@ -112,7 +112,7 @@ CHANGING = (
     rx.ClusterError,
     rx.TryAgainError,
     rx.AskError,
-    rx.RedisClusterException,
+    rx.SlotNotCoveredError,
 )
 
 
@@ -135,7 +135,10 @@ def translate(error: Exception) -> Exception:
         found, word = Unreachable, "LOADING"
     elif isinstance(error, (rx.ConnectionError, rx.TimeoutError)):
         found, rest = Unreachable, f"can't reach the server: {text}"
-    elif isinstance(error, CHANGING):
+    elif isinstance(error, CHANGING) or (
+        # The client's own, but for the one it has for keys that can never be in one script.
+        isinstance(error, rx.RedisClusterException) and "same key slot" not in text
+    ):
         found, rest = Unreachable, f"the cluster is changing, or part of it is down: {text}"
     elif isinstance(error, rx.InvalidResponse):
         found, rest = Unreachable, f"that is not a Redis or Valkey server: {text}"

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from .callers import Callers
 from .clock import Clock
-from .errors import Refused
+from .errors import WrongKind
 from .io import C_co, operation
 from .keys import PREFIX
 from .queue import Queue, Verb
@@ -25,15 +25,13 @@ from .values import Event, Page, Rates, Settlement, State, Taken
 class ForeignQueue(Queue[C_co]):
     """Read-only unless its room says otherwise: what a room can't promise it refuses in one line.
 
-    ``at``: what the owner's keys begin with. ``called``: the owner's name for it, where ours
-    doesn't say (two of one name on a server).
+    ``at``: what the owner's keys begin with. ``own_name``: what its owner calls it, by its name
+    here unless the registry knows better (two of one name on a server).
     """
 
     home: ClassVar[str] = ""
     """where its owner keeps it unless told otherwise"""
     actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {}
-    faults: ClassVar[tuple[str, ...]] = ()
-    """what is known to be wrong with the layout itself, a sentence each"""
 
     def __init__(
         self,
@@ -44,13 +42,10 @@ class ForeignQueue(Queue[C_co]):
         prefix: str = PREFIX,
         clock: Clock | None = None,
         callers: Callers | None = None,
-        called: str | None = None,
     ) -> None:
         super().__init__(client, name, prefix=prefix, clock=clock, callers=callers)
         self.at = self.home if at is None else at
-        own = text(raw_of(name.partition(":")[2]))
-        self.own_name = own if called is None else called
-        """what its owner calls it"""
+        self.own_name = text(raw_of(name.partition(":")[2]))
 
     async def _enrol(self) -> None:
         """It is its owner's to create."""
@@ -60,8 +55,9 @@ class ForeignQueue(Queue[C_co]):
     async def exists(self) -> bool:
         """Whether its owner's keys are there."""
 
-    def _refusal(self, what: str) -> Refused:
-        return Refused(f"queue {self.name} is kept by another program ({self.kind}): {what}")
+    def _refusal(self, what: str) -> WrongKind:
+        # For good: a worker that is told Refused tries again until it works.
+        return WrongKind(f"queue {self.name} is kept by another program ({self.kind}): {what}")
 
     # What isn't overridden isn't promised.
 
@@ -127,7 +123,7 @@ class ForeignQueue(Queue[C_co]):
 
     @operation
     async def invariants(self) -> list[str]:
-        return list(self.faults)
+        return []
 
     async def _page_waiting(
         self, cursor: str | None, max: int, start: int | None, payloads: bool

@@ -17,8 +17,20 @@ from .shards import Sharded
 _OURS = {
     "request": ("request", "RequestQueue", "ShardedRequestQueue"),
     "delay": ("delay", "DelaySet", "ShardedDelaySet"),
+    "fair": ("fair", "FairQueue", "ShardedFairQueue"),
+    "circular": ("circular", "CircularQueue", "ShardedCircularQueue"),
+    "carmine": ("carmine", "CarmineQueue", ""),  # its keys are one server's
 }
-_LAYOUTS: dict[str, tuple[str, str]] = {}
+_LAYOUTS: dict[str, tuple[str, str]] = {
+    "sidekiq": ("resque", "SidekiqQueue"),
+    "resque": ("resque", "ResqueQueue"),
+    "stream": ("streams", "StreamQueue"),
+    "raw-request": ("raw", "RawRequestQueue"),
+    "raw-circular": ("raw", "RawCircularQueue"),
+    "raw-delay": ("raw", "RawDelaySet"),
+    "raw-fair": ("raw", "RawFairQueue"),
+    "carmine": ("carmine", "CarmineLayout"),
+}
 
 KINDS = tuple(_OURS)
 LAYOUTS = tuple(_LAYOUTS)
@@ -33,8 +45,8 @@ def room(kind: str) -> type[Queue[Any]] | None:
 
 def layout(kind: str) -> type[ForeignQueue[Any]] | None:
     """The class that reads another program's layout; None: there is none of that kind."""
-    found = room(kind) if kind in _LAYOUTS else None
-    return found if found is not None and issubclass(found, ForeignQueue) else None
+    place = _LAYOUTS.get(kind)
+    return place and getattr(import_module(f".{place[0]}", __package__), place[1])
 
 
 @cache

@@ -83,6 +83,8 @@ class Queue(Bound[C_co], ABC):
         verb: states for verb, (states, _) in VERBS.items() if verb != "reschedule"
     }
     """what an operator can do here, and to entries of which states"""
+    faults: ClassVar[tuple[str, ...]] = ()
+    """what is known to be wrong with the layout itself, a sentence each"""
     columns: ClassVar[int] = 5
     """words in a row of take's reply: id receipt failures lost payload, and the room's own"""
 

@@ -6,9 +6,12 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from redisq_ops.core.foreign import ForeignQueue
 from redisq_ops.core.queue import Queue
 
 _COUNTS = re.compile(r"is (\d+), counted (\d+)")
+_FIGURES = re.compile(r"(?<!\S)\d[\d,]*(?=[\s,;.)]|$)")
+_EXAMPLES = re.compile(r" \([^)]*\)")
 
 
 @dataclass(slots=True)
@@ -31,8 +34,9 @@ class Audit:
         """Look once more; whether another look is worth it."""
         checkup = await self.queue.checkup.op(thorough=True)
         said, self.unseen = checkup.flaws, checkup.unseen
-        seen = {_identity(line) for line in self.broken}
-        again = [line for line in said if not self.looks or _identity(line) in seen]
+        same = _foreign_identity if isinstance(self.queue, ForeignQueue) else _identity
+        seen = {same(line) for line in self.broken}
+        again = [line for line in said if not self.looks or same(line) in seen]
         self.momentary += max(0, len(self.broken) - len(again))
         self.broken = again
         self.looks += 1
@@ -42,3 +46,8 @@ class Audit:
 def _identity(line: str) -> str:
     """The finding without the numbers that a working queue moves: what they differ by stays."""
     return _COUNTS.sub(lambda found: f"is off by {int(found[1]) - int(found[2])}", line)
+
+
+def _foreign_identity(line: str) -> str:
+    """The same of another program's queue: findings there say how many, and name a few."""
+    return _FIGURES.sub("", _EXAMPLES.sub("", line))

@@ -11,9 +11,10 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable
+from typing import cast
 
-from redisq_ops.core.errors import BadInput
-from redisq_ops.core.values import STATES, Counts
+from redisq_ops.core.errors import BadInput, Refused
+from redisq_ops.core.values import STATES, Counts, State
 
 Condition = Callable[[Counts], bool]
 Value = Callable[[Counts], int]
@@ -81,7 +82,7 @@ class _Parser:
         if token not in STATES:
             raise self._error("a number or " + ", ".join(STATES))
         self._take(token)
-        return operator.attrgetter(token)
+        return lambda counts: _known(counts, token)
 
     def _operator(self) -> Callable[[int, int], bool]:
         token = self._peek()
@@ -105,3 +106,10 @@ class _Parser:
         rest = self._text[self._at :]
         column = len(self._text) - len(rest.lstrip()) + 1
         return BadInput(f"{self._text!r}, column {column}: expected {wanted}")
+
+
+def _known(counts: Counts, state: str) -> int:
+    number = counts.of(cast(State, state))
+    if number is None:  # 0 there would end the wait at once
+        raise Refused(f"how many are {state} can't be known of this queue")
+    return number

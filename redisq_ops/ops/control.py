@@ -103,6 +103,12 @@ async def _fence_off(queue: RequestQueue[Any], id: str, op: str) -> None:
             return
 
 
+def settable(queue: Queue[Any]) -> None:
+    """Refuse a queue whose owner knows nothing of our settings and flags."""
+    if not queue.settable:
+        raise Refused(f"queue {queue.name} is kept by another program: it has no settings here")
+
+
 async def set_flags(
     queue: Queue[Any], verb: str, author: Author, changes: dict[str, str]
 ) -> Outcome:
@@ -110,8 +116,7 @@ async def set_flags(
 
     What is so already is left out; with nothing left, nothing is written.
     """
-    if not queue.settable:  # said before the journal has it
-        raise Refused(f"queue {queue.name} is kept by another program: it has no settings here")
+    settable(queue)  # said before the journal has it
     have = await queue.settings.op()
     changes = {name: value for name, value in changes.items() if have.get(name, "") != value}
     if not changes:

@@ -60,9 +60,10 @@ class Deployment:
             return sharded(entry.kind)(self.client, entry.name, entry=entry, **given)
         if entry.at is not None:
             given["at"] = entry.at
-        if entry.called is not None:
-            given["called"] = entry.called
-        return made(self.client, entry.name, **given)
+        queue = made(self.client, entry.name, **given)
+        if isinstance(queue, ForeignQueue) and entry.called is not None:
+            queue.own_name = entry.called
+        return queue
 
     async def foreign(self, name: str) -> ForeignQueue[Any] | None:
         """Another program's queue by the name its kind gives it (``sidekiq:default``), if there."""

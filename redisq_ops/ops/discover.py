@@ -9,17 +9,17 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2s
 from typing import Any
 
 from redisq_ops.core import signs
-from redisq_ops.core.errors import NotFound, RedisqError, Refused
-from redisq_ops.core.foreign import ForeignQueue
+from redisq_ops.core.errors import NotFound, Refused, Unreachable
 from redisq_ops.core.io import Call, Description, attempt, both, together
 from redisq_ops.core.keyspace import COUNT, Lane, Walk
-from redisq_ops.core.kinds import LAYOUTS, layout
+from redisq_ops.core.kinds import KINDS, LAYOUTS, layout
+from redisq_ops.core.queue import Queue
 from redisq_ops.core.quoting import bytes_of, legal, raw_of, text
 from redisq_ops.core.raw.layout import RawLayout
 from redisq_ops.core.registry import Registered, adopt, all_queues, find, forget, server_ms
@@ -97,10 +97,7 @@ class Discovery:
         self.walk = Walk(deployment.client, lanes, count)
         self._clock = clock
         self._began = 0.0
-        self._ours = (
-            bytes_of(deployment.prefix) + b":{",
-            bytes_of(f"{deployment.prefix}:registry"),
-        )
+        self._ours = _ours(deployment.prefix)
         self._now = 0
         self._groups: dict[bytes, frozenset[bytes]] = {}
         self._delays: set[bytes] = set()
@@ -135,7 +132,7 @@ class Discovery:
         return not self.over
 
     def _foreign(self, key: bytes) -> bool:
-        return not key.startswith(self._ours[0]) and key != self._ours[1]
+        return not self._ours.match(key)
 
     # --- what a key says ------------------------------------------------------------------------
 
@@ -209,8 +206,9 @@ class Discovery:
 
     async def _not_ours(self, keys: list[bytes]) -> list[bytes]:
         """Without those of our own deployments under other prefixes."""
-        prefixes = {named[1] for key in keys if (named := signs.OURS.match(key))}
-        ours = {prefix for prefix in prefixes if await _type(prefix + b":registry") == b"hash"}
+        prefixes = sorted({named[1] for key in keys if (named := signs.OURS.match(key))})
+        types = await together(_type(prefix + b":registry") for prefix in prefixes)
+        ours = {prefix for prefix, type_ in zip(prefixes, types, strict=True) if type_ == b"hash"}
         return [key for key in keys if not ((n := signs.OURS.match(key)) and n[1] in ours)]
 
     def _of_fair(self) -> list[Find]:
@@ -264,6 +262,13 @@ class Discovery:
         return found
 
 
+def _ours(prefix: str) -> re.Pattern[bytes]:
+    """Our keys: by tag, the registry, and what stands beside another program's."""
+    kinds = "|".join(map(re.escape, (*KINDS, *LAYOUTS)))
+    own = rf"(?:.*:)?{re.escape(prefix)}:(?:registry\Z|(?:\w+:)?\{{|(?:{kinds}):)"
+    return re.compile(bytes_of(own), re.DOTALL)
+
+
 def _belongs(key: bytes, homes: Iterable[bytes]) -> bool:
     """Whether a key is one that Resque or Sidekiq keep beside their lists."""
     for at in homes:
@@ -291,22 +296,33 @@ def _type(key: bytes) -> Call[bytes]:
 # --- from finds to rows --------------------------------------------------------------------------
 
 
-async def named(deployment: Deployment, finds: Iterable[Find]) -> list[tuple[Find, Registered]]:
-    """Each find with its registry entry: the one it has, or the one it would get.
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A find with its registry entry: the one it has, or the one it would get."""
+
+    find: Find
+    entry: Registered
+    registered: bool
+
+
+async def named(deployment: Deployment, finds: Iterable[Find]) -> list[Named]:
+    """Names for what was found.
 
     A name is the kind and what the owner calls it, quoted where that can't be a name; cut, or with
     a digest behind it, where it is too long or another queue here is called so.
     """
     now, entries = await both(server_ms(), all_queues(deployment.prefix))
     taken = {entry.name: entry for entry in entries}
-    known = {(entry.kind, entry.at, _own(entry)): entry for entry in entries if entry.at}
-    known |= {(e.kind, "", _own(e)): e for e in entries if e.at == ""}
+    known = {(entry.kind, entry.at, _own(entry)): entry for entry in entries}
     rows = []
     for one in finds:
         at, own = text(one.at), text(one.what)
         entry = known.get((one.kind, at, own))
+        registered = entry is not None
+        name = f"{one.kind}:{legal(one.what)}"
+        if name in taken and (taken[name].kind, taken[name].at) == (one.kind, None):
+            continue  # ours, in a layout that is another program's
         if entry is None:
-            name = f"{one.kind}:{legal(one.what)}"
             called = None
             if len(name) > _LONGEST or name in taken:
                 digest = blake2s(one.at + b"\0" + one.what, digest_size=4).hexdigest()
@@ -316,7 +332,7 @@ async def named(deployment: Deployment, finds: Iterable[Find]) -> list[tuple[Fin
                 name, one.kind, reader.schema if reader else 1, now, at=at, called=called
             )
             taken[name] = entry
-        rows.append((one, entry))
+        rows.append(Named(one, entry, registered))
     return rows
 
 
@@ -325,47 +341,56 @@ def _own(entry: Registered) -> str:
 
 
 async def described(
-    deployment: Deployment, rows: Iterable[tuple[Find, Registered]]
+    deployment: Deployment, rows: Sequence[Named], missing: bool = False
 ) -> list[Discovered]:
-    """Count and check what was found; one that can't be read doesn't hide the others."""
-    rows = list(rows)
-    now, entries = await both(server_ms(), all_queues(deployment.prefix))
-    there = {entry.name for entry in entries}
-    looks = await together(attempt(_looked_at(deployment, *row, now)) for row in rows)
+    """Count and check what was found; one that can't be read doesn't hide the others.
+
+    ``missing``: some master didn't answer. Then what has keys there can't be read, and that is no
+    reason to stop.
+    """
+    now = await server_ms()
+    looks: list[tuple[Counts, Checkup] | Exception]
+    try:
+        looks = await together(attempt(_looked_at(deployment, row, now)) for row in rows)
+    except Unreachable:
+        if not missing:
+            raise
+        looks = [await _alone(_looked_at(deployment, row, now)) for row in rows]
     done = []
-    for (_, entry), look in zip(rows, looks, strict=True):
-        row = Discovered(entry.name, entry.kind, entry.at or "", entry.called, entry.name in there)
-        if isinstance(look, RedisqError):
-            done.append(replace(row, problem=str(look)))
-        elif isinstance(look, Exception):
-            raise look
+    for row, look in zip(rows, looks, strict=True):
+        entry = row.entry
+        shown = Discovered(entry.name, entry.kind, entry.at or "", entry.called, row.registered)
+        if isinstance(look, Exception):
+            done.append(replace(shown, problem=str(look)))
         else:
-            done.append(replace(row, counts=look[0], checkup=look[1]))
+            done.append(replace(shown, counts=look[0], checkup=look[1]))
     return done
 
 
-async def _looked_at(
-    deployment: Deployment, found: Find, entry: Registered, now: int
-) -> tuple[Counts, Checkup]:
-    queue = opened(deployment, entry)
-    if isinstance(queue, RawLayout) and found.parts:
-        queue.found = frozenset(found.parts)
+async def _alone(
+    look: Description[tuple[Counts, Checkup]],
+) -> tuple[Counts, Checkup] | Exception:
+    try:
+        return await look
+    except Exception as error:
+        return error
+
+
+async def _looked_at(deployment: Deployment, row: Named, now: int) -> tuple[Counts, Checkup]:
+    queue = opened(deployment, row.entry)
+    if isinstance(queue, RawLayout) and row.find.parts:
+        queue.found = frozenset(row.find.parts)
     looks: tuple[Description[Counts], Description[Checkup]] = (
         queue.counts.op(now), queue.checkup.op()
     )  # fmt: skip
     return await both(*looks)
 
 
-def opened(deployment: Deployment, entry: Registered) -> ForeignQueue[Any]:
+def opened(deployment: Deployment, entry: Registered) -> Queue[Any]:
     """The reader of a found queue, registered or not."""
-    reader = layout(entry.kind)
-    if reader is None:
+    if layout(entry.kind) is None:
         raise Refused(f"this release recognises {entry.kind} queues and can't read them")
-    given: dict[str, Any] = {} if entry.called is None else {"called": entry.called}
-    return reader(
-        deployment.client, entry.name, at=entry.at, prefix=deployment.prefix,
-        clock=deployment.clock, **given,
-    )  # fmt: skip
+    return deployment.open(entry)
 
 
 # --- the registry --------------------------------------------------------------------------------
@@ -387,7 +412,7 @@ async def forgettable(deployment: Deployment, name: str) -> Registered:
     entry = await find(name, deployment.prefix)
     if entry is None:
         raise NotFound(f"no queue {name!r} is registered here (redisq ls shows them)")
-    if entry.at is None and entry.kind not in LAYOUTS:
+    if entry.at is None and entry.kind in KINDS:
         raise Refused(f"queue {name} is of our own kind {entry.kind}: redisq queue destroy")
     return entry
 

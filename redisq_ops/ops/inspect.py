@@ -11,7 +11,17 @@ from redisq_ops.core.io import both, together
 from redisq_ops.core.queue import Queue
 from redisq_ops.core.request.queue import found
 from redisq_ops.core.request.stream import Held
-from redisq_ops.core.values import Consumer, Counts, Entry, Event, Level, Rates, Request
+from redisq_ops.core.values import (
+    Checkup,
+    Clients,
+    Consumer,
+    Counts,
+    Entry,
+    Event,
+    Level,
+    Rates,
+    Request,
+)
 
 from . import journal
 from .control import Setting, requests_of, retention
@@ -48,6 +58,12 @@ class QueueView:
     requests: tuple[int, ...]
     """open, and settled and still kept; empty where there are no requests"""
     levels: tuple[Level, ...]
+    consumers: tuple[Consumer, ...]
+    """of the queue's groups, where it is one for itself"""
+    checkup: Checkup
+    """what is wrong with it now, as far as a quick look tells"""
+    clients: Clients
+    """whose work is here, the first 100 by name; none where nobody asks whose it is"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +118,15 @@ async def queue_view(queue: Queue[Any]) -> QueueView:
     if "requests" in queue.capabilities:
         totals = requests_of(queue).requests_total
         requests = await together([totals.op(False), totals.op(True)])
+    if "levels" in queue.capabilities:
         levels = await queue.levels.op()
+    consumers = await queue.consumers.op("") if "consumers" in queue.capabilities else []
+    checkup = await queue.checkup.op()
+    clients = await queue.clients.op(0, SHOWN)
     return QueueView(
-        queue, now, counts, rates, tuple(settings), history, tuple(requests), tuple(levels)
-    )
+        queue, now, counts, rates, tuple(settings), history, tuple(requests), tuple(levels),
+        tuple(consumers), checkup, clients,
+    )  # fmt: skip
 
 
 async def request_view(queue: Queue[Any], id: str, window: int = WINDOW) -> RequestView:
@@ -143,7 +164,7 @@ async def entry_view(queue: Queue[Any], id: str, window: int = WINDOW) -> EntryV
     if entry is None:
         raise NotFound(f"no entry {id} in queue {queue.name}")
     row, operation = await both(_held(queue, id), _touched(queue, entry))
-    idle, deliveries = (row.idle_ms, row.deliveries) if row else (None, None)
+    idle, deliveries = (row.idle_ms, row.deliveries) if row else (None, entry.deliveries)
     return EntryView(queue, now, entry, idle, deliveries, told, operation)
 
 

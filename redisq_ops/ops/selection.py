@@ -33,6 +33,7 @@ class Filter:
     """What narrows a state down. An empty filter is the whole state.
 
     ``ids`` and ``requests`` name entries, and all entries of requests: either is enough.
+    ``clients``: whose entries, where a queue has clients.
     ``match`` looks at id, error type and message; ``older_than_ms`` at the time in the present
     state (an entry that only ever waited doesn't know it and is left out); ``max`` caps.
     """
@@ -42,8 +43,11 @@ class Filter:
     match: re.Pattern[str] | None = None
     older_than_ms: int | None = None
     max: int | None = None
+    clients: tuple[str, ...] = ()
 
     def accepts(self, entry: Entry, now_ms: int) -> bool:
+        if self.clients and entry.client not in self.clients:
+            return False
         named = self.ids or self.requests
         request = entry.id.rpartition("/")[0]
         if named and entry.id not in self.ids and request not in self.requests:
@@ -61,7 +65,8 @@ class Filter:
 
     def __str__(self) -> str:
         said = []
-        for what, names in (("", self.ids), ("request ", self.requests)):
+        named = (("", self.ids), ("request ", self.requests), ("client ", self.clients))
+        for what, names in named:
             if names:
                 said.append(what + ", ".join(names[:3]) + (", …" if len(names) > 3 else ""))
         if self.match is not None:

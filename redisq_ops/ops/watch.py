@@ -69,21 +69,23 @@ async def _filled(queue: Queue[Any], bare: Snapshot) -> Snapshot:
         case "requests" if "requests" in queue.capabilities:
             return await _requests(queue, seen)
         case "pending":
-            return await _entries(queue, seen, "pending", counts.pending)
+            return await _entries(queue, seen, "pending", counts.of("pending"))
         case "dead":
-            return await _entries(queue, seen, "dead", counts.dead)
+            return await _entries(queue, seen, "dead", counts.of("dead"))
         case "delayed":
             filled, upcoming = await both(
-                _entries(queue, seen, "delayed", counts.delayed),
+                _entries(queue, seen, "delayed", counts.of("delayed")),
                 _upcoming(queue, bare, counts.delayed),
             )
             return replace(filled, upcoming=upcoming)
     return seen
 
 
-async def _entries(queue: Queue[Any], seen: Snapshot, state: State, total: int) -> Snapshot:
+async def _entries(queue: Queue[Any], seen: Snapshot, state: State, total: int | None) -> Snapshot:
     wish = seen.wish
     first, end = wish.start, wish.end
+    if total is None:
+        total = (await queue.page.op(state, max=1)).total
     if wish.descending:
         first, end = max(0, total - wish.end), max(0, total - wish.start)
     page = await queue.page.op(state, start=first, max=max(1, end - first))

@@ -81,6 +81,10 @@ class Model(ABC):
 
     most: ClassVar[int] = 80
     """entries at a time, so that a step stays quick"""
+    waits: ClassVar[tuple[str, ...]] = ("fail",)
+    """outcomes that may have a delay"""
+    rests: ClassVar[tuple[str, ...]] = ("cfg", "stat", "callers", "hist", "wake")
+    """keys that an empty queue may keep"""
 
     def __init__(self, client: redis.Redis, seed: int) -> None:
         self.client: Any = client
@@ -198,7 +202,7 @@ class Model(ABC):
         settlements = []
         for delivery in batch:
             outcome: Any = self.rng.choice(outcomes)
-            wait = self.rng.choice([0, LEASE // 2, LEASE]) if outcome == "fail" else 0
+            wait = self.rng.choice([0, LEASE // 2, LEASE]) if outcome in self.waits else 0
             settlements.append(Settlement(delivery, outcome, self.content(), wait))
         said = self.run(self.queue.settle.op(settlements))
         expected = [self.ended(settlement) for settlement in settlements]
@@ -548,7 +552,7 @@ class Model(ABC):
             while self.swept(100):
                 pass
         self.check()
-        resting = {self.key(p) for p in ("cfg", "stat", "callers", "hist", "wake")}
+        resting = {self.key(part) for part in self.rests}
         resting.add(registry_key())
         mortal = tuple(self.key(p) for p in ("rate_", "undo_"))
         for raw in self.client.scan_iter(count=1000):

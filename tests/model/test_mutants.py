@@ -5,7 +5,7 @@ A mutant that lives means that the model looks away there, or that the line does
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import redis
@@ -13,7 +13,10 @@ import redis
 from redisq_ops.core import scripts
 from redisq_ops.core.errors import RedisqError
 
+from .carmines import CarmineModel
+from .circles import CircleModel
 from .delays import DelayModel
+from .fairs import FairModel
 from .model import Model
 from .requests import RequestModel
 from .seeds import STEPS
@@ -199,6 +202,250 @@ MUTANTS = [
     mutant(
         "taken names overwritten", ("schedule", "there == content and", "true and"), models=DELAYS
     ),
+]
+CIRCLES = (CircleModel,)
+MUTANTS += [
+    *(
+        replace(mutant, models=CIRCLES, quick=False)
+        for mutant in MUTANTS
+        if mutant.models is BOTH and mutant.name != "a paused queue goes on"
+    ),
+    mutant("a paused circle goes on", ("take", "not conf.paused and (", "("), models=CIRCLES),
+    mutant(
+        "the last in comes first",
+        ("pop", "'RPOP', queue, math", "'LPOP', queue, math"),
+        models=CIRCLES,
+        quick=True,
+    ),
+    mutant(
+        "what lost its turn goes behind",
+        ("room", "from == 'pending' and r and r.first > 0", "false"),
+        models=CIRCLES,
+    ),
+    mutant(
+        "pushed while worked on, and forgotten",
+        ("push", "if #touched > 0 then", "if #touched > 999 then"),
+        models=CIRCLES,
+    ),
+    mutant(
+        "what follows has the payload of before",
+        ("known", "if not each then redis.call('HSET', body, id, row) end", ""),
+        models=CIRCLES,
+    ),
+    mutant(
+        "what follows comes but once",
+        ("known", "not each or redis.call('HINCRBY', again, id, -1) <= 0", "true"),
+        models=CIRCLES,
+    ),
+    mutant(
+        "what was pushed meanwhile dies with it",
+        ("room", "from == 'pending' and room_again(id)", "false"),
+        models=CIRCLES,
+    ),
+    mutant(
+        "a push of what waits runs it twice",
+        ("push", "if #runs > 0 and", "if #runs > 999 and"),
+        models=CIRCLES,
+    ),
+    mutant("a push undone", ("push", "if not met[id] and r.op ~= '-'", "if false"), models=CIRCLES),
+    mutant(
+        "a dead id can't be pushed",
+        ("push", "or state == 'dead' or state == 'trash' then", "or state == 'trash' then"),
+        models=CIRCLES,
+    ),
+    mutant(
+        "purged elements delivered",
+        ("met", "if not clean and unspend(id) then", "if false then"),
+        models=CIRCLES,
+    ),
+    mutant(
+        "two elements for one id",
+        ("elements", "'EXISTS', spent) == 1", "'EXISTS', spent) == 7"),
+        models=CIRCLES,
+    ),
+    mutant(
+        "an id twice in a take",
+        ("met", "held[id] and 'pending' or content and", "content and"),
+        models=CIRCLES,
+    ),
+    mutant(
+        "a foreign push forgotten", ("met", "owe(id, state, content or '')", ""), models=CIRCLES
+    ),
+    mutant("illegal ids thrown away", ("met", "        bury(name, id)\n", ""), models=CIRCLES),
+    mutant(
+        "the next run outlives its id",
+        ("room", "if follows ~= false then redis.call('HDEL', again, unpack(ended)) end", ""),
+        models=CIRCLES,
+    ),
+    mutant(
+        "held ids leave a list that turns",
+        ("met", "(state == 'pending' or state == 'delayed' or", "(state == 'pending' or"),
+        models=CIRCLES,
+    ),
+]
+CARMINES = (CarmineModel,)
+MUTANTS += [
+    *(
+        replace(mutant, models=CARMINES, quick=False)
+        for mutant in MUTANTS
+        if mutant.models is BOTH or mutant.name == "order lost with a lease"
+    ),
+    mutant(
+        "what runs again has the content of before",
+        ("room", "redis.call('HSET', messages, id, content)", ""),
+        models=CARMINES,
+        quick=True,
+    ),
+    mutant("it runs again for ever", ("room", "redis.call('HDEL', next, id)", ""), models=CARMINES),
+    mutant(
+        "to be queued again for ever",
+        ("room", "redis.call('SREM', requeued, id)", ""),
+        models=CARMINES,
+    ),
+    mutant(
+        "it runs again without the backoff",
+        ("room", "return now + wait", "return now"),
+        models=CARMINES,
+    ),
+    mutant(
+        "newer content dies with the old",
+        ("sight", "#ids == 0 or not", "true or not"),
+        models=CARMINES,
+    ),
+    mutant(
+        "locks that stay",
+        ("room", "from == 'pending' and to ~= 'pending'", "false"),
+        models=CARMINES,
+    ),
+    mutant(
+        "locks not renewed",
+        ("extend", "redis.call('HSET', locks, unpack(lock))", ""),
+        models=CARMINES,
+    ),
+    mutant(
+        "dead ones in sight",
+        ("sight", "for _, key in ipairs({messages, ", "for _, key in ipairs({"),
+        models=CARMINES,
+    ),
+    mutant(
+        "attempts not counted there",
+        ("room", "if tries > 0 then add(puts", "if false then add(puts"),
+        models=CARMINES,
+    ),
+    mutant(
+        "collected before its time",
+        ("circle", "(tonumber(til) or 0) > now", "false"),
+        models=CARMINES,
+    ),
+    mutant(
+        "never collected",
+        ("circle", "if done[i] == 1 and not held[id] then", "if false then"),
+        models=CARMINES,
+    ),
+    mutant(
+        "twice in the circle", ("circle", "there == 1 and back or fresh", "fresh"), models=CARMINES
+    ),
+    mutant(
+        "a lock that lets in",
+        ("enqueue", "word == 'locked' and requeue == '1'", "word == 'locked'"),
+        models=CARMINES,
+    ),
+    mutant(
+        "dead ones changed",
+        ("enqueue", "dead = true, trash = true", "trash = true"),
+        models=CARMINES,
+    ),
+    mutant(
+        "older content runs last",
+        ("enqueue", "it.follows and follow or contents", "contents"),
+        models=CARMINES,
+    ),
+    mutant("new content undone", ("enqueue", "r.op = '-'", ""), models=CARMINES),
+    mutant(
+        "a backoff cut short",
+        ("enqueue", "math.max(it.over, ready_at)", "ready_at"),
+        models=CARMINES,
+    ),
+    mutant(
+        "attempts of its last life",
+        ("enqueue", "redis.call('HDEL', nattempts, unpack(reset))", ""),
+        models=CARMINES,
+    ),
+    mutant(
+        "done and queued",
+        ("enqueue", "redis.call('SREM', finished, unpack(reset))", ""),
+        models=CARMINES,
+    ),
+    mutant("dry runs not counted", ("dry", "redis.call('INCR', dry_runs)", "1"), models=CARMINES),
+]
+FAIRS = (FairModel,)
+MUTANTS += [
+    *(
+        replace(mutant, models=FAIRS, quick=False)
+        for mutant in MUTANTS
+        if mutant.models is BOTH and mutant.name != "a paused queue goes on"
+    ),
+    mutant("a paused queue serves", ("take", "if not conf.paused then", "do"), models=FAIRS),
+    mutant("turns not counted", ("turns", "a.vt + a.cost", "a.vt"), models=FAIRS, quick=True),
+    mutant("weights ignored", ("turns", "math.floor(TURN / a.weight)", "TURN"), models=FAIRS),
+    mutant(
+        "history counts for a newcomer",
+        ("ring", "math.max(a.vt, (virtual_time()))", "a.vt"),
+        models=FAIRS,
+    ),
+    mutant("a debt forgotten", ("ring", "and a.vt <= virtual_time()", ""), models=FAIRS),
+    mutant("a debt for ever", ("take", "others > 0 and math", "true and math"), models=FAIRS),
+    mutant(
+        "equals in the order of chance",
+        ("turns", "line[at].vt == a.vt and line[at].name > a.name", "false"),
+        models=FAIRS,
+    ),
+    mutant(
+        "a cap within a batch",
+        ("turns", "math.min(a.waiting, a.cap - a.pending)", "a.waiting"),
+        models=FAIRS,
+    ),
+    mutant("a cap in the ring", ("accounts", "a.pending < a.cap", "true"), models=FAIRS),
+    mutant("blocked ones served", ("accounts", "and a.blocked == 0 and", "and"), models=FAIRS),
+    mutant(
+        "pending ones never counted back",
+        ("room", "math.max(0, a.pending - 1)", "a.pending"),
+        models=FAIRS,
+    ),
+    mutant(
+        "purged ones delivered from their holes",
+        ("lists", "if not marks[i] then got", "if true then got"),
+        models=FAIRS,
+    ),
+    mutant(
+        "two places for one entry",
+        ("lists", "if not marks[i] then fresh", "if true then fresh"),
+        models=FAIRS,
+    ),
+    mutant("places moved", ("lists", "a.head = a.head + #ids", ""), models=FAIRS),
+    mutant(
+        "what failed comes first",
+        ("room", "(failed or from == 'dead') and backs or fronts", "fronts"),
+        models=FAIRS,
+    ),
+    mutant(
+        "what was lost comes last",
+        ("room", "join(account(name), list, true)", "join(account(name), list)"),
+        models=FAIRS,
+    ),
+    mutant(
+        "what comes back comes backwards",
+        ("lists", "reversed[n + 1 - i] = id", "reversed[i] = id"),
+        models=FAIRS,
+    ),
+    mutant("spent holes kept", ("pack", "marks[i] ~= '1' then", "true then"), models=FAIRS),
+    mutant(
+        "places that are wanted packed away",
+        ("pack", "marks[i] ~= '1' then", "not marks[i] then"),
+        models=FAIRS,
+    ),
+    mutant("owners kept", ("room", "redis.call('HDEL', owner, unpack(gone))", ""), models=FAIRS),
+    mutant("taken ids overwritten", ("submit", "old == content and", "true and"), models=FAIRS),
 ]
 CASES = [
     pytest.param(
