@@ -64,6 +64,8 @@ class Sharded(Queue[C_co], Generic[C_co, Part]):
 
     part: ClassVar[Callable[..., Any]]
     """the class of one shard"""
+    timed: ClassVar[bool] = False
+    """whether what waits has a time to merge shards by"""
 
     def __init__(
         self,
@@ -318,7 +320,12 @@ class Sharded(Queue[C_co], Generic[C_co, Part]):
         start: int | None = None,
         payloads: bool = False,
     ) -> Page:
-        """As of one queue: shards are merged by time, and a cursor is good for all of them."""
+        """As of one queue: shards are merged by time, and a cursor is good for all of them.
+
+        What waits without a time comes a shard after the other; its cursor is ``shard~cursor``.
+        """
+        if state == "waiting" and not self.timed:
+            return await self._page_by_shards(cursor, max, start, payloads)
         skip = 0
         if start is not None:
             cursor, skip = await self._seek(state, start)

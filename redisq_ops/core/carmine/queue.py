@@ -8,7 +8,7 @@ and looked at by `CarmineLayout`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -20,11 +20,12 @@ from ..clock import Clock
 from ..errors import BadInput, TooLarge, WrongKind
 from ..io import C_co, Call, both, operation, together
 from ..keys import PREFIX, checked_name
-from ..queue import Queue, Verb, checked_ms, scored, words
+from ..queue import Queue, checked_ms, words
 from ..quoting import legal
 from ..registry import Registered, find
 from ..settings import BATCH, MAX_PAYLOAD
-from ..values import Counts, Entry, Page, State
+from ..timed import TimedQueue
+from ..values import Entry, State
 from .keys import END, THEIRS, CarmineKeys, own_name
 from .states import STATE_OF, Facts, whole
 
@@ -45,16 +46,11 @@ class Enqueued:
         return self.word in ("ok", "updated", "requeued")
 
 
-class CarmineQueue(Queue[C_co]):
+class CarmineQueue(TimedQueue[C_co]):
     """Messages with ids of their own, which guard against having the same one twice."""
 
     kind: ClassVar[str] = "carmine"
     room: ClassVar[str] = "carmine"
-    capabilities: ClassVar[frozenset[str]] = frozenset({"timeline"})
-    actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {
-        **Queue.actions,
-        "reschedule": ("delayed",),
-    }
     parts: ClassVar[dict[str, str]] = {
         **{part: type_ for part, (_, type_) in THEIRS.items()},
         "body": "hash",
@@ -149,46 +145,6 @@ class CarmineQueue(Queue[C_co]):
         return went
 
     # --- looking -------------------------------------------------------------------------------
-
-    @operation
-    async def counts(self, now_ms: int | None = None) -> Counts:
-        now = now_ms if now_ms is not None else await self._now()
-        delay = self.keys["delay"]
-        sizes, (((done,), (paused, closed)), oldest) = await both(
-            together(
-                [
-                    Call(("ZCOUNT", delay, "-inf", now), int, key=delay),
-                    *(
-                        Call(("ZCARD", self.keys[part]), int, key=self.keys[part])
-                        for part in ("delay", "lease", "dead", "trash")
-                    ),
-                ]
-            ),
-            both(both(self._counters("done"), self._flags()), scored(delay, "0", "0")),
-        )
-        waiting, queued, pending, dead, trash = sizes
-        since = int(oldest[0][1]) if oldest and waiting else None
-        return Counts(waiting, pending, queued - waiting, dead, trash, done, since, paused, closed)
-
-    @operation
-    async def page(
-        self,
-        state: State,
-        cursor: str | None = None,
-        max: int = 100,
-        start: int | None = None,
-        payloads: bool = False,
-    ) -> Page:
-        if state == "delayed":
-            low = f"({await self._now()}"
-            return await self._page_zset(state, "delay", cursor, max, start, payloads, low=low)
-        return await Queue.page(self, state, cursor, max, start, payloads)
-
-    async def _page_waiting(
-        self, cursor: str | None, max: int, start: int | None, payloads: bool
-    ) -> Page:
-        high = str(await self._now())
-        return await self._page_zset("waiting", "delay", cursor, max, start, payloads, high=high)
 
     async def _entries(
         self, state: State, rows: Sequence[tuple[str, float | None]], payloads: bool = True

@@ -20,7 +20,7 @@ from ..queue import scored, words
 from ..registry import Registered, find
 from ..settings import BATCH
 from ..shards import NEVER, SHARDS, Head, Sharded, checked_shards
-from ..values import Page, State, Taken
+from ..values import Taken
 from . import windows
 from .queue import CircularQueue
 from .shape import Completed, Idle, Repeats, Residence, recorded
@@ -99,22 +99,6 @@ class ShardedCircularQueue(Carrying[C_co, CircularQueue[None]], CircularQueue[C_
         if self.shape.idle == "wake" or taken.deliveries or taken.more:
             return self._paced(taken, consumer, None)
         return self._paced(taken, consumer, await self._now())
-
-    # --- looking -------------------------------------------------------------------------------
-
-    @operation
-    async def page(
-        self,
-        state: State,
-        cursor: str | None = None,
-        max: int = 100,
-        start: int | None = None,
-        payloads: bool = False,
-    ) -> Page:
-        """As of one queue, but what waits comes shard by shard: its cursor is ``shard~cursor``."""
-        if state != "waiting":
-            return await Sharded.page(self, state, cursor, max, start, payloads)
-        return await self._page_by_shards(cursor, max, start, payloads)
 
     # --- moving to other shards ----------------------------------------------------------------
 

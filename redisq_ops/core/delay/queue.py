@@ -9,16 +9,17 @@ id → payload, ``next`` id → what runs after the present delivery, when resch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from ..errors import BadInput, Refused, TooLarge
 from ..io import C_co, Call, attempt, both, operation, together
 from ..keys import checked_name
-from ..queue import Queue, Verb, checked_ms, scored, words
+from ..queue import Queue, checked_ms, scored, words
 from ..settings import BATCH, LEASE_MS, MAX_PAYLOAD
-from ..values import Counts, Delivery, Entry, Page, State
+from ..timed import TimedQueue
+from ..values import Delivery, Entry
 from . import handover, periodic
 from .handover import Handed
 from .periodic import Periodic, Planned
@@ -36,16 +37,11 @@ class Scheduled:
     ready_ms: int
 
 
-class DelaySet(Queue[C_co]):
+class DelaySet(TimedQueue[C_co]):
     """Entries by ready time, with a lease per delivery."""
 
     kind: ClassVar[str] = "delay"
     room: ClassVar[str] = "delay"
-    capabilities: ClassVar[frozenset[str]] = frozenset({"timeline"})
-    actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {
-        **Queue.actions,
-        "reschedule": ("delayed",),
-    }
     parts: ClassVar[dict[str, str]] = {
         **dict.fromkeys(("body", "next", "transit", "periodic", "periodic_run"), "hash"),
         **dict.fromkeys(("seen", "periodic_at"), "zset"),
@@ -224,48 +220,6 @@ class DelaySet(Queue[C_co]):
         return said
 
     # --- looking -------------------------------------------------------------------------------
-
-    @operation
-    async def counts(self, now_ms: int | None = None) -> Counts:
-        now = now_ms if now_ms is not None else await self._now()
-        key = self.keys["delay"]
-        sizes, ((counters, (paused, closed)), oldest) = await both(
-            together(
-                [
-                    Call(("ZCOUNT", key, "-inf", now), int, key=key),
-                    *(
-                        Call(("ZCARD", self.keys[part]), int, key=self.keys[part])
-                        for part in ("delay", "lease", "dead", "trash")
-                    ),
-                ]
-            ),
-            both(both(self._counters("done"), self._flags()), scored(key, "0", "0")),
-        )
-        waiting, all_, pending, dead, trash = sizes
-        since = int(oldest[0][1]) if oldest and waiting else None
-        return Counts(
-            waiting, pending, all_ - waiting, dead, trash, counters[0], since, paused, closed
-        )
-
-    @operation
-    async def page(
-        self,
-        state: State,
-        cursor: str | None = None,
-        max: int = 100,
-        start: int | None = None,
-        payloads: bool = False,
-    ) -> Page:
-        if state == "delayed":
-            low = f"({await self._now()}"
-            return await self._page_zset(state, "delay", cursor, max, start, payloads, low=low)
-        return await Queue.page(self, state, cursor, max, start, payloads)
-
-    async def _page_waiting(
-        self, cursor: str | None, max: int, start: int | None, payloads: bool
-    ) -> Page:
-        high = str(await self._now())
-        return await self._page_zset("waiting", "delay", cursor, max, start, payloads, high=high)
 
     async def _payloads(self, ids: Sequence[str]) -> list[bytes | None]:
         if not ids:

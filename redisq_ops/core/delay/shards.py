@@ -18,6 +18,7 @@ class ShardedDelaySet(Carrying[C_co, DelaySet[None]], DelaySet[C_co]):
     """A delay set of N shards, used like one. Periodic entries and the journal are in shard 0."""
 
     part: ClassVar[Any] = DelaySet
+    timed: ClassVar[bool] = True
 
     # --- producers -----------------------------------------------------------------------------
 

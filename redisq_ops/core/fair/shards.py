@@ -19,7 +19,7 @@ from ..io import C_co, Call, both, operation, together
 from ..queue import members, scored
 from ..settings import BATCH
 from ..shards import NEVER, Head, Sharded, home
-from ..values import Client, Clients, Page, State
+from ..values import Client, Clients
 from .account import Account
 from .queue import FairQueue, Rule, Submitted, together_with
 
@@ -160,20 +160,6 @@ class ShardedFairQueue(Sharded[C_co, FairQueue[None]], FairQueue[C_co]):
         return shares
 
     # --- looking -------------------------------------------------------------------------------
-
-    @operation
-    async def page(
-        self,
-        state: State,
-        cursor: str | None = None,
-        max: int = BATCH,
-        start: int | None = None,
-        payloads: bool = False,
-    ) -> Page:
-        """What waits goes shard by shard, and within one by client; all else is one list."""
-        if state != "waiting":
-            return await Sharded.page(self, state, cursor, max, start, payloads)
-        return await self._page_by_shards(cursor, max, start, payloads)
 
     # --- another number of shards --------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from ..io import C_co, Call, operation, together
 from ..queue import scored
 from ..settings import LIMIT, PRIORITIES, PRIORITY
 from ..shards import NEVER, Head, Sharded, home
-from ..values import Consumer, Entry, Level, Page, Request, State
+from ..values import Consumer, Level, Request, State
 from .queue import Control, RequestQueue, Submitted
 from .stream import Held, Stream
 
@@ -154,30 +154,3 @@ class ShardedRequestQueue(Sharded[C_co, RequestQueue[None]], RequestQueue[C_co])
                 tokens[level.priority] = tokens.get(level.priority, 0) + level.tokens
                 names[level.priority] = names.get(level.priority, ()) + level.requests
         return [Level(priority, tokens[priority], names[priority]) for priority in sorted(tokens)]
-
-    @operation
-    async def page(
-        self,
-        state: State,
-        cursor: str | None = None,
-        max: int = 100,
-        start: int | None = None,
-        payloads: bool = False,
-    ) -> Page:
-        """As of one queue, but what waits comes shard by shard: its cursor is ``shard~cursor``."""
-        if state != "waiting":
-            return await Sharded.page(self, state, cursor, max, start, payloads)
-        sizes = [counts.waiting for counts in await self._each(lambda part: part.counts.op(0))]
-        shard, _, inner = (cursor or "0~").partition("~")
-        k, skip = int(shard), start or 0
-        while k < len(sizes) and skip >= sizes[k]:
-            skip, k = skip - sizes[k], k + 1
-        entries: list[Entry] = []
-        while k < len(sizes) and len(entries) < max:
-            page = await self._part(k).page.op(
-                "waiting", inner or None, max - len(entries), skip or None, payloads
-            )
-            entries += page.entries
-            inner, skip = page.cursor or "", 0
-            k += not inner
-        return Page(tuple(entries), f"{k}~{inner}" if k < len(sizes) else None, sum(sizes))

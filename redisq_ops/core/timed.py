@@ -1,0 +1,65 @@
+"""Queues in which every entry has a ready time: delayed until then, and waiting from then on.
+
+One sorted set holds both, so becoming due costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from .io import C_co, Call, both, operation, together
+from .queue import Queue, Verb, scored
+from .values import Counts, Page, State
+
+
+class TimedQueue(Queue[C_co]):
+    """What the delay set and its like show of their one sorted set."""
+
+    capabilities: ClassVar[frozenset[str]] = frozenset({"timeline"})
+    actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {
+        **Queue.actions,
+        "reschedule": ("delayed",),
+    }
+
+    @operation
+    async def counts(self, now_ms: int | None = None) -> Counts:
+        now = now_ms if now_ms is not None else await self._now()
+        key = self.keys["delay"]
+        sizes, ((counters, (paused, closed)), oldest) = await both(
+            together(
+                [
+                    Call(("ZCOUNT", key, "-inf", now), int, key=key),
+                    *(
+                        Call(("ZCARD", self.keys[part]), int, key=self.keys[part])
+                        for part in ("delay", "lease", "dead", "trash")
+                    ),
+                ]
+            ),
+            both(both(self._counters("done"), self._flags()), scored(key, "0", "0")),
+        )
+        waiting, all_, pending, dead, trash = sizes
+        since = int(oldest[0][1]) if oldest and waiting else None
+        return Counts(
+            waiting, pending, all_ - waiting, dead, trash, counters[0], since, paused, closed
+        )
+
+    @operation
+    async def page(
+        self,
+        state: State,
+        cursor: str | None = None,
+        max: int = 100,
+        start: int | None = None,
+        payloads: bool = False,
+    ) -> Page:
+        if state == "delayed":
+            low = f"({await self._now()}"
+            return await self._page_zset(state, "delay", cursor, max, start, payloads, low=low)
+        return await Queue.page(self, state, cursor, max, start, payloads)
+
+    async def _page_waiting(
+        self, cursor: str | None, max: int, start: int | None, payloads: bool
+    ) -> Page:
+        high = str(await self._now())
+        return await self._page_zset("waiting", "delay", cursor, max, start, payloads, high=high)
