@@ -1,4 +1,4 @@
-"""`submit` interrupted before it has sent anything: it says so."""
+"""`submit` that has not sent anything says so."""
 
 import fcntl
 import json
@@ -15,6 +15,7 @@ import pytest
 import redis
 
 import redisq_ops
+from redisq_ops import cli
 
 COMMAND = [sys.executable, "-m", "redisq_ops"]
 
@@ -47,6 +48,20 @@ def test_ctrl_c_before_the_first_batch_says_that_nothing_was_sent(
         assert json.loads(err) == {"error": "interrupted, nothing was sent", "exit": 130}
     else:
         assert err == "redisq: interrupted, nothing was sent\n"
+    assert client.dbsize() == 0
+
+
+def test_another_programs_name_is_refused_before_anything_is_sent(
+    client: redis.Redis, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "lines").write_text("one\n")
+    words = ["--url", url, "submit", str(tmp_path / "lines"), "--queue", "sidekiq:mail"]
+    assert cli.run(words) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err == (
+        "redisq: queue name 'sidekiq:mail': names that begin with sidekiq: are other programs'\n"
+    )
     assert client.dbsize() == 0
 
 

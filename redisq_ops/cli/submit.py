@@ -124,11 +124,14 @@ def _read(plan: _Plan, source: BinaryIO) -> tuple[Iterator[bytes], int | None]:
 
 
 def _job(s: Session, plan: _Plan, payloads: Iterator[bytes]) -> Submission | EachLine:
+    from redisq_ops.core.registry import unreserved
+    from redisq_ops.core.request import RequestQueue
     from redisq_ops.ops.control import requests_of
     from redisq_ops.ops.submission import EachLine, Submission, opened
 
     kind = EachLine if plan.per_line else Submission
     queue = requests_of(s.run(opened(s.deployment, plan.queue)))
+    unreserved(queue.name, RequestQueue.kind)
     return kind(queue, payloads, id=plan.id, priority=plan.priority, limit=plan.limit)
 
 

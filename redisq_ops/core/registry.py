@@ -110,7 +110,7 @@ async def enrol(
     checked_name(name, "queue name")
     entry = await find(name, prefix)
     if entry is None:
-        _unreserved(name, kind)
+        unreserved(name, kind)
         key = registry_key(prefix)
         now = await server_ms()
         mine = Registered(name, kind, schema, now, shards)
@@ -122,7 +122,7 @@ async def enrol(
     return entry.checked(kind, schema)
 
 
-def _unreserved(name: str, kind: str) -> None:
+def unreserved(name: str, kind: str) -> None:
     """Refuse a new queue that would hide another program's of the same name."""
     from .kinds import LAYOUTS  # rooms stand on this module
 
