@@ -98,6 +98,8 @@ class Top(App[Exception]):
         return Wish(view.name_, self.queue, start, end, view.descending, buckets, self._detail)
 
     def on_seen(self, seen: Seen) -> None:
+        if not self.screen_stack:  # it came while we were leaving
+            return
         first, self.snapshot = self.snapshot is None, seen.snapshot
         self._seen_at, self.problem = self.clock(), None
         if first:
@@ -113,6 +115,8 @@ class Top(App[Exception]):
     def on_missed(self, missed: Missed) -> None:
         from redisq_ops.core.errors import BadInput
 
+        if not self.screen_stack:
+            return
         if isinstance(missed.error, BadInput) and self.snapshot is None:
             self.exit(missed.error)
         self.problem = missed.error

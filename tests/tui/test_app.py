@@ -12,6 +12,7 @@ from textual.pilot import Pilot
 
 from redisq_ops.core.connect import aconnect
 from redisq_ops.core.delay import DelaySet
+from redisq_ops.core.errors import Unreachable
 from redisq_ops.core.request import RequestQueue
 from redisq_ops.core.values import Failure, Settlement
 from redisq_ops.demo.server import EmbeddedServer
@@ -21,7 +22,7 @@ from redisq_ops.tui.app import Top
 from redisq_ops.tui.confirm import Confirm
 from redisq_ops.tui.detail import DetailScreen
 from redisq_ops.tui.frame import text
-from redisq_ops.tui.poller import Connected, Live
+from redisq_ops.tui.poller import Connected, Live, Missed, Seen
 
 Body = Callable[[Top, Pilot[Exception]], Awaitable[None]]
 OSC_52 = "\x1b]52;c;aGk=\x07"
@@ -544,6 +545,21 @@ def test_a_filter_that_arrives_in_one_piece_is_no_command(url: str, client: redi
         await until(pilot, lambda: "a/1" not in text(app))
         assert "PX/1" in text(app)
         assert not isinstance(app.screen, Confirm)
+
+    drive_in(url, body, "5")
+
+
+def test_what_comes_while_leaving_is_nobodys(url: str, client: redis.Redis) -> None:
+    bury(client, "a", 2)
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await see(pilot, "a/1")
+        assert app.snapshot is not None
+        screens = app._screen_stack[:]
+        app._screen_stack.clear()  # as it is for a moment on the way out
+        app.on_seen(Seen(app.snapshot))
+        app.on_missed(Missed(Unreachable("gone")))
+        app._screen_stack.extend(screens)
 
     drive_in(url, body, "5")
 
