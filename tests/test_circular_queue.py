@@ -947,3 +947,25 @@ def test_the_page_s_example_runs(url: str) -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
     )
     assert done.stdout == "indexed 123\nindexed 124\n['new']\n", done.stderr
+
+
+def test_a_check_that_could_not_be_awaited_is_refused() -> None:
+    async def is_done(id: str) -> bool:
+        return False
+
+    with pytest.raises(BadInput, match="async"):
+        unless_done(is_done, lambda work: None)
+
+
+def test_a_push_onto_what_was_lost_is_a_run_that_was_not(
+    open_queue: Opener, clock: FakeClock
+) -> None:
+    """Else the application's check, asked about lost ones only, would end it before it began."""
+    queue = open_queue()
+    queue.push("123")
+    take(queue)
+    clock.advance(LEASE_MS + 1)
+    queue.sweep()
+    assert queue.push([("123", b"new change")]) == ["queued"]
+    (delivery,) = take(queue)
+    assert (delivery.lost, delivery.payload) == (0, b"new change")

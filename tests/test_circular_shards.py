@@ -430,3 +430,32 @@ def test_on_a_cluster_shards_are_on_all_nodes(clock: FakeClock) -> None:
         assert sorted(ack_all(queue)) == sorted(ids(120))
         assert queue.invariants() == []
         client.close()
+
+
+def test_a_payload_that_meets_its_id_on_the_way_is_kept(
+    opened: Opener, client: redis.Redis
+) -> None:
+    queue = opened(2)
+    if queue.shape.repeats == "each":
+        return
+    name = next(n for n in ids(99) if home(n, 2) == 1)
+    client.lpush(queue.queue_key, name)
+    (theirs,) = take(queue)
+    assert settle(queue, "release", [theirs]) == ["released"]
+    assert queue.push([(name, b"important")]) == ["new"]
+    while opened().resize(1):
+        pass
+    assert [d.payload for d in take(opened())] == [b"important"]
+
+
+def test_an_id_that_died_in_two_shards_is_one_letter(opened: Opener, client: redis.Redis) -> None:
+    queue = opened(2)
+    name = next(n for n in ids(99) if home(n, 2) == 1 and home(n, 3) == 1)
+    put(queue, [name])
+    (ours,) = take(queue)
+    client.lpush(queue.queue_key, name)
+    (theirs,) = take(queue)
+    assert settle(queue, "reject", [ours, theirs]) == ["dead", "dead"]
+    assert opened().resize(3) == 0
+    assert opened().counts().dead == 1
+    assert opened().invariants() == []

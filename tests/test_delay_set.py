@@ -374,3 +374,12 @@ def test_a_key_of_another_type_in_the_way_is_found_before_anything_is_written(
     with pytest.raises(WrongKind, match=f"rq:{{q}}:{part}"):
         put(DelaySet(client, "q"), "e", 0)
     assert picture(client) == before
+
+
+def test_a_time_far_off_survives_trash_and_undo(queue: Queue) -> None:
+    queue.schedule([("a", b"1")], after_ms=99_999_999_999_999)
+    queue.schedule([("b", b"2")], after_ms=1000)
+    at = queue.get("a").at_ms  # type: ignore[union-attr]
+    assert move(queue, "op1", "purge", "delayed", "a", "b") == ["moved"] * 2
+    assert move(queue, "op2", "restore", "trash", "a", "b") == ["moved"] * 2
+    assert queue.get("a").at_ms == at  # type: ignore[union-attr]

@@ -836,3 +836,34 @@ def test_awaited_as_well(aclient: Callable[[], redis.asyncio.Redis]) -> None:
             assert (await queue.clients()).total == 2
 
     asyncio.run(awaited())
+
+
+@pytest.mark.parametrize("done", [1, 2])
+def test_a_delete_that_was_killed_is_gone_on_with(queue: Queue, done: int) -> None:
+    put(queue, "a", *"abcdef")
+    for step in range(1, done + 1):
+        some = [entry.id for entry in queue.page("waiting", max=2).entries]
+        queue.move("op1", step, some, source="waiting", target="trash", high_water_ms=queue.now())
+    deleted = queue.delete("a", "op1", 2)
+    assert (deleted.steps, deleted.entries) == (3, 6 - 2 * done)
+    assert (queue.counts().waiting, queue.counts().trash) == (0, 6)
+    for step in (3, 2, 1):
+        assert queue.undo("op1", step, target="trash", by="me", seq=4 - step) == (2, 0)
+    assert ids(take(queue)) == list("abcdef")
+
+
+def test_one_clients_holes_are_not_the_others_wait(queue: Queue) -> None:
+    fill(queue, "a", 3_000)
+    queue.delete("a", "op1")
+    put(queue, "b", "b1")
+    put(queue, "a", "a1")
+    assert "b1" in ids(take(queue, 10))
+
+
+def test_undone_after_its_turn_the_order_is_kept(queue: Queue) -> None:
+    put(queue, "a", "i0", "i1", "i2", "i3", "i4")
+    queue.move("op1", 1, ["i0", "i1", "i2"], source="waiting", target="trash",
+               high_water_ms=queue.now())  # fmt: skip
+    settle(queue, "ack", *take(queue, 1))
+    assert queue.undo("op1", 1, target="trash", by="me", seq=1) == (3, 0)
+    assert ids(take(queue)) == ["i0", "i1", "i2", "i4"]

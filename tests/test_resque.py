@@ -356,3 +356,41 @@ def test_the_worker_and_the_command_line(
     purged = redisq.rows("purge", f"resque:low/{rows[0]['id']}", "--yes")[-1]
     assert purged["done"] == 1 and client.llen("resque:failed") == 3
     assert "adds up" in redisq("fsck", "resque:low")
+
+
+def fail_into(queue: Ours, client: redis.Redis, *names: str) -> None:
+    """Failures whose records name these queues."""
+    for n, name in enumerate(names):
+        record = {"payload": {"class": "Job", "args": [n]}, "queue": name, "failed_at": "x"}
+        client.rpush("resque:failed", json.dumps(record))
+
+
+def test_a_job_for_a_key_of_another_type_stays_and_so_do_its_neighbours(
+    whole: Ours, client: redis.Redis
+) -> None:
+    client.set("resque:queue:bad", "x")
+    fail_into(whole, client, "ok", "bad", "ok")
+    found = ids(whole.page("dead"))
+    assert sorted(moved(whole, found, "dead", "waiting")) == ["invalid", "moved", "moved"]
+    assert [record["queue"] for record in failed(client)] == ["bad"]
+    assert client.llen("resque:queue:ok") == 2
+
+
+def test_equal_jobs_purged_restored_and_purged_again_are_all_kept(
+    queue: Ours, client: redis.Redis
+) -> None:
+    queue.push([Job("Ping"), Job("Ping")])
+    (id, _) = ids(queue.page("waiting"))
+    assert moved(queue, [id], "waiting", "trash", "op1") == ["moved"]
+    assert moved(queue, ids(queue.page("trash")), "trash", "restore", "op2") == ["moved"]
+    assert moved(queue, [id], "waiting", "trash", "op3") == ["moved"]
+    assert queue.undo("op2", 1, target="restore", by="me", seq=1) == (1, 0)
+    assert queue.counts().waiting + queue.counts().trash == 2
+
+
+def test_equal_jobs_lost_together_are_one_loss(queue: Ours, clock: FakeClock) -> None:
+    queue.push([Job("Ping")] * 3)
+    assert len(take(queue, 3)) == 3
+    clock.advance(10 * 60_000)
+    assert len(take(queue, 3)) == 3
+    assert queue.counts().dead == 0

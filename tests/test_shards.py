@@ -18,7 +18,7 @@ from redisq_ops.core.clock import FakeClock
 from redisq_ops.core.connect import connect
 from redisq_ops.core.delay import DelaySet, Periodic, ShardedDelaySet
 from redisq_ops.core.errors import BadInput, Exists, NotFound, QueueClosed, Refused, WrongKind
-from redisq_ops.core.io import BlockingClient, Description
+from redisq_ops.core.io import BlockingClient, Description, run
 from redisq_ops.core.registry import find, forget
 from redisq_ops.core.request import RequestQueue, ShardedRequestQueue
 from redisq_ops.core.scripts import script
@@ -889,3 +889,26 @@ def test_a_draining_queue_refuses_new_requests_in_every_shard(
         with pytest.raises(QueueClosed):
             mail.submit([b""], id=f"b{n}")
     assert mail.submit([b""], id="a").word == "same"
+
+
+def test_new_shards_have_the_settings_and_flags_of_the_others(
+    open_set: Callable[..., Set], clock: FakeClock
+) -> None:
+    later = open_set(shards=3)
+    later.configure("op", 1, {"paused": "by me", "max_failures": "2"})
+    while later.resize(1):
+        pass
+    later.configure("op", 2, {"paused": "", "max_failures": "7"})
+    while later.resize(4):  # two of them were there before, when all was paused
+        pass
+    put(later, ids(40), clock.now_ms)
+    assert len(ack_all(later)) == 40
+    later.configure("op", 3, {"paused": "by me"})
+    while later.resize(6):
+        pass
+    put(later, ids(80)[40:], clock.now_ms)
+    assert later.take(100, consumer="w").deliveries == ()
+    assert all(
+        part.get("max_failures") == "7"
+        for part in run(later.client, later._each(lambda part: part.settings.op()))
+    )

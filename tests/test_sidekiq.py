@@ -868,3 +868,23 @@ def test_the_command_line_knows_it(
     redisq("work", "jobs_here:handle", "--queue", "sidekiq:default", "--once")
     assert client.llen("queue:default") == 0
     assert redisq("fsck", "sidekiq:default").startswith("sidekiq:default: adds up")
+
+
+def test_half_a_character_is_no_reason_to_bury_a_job(queue: Ours, client: redis.Redis) -> None:
+    record = '{"class":"A","args":["cut \\ud83d"],"jid":"%s","queue":"default"}' % ("c" * 24)
+    client.zadd("schedule", {record: 1})
+    client.sadd("queues", "default")
+    (delivery,) = take(queue)
+    assert delivery.payload.startswith(record[:40].encode())
+    assert client.zcard("dead") == 0
+
+
+def test_what_we_hold_is_seen_where_the_name_is_quoted(
+    client: redis.Redis, clock: FakeClock
+) -> None:
+    queue = SidekiqQueue(client, "sidekiq:my%20mail", clock=clock)
+    queue.push([Job("A", [1])])
+    (delivery,) = take(queue)
+    assert queue.counts().pending == 1
+    assert ids(queue.page("pending")) == [delivery.id]
+    assert moved(queue, [delivery.id], "pending", "waiting") == ["moved"]

@@ -161,6 +161,7 @@ class Sharded(Queue[C_co], Generic[C_co, Part]):
         if not entry.old_shards:
             if entry.shards == shards:
                 return 0
+            await self._equip(range(entry.shards, shards))
             begun = replace(entry, shards=shards, old_shards=entry.shards, layout=entry.layout + 1)
             entry = await self._amend(entry, begun)
         self._adopt(entry)
@@ -170,6 +171,26 @@ class Sharded(Queue[C_co], Generic[C_co, Part]):
             await self._retire([self._part(k) for k in range(shards, entry.old_shards)])
             self._adopt(await self._amend(entry, replace(entry, old_shards=0)))
         return left
+
+    async def _equip(self, new: Iterable[int]) -> None:
+        """Give shards the settings and flags of the others, before anybody can learn of them.
+
+        One that was given up before may still have those of that time.
+        """
+
+        def read(reply: dict[bytes, bytes]) -> dict[str, bytes]:
+            return {k.decode(): v for k, v in reply.items() if k not in (b"layout", b"retired")}
+
+        keys = [Keys(f"{self.name}/{k}" if k else self.name, self.prefix)["cfg"] for k in (0, *new)]
+        wanted, *had = await together(Call(("HGETALL", key), read, key=key) for key in keys)
+        changes: list[Call[int]] = []
+        for key, old in zip(keys[1:], had, strict=True):
+            if gone := sorted(set(old) - set(wanted)):
+                changes.append(Call(("HDEL", key, *gone), int, key=key))
+            if wanted:
+                flat = [word for pair in wanted.items() for word in pair]
+                changes.append(Call(("HSET", key, *flat), int, key=key))
+        await together(changes)
 
     async def _amend(self, before: Registered, after: Registered) -> Registered:
         # A re-sent change finds itself done, so what counts is what stands there now.

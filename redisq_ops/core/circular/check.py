@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from ..errors import BadInput
 from ..handler import Handler, Work, as_handler
 
 
@@ -16,6 +17,8 @@ def unless_done(is_done: Callable[[str], Any], handler: Callable[[Work], Any] | 
     too. Its exceptions are failures of the attempt, as the handler's are.
     """
     inner = as_handler(handler)
+    if inspect.iscoroutinefunction(is_done) and not inner.is_async:
+        raise BadInput("an async is_done is for an async handler, and this one isn't")
 
     def call(work: Work) -> Any:
         return None if work.delivery.lost and is_done(work.id) else inner.call(work)

@@ -214,7 +214,9 @@ class FairQueue(Queue[C_co]):
         ``undo(op, step, target="trash", …)``, the last first. Pending entries go on.
         """
         now = await self._now()
-        steps = gone = 0
+        journal = self.keys["op_"] + op
+        steps = await Call(("HGET", journal, "steps"), lambda n: int(n or 0), key=journal)
+        gone = 0
         for part in self._holders():
             behind, more = None, True
             while more:

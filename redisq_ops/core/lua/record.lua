@@ -16,7 +16,7 @@ end
 
 local function packed(r)
   return table.concat({r.receipt, r.failures, r.lost, r.first, r.since, r.consumer, r.op,
-    r.reason, r.ready}, ' ')
+    r.reason, string.format('%.0f', r.ready)}, ' ')
 end
 
 -- The line of a first delivery, but for the receipt in front: most entries never have another.

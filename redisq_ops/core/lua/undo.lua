@@ -20,7 +20,6 @@ for _, row in ipairs(rows) do
     local old = unpacked(line) -- pending again: its holder's receipt is good again too
     move(id, at, from, tonumber(score), old)
     back = back + 1
-    flush()
   else
     touched = touched + 1
   end

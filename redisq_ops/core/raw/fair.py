@@ -201,7 +201,7 @@ class RawFairQueue(RawLayout[C_co]):
         name, _, offset = (cursor or ":0").rpartition(":")
         found: list[Entry] = []
         for key, size in zip(keys, sizes, strict=True):
-            if legal(key) < name and cursor is not None:
+            if cursor is not None and key < raw_of(name):
                 continue
             first = int(offset) if legal(key) == name else 0
             rows = await self._window(key, first, max - len(found)) if first < size else []

@@ -24,6 +24,7 @@ from ..foreign import ForeignQueue
 from ..io import C_co, Call, both, operation, together
 from ..keys import PREFIX, checked_name, registry_key
 from ..queue import FIXED, Queue, checked_consumer, checked_ms, words
+from ..quoting import bytes_of, legal
 from ..registry import Registered, find, server_ms
 from ..settings import LEASE_MS, MAX_BATCH
 from ..values import Delivery, Entry, Event, Page, Settlement, State, Taken
@@ -233,6 +234,7 @@ class ListLayout(ForeignQueue[C_co]):
         if not settlements:
             return []
         self._needs_one()
+        await self._enrol()
         rows = []
         for s in settlements:
             word, text, unit, delay = "ack", b"", "", 0
@@ -258,6 +260,9 @@ class ListLayout(ForeignQueue[C_co]):
 
     @operation
     async def sweep(self, max: int = 100) -> int:
+        if not await self.exists.op():
+            return 0
+        await self._enrol()
         swept: int = await self._script("sweep").call(
             self.keys, self.clock, int, max=max, **self._about()
         )
@@ -297,7 +302,8 @@ class ListLayout(ForeignQueue[C_co]):
 
     def _holding(self, name: str) -> Place:
         """What our workers have of a queue."""
-        keys = self._keys(f"{self.kind}:{name}")
+        mine = name == self.own_name
+        keys = self.keys if mine else self._keys(f"{self.kind}:{legal(bytes_of(name))}")
         return Place("held", keys["lease"], "busy", self._held, keys)
 
     def _own_trash(self) -> Place:

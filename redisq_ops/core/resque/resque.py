@@ -199,6 +199,7 @@ class ResqueQueue(ListLayout[C_co]):
         As Resque does: what it had goes to the failed list, from where it can be replayed. A worker
         that never beat is left alone, as Resque leaves it.
         """
+        await self._enrol()
         known = {process.identity: process for process in await self.processes.op()}
         worker = known.get(identity)
         if worker is None:

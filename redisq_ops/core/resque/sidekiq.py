@@ -233,6 +233,7 @@ class SidekiqQueue(ListLayout[C_co]):
         queues, as long as its record lasts (a minute after its last beat); should the process be
         cut off and not dead, these jobs run twice.
         """
+        await self._enrol()
         key = self.keys.at + identity
         said: str = await self._guarded(
             "prune_process",

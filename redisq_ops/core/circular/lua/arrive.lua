@@ -24,6 +24,8 @@ for i = first, #ARGV, width do
     word = 'elsewhere'
   elseif came and tonumber(came) > now - conf.keep_ms then
     word = 'same'
+  elseif (here == 'dead' or here == 'trash') and (state == 'dead' or state == 'trash') then
+    -- the same id has ended here too: one letter is kept, as for two pushes of the same bytes
   elseif here and (here == 'transit' or state == 'dead' or state == 'trash') then
     word = 'exists'
   elseif here then
@@ -33,6 +35,8 @@ for i = first, #ARGV, width do
       if row then owe(id, row, row) end
     elseif each or here == 'pending' then
       owe(id, 1 + (each and row or 0), row or payload)
+    elseif (row or payload) ~= '' then
+      redis.call('HSET', body, id, row or payload)
     end
   else
     redis.call('HSET', body, id, payload)

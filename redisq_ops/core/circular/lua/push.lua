@@ -49,8 +49,8 @@ for k, id in ipairs(ids) do
     word = 'queued'
     runs[#runs + 1] = id -- it begins after this push, so nothing has to follow it
     local r = unpacked(lines[k])
-    if not met[id] and r.op ~= '-' then -- touched: an operator's undo leaves it alone
-      r.op = '-'
+    if not met[id] and (r.op ~= '-' or r.lost > 0) then -- touched: an operator's undo leaves it alone
+      r.op, r.lost = '-', 0 -- the run that follows is this push's: its own lease was never lost
       retain(id, r)
     end
     met[id] = state

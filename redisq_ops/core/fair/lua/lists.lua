@@ -55,7 +55,7 @@ end
 -- The next `want` ids of a client whose turn it is; fewer when too many holes are in front of them.
 local function leave_list(a, want)
   local got = {}
-  while #got < want and hole_budget > 0 do
+  while #got < want and (hole_budget > 0 or a.holes == 0) do
     local most, list = want - #got, c_
     if a.packed > 0 then most, list = math.min(most, a.packed), f_ end
     local ids = redis.call('LPOP', list .. a.name, most)

@@ -37,7 +37,7 @@ local function room_retire()
   for i = 1, #page[2], 2 do -- those that owed a turn when they were last seen
     local name = page[2][i]
     local a = known[name] or opened(name, page[2][i + 1])
-    if forgettable(a) then touched[name] = a end
+    if forgettable(a) then touched[name], went = a, went + 1 end
   end
   write_accounts()
   return went

@@ -4,6 +4,9 @@
 -- USES: config history tallies
 local function read_record(text)
   local ok, found = pcall(cjson.decode, text)
+  if not ok then -- half a character, which JSON allows and cjson doesn't
+    ok, found = pcall(cjson.decode, (text:gsub('\\u[dD][89a-fA-F]%x%x', '\\u003f')))
+  end
   return ok and type(found) == 'table' and text:find('^%s*{.*}%s*$') and found or nil
 end
 

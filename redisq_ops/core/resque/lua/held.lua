@@ -32,7 +32,9 @@ local function reap(max)
     local payload = payloads[i]
     local digest = redis.sha1hex(payload)
     note('lost', shown(payload) .. '|' .. lines[i].consumer)
-    local times = times_lost(digest) + 1
+    -- Equal jobs share a count: those that were out together when one was lost are one loss.
+    local known, at = (redis.call('HGET', lost, digest) or '0 0'):match('^(%d+) (%d+)')
+    local times = tonumber(known) + (lines[i].since < tonumber(at) and 0 or 1)
     redis.call('HSET', lost, digest, times .. ' ' .. now)
     if times >= conf.max_lost then
       redis.call('HDEL', lost, digest)

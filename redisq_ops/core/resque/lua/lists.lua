@@ -14,6 +14,12 @@ local function to_front(name, payload)
   redis.call(sidekiq and 'RPUSH' or 'LPUSH', t_queue_ .. name, payload)
 end
 
+-- Whether a queue can take a job: its key may be somebody else's, found out before anything is taken.
+local function fits(name)
+  local kind = redis.call('TYPE', t_queue_ .. name).ok
+  return kind == 'list' or kind == 'none'
+end
+
 local function seconds(ms)
   return string.format('%.3f', ms / 1000)
 end

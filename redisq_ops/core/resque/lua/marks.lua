@@ -15,8 +15,8 @@ local function position(key, member, seen)
     local here = low + i - 1
     if other == member and (not best or math.abs(here - at) < math.abs(best - at)) then best = here end
   end
-  if not best and not searched[key] then -- once: everything may have moved further than that
-    searched[key] = true
+  if not best and (searched[key] or 0) < 4 then -- everything may have moved further than that
+    searched[key] = (searched[key] or 0) + 1
     local from_left = redis.call('LPOS', key, member, 'RANK', 1, 'MAXLEN', REACH)
     best = from_left or redis.call('LPOS', key, member, 'RANK', -1, 'MAXLEN', REACH) or nil
   end

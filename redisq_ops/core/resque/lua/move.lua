@@ -19,6 +19,7 @@ for i = first, #ARGV, width do
   local id, kind, key, member = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
   local put, name = ARGV[i + 5], ARGV[i + 6]
   local word, row = key, nil
+  if kind ~= '-' and to == 'waiting' and not fits(name) then kind, word = '-', 'invalid' end
   if kind ~= '-' then
     row, word = take_out(kind, key, member, ARGV[i + 4])
     word = row and 'moved' or word or 'changed'

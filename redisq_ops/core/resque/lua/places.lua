@@ -41,9 +41,11 @@ local function put_back(row)
   elseif kind == 'held' then
     hold(key, payload, row[5], score)
   elseif kind == 'trash' then
-    redis.call('ZADD', trash, score, key)
-    redis.call('HSET', was, key, row[5])
-    redis.call('HSET', purged, key, payload)
+    local label, n = key, 1
+    while redis.call('ZSCORE', trash, label) do n = n + 1; label = key .. '~' .. n end
+    redis.call('ZADD', trash, score, label)
+    redis.call('HSET', was, label, row[5])
+    redis.call('HSET', purged, label, payload)
   end
   return payload
 end

@@ -10,7 +10,7 @@ if said then return said end
 by = caller
 local list = undo_ .. op .. ':' .. step
 local rows, back, touched = redis.call('LRANGE', list, 0, 499), {}, 0
-local near = {}
+local near, missed = {}, {}
 for i = #rows, 1, -1 do
   local now_in, row = unpack(cmsgpack.unpack(rows[i]))
   local kind, key, payload = now_in[1], now_in[2], now_in[3]
@@ -18,10 +18,11 @@ for i = #rows, 1, -1 do
   if kind == 'list' then
     -- Neighbours went in together: where the last one was found is the place to look first.
     local seen = near[key]
-    if not seen then
+    if not seen and (missed[key] or 0) < 20 then -- each search may walk far, and all may be gone
       local rank = sidekiq and 1 or -1
       seen = redis.call('LPOS', key, payload, 'RANK', rank, 'MAXLEN', REACH)
         or redis.call('LPOS', key, payload, 'RANK', -rank, 'MAXLEN', REACH)
+      if not seen then missed[key] = (missed[key] or 0) + 1 end
     end
     if seen then out = take_out(kind, key, payload, seen) end
     if out then
