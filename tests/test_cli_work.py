@@ -335,6 +335,7 @@ def test_chunks_of_lines(queue: RequestQueue[redis.Redis]) -> None:
     assert content(queue, "r") == [b"1\n2", b"3\n4", b"5"]
 
 
+@pytest.mark.slow
 def test_a_request_per_line_and_its_memory(
     queue: RequestQueue[redis.Redis],
     capfd: pytest.CaptureFixture[str],
@@ -418,6 +419,7 @@ def test_input_that_cannot_be_submitted(
     assert sorted(client.keys()) == before
 
 
+@pytest.mark.slow
 def test_a_terminal_sees_a_bar_and_stdout_only_the_id() -> None:
     numbers(Path("in.txt"), 20_000)
     ours, theirs = pty.openpty()
@@ -460,6 +462,7 @@ def test_memory_does_not_grow_with_the_file(queue: RequestQueue[redis.Redis]) ->
 # --- work -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_program_says_by_its_exit_what_became_of_an_entry() -> None:
     Path("in.txt").write_bytes(b"good\nbad\nworse\n")
     Path("job.sh").write_text(
@@ -478,6 +481,7 @@ def test_a_program_says_by_its_exit_what_became_of_an_entry() -> None:
     assert ok("wait", "when", "delayed==1 and dead==1").startswith("default: 0 waiting,")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["def", "async def"])
 def test_a_function_handles_deliveries(kind: str) -> None:
     Path("jobs.py").write_text(
@@ -504,6 +508,7 @@ def test_a_function_handles_deliveries(kind: str) -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", ["1", "2"])
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
 def test_asked_to_stop_a_worker_ends_what_it_has_begun(
@@ -606,6 +611,7 @@ def test_waiting_for_what_has_ended_returns_at_once(
     assert {(row["id"], row["total"]) for row in rows} == {(id, 2) for id in ids}
 
 
+@pytest.mark.slow
 def test_waiting_too_long_for_nothing_and_interrupted(
     queue: RequestQueue[redis.Redis],
     started: Callable[..., subprocess.Popen[bytes]],
@@ -663,6 +669,7 @@ def test_a_bad_expression_is_pointed_at(capfd: pytest.CaptureFixture[str]) -> No
 # --- results --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_is_quiet(queue: RequestQueue[redis.Redis]) -> None:
     queue.submit([b"x" * 1000] * 3_000, id="r")
     for more in ([], ["--raw"]):

@@ -200,6 +200,7 @@ def test_a_run_is_an_ordinary_entry_at_its_exact_time(
     assert later.invariants() == []
 
 
+@pytest.mark.slow
 def test_a_day_of_hourly_runs(later: DelaySet[BlockingClient], clock: FakeClock) -> None:
     later.set_periodic(Periodic("hourly", "0 * * * *"))
     later.set_periodic(Periodic("other", "30 */6 * * *", overlap=True))

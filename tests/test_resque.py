@@ -394,3 +394,17 @@ def test_equal_jobs_lost_together_are_one_loss(queue: Ours, clock: FakeClock) ->
     clock.advance(10 * 60_000)
     assert len(take(queue, 3)) == 3
     assert queue.counts().dead == 0
+
+
+@pytest.mark.parametrize("by_undo", [False, True])
+def test_what_can_not_go_back_stays_in_the_trash(
+    queue: Ours, client: redis.Redis, by_undo: bool
+) -> None:
+    queue.push([Job("Ping")])
+    assert moved(queue, ids(queue.page("waiting")), "waiting", "trash", "op1") == ["moved"]
+    client.set("resque:queue:low", "somebody else's")
+    if by_undo:
+        assert queue.undo("op1", 1, target="trash", by="me", seq=1) == (0, 1)
+    else:
+        assert moved(queue, ids(queue.page("trash")), "trash", "restore", "op2") == ["invalid"]
+    assert client.zcard(queue.keys["trash"]) == 1

@@ -424,7 +424,13 @@ LOOKS: dict[str, tuple[list[Step], tuple[int, int]]] = {
 }
 
 
-@pytest.mark.parametrize("name", LOOKS)
+QUICK = ("overview", "requests", "dead", "confirm")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in LOOKS],
+)
 def test_a_picture_is_as_it_was(name: str) -> None:
     steps, size = LOOKS[name]
     svg = draw(steps, size)
@@ -436,6 +442,7 @@ def test_a_picture_is_as_it_was(name: str) -> None:
         target.write_bytes(bytes(png))
 
 
+@pytest.mark.slow
 def test_read_only_greys_the_changes_out() -> None:
     compare("read-only", draw([*MAIL, "5"], (120, 34), read_only=True))
 

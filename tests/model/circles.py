@@ -117,6 +117,7 @@ class CircleModel(Model):
             unit.follow = (1, payload)
             return "again"
         unit.payload, unit.follow, unit.op = payload, None, "-"
+        unit.lost = 0
         return "queued"
 
     def renew(self, unit: Unit, payload: bytes) -> None:

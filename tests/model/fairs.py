@@ -257,6 +257,10 @@ class FairModel(Model):
         with self.batch():
             super().move()
 
+    def undo(self) -> None:
+        with self.batch():
+            super().undo()
+
     def reap(self, most: int = 16) -> None:
         with self.batch():
             super().reap(most)

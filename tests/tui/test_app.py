@@ -448,6 +448,7 @@ def purge_by_hand(queue: RequestQueue[redis.Redis], id: str) -> None:
     queue.move("by-hand", 1, [id], source="dead", target="trash", high_water_ms=queue.now())
 
 
+@pytest.mark.slow
 def test_a_change_stops_at_esc_and_can_be_undone(
     url: str, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -473,6 +474,7 @@ def test_a_change_stops_at_esc_and_can_be_undone(
     drive_in(url, body, "5")
 
 
+@pytest.mark.slow
 def test_no_is_no(url: str, client: redis.Redis) -> None:
     queue = bury(client, "r1", 3)
 
@@ -489,6 +491,7 @@ def test_no_is_no(url: str, client: redis.Redis) -> None:
     drive_in(url, body, "5")
 
 
+@pytest.mark.slow
 def test_all_that_match_means_the_filter_shown_over_the_whole_state(
     url: str, client: redis.Redis
 ) -> None:
@@ -578,6 +581,7 @@ def test_a_half_typed_filter_keeps_the_last_good_one(url: str, client: redis.Red
     drive_in(url, body, "5")
 
 
+@pytest.mark.slow
 def test_requeue_and_claim_void_the_old_receipt(url: str, client: redis.Redis) -> None:
     queue = RequestQueue(client, "mail")
     queue.submit([b"x"] * 2, id="r1")
@@ -619,6 +623,7 @@ def test_hold_stops_and_starts_a_queue(url: str, client: redis.Redis) -> None:
     drive(url, body)
 
 
+@pytest.mark.slow
 def test_hold_stops_the_marked_queues_only(url: str, client: redis.Redis) -> None:
     queues = {name: RequestQueue(client, name) for name in ("a", "b", "c")}
     for queue in queues.values():
@@ -636,6 +641,7 @@ def test_hold_stops_the_marked_queues_only(url: str, client: redis.Redis) -> Non
     drive(url, body)
 
 
+@pytest.mark.slow
 def test_hold_stops_the_marked_requests_only(url: str, client: redis.Redis) -> None:
     queue = RequestQueue(client, "mail")
     for id in ("r1", "r2", "r3"):
@@ -655,6 +661,7 @@ def test_hold_stops_the_marked_requests_only(url: str, client: redis.Redis) -> N
     drive_in(url, body, "3")
 
 
+@pytest.mark.slow
 def test_read_only_changes_nothing(url: str, client: redis.Redis) -> None:
     bury(client, "r1", 3)
     client.config_resetstat()

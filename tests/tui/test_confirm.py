@@ -85,6 +85,7 @@ def test_they_do_in_a_small_terminal_too() -> None:
     assert answer(LARGE, [*"1240", "up", "y"], (20, 5)) is True
 
 
+@pytest.mark.slow
 def test_an_n_in_the_name_to_be_typed_is_a_letter() -> None:
     assert answer(NAMED, [*"nanny", "y"]) is True
     assert answer(NAMED, [*"nan", "enter"]) is None

@@ -260,8 +260,6 @@ class ListLayout(ForeignQueue[C_co]):
 
     @operation
     async def sweep(self, max: int = 100) -> int:
-        if not await self.exists.op():
-            return 0
         await self._enrol()
         swept: int = await self._script("sweep").call(
             self.keys, self.clock, int, max=max, **self._about()

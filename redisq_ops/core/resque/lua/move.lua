@@ -17,10 +17,10 @@ said = {}
 local undo, moved, front, woken = {}, 0, {}, 0
 for i = first, #ARGV, width do
   local id, kind, key, member = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
-  local put, name = ARGV[i + 5], ARGV[i + 6]
-  local word, row = key, nil
-  if kind ~= '-' and to == 'waiting' and not fits(name) then kind, word = '-', 'invalid' end
-  if kind ~= '-' then
+  local put, name, word, row = ARGV[i + 5], ARGV[i + 6], key, nil
+  if to == 'waiting' and not fits(name) or to == 'restore' and not restorable(member) then
+    word = 'invalid'
+  elseif kind ~= '-' then
     row, word = take_out(kind, key, member, ARGV[i + 4])
     word = row and 'moved' or word or 'changed'
   end

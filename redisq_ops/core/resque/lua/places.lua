@@ -30,6 +30,20 @@ local function take_out(kind, key, member, seen)
   end
 end
 
+-- Whether an entry can go back to a place: its key may be somebody else's now. Asked before it is taken
+-- out of where it is.
+local function open_for(kind, key)
+  if kind ~= 'list' and kind ~= 'zset' then return true end
+  local is = redis.call('TYPE', key).ok
+  return is == kind or is == 'none'
+end
+
+local function restorable(name)
+  local origin = redis.call('HGET', was, name)
+  local _, kind, key = unpack(origin and cmsgpack.unpack(origin) or {})
+  return open_for(kind, key)
+end
+
 -- Back to where `take_out` had it from; lists get it at the end where new ones come.
 local function put_back(row)
   local kind, key, payload, score = row[1], row[2], row[3], row[4]

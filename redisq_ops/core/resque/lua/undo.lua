@@ -15,7 +15,9 @@ for i = #rows, 1, -1 do
   local now_in, row = unpack(cmsgpack.unpack(rows[i]))
   local kind, key, payload = now_in[1], now_in[2], now_in[3]
   local out
-  if kind == 'list' then
+  if not open_for(row[1], row[2]) then
+    out = nil
+  elseif kind == 'list' then
     -- Neighbours went in together: where the last one was found is the place to look first.
     local seen = near[key]
     if not seen and (missed[key] or 0) < 20 then -- each search may walk far, and all may be gone
