@@ -247,7 +247,9 @@ MUTANTS += [
         ("push", "if #runs > 0 and", "if #runs > 999 and"),
         models=CIRCLES,
     ),
-    mutant("a push undone", ("push", "if not met[id] and r.op ~= '-'", "if false"), models=CIRCLES),
+    mutant(
+        "a push undone", ("push", "if not met[id] and (r.op", "if false and (r.op"), models=CIRCLES
+    ),
     mutant(
         "a dead id can't be pushed",
         ("push", "or state == 'dead' or state == 'trash' then", "or state == 'trash' then"),
