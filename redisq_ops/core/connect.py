@@ -78,18 +78,33 @@ class Target:
         return f"Target({str(self)!r})"
 
 
-def connect(target: Target | str = DEFAULT_URL, role: str = "library") -> BlockingClient:
-    """A blocking client. ``role`` shows in ``CLIENT LIST`` as ``redisq/<version>/<role>``."""
+class _ReplicaCluster(redis.RedisCluster):
+    """Asks replicas also where the node is chosen by us, as a pipeline's is."""
+
+    def get_node_from_key(self, key: Any, replica: bool = True) -> Any:
+        return super().get_node_from_key(key, replica) or super().get_node_from_key(key, False)
+
+
+def connect(
+    target: Target | str = DEFAULT_URL, role: str = "library", *, replica: bool = False
+) -> BlockingClient:
+    """A blocking client. ``role`` shows in ``CLIENT LIST`` as ``redisq/<version>/<role>``.
+
+    ``replica``: for reads only, from replicas where there are some (Cluster, Sentinel). They may
+    be behind.
+    """
     target = Target(target) if isinstance(target, str) else target
     mode, url, options = _dissect(target, role)
     options["retry"] = Retry(ConstantBackoff(0.03), _RESENDS)
     try:
         if mode == "cluster":
             options.pop("retry")  # the cluster client counts its own attempts per node
+            if replica:
+                return _ReplicaCluster.from_url(url, read_from_replicas=True, **options)
             return redis.RedisCluster.from_url(url, **options)
         if mode == "sentinel":
             nodes, name, options = _sentinels(url, options)
-            return cast(redis.Redis, _master(Sentinel, nodes, name, options))
+            return cast(redis.Redis, _master(Sentinel, nodes, name, options, replica))
         return redis.Redis.from_url(url, **options)
     except RedisError as error:
         raise translate(error) from error
@@ -177,6 +192,13 @@ def _sentinels(
     return nodes, name, options | {"db": int(db or 0)}
 
 
-def _master(sentinel: Any, nodes: list[tuple[str, int]], name: str, options: dict[str, Any]) -> Any:
+def _master(
+    sentinel: Any,
+    nodes: list[tuple[str, int]],
+    name: str,
+    options: dict[str, Any],
+    replica: bool = False,
+) -> Any:
     sockets = {k: v for k, v in options.items() if k.startswith("socket_")}
-    return sentinel(nodes, sentinel_kwargs=sockets).master_for(name, **options)
+    asked = sentinel(nodes, sentinel_kwargs=sockets)
+    return (asked.slave_for if replica else asked.master_for)(name, **options)

@@ -18,7 +18,9 @@ from .io import C_co, operation
 from .keys import PREFIX
 from .queue import Queue, Verb
 from .quoting import raw_of, text
+from .scan import Reach
 from .settings import LEASE_MS
+from .standing import Standing
 from .values import Event, Page, Rates, Settlement, State, Taken
 
 
@@ -32,6 +34,8 @@ class ForeignQueue(Queue[C_co]):
     home: ClassVar[str] = ""
     """where its owner keeps it unless told otherwise"""
     actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {}
+    fronts: ClassVar[frozenset[State]] = frozenset()
+    editable: ClassVar[tuple[State, ...]] = ()
 
     def __init__(
         self,
@@ -86,11 +90,13 @@ class ForeignQueue(Queue[C_co]):
         high_water_ms: int,
         consumer: str = "-",
         lease_ms: int = LEASE_MS,
+        times: Mapping[str, int] | None = None,
+        span: str = "",
     ) -> list[str]:
         raise self._refusal("redisq only looks at it")
 
     @operation
-    async def undo(self, op: str, step: int, *, target: str, by: str, seq: int) -> tuple[int, int]:
+    async def undo(self, op: str, step: int, *, target: str, by: str, seq: int) -> tuple[int, ...]:
         raise self._refusal("redisq only looks at it")
 
     @operation
@@ -106,12 +112,29 @@ class ForeignQueue(Queue[C_co]):
         return Rates((), (), ())
 
     @operation
+    async def standing(self, id: str = "") -> Standing:
+        return Standing()
+
+    @operation
     async def history(self, max: int = 100, before: str = "+") -> list[Event]:
         return []
 
     @operation
     async def history_length(self) -> int:
         return 0
+
+    async def _kept(self, state: State) -> tuple[str, float | None, float | None] | None:
+        return None
+
+    @operation
+    async def reach(self) -> Reach:
+        return Reach()
+
+    @operation
+    async def happened(
+        self, after: str, until: str, max: int = 100
+    ) -> list[tuple[bytes, dict[bytes, bytes]]]:
+        return []
 
     @operation
     async def settings(self) -> dict[str, str]:

@@ -30,6 +30,7 @@ _LAYOUTS: dict[str, tuple[str, str]] = {
     "raw-delay": ("raw", "RawDelaySet"),
     "raw-fair": ("raw", "RawFairQueue"),
     "carmine": ("carmine", "CarmineLayout"),
+    "carmine-4": ("carmine", "CarmineFourLayout"),
 }
 
 KINDS = tuple(_OURS)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from hashlib import sha1
 from itertools import pairwise
 from typing import Any, ClassVar, Literal
 from urllib.parse import quote, unquote
@@ -18,19 +19,25 @@ from . import record
 from .callers import Callers
 from .clock import Clock, ServerClock
 from .errors import BadInput, Refused, WrongKind
-from .io import Bound, C_co, Call, both, operation, together
+from .holdings import HOLDINGS, Holding, Holdings, Load, Reassigned
+from .io import Bound, C_co, Call, Description, both, operation, together
 from .keys import PREFIX, Keys, checked_name
+from .process import Process, Pruned
 from .registry import enrol, find, server_ms
+from .scan import Reach, Sheet, Span, page, reach, spans, timed
 from .scripts import Script, script
 from .settings import LEASE_MS, MAX_BATCH
+from .standing import SEEN, Standing
 from .values import (
     Checkup,
+    Client,
     Clients,
     Consumer,
     Counts,
     Delivery,
     Entry,
     Event,
+    Front,
     Level,
     Page,
     Rates,
@@ -41,6 +48,8 @@ from .values import (
 )
 
 Verb = Literal["requeue", "claim", "replay", "purge", "hard", "restore", "reschedule"]
+EDIT = "edit"
+"""where an edit moves entries to, so to speak: nowhere"""
 ZSETS: dict[State, str] = {
     "pending": "lease",
     "delayed": "delay",
@@ -83,8 +92,20 @@ class Queue(Bound[C_co], ABC):
         verb: states for verb, (states, _) in VERBS.items() if verb != "reschedule"
     }
     """what an operator can do here, and to entries of which states"""
+    fronts: ClassVar[frozenset[State]] = frozenset({"dead", "trash"})
+    """states that can be moved whole, the server choosing what is next: see `move_front`"""
+    accepts: ClassVar[frozenset[State]] = frozenset()
+    """states in which entries that were exported can be taken in: see `accept`"""
+    editable: ClassVar[tuple[State, ...]] = ("delayed", "dead")
+    """states whose entries can be given another payload"""
+    rules: ClassVar[Mapping[str, range]] = {}
+    """what can be set of a client (``clients`` in `capabilities`), and to which values"""
+    keeps_ids: ClassVar[bool] = True
+    """whether a dead entry that is replayed can be found by the id it had"""
     faults: ClassVar[tuple[str, ...]] = ()
     """what is known to be wrong with the layout itself, a sentence each"""
+    unrescued: ClassVar[str] = ""
+    """what becomes of the work of a process that is pruned without rescue, in words"""
     columns: ClassVar[int] = 5
     """words in a row of take's reply: id receipt failures lost payload, and the room's own"""
 
@@ -414,6 +435,109 @@ class Queue(Bound[C_co], ABC):
         """How many events the history holds."""
         return Call(("XLEN", self.keys["hist"]), int, key=self.keys["hist"])
 
+    # --- what reads all of it, by many processes (see `scan`) ----------------------------------
+
+    @property
+    def leaves(self) -> Sequence[Queue[Any]]:
+        """Its shards, each a queue by itself: only descriptions, run them on this one's client."""
+        return (self,)
+
+    async def _kept(self, state: State) -> tuple[str, float | None, float | None] | None:
+        """The sorted set that keeps a state, and from which score to which; None: none does."""
+        part = ZSETS.get(state)
+        return None if part is None else (part, None, None)
+
+    @operation
+    async def spans(
+        self, state: State, size: int, low_ms: int | None = None, high_ms: int | None = None
+    ) -> list[Span] | None:
+        """A state cut into parts of about ``size``, of entries whose `Entry.at_ms` is from
+        ``low_ms`` to ``high_ms``; None: it can't be cut here, `page` reads it. Of one leaf."""
+        kept = await self._kept(state)
+        if kept is None:
+            return None
+        part, low, high = kept
+        lows = [bound for bound in (low, low_ms) if bound is not None]
+        highs = [bound for bound in (high, high_ms) if bound is not None]
+        return await spans(self.keys[part], size, max(lows, default=None), min(highs, default=None))
+
+    @operation
+    async def sheet(
+        self,
+        state: State,
+        span: Span,
+        cursor: str | None = None,
+        max: int = 100,
+        want: frozenset[str] = frozenset({"lines", "errors"}),
+    ) -> Sheet:
+        """Up to ``max`` entries of a span, with the columns of `Sheet` in ``want``. Of one leaf."""
+        kept = await self._kept(state)
+        assert kept is not None, "what has no spans has no sheets"
+        key = self.keys[kept[0]]
+        rows, onward, took = await page(key, span, cursor, max)
+        ids = [member for _, member in rows]
+        names = [id.decode() for id in ids]
+        asked = self._columns(state, names, want) if rows else {}
+        columns, again = await timed(key, asked)
+        return Sheet(
+            ids, [score for score, _ in rows], onward, took if took > again else again, **columns
+        )
+
+    def _columns(
+        self, state: State, ids: Sequence[str], want: frozenset[str]
+    ) -> dict[str, Description[Any]]:
+        """How each wanted column of a sheet is read, in one exchange."""
+        parts = {"lines": "meta", "errors": "err"}
+        columns: dict[str, Description[Any]] = {
+            name: Call(("HMGET", self.keys[part], *ids), list[Any], key=self.keys[part])
+            for name, part in parts.items()
+            if name in want
+        }
+        if "payloads" in want:
+            columns["payloads"] = self._payloads(ids)
+        return columns
+
+    @operation
+    def reach(self) -> Call[Reach]:
+        """How far the history goes. Of one leaf."""
+        return reach(self.keys["hist"])
+
+    @operation
+    def happened(
+        self, after: str, until: str, max: int = 100
+    ) -> Call[list[tuple[bytes, dict[bytes, bytes]]]]:
+        """History events behind the id ``after``, up to and with ``until``, oldest first, as the
+        stream has them. Of one leaf."""
+        key = self.keys["hist"]
+        return Call(("XRANGE", key, f"({after}", until, "COUNT", max), list[Any], key=key)
+
+    @operation
+    async def request_spans(
+        self,
+        settled: bool,
+        size: int,
+        low_ms: int | None = None,
+        high_ms: int | None = None,
+    ) -> list[Span]:
+        """Requests cut into parts by age: open ones by creation, settled ones by their end. Of one
+        leaf."""
+        return []
+
+    @operation
+    async def request_sheet(
+        self, settled: bool, span: Span, cursor: str | None = None, max: int = 100
+    ) -> tuple[list[tuple[str, Request | Exception | None]], str | None]:
+        """Up to ``max`` requests of a span by id, and where to go on; an error is a record that
+        can't be read. Of one leaf."""
+        return [], None
+
+    @operation
+    async def subrequests(
+        self, id: str, start: int = 1, max: int = 100, payloads: bool = False
+    ) -> list[Entry]:
+        """Sub-requests ``start …`` of a request by number, in whatever state. Of one leaf."""
+        return []
+
     @operation
     def settings(self) -> Call[dict[str, str]]:
         """The settings that differ from the defaults, and flags (``paused``, ``closed``)."""
@@ -443,6 +567,51 @@ class Queue(Bound[C_co], ABC):
         return []
 
     @operation
+    async def loads(self, group: str = "") -> list[Load]:
+        """How far its groups of consumers are behind, and what they hold; a queue without groups
+        is one by itself."""
+        counts: Counts = await self.counts.op()
+        return [Load("", counts.of("pending"), counts.of("waiting"))]
+
+    @operation
+    async def holdings(
+        self,
+        group: str = "",
+        max: int = HOLDINGS,
+        consumer: str = "",
+        after: str | None = None,
+    ) -> Holdings:
+        """Deliveries that aren't settled, the next deadline first: of a group, of a consumer."""
+        page, now = await both(self.page.op("pending", after, max), self._now())
+        rows = tuple(
+            _holding(entry, now)
+            for entry in page.entries
+            if consumer in ("", entry.consumer) and _within(entry.id, group)
+        )
+        return Holdings(rows, page.total, page.cursor)
+
+    @operation
+    async def reassign(
+        self,
+        group: str,
+        consumer: str,
+        to: str,
+        ids: Sequence[str],
+        *,
+        min_idle_ms: int = 0,
+        remove: bool = False,
+    ) -> Reassigned:
+        """Give a consumer's deliveries to another, where the group itself is all that knows of
+        them (`move` does it elsewhere); ``remove`` it in the same step, with all it holds by then
+        given away too, if that is no more than a step is for."""
+        raise Refused(f"queue {self.name} is a {self.kind} queue: claim its entries instead")
+
+    @operation
+    async def strike(self, group: str, consumer: str) -> str:
+        """Remove a consumer from a group: gone | holds (it has something, and stays) | absent."""
+        return "absent"
+
+    @operation
     async def levels(self) -> list[Level]:
         """Every priority that may hold tokens."""
         return []
@@ -453,12 +622,67 @@ class Queue(Bound[C_co], ABC):
         return Clients()
 
     @operation
+    async def client_of(self, client: str) -> Client | None:
+        """A client as it stands; None when nothing of it is here."""
+        return None
+
+    @property
+    def register(self) -> str:
+        """Where another program lists its worker processes (``processes`` in `capabilities`):
+        queues that name the same place share them. Empty: nobody lists them."""
+        return ""
+
+    @operation
+    async def processes(self) -> list[Process]:
+        """The worker processes in the `register`, by name, whichever of its queues they serve."""
+        return []
+
+    @operation
+    async def prune(
+        self,
+        name: str,
+        *,
+        silent_ms: int | None = None,
+        rescue: bool = False,
+        op: str | None = None,
+        step: int = 1,
+    ) -> Pruned:
+        """Strike a process from the `register` if it was silent for so long by the server's clock
+        (None: as long as its owner waits); looked at again in the step that strikes it.
+
+        ``rescue``: what it had waits again; else it ends as its owner has it (`unrescued`). The
+        same ``op`` and ``step`` sent again answer the same and change nothing.
+        """
+        raise Refused(f"queue {self.name} is a {self.kind} queue: nobody lists its workers")
+
+    @operation
     async def upcoming(self, edges: Sequence[int]) -> list[int]:
         """How many entries become due between each pair of neighbouring times (ms)."""
         key = self.keys["delay"]
         return await together(
             Call(("ZCOUNT", key, low, f"({high}"), int, key=key) for low, high in pairwise(edges)
         )
+
+    @operation
+    async def standing(self, id: str = "") -> Standing:
+        """What this kind of queue knows of why an entry or request (or, without an id, anything
+        at all) isn't handed out; a few round trips, however much is in it. Reads only."""
+        return await self._askers()
+
+    async def _askers(self) -> Standing:
+        """When a worker last asked for work. Every take leaves its time in its caller's slot, an
+        idle worker's too; slots are kept for a day."""
+        key = self.keys["callers"]
+
+        def read(reply: Any) -> Standing:
+            cursor, rows = reply
+            values = list(rows.values()) if isinstance(rows, Mapping) else list(rows[1::2])
+            times = [int(value.split(b" ", 2)[1]) for value in values]
+            return Standing(
+                asked_ms=max(times, default=None), askers=len(times), askers_all=int(cursor) == 0
+            )
+
+        return await Call(("HSCAN", key, 0, "MATCH", "*:take", "COUNT", SEEN), read, key=key)
 
     @operation
     @abstractmethod
@@ -485,10 +709,15 @@ class Queue(Bound[C_co], ABC):
         high_water_ms: int,
         consumer: str = "-",
         lease_ms: int = LEASE_MS,
+        times: Mapping[str, int] | None = None,
+        span: str = "",
     ) -> Call[list[str]]:
         """One step of a bulk move by identity: moved | changed | late, one word per id.
 
-        The same ``op`` and ``step`` sent again answer the same and change nothing.
+        The same ``op`` and ``step`` sent again answer the same and change nothing. ``times``: what
+        tells waiting and delayed entries from later ones of their ids that have no record: ready
+        time, or beginning of the request; with another time they are ``changed``. ``span``: which
+        entries of a plan these are, kept in the journal with the step's number.
         """
         checked_name(op, "operation")
         checked_consumer(consumer)
@@ -496,19 +725,88 @@ class Queue(Bound[C_co], ABC):
             self.keys,
             self.clock,
             words,
-            [(id,) for id in ids],
+            [(id, (times or {}).get(id, "-")) for id in ids],
             caller=op,
             seq=step,
             **{"from": source, "to": target},
             high_water=high_water_ms,
             consumer=consumer,
             lease_ms=checked_ms(lease_ms, "time"),
+            span=span,
         )
 
     @operation
-    def undo(self, op: str, step: int, *, target: str, by: str, seq: int) -> Call[tuple[int, int]]:
-        """Take one step of ``op`` back: (put back, touched meanwhile and left alone)."""
-        return self._script("undo").call(
+    async def move_front(
+        self,
+        op: str,
+        step: int,
+        n: int,
+        *,
+        source: State,
+        target: str,
+        high_water_ms: int,
+        left: Sequence[int] = (0,),
+    ) -> Front:
+        """One step of a bulk move of a whole state: the first ``n`` of what is meant.
+
+        Meant is what has been in ``source`` (of `fronts`) since before ``high_water_ms``, as with
+        `move` for all their ids. ``left`` is the earlier step's `Front.left`. The same ``op`` and
+        ``step`` sent again answer the same and change nothing.
+        """
+        checked_name(op, "operation")
+
+        def read(reply: list[bytes]) -> Front:
+            moved, stuck = map(int, reply)
+            return Front(moved, (left[0] + stuck,), not moved + stuck)
+
+        return await self._script("front").call(
+            self.keys,
+            self.clock,
+            read,
+            caller=op,
+            seq=step,
+            **{"from": source, "to": target},
+            high_water=high_water_ms,
+            n=n,
+            left=left[0],
+        )
+
+    @operation
+    def edit(
+        self,
+        op: str,
+        step: int,
+        rows: Sequence[tuple[str, bytes, bytes]],
+        *,
+        source: State,
+        high_water_ms: int,
+    ) -> Call[list[str]]:
+        """One step of a change of payloads, of entries in ``source`` (of `editable`).
+
+        A row is an id, its payload as it was read, and what it is to be. One word each: moved |
+        same (it is so already) | changed (another payload or state now) | late, as `move` has them.
+        """
+        checked_name(op, "operation")
+        return self._script("edit").call(
+            self.keys,
+            self.clock,
+            words,
+            [(id, sha1(was).hexdigest(), payload) for id, was, payload in rows],
+            caller=op,
+            seq=step,
+            **{"from": source},
+            high_water=high_water_ms,
+        )
+
+    @operation
+    def undo(self, op: str, step: int, *, target: str, by: str, seq: int) -> Call[tuple[int, ...]]:
+        """Take one step of ``op`` back: (put back, touched meanwhile and left alone). A third
+        number, if there is one: out of reach now, and left for a later undo.
+
+        ``target``: the state its entries were moved to, or ``edit`` if they only were edited.
+        """
+        edited = target == EDIT
+        return self._script("unedit" if edited else "undo").call(
             self.keys,
             self.clock,
             lambda reply: (int(reply[0]), int(reply[1])),
@@ -516,8 +814,17 @@ class Queue(Bound[C_co], ABC):
             seq=seq,
             op=op,
             step=step,
-            to=target,
+            **({} if edited else {"to": target}),
         )
+
+    @operation
+    async def accept(self, entries: Sequence[Entry], op: str) -> list[str]:
+        """Take in entries of another queue of this kind, each in its state (of `accepts`).
+
+        One word each: ok | exists (the id is here, nothing was changed) | same (it came by this
+        very ``op``). Refused as a whole when the queue is full or draining.
+        """
+        raise Refused(f"queue {self.name} is a {self.kind} queue: it takes in no other's entries")
 
     @operation
     async def configure(self, op: str, seq: int, changes: dict[str, str]) -> dict[str, str]:
@@ -561,8 +868,27 @@ class Queue(Bound[C_co], ABC):
         return 0
 
     @operation
+    async def govern(
+        self, op: str, seq: int, rule: str, client: str, value: int
+    ) -> tuple[str, int]:
+        """Change one of the `rules` of a client, as an operation; `invert` takes it back.
+
+        Returns (``ok`` or ``same``, the value before).
+        """
+        raise Refused(f"queue {self.name} is a {self.kind} queue: it has no rules for clients")
+
+    @operation
     async def invert(self, op: str, seq: int, verb: str, args: Sequence[str]) -> int:
         """Take back a change that moved no entries; how many things changed."""
+        if verb == "accepted":  # to the trash, unless it was touched since
+            high_water, id = args
+            entry = await self.get.op(id)
+            if entry is None or entry.state not in ("waiting", "delayed", "dead"):
+                return 0
+            said = await self.move.op(
+                op, seq, [id], source=entry.state, target="trash", high_water_ms=int(high_water)
+            )
+            return said.count("moved")
         if verb != "set":
             raise Refused(f"nothing here knows how to take back {verb!r}")
         name, value = args
@@ -618,6 +944,19 @@ def words(reply: list[bytes]) -> list[str]:
 
 def number(reply: Any) -> float | None:
     return None if reply is None else float(reply)
+
+
+def _within(id: str, group: str) -> bool:
+    return not group or id.rpartition("/")[0] == group
+
+
+def _holding(entry: Entry, now: int) -> Holding:
+    since, deadline = entry.since_ms, entry.at_ms
+    return Holding(
+        entry.id, entry.consumer, None if since is None else now - since,
+        entry.attempts + 1 if entry.deliveries is None else entry.deliveries,
+        None if deadline is None else now - deadline,
+    )  # fmt: skip
 
 
 def _cursor(text: str | None) -> tuple[float, str] | None:

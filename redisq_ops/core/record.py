@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from .values import Entry, Failure, State
 
+FIELDS = (
+    "receipt", "failures", "lost", "first", "since", "consumer", "op", "reason", "ready",
+)  # fmt: skip
+"""the words of a line, in order"""
+
 
 def entry(
     id: str,
@@ -35,6 +40,23 @@ def entry(
         op=_some(op),
         deliveries=deliveries,
     )
+
+
+def line(entry: Entry) -> str:
+    """The record line of an entry nobody has: its counts, since when, and why it is dead."""
+    began, since = entry.first_ms or 0, entry.since_ms or 0
+    counts = f"{entry.failures} {entry.lost} {began} {since}"
+    return f"- {counts} - - {entry.reason or '-'} 0"
+
+
+def arrival(entry: Entry, op: str) -> tuple[str | bytes, ...]:
+    """An entry from elsewhere as the `arrive` scripts take it, its mark made of ``op``."""
+    told = entry.attempts or entry.state == "dead"
+    at = "" if entry.at_ms is None else str(entry.at_ms)
+    return (
+        entry.id, f"{op} {entry.id}", entry.state, at, line(entry) if told else "",
+        entry.payload or b"", entry.error.encoded() if entry.error else b"", "",
+    )  # fmt: skip
 
 
 def _some(word: str) -> str | None:

@@ -14,28 +14,29 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from binascii import crc_hqx
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any, ClassVar, Generic, TypeVar
 
 from .callers import Callers
 from .clock import Clock
-from .errors import BadInput, NotFound, Refused
+from .errors import BadInput, NotFound, Refused, Superseded
 from .io import C_co, Call, Description, both, operation, together
 from .keys import PREFIX, Keys
 from .queue import ZSETS, Queue, checked_consumer, scored
 from .registry import Registered, amend, enrol, find
 from .settings import LEASE_MS, MAX_BATCH
-from .values import Counts, Delivery, Entry, Event, Page, Rates, Settlement, State, Taken
+from .standing import Standing, joined
+from .values import Counts, Delivery, Entry, Event, Front, Page, Rates, Settlement, State, Taken
 
 SHARDS = 12
 MAX_SHARDS = 256
 _ROUNDS = 3
 NEVER = float("inf")
 _RUN = re.compile(r"@\d{13}$")
-_JOURNAL_MS = 30 * 24 * 3600 * 1000
-_WORDS = ("moved", "late", "changed")
+_WORDS = ("moved", "same", "late", "changed")
+_COUNTED = ("done", "undone")
 
 T = TypeVar("T")
 X = TypeVar("X")
@@ -128,6 +129,18 @@ class Sharded(Queue[C_co], Generic[C_co, Part]):
             if (self.shards, self.old_shards) == known:
                 return result
 
+    async def _informed(self, make: Callable[[], Description[T]]) -> T:
+        """As `_fresh`, for what resizing has to see: the registry is read when it was written.
+
+        Who then doesn't find the change under way wrote before it began, and is copied with it.
+        """
+        while True:
+            known = self.shards, self.old_shards, self.layout
+            result = await make()
+            self._adopt(await find(self.name, self.prefix))
+            if (self.shards, self.old_shards, self.layout) == known:
+                return result
+
     async def _each(self, ask: Callable[[Part], Description[T]]) -> list[T]:
         """Ask every shard, all in one round trip."""
         return await self._fresh(lambda: together(ask(part) for part in self._union()))
@@ -135,6 +148,13 @@ class Sharded(Queue[C_co], Generic[C_co, Part]):
     @property
     def all_keys(self) -> tuple[Keys, ...]:
         return tuple(part.keys for part in self._union())
+
+    @property
+    def leaves(self) -> Sequence[Part]:
+        return self._union()
+
+    async def _kept(self, state: State) -> tuple[str, float | None, float | None] | None:
+        return None
 
     def _homes(self, id: str) -> set[int]:
         """Where an entry can be: its home, and while the number changes its old one."""
@@ -165,6 +185,8 @@ class Sharded(Queue[C_co], Generic[C_co, Part]):
             begun = replace(entry, shards=shards, old_shards=entry.shards, layout=entry.layout + 1)
             entry = await self._amend(entry, begun)
         self._adopt(entry)
+        # Once more, now that every change of settings reaches the new shards by itself.
+        await self._equip(range(entry.old_shards, shards))
         await self._fence()
         left = await self._rehome()
         if not left:
@@ -173,24 +195,28 @@ class Sharded(Queue[C_co], Generic[C_co, Part]):
         return left
 
     async def _equip(self, new: Iterable[int]) -> None:
-        """Give shards the settings and flags of the others, before anybody can learn of them.
+        """Give shards the settings and flags of the first, until these stay as they are.
 
-        One that was given up before may still have those of that time.
+        One that was given up before may still have those of that time. Settings are changed in
+        the first shard first: what it doesn't have yet comes to the others later than we do.
         """
 
         def read(reply: dict[bytes, bytes]) -> dict[str, bytes]:
             return {k.decode(): v for k, v in reply.items() if k not in (b"layout", b"retired")}
 
         keys = [Keys(f"{self.name}/{k}" if k else self.name, self.prefix)["cfg"] for k in (0, *new)]
-        wanted, *had = await together(Call(("HGETALL", key), read, key=key) for key in keys)
-        changes: list[Call[int]] = []
-        for key, old in zip(keys[1:], had, strict=True):
-            if gone := sorted(set(old) - set(wanted)):
-                changes.append(Call(("HDEL", key, *gone), int, key=key))
-            if wanted:
-                flat = [word for pair in wanted.items() for word in pair]
-                changes.append(Call(("HSET", key, *flat), int, key=key))
-        await together(changes)
+        while True:
+            wanted, *had = await together(Call(("HGETALL", key), read, key=key) for key in keys)
+            changes: list[Call[int]] = []
+            for key, old in zip(keys[1:], had, strict=True):
+                if gone := sorted(set(old) - set(wanted)):
+                    changes.append(Call(("HDEL", key, *gone), int, key=key))
+                if flat := [w for name in wanted if wanted[name] != old.get(name)
+                            for w in (name, wanted[name])]:  # fmt: skip
+                    changes.append(Call(("HSET", key, *flat), int, key=key))
+            if not changes:
+                return
+            await together(changes)
 
     async def _amend(self, before: Registered, after: Registered) -> Registered:
         # A re-sent change finds itself done, so what counts is what stands there now.
@@ -217,16 +243,37 @@ class Sharded(Queue[C_co], Generic[C_co, Part]):
         """Bring what can be moved to its home; how much can't, for now."""
 
     async def _retire(self, parts: Sequence[Part]) -> None:
-        """Clear the rest of shards that are given up; their settled entries go on counting.
+        """Clear the rest of shards that are given up; what they counted goes on counting.
 
-        A kill between the two steps loses these from the count, and nothing else.
+        A kill between the two steps loses that from the count, and nothing else.
         """
+        await self._hand_over_journal([part.keys for part in parts])
         script, stat = self._script("retire"), self.keys["stat"]
         done = await together(
             script.call(part.keys, self.clock, int, layout=self.layout) for part in parts
         )
         if sum(done):
             await Call(("HINCRBY", stat, "done", sum(done)), int, key=stat)
+
+    async def _hand_over_journal(self, given_up: Sequence[Keys]) -> None:
+        """What operations did in those shards is counted by the first one from now on."""
+        if not given_up:
+            return
+        listed, step = 0, max(1, MAX_BATCH // len(given_up))
+        while page := await scored(self.keys["ops"], str(listed), str(listed + step - 1)):
+            listed += len(page)
+            places = [(op, keys["op_"] + op) for op, _ in page for keys in given_up]
+            rows = await together(
+                Call(("HMGET", key, *_COUNTED), _counts, key=key) for _, key in places
+            )
+            there = [(op, key, row) for (op, key), row in zip(places, rows, strict=True)
+                     if any(row)]  # fmt: skip
+            await together(Call(("UNLINK", key), int, key=key) for _, key, _ in there)
+            first = self.keys["op_"]
+            await together(
+                Call(("HINCRBY", first + op, name, n), int, key=first + op)
+                for op, _, row in there for name, n in zip(_COUNTED, row, strict=True) if n
+            )  # fmt: skip
 
     # --- what workers do -----------------------------------------------------------------------
 
@@ -452,6 +499,10 @@ class Sharded(Queue[C_co], Generic[C_co, Part]):
         return list(map(sum, zip(*found, strict=True)))
 
     @operation
+    async def standing(self, id: str = "") -> Standing:
+        return joined(await self._each(lambda part: part.standing.op(id)))
+
+    @operation
     async def invariants(self) -> list[str]:
         found = await self._each(lambda part: part.invariants.op())
         return [f"shard {k}: {said}" for k, all_ in enumerate(found) for said in all_]
@@ -470,31 +521,82 @@ class Sharded(Queue[C_co], Generic[C_co, Part]):
         high_water_ms: int,
         consumer: str = "-",
         lease_ms: int = LEASE_MS,
+        times: Mapping[str, int] | None = None,
+        span: str = "",
     ) -> list[str]:
-        return await self._fresh(
-            lambda: self._move(
-                op, step, ids, source=source, target=target, high_water_ms=high_water_ms,
-                consumer=consumer, lease_ms=lease_ms,
-            )
-        )  # fmt: skip
+        def of(part: Part, some: Sequence[int]) -> Description[list[str]]:
+            return part.move.op(
+                op, step, [ids[i] for i in some], source=source, target=target,
+                high_water_ms=high_water_ms, consumer=consumer, lease_ms=lease_ms, times=times,
+                span=span,
+            )  # fmt: skip
 
-    async def _move(self, op: str, step: int, ids: Sequence[str], **how: Any) -> list[str]:
+        return await self._fresh(lambda: self._asked(ids, of))
+
+    @operation
+    async def edit(
+        self,
+        op: str,
+        step: int,
+        rows: Sequence[tuple[str, bytes, bytes]],
+        *,
+        source: State,
+        high_water_ms: int,
+    ) -> list[str]:
+        def of(part: Part, some: Sequence[int]) -> Description[list[str]]:
+            few = [rows[i] for i in some]
+            return part.edit.op(op, step, few, source=source, high_water_ms=high_water_ms)
+
+        return await self._fresh(lambda: self._asked([row[0] for row in rows], of))
+
+    async def _asked(
+        self, ids: Sequence[str], ask: Callable[[Part, Sequence[int]], Description[list[str]]]
+    ) -> list[str]:
+        """Carry a step out in every shard that may have some of the ids (told by their index)."""
         places = await self._places(ids)
-        asked: dict[int, list[str]] = {0: []}  # the journal is there and learns of every step
-        for id in ids:
+        # The journal is in the first: it learns of every step. One of nothing is for all: it ends
+        # the operation, since none of them takes another under its number.
+        asked: dict[int, list[int]] = {k: [] for k in range(1 if ids else len(self._union()))}
+        for i, id in enumerate(ids):
             for k in places[id]:
-                asked.setdefault(k, []).append(id)
-        said = await together(
-            self._part(k).move.op(op, step, some, **how) for k, some in asked.items()
-        )
-        journals = [self._part(k).keys["op_"] + op for k in asked if k]
-        await together(Call(("PEXPIRE", key, _JOURNAL_MS), int, key=key) for key in journals)
-        best: dict[str, int] = {}
-        words: dict[int, list[str]] = dict(zip(asked, said, strict=True))
-        for k, some in asked.items():
-            for id, word in zip(some, words[k], strict=True):
-                best[id] = min(best.get(id, len(_WORDS)), _WORDS.index(word))
-        return [_WORDS[best[id]] for id in ids]
+                asked.setdefault(k, []).append(i)
+        said = await together(ask(self._part(k), some) for k, some in asked.items())
+        best = [len(_WORDS)] * len(ids)
+        for words, (k, some) in zip(said, asked.items(), strict=True):
+            if len(words) != len(some):
+                raise Superseded(f"shard {k}: that step was carried out with other entries")
+            for i, word in zip(some, words, strict=True):
+                best[i] = min(best[i], _WORDS.index(word))
+        return [_WORDS[word] for word in best]
+
+    @operation
+    async def move_front(
+        self,
+        op: str,
+        step: int,
+        n: int,
+        *,
+        source: State,
+        target: str,
+        high_water_ms: int,
+        left: Sequence[int] = (),
+    ) -> Front:
+        """As of one shard: of each the first of its share of ``n``, all at once."""
+        share = -(-n // len(self._union()))
+
+        def each() -> Description[list[Front]]:
+            return together(
+                part.move_front.op(
+                    op, step, share, source=source, target=target, high_water_ms=high_water_ms,
+                    left=left[k : k + 1] or (0,),
+                )
+                for k, part in enumerate(self._union())
+            )  # fmt: skip
+
+        found = await self._fresh(each)
+        moved = sum(front.moved for front in found)
+        behind = tuple(front.left[0] for front in found)
+        return Front(moved, behind, all(front.over for front in found))
 
     @operation
     async def undo(self, op: str, step: int, *, target: str, by: str, seq: int) -> tuple[int, int]:
@@ -502,23 +604,35 @@ class Sharded(Queue[C_co], Generic[C_co, Part]):
         return sum(back for back, _ in found), sum(touched for _, touched in found)
 
     async def _configure(self, op: str, seq: int, changes: dict[str, str]) -> dict[str, str]:
-        return (await self._each(lambda part: part._configure(op, seq, changes)))[0]
+        """In the first shard first, from which `_equip` has what new shards get."""
+
+        async def everywhere() -> dict[str, str]:
+            first, *others = self._union()
+            before = await first._configure(op, seq, changes)
+            await together(part._configure(op, seq, changes) for part in others)
+            return before
+
+        return await self._informed(everywhere)
 
     @operation
     async def dismantle(self, max: int = 100) -> int:
         gone = sum(await self._each(lambda part: part.dismantle.op(max)))
         if gone:
             return gone
-        # The fences of shards given up once, or they would shut out a later queue of this name.
-        once = [self._part(k).keys for k in range(len(self._union()), MAX_SHARDS)]
-        fences = [(keys["cfg"], keys["stat"]) for keys in once]
-        return sum(await together(Call(("UNLINK", *pair), int, key=pair[0]) for pair in fences))
+        # Shards given up once: their fences would shut out a later queue of this name, and what
+        # an interrupted change or an earlier release left there would come back in it.
+        once = [self._part(k) for k in range(len(self._union()), MAX_SHARDS)]
+        return sum(await together(part.dismantle.op(max) for part in once))
 
 
 def checked_shards(shards: int) -> int:
     if not 1 <= shards <= MAX_SHARDS:
         raise BadInput(f"a queue has 1 to {MAX_SHARDS} shards, not {shards}")
     return shards
+
+
+def _counts(reply: list[bytes | None]) -> list[int]:
+    return [int(value or 0) for value in reply]
 
 
 def _shares(n: int, ready: Sequence[int]) -> dict[int, int]:

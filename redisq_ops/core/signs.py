@@ -2,7 +2,8 @@
 
 Names first, as the server's own patterns (`LANES`); what no name tells is told by content, of which
 a fixed little is read: a plain stream by its groups, a turning list by the marks at its ends, a
-delay set by how many of its scores are times. Payloads of sorted sets are not read at all.
+delay set by how many of its scores are times. Payloads of sorted sets are not read, but for the
+first of one that is called like Sidekiq's.
 """
 
 from __future__ import annotations
@@ -37,8 +38,16 @@ _CARMINE_PARTS = (
     b"|lock-times-rq|udts|mids-ready|isleep-[ab]"
 )
 CARMINE_PART = re.compile(CARMINE + rb"(.+):(?:" + _CARMINE_PARTS + rb")", re.DOTALL)
+CARMINE_4 = re.compile(
+    rb"(carmine:mq:v4:\{[0-9a-f]{16}\}:)(.+):(?:config|seq|payloads|meta|successor-payloads"
+    rb"|successor-meta|ready-high|ready-normal|ready-low|scheduled|leased|lease-tokens|dead"
+    rb"|dead-payloads|failures|signal)",
+    re.DOTALL,
+)
+"""a queue of Carmine 4's preview: what its keys begin with, and its name"""
 JOB_LIST = re.compile(rb"((?:.*?:)?)queue:(.+)", re.DOTALL)
 JOB_QUEUES = re.compile(rb"((?:.*:)?)queues", re.DOTALL)
+JOB_SET = re.compile(rb"((?:.*:)?)(?:schedule|retry|dead)", re.DOTALL)
 OURS = re.compile(rb"(.+?):\{[^{}]+\}:", re.DOTALL)
 """keys of a deployment of ours, under whatever prefix"""
 
@@ -125,6 +134,18 @@ async def next_job(key: bytes, size: int) -> Job:
         return Job()
     element = await Call(("LINDEX", key, 0), bytes_or_none, key=key)
     return job(element or b"")
+
+
+async def first_job(key: bytes) -> Job:
+    """What a sorted set's first member says of its owner; nothing if it would be large."""
+    memory, length = await both(
+        Call(("MEMORY", "USAGE", key, "SAMPLES", 5), lambda r: int(r or 0), key=key),
+        Call(("ZCARD", key), int, key=key),
+    )
+    if not length or memory // length > LARGE:
+        return Job()
+    members = await Call(("ZRANGE", key, 0, 0), list[bytes], key=key)
+    return job(members[0] if members else b"")
 
 
 def job(element: bytes) -> Job:

@@ -6,10 +6,12 @@ One sorted set holds both, so becoming due costs nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import ClassVar
 
 from .io import C_co, Call, both, operation, together
-from .queue import Queue, Verb, scored
+from .queue import Queue, Verb, number, scored
+from .standing import Ahead, Standing
 from .values import Counts, Page, State
 
 
@@ -57,6 +59,22 @@ class TimedQueue(Queue[C_co]):
             low = f"({await self._now()}"
             return await self._page_zset(state, "delay", cursor, max, start, payloads, low=low)
         return await Queue.page(self, state, cursor, max, start, payloads)
+
+    async def _kept(self, state: State) -> tuple[str, float | None, float | None] | None:
+        if state not in ("waiting", "delayed"):
+            return await Queue._kept(self, state)
+        now = await self._now()
+        return ("delay", None, now) if state == "waiting" else ("delay", now + 1, None)
+
+    @operation
+    async def standing(self, id: str = "") -> Standing:
+        """Its rank among all ready times is exactly what comes first."""
+        key = self.keys["delay"]
+        askers, rank = await both(self._askers(), Call(("ZRANK", key, id), number, key=key))
+        if rank is None:
+            return askers
+        ahead = (Ahead("entries with an earlier ready time", int(rank)),) if rank else ()
+        return replace(askers, here=True, ahead=ahead, before=int(rank), before_exact=True)
 
     async def _page_waiting(
         self, cursor: str | None, max: int, start: int | None, payloads: bool

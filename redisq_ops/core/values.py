@@ -139,6 +139,17 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
+class Front:
+    """One step of a bulk move of a whole state."""
+
+    moved: int
+    left: tuple[int, ...]
+    """how many could not be moved so far and stay at its beginning, per shard"""
+    over: bool
+    """nothing of what was meant is behind them"""
+
+
+@dataclass(frozen=True, slots=True)
 class Counts:
     """How many entries are in each state, and the queue's flags."""
 

@@ -18,7 +18,7 @@ from redis.asyncio import RedisCluster as AsyncCluster
 from ..callers import Callers
 from ..clock import Clock
 from ..errors import BadInput, TooLarge, WrongKind
-from ..io import C_co, Call, both, operation, together
+from ..io import C_co, Call, Description, both, operation, together
 from ..keys import PREFIX, checked_name
 from ..queue import Queue, checked_ms, words
 from ..quoting import legal
@@ -51,6 +51,7 @@ class CarmineQueue(TimedQueue[C_co]):
 
     kind: ClassVar[str] = "carmine"
     room: ClassVar[str] = "carmine"
+    accepts: ClassVar[frozenset[State]] = frozenset({"waiting", "delayed"})
     parts: ClassVar[dict[str, str]] = {
         **{part: type_ for part, (_, type_) in THEIRS.items()},
         "body": "hash",
@@ -132,6 +133,17 @@ class CarmineQueue(TimedQueue[C_co]):
         )
         return said
 
+    @operation
+    async def accept(self, entries: Sequence[Entry], op: str) -> list[str]:
+        now = await self._now()
+        said: dict[str, str] = {}
+        for wait in dict.fromkeys(_left(entry, now) for entry in entries):
+            pairs = [(e.id, e.payload or b"") for e in entries if _left(e, now) == wait]
+            most = max(len(payload) for _, payload in pairs)
+            put = await self.enqueue.op(pairs, backoff_ms=wait, max_payload=most)
+            said |= {one.id: "ok" if one.accepted else "exists" for one in put}
+        return [said[entry.id] for entry in entries]
+
     # --- workers -------------------------------------------------------------------------------
 
     @operation
@@ -156,6 +168,18 @@ class CarmineQueue(TimedQueue[C_co]):
             ),
         )
         return [replace(entry, called=found.get(entry.id)) for entry in entries]
+
+    def _columns(
+        self, state: State, ids: Sequence[str], want: frozenset[str]
+    ) -> dict[str, Description[Any]]:
+        columns = TimedQueue._columns(self, state, ids, want)
+        if "called" in want and state in ("waiting", "delayed", "pending"):
+            columns["called"] = self._words(ids)
+        return columns
+
+    async def _words(self, ids: Sequence[str]) -> list[str | None]:
+        found = await self._called(ids)
+        return [found.get(id) for id in ids]
 
     async def _called(self, ids: Sequence[str]) -> dict[str, str]:
         """Carmine's words for messages that are in its sight."""
@@ -211,3 +235,8 @@ class CarmineQueue(TimedQueue[C_co]):
         from .invariants import violations
 
         return await violations(self)
+
+
+def _left(entry: Entry, now_ms: int) -> int:
+    """How long an entry is still to wait, ms."""
+    return max(0, (entry.at_ms or 0) - now_ms) if entry.state == "delayed" else 0

@@ -12,16 +12,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from .. import record
 from ..callers import Callers
 from ..clock import Clock
 from ..errors import BadInput, Refused, TooLarge
-from ..io import C_co, Call, both, operation, together
+from ..io import C_co, Call, Description, both, operation, together
 from ..keys import PREFIX, Keys, checked_name
-from ..queue import Queue, words
+from ..queue import Queue, number, words
 from ..registry import find
 from ..settings import MAX_PAYLOAD
+from ..standing import DEPTH, Ahead, Standing
 from ..values import Counts, Entry, Page, State, Taken
 from . import windows
 from .names import name_of
@@ -48,6 +50,7 @@ class CircularQueue(Queue[C_co]):
         **dict.fromkeys(("body", "again", "spent", "transit"), "hash"),
         "seen": "zset",
     }
+    accepts: ClassVar[frozenset[State]] = frozenset({"waiting", "delayed", "dead"})
 
     def __init__(
         self,
@@ -163,6 +166,30 @@ class CircularQueue(Queue[C_co]):
         said: list[str] = await self._guarded("push", words, rows, layout=self.layout)
         return said
 
+    @operation
+    async def accept(self, entries: Sequence[Entry], op: str) -> list[str]:
+        """What waits is pushed: who pushes such an id at the same moment pushes it once more."""
+        await self._enrol()
+        known = [there is not None for there in await together(self.get.op(e.id) for e in entries)]
+        if any(known):
+            rest = [entry for entry, there in zip(entries, known, strict=True) if not there]
+            said_ = iter(await self.accept.op(rest, op) if rest else [])
+            return ["exists" if there else next(said_) for there in known]
+        waiting = [(e.id, e.payload or b"") for e in entries if e.state == "waiting"]
+        others = [record.arrival(e, op) for e in entries if e.state != "waiting"]
+        pushed = iter(await self._push(waiting) if waiting else [])
+        arrived = iter(await self._accepted(others) if others else [])
+        said = [next(pushed if e.state == "waiting" else arrived) for e in entries]
+        if "elsewhere" in said:
+            raise Refused(f"the shards of queue {self.name} are changing; try again")
+        return [{"new": "ok", "queued": "exists", "again": "exists"}.get(w, w) for w in said]
+
+    async def _accepted(self, rows: Sequence[tuple[str | bytes, ...]]) -> list[str]:
+        said: list[str] = await self._script("arrive").call(
+            self.keys, self.clock, words, rows, layout=self.layout
+        )
+        return said
+
     # --- workers -------------------------------------------------------------------------------
 
     async def _take(self, n: int, consumer: str, lease_ms: int) -> Taken:
@@ -236,6 +263,17 @@ class CircularQueue(Queue[C_co]):
         called = _CALLED.get(state)
         return [replace(entry, called=called) for entry in entries] if called else entries
 
+    def _columns(
+        self, state: State, ids: Sequence[str], want: frozenset[str]
+    ) -> dict[str, Description[Any]]:
+        columns = Queue._columns(self, state, ids, want)
+        if "called" in want and state in _CALLED:
+            columns["called"] = self._alike(_CALLED[state], len(ids))
+        return columns
+
+    async def _alike(self, word: str, n: int) -> list[str | None]:
+        return [word] * n
+
     async def _payloads(self, ids: Sequence[str]) -> list[bytes | None]:
         if not ids:
             return []
@@ -247,6 +285,26 @@ class CircularQueue(Queue[C_co]):
         if not await Call(("HEXISTS", key, id), bool, key=key):
             return None
         return (await self._entries("waiting", [(id, None)]))[0]
+
+    @operation
+    async def standing(self, id: str = "") -> Standing:
+        """Its place in the list, from the end that is next; what means nothing any more, and what
+        is worked on in a list that rotates, is counted with it."""
+        key = self.queue_key
+        place = Call(("LPOS", key, id, "RANK", -1, "MAXLEN", DEPTH), number, key=key)
+        askers, ((at, listed), (spent, shape)) = await both(
+            self._askers(),
+            both(
+                both(place, Call(("LLEN", key), int, key=key)),
+                both(self._counters("spent"), recorded(self.keys)),
+            ),
+        )
+        if at is None:
+            return askers
+        exact = not spent[0] and (shape is None or shape.residence == "list")
+        before = listed - 1 - int(at)
+        ahead = (Ahead("elements of the list", before, exact),) if before > 0 else ()
+        return replace(askers, here=True, ahead=ahead, before=max(0, before), before_exact=exact)
 
     @operation
     async def invariants(self) -> list[str]:

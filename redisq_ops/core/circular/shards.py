@@ -14,12 +14,13 @@ from typing import Any, ClassVar
 from ..callers import Callers
 from ..carry import Arrival, Carrying
 from ..clock import Clock
+from ..errors import Refused
 from ..io import C_co, Call, both, operation, together
 from ..keys import PREFIX
 from ..queue import scored, words
 from ..registry import Registered, find
 from ..settings import BATCH
-from ..shards import NEVER, SHARDS, Head, Sharded, checked_shards
+from ..shards import NEVER, SHARDS, Head, Sharded, checked_shards, home
 from ..values import Taken
 from . import windows
 from .queue import CircularQueue
@@ -70,6 +71,16 @@ class ShardedCircularQueue(Carrying[C_co, CircularQueue[None]], CircularQueue[C_
             lambda row: row[0],
             lambda part, some: part._push(some),
             lambda word: word == "elsewhere",
+        )
+
+    async def _accepted(self, rows: Sequence[tuple[str | bytes, ...]]) -> list[str]:
+        await self._refresh()
+        if self.old_shards:
+            raise Refused(f"queue {self.name} is changing its shards: import when that is done")
+        return await self._grouped(
+            rows,
+            lambda row: home(str(row[0]), self.shards),
+            lambda part, some: part._accepted(some),
         )
 
     def _homes(self, id: str) -> set[int]:
@@ -123,12 +134,29 @@ class ShardedCircularQueue(Carrying[C_co, CircularQueue[None]], CircularQueue[C_
             while True:
                 elements, place = await windows.waiting(part.keys, rotates, place, 0, BATCH)
                 ids = [raw.decode() for raw in elements if raw.isascii()]
-                await self._carry_from(part, self._away(part, ids))
+                await Carrying._carry_from(self, part, self._away(part, ids))
                 if place is None:
                     break
         left = await Carrying._rehome(self)
         for part in self._union()[self.shards :]:  # another producer's, until a take meets it
             left += (await part.counts.op()).waiting
+        return left
+
+    async def _carry_from(self, source: CircularQueue[None], ids: Sequence[str]) -> int:
+        """Another producer's ids are carried too, but don't hold up the change while they are
+        pending: neither number makes shard 0 their home, and there they are looked for anyway."""
+        known = (self.shards, self.old_shards)
+        guests = [
+            id for id in ids
+            if source.shard == 0 and all(home(id, n) != 0 for n in known if n)
+        ]  # fmt: skip
+        strange = set(guests)
+        left = await Carrying._carry_from(self, source, [id for id in ids if id not in strange])
+        if guests:
+            await Carrying._carry_from(self, source, guests)
+            key = source.keys["transit"]
+            lying = await Call(("HMGET", key, *guests), list[bytes | None], key=key)
+            left += sum(mark is not None for mark in lying)
         return left
 
     @operation

@@ -13,13 +13,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from .. import record
 from ..errors import BadInput, Refused, TooLarge
 from ..io import C_co, Call, attempt, both, operation, together
 from ..keys import checked_name
 from ..queue import Queue, checked_ms, scored, words
 from ..settings import BATCH, LEASE_MS, MAX_PAYLOAD
 from ..timed import TimedQueue
-from ..values import Delivery, Entry
+from ..values import Delivery, Entry, State
 from . import handover, periodic
 from .handover import Handed
 from .periodic import Periodic, Planned
@@ -46,6 +47,7 @@ class DelaySet(TimedQueue[C_co]):
         **dict.fromkeys(("body", "next", "transit", "periodic", "periodic_run"), "hash"),
         **dict.fromkeys(("seen", "periodic_at"), "zset"),
     }
+    accepts: ClassVar[frozenset[State]] = frozenset({"waiting", "delayed", "dead"})
 
     @operation
     async def schedule(
@@ -213,6 +215,19 @@ class DelaySet(TimedQueue[C_co]):
         await self._enrol()
         rows = [(id, id, "delayed", "", "", payload, "", "") for id, payload in entries]
         said = await self._script("arrive").call(
+            self.keys, self.clock, words, rows, new=1, layout=self.layout
+        )
+        if "elsewhere" in said:
+            raise Refused(f"the shards of queue {self.name} are changing; try again")
+        return said
+
+    @operation
+    async def accept(self, entries: Sequence[Entry], op: str) -> list[str]:
+        await self._enrol()
+        return await self._accepted([record.arrival(entry, op) for entry in entries])
+
+    async def _accepted(self, rows: Sequence[tuple[str | bytes, ...]]) -> list[str]:
+        said: list[str] = await self._script("arrive").call(
             self.keys, self.clock, words, rows, new=1, layout=self.layout
         )
         if "elsewhere" in said:

@@ -44,6 +44,16 @@ class ShardedDelaySet(Carrying[C_co, DelaySet[None]], DelaySet[C_co]):
             lambda part, some: part.admit.op(some),
         )
 
+    async def _accepted(self, rows: Sequence[tuple[str | bytes, ...]]) -> list[str]:
+        await self._refresh()
+        if self.old_shards:
+            raise Refused(f"queue {self.name} is changing its shards: import when that is done")
+        return await self._grouped(
+            rows,
+            lambda row: home(str(row[0]), self.shards),
+            lambda part, some: part._accepted(some),
+        )
+
     # --- workers -------------------------------------------------------------------------------
 
     async def _peek(self, part: DelaySet[None]) -> Head:

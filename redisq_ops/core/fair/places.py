@@ -8,11 +8,12 @@ what went are at higher places than before, and may be seen again.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ..io import Call, together
-from ..queue import words
+from ..io import Call, both, together
+from ..queue import number, words
+from ..standing import DEPTH, Ahead, Standing
 from .account import Account
 
 if TYPE_CHECKING:
@@ -144,6 +145,38 @@ async def page(
         if len(rows) >= most:
             break
     return rows, None if at is None else str(at)
+
+
+async def standing(queue: FairQueue[Any], client: str, id: str, known: Standing) -> Standing:
+    """What comes before an entry of a client: those whose turn is earlier, and its own list."""
+    keys = queue.keys
+    lists = [keys["f_"] + client, keys["c_"] + client]
+    accounts, (rank, found) = await both(
+        queue._accounts([client]),
+        both(
+            Call(("ZRANK", keys["ring"], client), number, key=keys["ring"]),
+            together(Call(("LPOS", key, id, "MAXLEN", DEPTH), number, key=key) for key in lists),
+        ),
+    )
+    account = accounts[client]
+    if account is None:
+        return known
+    packed, rest = found
+    own = packed if packed is not None else rest if rest is None else account.packed + rest
+    ahead, before = [], None
+    if rank:
+        ahead.append(Ahead("clients whose turn comes first", int(rank)))
+    if own is None and account.waiting:
+        ahead.append(Ahead("entries of its client", min(account.waiting, DEPTH), False))
+    elif own:
+        ahead.append(Ahead("entries of its client", int(own), not account.holes))
+    if own is not None and rank is not None:
+        # Every turn of its own is one of all the others too.
+        before = int(rank) + int(own) * max(1, known.open or 1) // account.weight
+    return replace(
+        known, here=True, client=account.shown(client), ahead=tuple(ahead), before=before,
+        before_exact=not own,
+    )  # fmt: skip
 
 
 def _names(queue: FairQueue[Any], at: Position | None, most: int) -> Call[list[str]]:

@@ -12,15 +12,16 @@ can be served, ``holes`` ids in lists that don't wait there, ``packing`` lists w
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, cast
 
 from ..errors import BadInput, Refused, TooLarge
-from ..io import C_co, Call, both, operation, together
+from ..io import C_co, Call, Description, both, operation, together
 from ..keys import checked_name
 from ..queue import ZSETS, Queue, words
 from ..settings import BATCH, MAX_PAYLOAD
+from ..standing import Standing
 from ..values import Client, Clients, Counts, Delivery, Entry, Page, State
 from . import places
 from .account import Account
@@ -58,6 +59,10 @@ class FairQueue(Queue[C_co]):
     kind: ClassVar[str] = "fair"
     room: ClassVar[str] = "fair"
     capabilities: ClassVar[frozenset[str]] = frozenset({"clients"})
+    accepts: ClassVar[frozenset[State]] = frozenset({"waiting"})
+    rules: ClassVar[Mapping[str, range]] = {
+        "weight": range(1, MAX_WEIGHT + 1), "cap": range(10**9), "blocked": range(2)
+    }  # fmt: skip
     parts: ClassVar[dict[str, str]] = {
         **dict.fromkeys(("body", "owner", "accounts", "holes"), "hash"),
         **dict.fromkeys(("clients", "ring", "packing"), "zset"),
@@ -108,6 +113,18 @@ class FairQueue(Queue[C_co]):
         )
         return done
 
+    @operation
+    async def accept(self, entries: Sequence[Entry], op: str) -> list[str]:
+        await self._enrol()
+        said: dict[str, str] = {}
+        for client in dict.fromkeys(entry.client or "" for entry in entries):
+            pairs = [(e.id, e.payload or b"") for e in entries if e.client == client]
+            put = await self._submit(client, pairs, {id for id, _ in pairs})
+            said |= {one.id: one.word for one in put}
+        if "elsewhere" in said.values():
+            raise Refused(f"queue {self.name} has shards now: open it as a sharded queue")
+        return ["ok" if said[entry.id] == "ok" else "exists" for entry in entries]
+
     # --- clients -------------------------------------------------------------------------------
 
     def of(self, client: str) -> ClientQueue[C_co]:
@@ -147,7 +164,7 @@ class FairQueue(Queue[C_co]):
     @operation
     async def weigh(self, client: str, weight: int) -> int:
         """How many turns a client gets where another gets one (1–100); what it was before."""
-        if weight not in range(1, MAX_WEIGHT + 1):
+        if weight not in self.rules["weight"]:
             raise BadInput(f"weight {weight}: 1 to {MAX_WEIGHT}")
         return await self._govern("weight", client, weight)
 
@@ -157,7 +174,7 @@ class FairQueue(Queue[C_co]):
 
         What is pending already stays so.
         """
-        if not 0 <= cap < 10**9:
+        if cap not in self.rules["cap"]:
             raise BadInput(f"cap {cap}: 0 (none) or more")
         return await self._govern("cap", client, cap)
 
@@ -198,6 +215,12 @@ class FairQueue(Queue[C_co]):
             client=client,
             value=value,
         )
+
+    @operation
+    async def govern(
+        self, op: str, seq: int, rule: str, client: str, value: int
+    ) -> tuple[str, int]:
+        return await self.control.op(op, seq, cast(Rule, rule), client, value)
 
     @operation
     async def invert(self, op: str, seq: int, verb: str, args: Sequence[str]) -> int:
@@ -273,6 +296,15 @@ class FairQueue(Queue[C_co]):
             for entry, owner in zip(entries, owners, strict=True)
         ]
 
+    def _columns(
+        self, state: State, ids: Sequence[str], want: frozenset[str]
+    ) -> dict[str, Description[Any]]:
+        columns = Queue._columns(self, state, ids, want)
+        if "clients" in want:
+            key = self.keys["owner"]
+            columns["clients"] = Call(("HMGET", key, *ids), list[Any], key=key)
+        return columns
+
     async def _payloads(self, ids: Sequence[str]) -> list[bytes | None]:
         return [None if body is None else parted(body)[1] for body in await self._bodies(ids)]
 
@@ -316,6 +348,24 @@ class FairQueue(Queue[C_co]):
         accounts = self.keys["accounts"]
         await Call(("HDEL", accounts, *names), int, key=accounts)
         return gone + await Call(("ZREM", key, *names), int, key=key)
+
+    @operation
+    async def standing(self, id: str = "") -> Standing:
+        ring, owner = self.keys["ring"], self.keys["owner"]
+        askers, (served, (owners, bodies)) = await both(
+            self._askers(),
+            both(
+                Call(("ZCARD", ring), int, key=ring),
+                both(
+                    Call(("HMGET", owner, id), list[bytes | None], key=owner),
+                    self._bodies([id] if id else []),
+                ),
+            ),
+        )
+        client = owners[0].decode() if owners[0] else parted(bodies[0])[0] if any(bodies) else ""
+        if not client:
+            return replace(askers, open=served)
+        return await places.standing(self, client, id, replace(askers, open=served))
 
     @operation
     async def invariants(self) -> list[str]:

@@ -11,20 +11,24 @@ everything about an entry asks all shards.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, ClassVar, TypeVar
 
 from ..errors import Refused
-from ..io import C_co, Call, both, operation, together
+from ..io import C_co, Call, Description, both, operation, together
+from ..keys import checked_name
 from ..queue import members, scored
 from ..settings import BATCH
 from ..shards import NEVER, Head, Sharded, home
 from ..values import Client, Clients
 from .account import Account
-from .queue import FairQueue, Rule, Submitted, together_with
+from .queue import Deleted, FairQueue, Rule, Submitted, together_with
 
 _ATTEMPTS = 4
-_RULES: tuple[Rule, ...] = ("weight", "cap", "blocked")
+USUAL: dict[Rule, int] = {"weight": 1, "cap": 0, "blocked": 0}
+_RULES = tuple(USUAL)
+
+T = TypeVar("T")
 
 
 class ShardedFairQueue(Sharded[C_co, FairQueue[None]], FairQueue[C_co]):
@@ -116,22 +120,43 @@ class ShardedFairQueue(Sharded[C_co, FairQueue[None]], FairQueue[C_co]):
         return shown
 
     async def _govern(self, rule: Rule, client: str, value: int) -> int:
+        checked_name(client, "client name")
         await self._enrol()
-        said = await self._fresh(
-            lambda: together(part._govern(rule, client, value) for part in self._homes_of(client))
-        )
-        return said[0]
+        said = await self._ruled(client, lambda part: part._govern(rule, client, value))
+        return next((before for before in said if before != USUAL[rule]), USUAL[rule])
 
     @operation
     async def control(
         self, op: str, seq: int, rule: Rule, client: str, value: int
     ) -> tuple[str, int]:
-        said = await self._fresh(
-            lambda: together(
-                part.control.op(op, seq, rule, client, value) for part in self._homes_of(client)
-            )
-        )
-        return said[0]
+        said = await self._ruled(client, lambda part: part.control.op(op, seq, rule, client, value))
+        befores = [before for _, before in said if before != USUAL[rule]]
+        word = "ok" if any(word == "ok" for word, _ in said) else "same"
+        return word, befores[0] if befores else USUAL[rule]
+
+    async def _ruled(
+        self, client: str, ask: Callable[[FairQueue[None]], Description[T]]
+    ) -> list[T]:
+        """Change a rule wherever a client may be served; the answers of its homes, the new first.
+
+        Once the number was changed that is every shard: a former home may have dead letters of the
+        client, and when these are replayed they wait there. The home is last: `_strays`, which
+        brings rules there from elsewhere, looks again at what it has copied.
+        """
+
+        async def everywhere() -> list[T]:
+            homes = self._homes_of(client)
+            near = {part.shard for part in homes}
+            far = [p for p in self._union() if p.shard not in near] if self.layout else []
+            others = await together(ask(part) for part in [*homes[1:], *far])
+            return [await ask(homes[0]), *others[: len(homes) - 1]]
+
+        return await self._informed(everywhere)
+
+    @operation
+    async def delete(self, client: str, op: str, max: int = BATCH) -> Deleted:
+        await self._refresh()  # another process may have given the client a new home
+        return await FairQueue.delete(self, client, op, max)
 
     # --- workers -------------------------------------------------------------------------------
 
@@ -159,8 +184,6 @@ class ShardedFairQueue(Sharded[C_co, FairQueue[None]], FairQueue[C_co]):
             shares[ready[-1]] = shares.get(ready[-1], 0) + n - given
         return shares
 
-    # --- looking -------------------------------------------------------------------------------
-
     # --- another number of shards --------------------------------------------------------------
 
     async def _rehome(self) -> int:
@@ -176,7 +199,11 @@ class ShardedFairQueue(Sharded[C_co, FairQueue[None]], FairQueue[C_co]):
         return left
 
     async def _strays(self, part: FairQueue[None]) -> int:
-        """Bring the rules of clients that have another home now there; how much they have here."""
+        """Bring the rules of clients that have another home now there; how much they have here.
+
+        They stay here too: dead letters may be replayed here. In a shard that is given up they go
+        with it.
+        """
         names = [
             n for n in await members(part.keys["clients"]) if home(n, self.shards) != part.shard
         ]
@@ -186,18 +213,36 @@ class ShardedFairQueue(Sharded[C_co, FairQueue[None]], FairQueue[C_co]):
                 if account is None:
                     continue
                 left += account.waiting + account.pending
-                own, usual = _rules(account), _rules(_NOBODY)
-                if own != usual:
-                    there = self._part(home(name, self.shards))
-                    if _rules((await there._accounts([name]))[name] or _NOBODY) == usual:
-                        await together(
-                            there._govern(r, name, v) for r, v in zip(_RULES, own, strict=True)
-                        )
-                    if not account.waiting + account.pending:
-                        await together(
-                            part._govern(r, name, v) for r, v in zip(_RULES, usual, strict=True)
-                        )
+                if _rules(account) != _rules(_NOBODY):
+                    await self._bring_rules(part, name, _rules(account))
         return left
+
+    async def _bring_rules(
+        self, part: FairQueue[None], client: str, own: tuple[int, int, int]
+    ) -> None:
+        there = self._part(home(client, self.shards))
+        known = (await there._accounts([client]))[client] or _NOBODY
+        usual = _rules(_NOBODY)
+        lacking = [n for n, rule in enumerate(_rules(known)) if rule == usual[n]]
+        copied = usual
+        # What is changed meanwhile is changed here first, so a look back misses nothing.
+        while changes := [(_RULES[n], own[n]) for n in lacking if own[n] != copied[n]]:
+            await together(there._govern(rule, client, value) for rule, value in changes)
+            copied = own
+            own = _rules((await part._accounts([client]))[client] or _NOBODY)
+
+    async def _retire(self, parts: Sequence[FairQueue[None]]) -> None:
+        """Before the rest goes, clients go: a page of their lists and accounts in a call."""
+        left = list(parts)
+        while left:
+            gone = await together(
+                part._script("forget").call(
+                    part.keys, self.clock, int, layout=self.layout, max=BATCH
+                )
+                for part in left
+            )
+            left = [part for part, n in zip(left, gone, strict=True) if n]
+        await Sharded._retire(self, parts)
 
 
 _NOBODY = Account(0, 0, 0, 0)

@@ -1,10 +1,12 @@
 -- One step of an operator's bulk move, by identity: each entry is looked at again and moved only if
 -- it still is in the state the operator saw, and has been since before `high_water` (ms).
--- What was before goes to this step's undo list. `to` is a state, `gone`, or `restore` (from trash to
--- dead, delayed or waiting, whichever it was). `lease_ms` is the ready time (ms) when to delayed.
+-- `at`: its score when it was chosen, `-` for any: with another score it is another entry of that
+-- id, even one without a record. `span`: which entries of a plan these are, kept with the step.
+-- What was before goes to this step's undo list. `to` is a state, `gone`, or `restore` (from trash
+-- to dead, delayed or waiting, whichever it was). `lease_ms` is the ready time (ms) when to delayed.
 -- KEYS: undo_ op_
--- ARGV: caller seq from to high_water consumer lease_ms
--- REST: id
+-- ARGV: caller seq from to high_water consumer lease_ms span
+-- REST: id at
 -- USES: guard moves
 -- FLAGS: allow-oom
 -- Returns one word per row: moved | changed (another state now) | late (entered it meanwhile).
@@ -13,13 +15,15 @@ if late then return superseded end
 if said then return said end
 by = consumer
 said = {}
-local ids, before, moved = {}, {}, 0
-for i = first, #ARGV do ids[#ids + 1] = ARGV[i] end
+local ids, times, before, moved = {}, {}, {}, 0
+for i = first, #ARGV, width do
+  ids[#ids + 1], times[#times + 1] = ARGV[i], ARGV[i + 1]
+end
 local seen = {}
 for k, r in ipairs(records(ids)) do
   local id = ids[k]
   local score = not seen[id] and room_score(id, from)
-  if not score then
+  if not score or times[k] ~= '-' and tonumber(times[k]) ~= tonumber(score) then
     said[k] = 'changed'
   elseif r.since > tonumber(high_water) then
     said[k] = 'late'
@@ -57,7 +61,7 @@ if moved > 0 then
   redis.call('HINCRBY', op_ .. caller, 'done', moved)
   note('op', table.concat({caller, from, to, moved}, '|'))
 end
-redis.call('HSET', op_ .. caller, 'steps', seq)
+redis.call('HSET', op_ .. caller, 'steps', seq, 'span', span)
 redis.call('PEXPIRE', op_ .. caller, 2592000000) -- also what nobody entered into the journal
 flush()
 return remember(said)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..io import Call, both, together
 from ..queue import ZSETS, number
-from ..values import Failure, State
+from ..values import Entry, Failure, State
 from . import stream
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ class Outcome:
     result: bytes | None = None
     reason: str | None = None
     error: Failure | None = None
+    at_ms: int | None = None
+    """`Entry.at_ms`"""
 
 
 async def outcomes(queue: RequestQueue[Any], id: str, start: int, max: int) -> list[Outcome]:
@@ -53,16 +55,36 @@ async def outcomes(queue: RequestQueue[Any], id: str, start: int, max: int) -> l
     for (n, result), *ranks in zip(results, *scores, strict=True):
         if n > int(total or 0):
             break
-        named = [name for name, rank in zip(ZSETS, ranks, strict=True) if rank is not None]
-        idle = n > int(read or 0) or n in returned
-        found.append(Outcome(n, named[0] if named else undelivered if idle else "done", result))
+        named = [(name, at) for name, at in zip(ZSETS, ranks, strict=True) if at is not None]
+        if named:
+            where, at = named[0]
+            found.append(Outcome(n, where, result, at_ms=int(at)))
+        else:
+            idle = n > int(read or 0) or n in returned
+            found.append(Outcome(n, undelivered if idle else "done", result))
     dead: list[tuple[str, float | None]] = [
         (f"{id}/{o.number}", None) for o in found if o.state == "dead"
     ]
     entries = iter(await queue._entries("dead", dead, payloads=False))
     return [
-        Outcome(o.number, o.state, None, (entry := next(entries)).reason, entry.error)
+        Outcome(o.number, o.state, None, (entry := next(entries)).reason, entry.error, o.at_ms)
         if o.state == "dead"
         else o
         for o in found
     ]
+
+
+async def entries(
+    queue: RequestQueue[Any], id: str, start: int, max: int, payloads: bool
+) -> list[Entry]:
+    """Sub-requests ``start …`` as entries, whatever their state; what is done keeps no record."""
+    found = await outcomes(queue, id, start, max)
+    rows: list[tuple[str, float | None]] = [(f"{id}/{o.number}", o.at_ms) for o in found]
+    known = await queue._entries("waiting", rows, payloads)
+    return [
+        replace(entry, state=o.state, since_ms=o.at_ms if o.state in _SINCE else entry.since_ms)
+        for o, entry in zip(found, known, strict=True)
+    ]
+
+
+_SINCE = ("dead", "trash")

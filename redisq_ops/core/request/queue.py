@@ -12,17 +12,21 @@ may have some, ``open`` and ``fin`` requests by time, ``res:<id>:<k>`` results b
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any, ClassVar, Literal, cast
 
 from ..errors import BadInput, Exists, NotFound, TooLarge
-from ..io import C_co, Call, both, operation, together
+from ..holdings import HOLDINGS, Holdings, Load
+from ..io import C_co, Call, attempt, both, operation, together
 from ..keys import checked_name
-from ..queue import ZSETS, Queue, number, scored, words
+from ..queue import ZSETS, Queue, _holding, checked_consumer, number, scored, words
+from ..scan import Span, page, spans
 from ..settings import LIMIT, MAX_LIMIT, MAX_PAYLOAD, PRIORITIES, PRIORITY
+from ..standing import OTHERS, Standing
 from ..values import Consumer, Counts, Entry, Level, Page, Request, State
 from . import stream
+from .standing import standing, tokens
 
 CHUNK = 100
 CHUNK_BYTES = 256 * 1024
@@ -74,6 +78,7 @@ class RequestQueue(Queue[C_co]):
     parts: ClassVar[dict[str, str]] = {
         **dict.fromkeys(("prios", "open", "fin", "retire"), "zset"),
         **dict.fromkeys((f"p:{priority}" for priority in range(PRIORITIES)), "list"),
+        "edited": "hash",
     }
 
     # --- producers -----------------------------------------------------------------------------
@@ -241,6 +246,34 @@ class RequestQueue(Queue[C_co]):
         return Call(("ZCARD", key), int, key=key)
 
     @operation
+    async def request_spans(
+        self,
+        settled: bool,
+        size: int,
+        low_ms: int | None = None,
+        high_ms: int | None = None,
+    ) -> list[Span]:
+        return await spans(self.keys["fin" if settled else "open"], size, low_ms, high_ms)
+
+    @operation
+    async def request_sheet(
+        self, settled: bool, span: Span, cursor: str | None = None, max: int = 100
+    ) -> tuple[list[tuple[str, Request | Exception | None]], str | None]:
+        key = self.keys["fin" if settled else "open"]
+        rows, onward, _ = await page(key, span, cursor, max)
+        ids = [member.decode() for _, member in rows]
+        found = await together(attempt(self._record(id)) for id in ids)
+        return list(zip(ids, found, strict=True)), onward
+
+    @operation
+    async def subrequests(
+        self, id: str, start: int = 1, max: int = 100, payloads: bool = False
+    ) -> list[Entry]:
+        from .outcomes import entries
+
+        return await entries(self, id, start, max, payloads)
+
+    @operation
     async def request(self, id: str) -> Request | None:
         return await self._record(id)
 
@@ -317,6 +350,58 @@ class RequestQueue(Queue[C_co]):
         return stream.consumers(self.keys["s_"] + id)
 
     @operation
+    async def loads(self, group: str = "") -> list[Load]:
+        """Of one request's group, or of those of the hundred oldest open requests."""
+        found = [await self.request.op(group)] if group else await self.requests.op(0, OTHERS)
+        requests = [request for request in found if request is not None]
+        members = await together(self.consumers.op(request.id) for request in requests)
+        loads = []
+        for request, there in zip(requests, members, strict=True):
+            reserved = {one.name: one.pending for one in there if one.reserved}
+            lag = request.waiting - reserved.get("~waiting", 0)
+            loads.append(Load(request.id, request.pending, max(0, lag), sum(reserved.values())))
+        return loads
+
+    @operation
+    async def holdings(
+        self,
+        group: str = "",
+        max: int = HOLDINGS,
+        consumer: str = "",
+        after: str | None = None,
+    ) -> Holdings:
+        """Of one request's group as many of the oldest as are among its first ``max`` unsettled
+        ones, or all of one consumer's, by pages."""
+        if not group:
+            return await Queue.holdings(self, group, max, consumer, after)
+        last = None
+        if consumer:
+            low = "-" if after is None else f"({after}"
+            key = self.keys["s_"] + group
+            request, rows = await both(
+                self.request.op(group), stream.held(key, low, "+", max, consumer)
+            )
+            ids = [f"{group}/{row.number}" for row in rows]
+            last = f"{rows[-1].number}-0" if len(rows) == max else None
+        else:
+            request, unsettled = await both(self.request.op(group), self.unsettled.op(group, max))
+            ids = [id for id, state in unsettled if state == "pending"]
+        entries, now = await both(together(self.get.op(id) for id in ids), self._now())
+        found = [
+            _holding(entry, now)
+            for entry in entries
+            if entry is not None and entry.state == "pending" and consumer in ("", entry.consumer)
+        ]
+        return Holdings(tuple(found), request.pending if request else 0, last)
+
+    @operation
+    def strike(self, group: str, consumer: str) -> Call[str]:
+        checked_consumer(consumer)
+        return self._script("strike").call(
+            self.keys, self.clock, bytes.decode, rid=group, consumer=consumer
+        )
+
+    @operation
     async def results(
         self, id: str, start: int = 1, max: int = 100
     ) -> list[tuple[int, bytes | None]]:
@@ -354,11 +439,19 @@ class RequestQueue(Queue[C_co]):
         ]
 
     async def _payloads(self, ids: Sequence[str]) -> list[bytes | None]:
+        if not ids:
+            return []
         calls = []
         for id in ids:
             rid, _, n = id.rpartition("/")
             calls.append(stream.entries(self.keys["s_"] + rid, f"{n}-0", f"{n}-0", 1))
-        return [rows[0][1] if rows else None for rows in await together(calls)]
+        key = self.keys["edited"]
+        edits = Call(("HMGET", key, *ids), list[bytes | None], key=key)
+        found, edited = await both(together(calls), edits)
+        return [
+            other if other is not None else rows[0][1] if rows else None
+            for rows, other in zip(found, edited, strict=True)
+        ]
 
     async def _get_waiting(self, id: str) -> Entry | None:
         rid, slash, n = id.rpartition("/")
@@ -433,6 +526,19 @@ class RequestQueue(Queue[C_co]):
             numbers += [n for (n, _), at in zip(page, scores, strict=True) if at is None]
             low = page[-1][0]
         return numbers[:max]
+
+    @operation
+    async def standing(self, id: str = "") -> Standing:
+        rid, _, n = id.partition("/")
+        if not rid:
+            askers, listed = await both(self._askers(), together(tokens(self)))
+            return replace(askers, open=sum(listed))
+        askers, own = await both(
+            self._askers(), standing(self, rid, int(n) if n.isdecimal() else None)
+        )
+        return replace(
+            own, asked_ms=askers.asked_ms, askers=askers.askers, askers_all=askers.askers_all
+        )
 
     @operation
     async def invariants(self) -> list[str]:

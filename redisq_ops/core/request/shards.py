@@ -14,8 +14,9 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from ..errors import QueueClosed
+from ..holdings import HOLDINGS, Holdings
 from ..io import C_co, Call, operation, together
-from ..queue import scored
+from ..queue import Queue, scored
 from ..settings import LIMIT, PRIORITIES, PRIORITY
 from ..shards import NEVER, Head, Sharded, home
 from ..values import Consumer, Level, Request, State
@@ -138,6 +139,22 @@ class ShardedRequestQueue(Sharded[C_co, RequestQueue[None]], RequestQueue[C_co])
     async def consumers(self, id: str) -> list[Consumer]:
         found = await self._each(lambda part: part.consumers.op(id))
         return [consumer for part in found for consumer in part]
+
+    @operation
+    async def holdings(
+        self,
+        group: str = "",
+        max: int = HOLDINGS,
+        consumer: str = "",
+        after: str | None = None,
+    ) -> Holdings:
+        if not group:
+            return await Queue.holdings(self, group, max, consumer, after)
+        return await (await self._holder(group)).holdings.op(group, max, consumer, after)
+
+    @operation
+    async def strike(self, group: str, consumer: str) -> str:
+        return await (await self._holder(group)).strike.op(group, consumer)
 
     @operation
     async def results(

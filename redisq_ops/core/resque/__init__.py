@@ -1,8 +1,8 @@
 """The layouts of Resque and Sidekiq: read, worked on and mended beside the programs themselves."""
 
+from ..process import Process, Pruned, Work
 from .job import Job
 from .resque import ResqueQueue
 from .sidekiq import SidekiqQueue
-from .stock import Process, Work
 
-__all__ = ["Job", "Process", "ResqueQueue", "SidekiqQueue", "Work"]
+__all__ = ["Job", "Process", "Pruned", "ResqueQueue", "SidekiqQueue", "Work"]

@@ -19,7 +19,7 @@ from ..values import Entry
 from . import job
 
 SLACK = 200
-"""elements looked through around the place where a page of a list ended"""
+"""elements looked through around the place where a page ended that isn't found there any more"""
 
 
 class Beside(Keys):
@@ -165,23 +165,46 @@ class Place:
 
     async def _set_after(self, cursor: str | None, max: int) -> tuple[list[Seen], str | None, int]:
         """By score and member, so a page is exact whatever came or went."""
-        low, last = "-inf", None
-        if cursor is not None:
-            low, _, coded = cursor.partition(":")
-            last = (float(low), base64.b64decode(coded))
-        rows: list[tuple[bytes, float]] = []
-        offset, more, size = 0, True, 0
-        while len(rows) <= max and more:
-            command = ("ZRANGE", self.key, low, "+inf", "BYSCORE", "LIMIT", offset, max + 1)
-            size, page = await both(
-                self.size(), Call((*command, "WITHSCORES"), pairs, key=self.key)
-            )
-            more = len(page) == max + 1
-            offset += len(page)
-            rows += [row for row in page if last is None or (row[1], row[0]) > last]
+        if cursor is None:
+            size, rows = await both(self.size(), self._ranked(0, max + 1))
+        else:
+            score, _, coded = cursor.partition(":")
+            size, rows = await self._ranked_after((float(score), base64.b64decode(coded)), max + 1)
         more, rows = len(rows) > max, rows[:max]
         on = _set_cursor(*rows[-1]) if rows and more else None
         return await self._seen(rows), on, size
+
+    async def _ranked_after(
+        self, last: tuple[float, bytes], max: int
+    ) -> tuple[int, list[tuple[bytes, float]]]:
+        """The size, and what follows (score, member), however many have that score.
+
+        By its rank while it is still in its place; else by bisection. A page that begins with what
+        is not behind it has left nothing out, whatever went meanwhile.
+        """
+        found = Call(("ZRANK", self.key, last[1]), number, key=self.key)
+        size, rank = await both(self.size(), found)
+        if rank is not None:
+            rows = await self._ranked(int(rank), max + 1)
+            if rows[:1] == [(last[1], last[0])]:
+                return size, rows[1:]
+        while True:
+            low, high = 0, size
+            while low < high:
+                middle = (low + high) // 2
+                rows = await self._ranked(middle, 1)
+                if rows and (rows[0][1], rows[0][0]) <= last:
+                    low = middle + 1
+                else:
+                    high = middle
+            start = low - SLACK if low > SLACK else 0
+            asked = max + low - start
+            rows = await self._ranked(start, asked)
+            behind = [row for row in rows if (row[1], row[0]) > last]
+            sure = not start or len(behind) < len(rows)
+            if sure and (len(behind) >= max or len(rows) < asked):
+                return size, behind
+            size = await self.size()
 
     async def _list_after(self, cursor: str | None, max: int) -> tuple[list[Seen], str | None, int]:
         begin, marks = 0, list[str]()

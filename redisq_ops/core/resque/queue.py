@@ -11,7 +11,8 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 from redis import RedisCluster
@@ -23,11 +24,15 @@ from ..errors import BadInput, Refused, WrongKind
 from ..foreign import ForeignQueue
 from ..io import C_co, Call, both, operation, together
 from ..keys import PREFIX, checked_name, registry_key
+from ..process import PruneWord
 from ..queue import FIXED, Queue, checked_consumer, checked_ms, words
-from ..quoting import bytes_of, legal
+from ..quoting import bytes_of, legal, text
 from ..registry import Registered, find, server_ms
+from ..scan import Reach
 from ..settings import LEASE_MS, MAX_BATCH
+from ..standing import Ahead, Standing
 from ..values import Delivery, Entry, Event, Page, Settlement, State, Taken
+from .job import digest
 from .places import Beside, Place, Seen
 
 PAGE = 500
@@ -37,6 +42,8 @@ PAGES = 20
 """pages read for one page of a set that all queues share"""
 SCREENS = 4
 """pages read for one window of such a set"""
+ROUNDS = 10
+"""looks for what a step put into lists, while they change too fast for one"""
 STATES: tuple[State, ...] = ("pending", "trash", "delayed", "dead", "waiting")
 
 
@@ -387,6 +394,30 @@ class ListLayout(ForeignQueue[C_co]):
     async def _get_waiting(self, id: str) -> Entry | None:
         return await self.get.op(id)
 
+    @operation
+    async def standing(self, id: str = "") -> Standing:
+        """Who takes: our own workers, and the owner's processes that serve this queue, as they
+        beat last. A list is looked through as far as `get` does."""
+        (askers, now), (processes, found) = await both(
+            both(self._askers(), self._now()),
+            both(
+                self.processes.op(),
+                self._located([id] if id else [], "waiting", False),
+            ),
+        )
+        serving = [p for p in processes if p.alive and not p.quiet and self._serves(p.queues)]
+        beats = [now - p.silent_ms for p in serving if p.silent_ms is not None]
+        asked = max([*beats, *([] if askers.asked_ms is None else [askers.asked_ms])], default=None)
+        known = replace(askers, asked_ms=asked, askers=(askers.askers or 0) + len(serving))
+        if not found[id]:
+            return known
+        before = int(found[id][0].score)
+        ahead = (Ahead("jobs of the list", before),) if before else ()
+        return replace(known, here=True, ahead=ahead, before=before, before_exact=True)
+
+    def _serves(self, queues: Sequence[str]) -> bool:
+        return not self.own_name or self.own_name in queues or "*" in queues
+
     async def _located(
         self, ids: Sequence[str], state: State, onward: bool = True
     ) -> defaultdict[str, list[Seen]]:
@@ -433,10 +464,8 @@ class ListLayout(ForeignQueue[C_co]):
             rows, inner, _ = await place.after(inner, PAGE)
             if strike(rows) and onward:
                 self._left_off[state] = here
-            if place.kind == "list" and inner is not None:
-                rank = int(inner.partition(":")[0])
-                if DEPTH <= rank < size - DEPTH:  # what lies between is out of reach
-                    inner = f"{size - DEPTH}:"
+            if place.kind == "list":
+                inner = _reachable(inner, size)
             index += inner is None
         return found
 
@@ -458,6 +487,8 @@ class ListLayout(ForeignQueue[C_co]):
         high_water_ms: int,
         consumer: str = "-",
         lease_ms: int = LEASE_MS,
+        times: Mapping[str, int] | None = None,
+        span: str = "",
     ) -> list[str]:
         """As every queue's; beside its words ``busy`` (a worker of the owner's has it: only that
         one can let it go) and ``deep`` (too far inside a list to be taken out of it)."""
@@ -481,7 +512,7 @@ class ListLayout(ForeignQueue[C_co]):
         said: list[str] = await self._script("move").call(
             self.keys, self.clock, words, rows,
             caller=op, seq=step, **{"from": source, "to": target}, consumer=consumer,
-            lease_ms=checked_ms(lease_ms, "time"), **self._about(),
+            lease_ms=checked_ms(lease_ms, "time"), **self._about(), span=span,
         )  # fmt: skip
         return said
 
@@ -508,14 +539,47 @@ class ListLayout(ForeignQueue[C_co]):
         return id, seen.place.kind, seen.place.key, seen.member, seen.at, put, queue
 
     @operation
-    async def undo(self, op: str, step: int, *, target: str, by: str, seq: int) -> tuple[int, int]:
-        pair: tuple[int, int] = await self._script("undo").call(
-            self.keys,
-            self.clock,
-            lambda reply: (int(reply[0]), int(reply[1])),
-            caller=by, seq=seq, op=op, step=step, **self._about(),
-        )  # fmt: skip
-        return pair
+    async def undo(self, op: str, step: int, *, target: str, by: str, seq: int) -> tuple[int, ...]:
+        """As every queue's, however long its lists are: they are looked through by pages, and what
+        lies too deep inside one to be taken out is left for a later undo (the third number)."""
+        said: tuple[int, ...] = ()
+        for _ in range(ROUNDS):
+            rows, deep = await self._put_where(op, step)
+            said = await self._script("undo").call(
+                self.keys, self.clock, lambda reply: tuple(map(int, reply)), rows,
+                caller=by, seq=seq, op=op, step=step, **self._about(),
+            )  # fmt: skip
+            if said[2] <= deep:
+                break
+        return said if said[2] else said[:2]
+
+    async def _put_where(self, op: str, step: int) -> tuple[list[tuple[str, int | str]], int]:
+        """Where what a step put into lists is now: (digest, position or ``deep``), and how many of
+        these are deep. A list is read by pages from the end where new jobs come: they are the last
+        to be taken. What isn't named is in none."""
+        wanted = await self._script("undo_places").call(
+            self.keys, self.clock, words, op=op, step=step
+        )
+        lists: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        for key, sha in zip(wanted[::2], wanted[1::2], strict=True):
+            lists[key][sha] += 1
+        rows: list[tuple[str, int | str]] = []
+        deep = 0
+        for key, missing in lists.items():
+            place = Place("list", key, "", _unread, self.keys, self.side == "LEFT")
+            inner, size, more = None, 0, True
+            while missing.total() and more:
+                found, inner, size = await place.after(inner, PAGE)
+                for seen in found:
+                    sha = digest(seen.member)
+                    if missing[sha] > 0:
+                        missing[sha] -= 1
+                        rows.append((sha, seen.at))
+                inner, more = _reachable(inner, size), inner is not None
+            if size > 2 * DEPTH:  # they may lie where nobody looked
+                rows += [(sha, "deep") for sha in missing.elements()]
+                deep += missing.total()
+        return rows, deep
 
     # --- as with queues of our own -------------------------------------------------------------
 
@@ -529,6 +593,38 @@ class ListLayout(ForeignQueue[C_co]):
     @operation
     async def history_length(self) -> int:
         return await Queue.history_length(self)
+
+    @operation
+    async def reach(self) -> Reach:
+        return await Queue.reach(self)
+
+    @operation
+    async def happened(
+        self, after: str, until: str, max: int = 100
+    ) -> list[tuple[bytes, dict[bytes, bytes]]]:
+        return await Queue.happened(self, after, until, max)
+
+    async def _pruned(
+        self, script: str, op: str | None, step: int, rows: Any, /, **argv: Any
+    ) -> tuple[PruneWord, int, int]:
+        """Strike a process; ``op`` and ``step`` make it one that can be sent again by anybody."""
+
+        def read(reply: list[bytes]) -> tuple[Any, str, str]:
+            word, first, second = [text(part) for part in (*reply, b"0", b"0")][:3]
+            return word, first, second
+
+        if op is None:
+            word, first, second = await self._guarded(script, read, rows, **argv)
+        else:
+            word, first, second = await self._script(script).call(
+                self.keys, self.clock, read, rows, caller=op, seq=step, **argv
+            )
+        if word == "blocked":
+            raise WrongKind(
+                f"key {first} stands where a job of {argv['identity']} would have to go, and is no"
+                " list: nothing was changed"
+            )
+        return word, int(first), int(second)
 
     @operation
     async def settings(self) -> dict[str, str]:
@@ -556,6 +652,19 @@ async def _types(keys: Any) -> dict[str, str]:
     names = list(keys)
     found = await together(Call(("TYPE", key), bytes.decode, key=key) for key in names)
     return dict(zip(names, found, strict=True))
+
+
+def _reachable(cursor: str | None, size: int) -> str | None:
+    """A list's cursor, past what lies out of reach between its ends."""
+    rank = int(cursor.partition(":")[0]) if cursor else 0
+    return f"{size - DEPTH}:" if DEPTH <= rank < size - DEPTH else cursor
+
+
+def _unread(
+    place: Place, payload: bytes, score: float, name: bytes = b"", kept: bytes = b""
+) -> Entry:
+    """An element of which only the bytes matter."""
+    return Entry("", "waiting")
 
 
 def _split(cursor: str) -> tuple[int, str | None]:

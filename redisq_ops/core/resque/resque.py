@@ -10,13 +10,15 @@ from typing import Any, ClassVar, Literal
 
 from ..errors import BadInput
 from ..io import C_co, Call, both, operation, together
+from ..process import Process, Pruned
 from ..queue import Verb, checked_ms
+from ..quoting import bytes_of
 from ..values import Counts, Entry, Failure, Settlement, State
 from . import job
 from .job import Job
 from .places import Place, Seen
 from .queue import ListLayout, of_set
-from .stock import RESQUE_PRUNE_MS, Process, resque_workers
+from .stock import RESQUE_PRUNE_MS, resque_workers
 
 _DIRTY = ("Redisq::LostLease", "Resque::DirtyExit", "Resque::PruneDeadWorkerDirtyExit")
 
@@ -33,6 +35,9 @@ class ResqueQueue(ListLayout[C_co]):
     home: ClassVar[str] = "resque:"
     side: ClassVar[Literal["LEFT", "RIGHT"]] = "LEFT"
     pause: ClassVar[str] = "pause-all-workers"
+    capabilities: ClassVar[frozenset[str]] = frozenset({"processes"})
+    keeps_ids: ClassVar[bool] = False
+    unrescued: ClassVar[str] = "what they had becomes failures, which can be replayed"
     actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {
         "requeue": ("pending",),
         "claim": ("pending",),
@@ -57,19 +62,14 @@ class ResqueQueue(ListLayout[C_co]):
         "the counter `processed` counts the failed ones too",
     )
 
-    _own_failures = False
-    """whether each queue has a list of failures of its own"""
-
-    async def _enrol(self) -> None:
-        if not self._enrolled:
-            await super()._enrol()
-            key = self.keys["t_failed_queues"]
-            self._own_failures = await Call(
-                ("SISMEMBER", key, f"{self.own_name}_failed"), bool, key=key
-            )
+    def _their_keys(self) -> dict[str, str]:
+        keys = super()._their_keys()
+        if self.own_name:  # where failures go once `failed_queues` is there
+            keys[f"{self.keys.at}{self.own_name}_failed"] = "list"
+        return keys
 
     def _failed_key(self) -> str:
-        return self.keys.at + (f"{self.own_name}_failed" if self._own_failures else "failed")
+        return self.keys["t_failed"]
 
     # --- records -------------------------------------------------------------------------------
 
@@ -177,11 +177,11 @@ class ResqueQueue(ListLayout[C_co]):
         place = Place("busy", "", "busy", self._waiting, self.keys)
         rows = []
         for worker in await self.processes.op():
-            consumer = worker.identity if job.legal(worker.identity) else None
+            consumer = worker.name if job.legal(worker.name) else None
             for work in worker.work:
                 if not self.own_name or work.queue == self.own_name:
                     entry = Entry(
-                        self.id_of(work.payload), "pending", since_ms=work.since_ms,
+                        work.id, "pending", since_ms=work.since_ms,
                         payload=work.payload, consumer=consumer, called="busy",
                     )  # fmt: skip
                     rows.append(Seen(entry, place, b""))
@@ -190,35 +190,50 @@ class ResqueQueue(ListLayout[C_co]):
     @operation
     async def processes(self) -> list[Process]:
         """The deployment's Resque workers; those silent for five minutes are not `alive`."""
-        return await resque_workers(await of_set(self.keys["t_workers"]), self.keys)
+        names = await of_set(self.keys["t_workers"])
+        return list(await resque_workers(names, self.keys, self.id_of))
+
+    @property
+    def register(self) -> str:
+        return self.keys["t_workers"]
 
     @operation
-    async def prune(self, identity: str, *, silent_ms: int = RESQUE_PRUNE_MS) -> str:
-        """Strike a worker that was silent for so long: pruned | alive | unknown | changed.
+    async def prune(
+        self,
+        name: str,
+        *,
+        silent_ms: int | None = None,
+        rescue: bool = False,
+        op: str | None = None,
+        step: int = 1,
+    ) -> Pruned:
+        """Strike a worker that was silent for so long (None: five minutes).
 
-        As Resque does: what it had goes to the failed list, from where it can be replayed. A worker
-        that never beat is left alone, as Resque leaves it.
+        As Resque does: what it had becomes a failure of its queue, from where it can be replayed.
+        ``rescue`` puts it back to the front of its queue instead; should the worker be cut off and
+        not dead, it runs twice. A worker that never beat is left alone, as Resque leaves it.
         """
         await self._enrol()
-        known = {process.identity: process for process in await self.processes.op()}
-        worker = known.get(identity)
-        if worker is None:
-            return "unknown"
-        if worker.silent_ms is None or worker.silent_ms < checked_ms(silent_ms, "silence"):
-            return "alive"
-        text = b""
+        silence = RESQUE_PRUNE_MS if silent_ms is None else checked_ms(silent_ms, "silence")
+        key = self.keys["t_workers"]
+        if not await Call(("SISMEMBER", key, bytes_of(name)), bool, key=key):
+            return Pruned("unknown")
+        (worker,) = await resque_workers([bytes_of(name)], self.keys, self.id_of)
+        if worker.silent_ms is None or worker.silent_ms < silence:
+            return Pruned("alive")
+        text, own, queue = b"", b"", ""
         for work in worker.work:
+            queue, own = work.queue, work.payload if rescue and work.queue else b""
             klass = (job.fields(work.payload) or {}).get("class") or "<Unknown Job>"
             text = self._failure(
                 work.payload, "Resque::PruneDeadWorkerDirtyExit",
-                f"Worker {identity} did not gracefully exit while processing {klass}", [], identity,
-                work.queue,
+                f"Worker {name} did not gracefully exit while processing {klass}", [], name, queue,
             )  # fmt: skip
-        said: str = await self._guarded(
-            "prune_worker", lambda reply: reply[0].decode(), identity=identity, beat=worker.beat,
-            working=worker.working, text=text, **self._about(),
+        word, back, dead = await self._pruned(
+            "prune_worker", op, step, (), identity=name, beat=worker.beat, working=worker.working,
+            text=text, job=own, source=queue, **self._about(),
         )  # fmt: skip
-        return said
+        return Pruned(word, waiting=back, dead=dead)
 
     @operation
     async def counts(self, now_ms: int | None = None) -> Counts:

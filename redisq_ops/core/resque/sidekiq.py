@@ -15,13 +15,14 @@ from typing import Any, ClassVar, Literal
 
 from ..errors import BadInput
 from ..io import C_co, Call, both, operation, together
+from ..process import Process, Pruned
 from ..queue import Verb, checked_ms
 from ..values import Counts, Entry, Failure, Settlement, State
 from . import job
 from .job import Job
 from .places import Place, Seen
 from .queue import ListLayout, of_set
-from .stock import Process, sidekiq_processes
+from .stock import SIDEKIQ_TTL_MS, sidekiq_processes
 
 MAX_RETRIES = 25
 _GIVEN = {"class", "args", "jid", "queue", "at", "created_at", "enqueued_at"}
@@ -35,7 +36,8 @@ class SidekiqQueue(ListLayout[C_co]):
     side: ClassVar[Literal["LEFT", "RIGHT"]] = "RIGHT"
     pause: ClassVar[str] = "paused"
     unit: ClassVar[str] = "s"
-    capabilities: ClassVar[frozenset[str]] = frozenset({"timeline"})
+    capabilities: ClassVar[frozenset[str]] = frozenset({"timeline", "processes"})
+    unrescued: ClassVar[str] = "what they had is lost, as with Sidekiq's own clean-up"
     actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {
         "requeue": ("pending", "delayed"),
         "claim": ("pending",),
@@ -209,11 +211,11 @@ class SidekiqQueue(ListLayout[C_co]):
         place = Place("busy", "", "busy", self._waiting, self.keys)
         rows = []
         for process in await self.processes.op():
-            consumer = process.identity if job.legal(process.identity) else None
+            consumer = process.name if job.legal(process.name) else None
             for work in process.work:
                 if not self.own_name or work.queue == self.own_name:
                     entry = Entry(
-                        self.id_of(work.payload), "pending", since_ms=work.since_ms,
+                        work.id, "pending", since_ms=work.since_ms,
                         payload=work.payload, failures=self._failures(work.payload),
                         consumer=consumer, called="busy",
                     )  # fmt: skip
@@ -223,28 +225,38 @@ class SidekiqQueue(ListLayout[C_co]):
     @operation
     async def processes(self) -> list[Process]:
         """The deployment's Sidekiq processes; those not heard of for a minute are not `alive`."""
-        return await sidekiq_processes(await of_set(self.keys["t_processes"]), self.keys)
+        names = await of_set(self.keys["t_processes"])
+        return await sidekiq_processes(names, self.keys, self.id_of)
+
+    @property
+    def register(self) -> str:
+        return self.keys["t_processes"]
 
     @operation
-    async def prune(self, identity: str, *, silent_ms: int = 60_000, rescue: bool = False) -> str:
-        """Strike a process that was silent for so long: pruned | alive | unknown.
+    async def prune(
+        self,
+        name: str,
+        *,
+        silent_ms: int | None = None,
+        rescue: bool = False,
+        op: str | None = None,
+        step: int = 1,
+    ) -> Pruned:
+        """Strike a process that was silent for so long (None: a minute).
 
         As Sidekiq does, what it had is not run again. ``rescue`` puts it back to the front of its
         queues, as long as its record lasts (a minute after its last beat); should the process be
         cut off and not dead, these jobs run twice.
         """
         await self._enrol()
-        key = self.keys.at + identity
-        said: str = await self._guarded(
-            "prune_process",
-            lambda reply: reply[0].decode(),
+        key = self.keys.at + name
+        silence = SIDEKIQ_TTL_MS if silent_ms is None else checked_ms(silent_ms, "silence")
+        word, back, gone = await self._pruned(
+            "prune_process", op, step,
             [(key,), (f"{key}:workers",), (f"{key}:work",), (f"{key}-signals",)],
-            identity=identity,
-            silent_ms=checked_ms(silent_ms, "silence"),
-            rescue=int(rescue),
-            **self._about(),
-        )
-        return said
+            identity=name, silent_ms=silence, rescue=int(rescue), **self._about(),
+        )  # fmt: skip
+        return Pruned(word, waiting=back, lost=gone)
 
     @operation
     async def counts(self, now_ms: int | None = None) -> Counts:

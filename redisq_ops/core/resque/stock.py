@@ -1,14 +1,18 @@
-"""The owner's own workers: which there are, when they were heard of last, what they have."""
+"""The owner's own workers: which there are, when they were heard of last, what they have.
+
+Records are read a hundred at a time, however many are registered.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from ..io import Call, both, together
+from ..process import Process, Work
 from ..registry import server_ms
 from . import job
 from .places import Beside
@@ -17,39 +21,31 @@ SIDEKIQ_TTL_MS = 60_000
 """how long a process's record outlives its last beat"""
 RESQUE_PRUNE_MS = 300_000
 """silence after which Resque itself takes a worker for dead"""
+SOME = 100
+"""processes whose records are read side by side"""
+
+IdOf = Callable[[bytes], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """A job in the hands of one of the owner's workers, as that one said it at its last beat."""
+class ResqueWorker(Process):
+    """A Resque worker; who prunes it checks that its beat and its work still are what was read."""
 
-    queue: str
-    payload: bytes
-    since_ms: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Process:
-    """One of the owner's worker processes."""
-
-    identity: str
-    host: str
-    pid: int | None
-    queues: tuple[str, ...]
-    silent_ms: int | None
-    """time since its last beat by the server's clock; None: it never beat, or nobody knows"""
-    alive: bool
-    """whether the owner takes it for alive"""
-    work: tuple[Work, ...]
-    quiet: bool = False
-    """told to take nothing more"""
     beat: bytes = b""
-    """its last beat and its work as they were read: who prunes checks that they still are"""
     working: bytes = b""
 
 
-async def sidekiq_processes(names: Sequence[bytes], keys: Beside) -> list[Process]:
-    """Processes by identity. The hash of running jobs is ``:workers`` up to 6, ``:work`` from 7."""
+async def sidekiq_processes(names: Sequence[bytes], keys: Beside, id_of: IdOf) -> list[Process]:
+    """Processes by name. The hash of running jobs is ``:workers`` up to 6, ``:work`` from 7."""
+    found = []
+    for i in range(0, len(names), SOME):
+        found += await _some_sidekiq_processes(names[i : i + SOME], keys, id_of)
+    return sorted(found, key=lambda process: process.name)
+
+
+async def _some_sidekiq_processes(
+    names: Sequence[bytes], keys: Beside, id_of: IdOf
+) -> list[Process]:
     records = await together(_sidekiq_process(keys.at + _text(name)) for name in names)
     found = []
     for name, (info, quiet, left, works) in zip(names, records, strict=True):
@@ -60,11 +56,12 @@ async def sidekiq_processes(names: Sequence[bytes], keys: Beside) -> list[Proces
             Process(
                 _text(name), str(told.get("hostname", "")), _number(told.get("pid")),
                 tuple(map(str, queues)) if isinstance(queues, list) else (),
-                silent, info is not None, tuple(filter(None, map(_sidekiq_work, works))),
+                job.ms(told.get("started_at")), silent, info is not None,
+                tuple(work for text in works if (work := _sidekiq_work(text, id_of))),
                 quiet == b"true",
             )
         )  # fmt: skip
-    return sorted(found, key=lambda process: process.identity)
+    return found
 
 
 async def _sidekiq_process(key: str) -> tuple[bytes | None, bytes | None, int, list[bytes]]:
@@ -81,7 +78,7 @@ async def _sidekiq_process(key: str) -> tuple[bytes | None, bytes | None, int, l
     return said[0], said[1], left, old + new
 
 
-def _sidekiq_work(text: bytes) -> Work | None:
+def _sidekiq_work(text: bytes, id_of: IdOf) -> Work | None:
     told = job.fields(text)
     if told is None:
         return None
@@ -89,48 +86,58 @@ def _sidekiq_work(text: bytes) -> Work | None:
     # A string since 5.2.2: the record as it was taken. Before, a part of this record.
     data = payload if isinstance(payload, str) else (job.member(text, "payload") or b"").decode()
     run_at = job.ms(told.get("run_at"))
-    return Work(str(told.get("queue", "")), data.encode("utf-8", "surrogateescape"), run_at)
+    own = data.encode("utf-8", "surrogateescape")
+    return Work(id_of(own), str(told.get("queue", "")), own, run_at)
 
 
-async def resque_workers(names: Sequence[bytes], keys: Beside) -> list[Process]:
-    """Workers by id, ``host:pid:queues``."""
-    beats = keys.at + "workers:heartbeat"
+async def resque_workers(names: Sequence[bytes], keys: Beside, id_of: IdOf) -> list[ResqueWorker]:
+    """Workers by name, ``host:pid:queues``."""
     found = []
-    if not names:
-        return []
-    (told, works), now = await both(
+    for i in range(0, len(names), SOME):
+        found += await _some_resque_workers(names[i : i + SOME], keys, id_of)
+    return sorted(found, key=lambda process: process.name)
+
+
+async def _some_resque_workers(
+    names: Sequence[bytes], keys: Beside, id_of: IdOf
+) -> list[ResqueWorker]:
+    beats = keys.at + "workers:heartbeat"
+    keys_of = [f"{keys.at}worker:{_text(name)}" for name in names]
+    (told, works), (begun, now) = await both(
         both(
             Call(("HMGET", beats, *names), list[Any], key=beats),
-            together(_resque_work(f"{keys.at}worker:{_text(name)}") for name in names),
+            together(_string(key) for key in keys_of),
         ),
-        server_ms(),
+        both(together(_string(f"{key}:started") for key in keys_of), server_ms()),
     )
-    for name, beat, text in zip(names, told, works, strict=True):
+    found = []
+    for name, beat, text, started in zip(names, told, works, begun, strict=True):
         host, pid, queues = _parts(_text(name))
         at = iso_ms(_text(beat)) if beat else None
         silent = None if at is None else max(0, now - at)
-        work = _resque_job(text)
+        work = _resque_job(text, id_of)
         found.append(
-            Process(
-                _text(name), host, pid, queues, silent,
+            ResqueWorker(
+                _text(name), host, pid, queues, iso_ms(_text(started or b"")), silent,
                 silent is None or silent <= RESQUE_PRUNE_MS, (work,) if work else (),
                 beat=beat or b"", working=text or b"",
             )
         )  # fmt: skip
-    return sorted(found, key=lambda process: process.identity)
+    return found
 
 
-def _resque_work(key: str) -> Call[bytes | None]:
+def _string(key: str) -> Call[bytes | None]:
     return Call(("GET", key), lambda reply: reply, key=key)
 
 
-def _resque_job(text: bytes | None) -> Work | None:
+def _resque_job(text: bytes | None, id_of: IdOf) -> Work | None:
     told = job.fields(text or b"")
     if not told:
         return None
     at = told.get("run_at")
-    payload = job.member(text or b"", "payload") or b""
-    return Work(str(told.get("queue", "")), payload, iso_ms(at) if isinstance(at, str) else None)
+    own = job.member(text or b"", "payload") or b""
+    since = iso_ms(at) if isinstance(at, str) else None
+    return Work(id_of(own), str(told.get("queue", "")), own, since)
 
 
 def _parts(identity: str) -> tuple[str, int | None, tuple[str, ...]]:
@@ -142,9 +149,10 @@ def _parts(identity: str) -> tuple[str, int | None, tuple[str, ...]]:
 
 
 def iso_ms(text: str) -> int | None:
-    """An ISO 8601 time as ms; without a zone it isn't one."""
+    """An ISO 8601 time as ms, also as Ruby writes one; without a zone it isn't one."""
+    plain = re.sub(r" (?=[+-]\d\d:?\d\d$)", "", text.replace(" UTC", "+00:00").strip())
     try:
-        at = datetime.fromisoformat(text.replace(" UTC", "+00:00").strip())
+        at = datetime.fromisoformat(plain)
     except ValueError:
         return None
     return int(at.astimezone(UTC).timestamp() * 1000) if at.tzinfo else None

@@ -13,12 +13,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..io import Call, together
+from ..quoting import bytes_of, raw_of
 from ..values import Consumer, Entry, Page, State
 
 DEEPEST: dict[State, int] = {"pending": 10_000, "waiting": 1000}
 """XPENDING and XRANGE have no offset: a window by rank is walked to, this far"""
 WINDOW = 1000
 _ID = re.compile(r"\d{1,20}-\d{1,20}")
+_BEHIND = re.compile(r"(.*[:/])(\d{1,20}-\d{1,20})", re.DOTALL)
+"""a cursor: the label of its part, and the id of the last entry seen"""
 _FIRST_MS, _LAST_MS = 10**12, 10**14
 """ids with such a first half are taken for times of arrival"""
 
@@ -103,8 +106,8 @@ def consumers(part: Part) -> Call[list[Consumer]]:
     return Call(command, read, key=part.key, absent="no such key")
 
 
-def held(part: Part, low: str, high: str, max: int) -> Call[list[Held]]:
-    """Rows of the group's pending list between two ids, in order."""
+def held(part: Part, low: str, high: str, max: int, consumer: str = "") -> Call[list[Held]]:
+    """Rows of the group's pending list between two ids, in order; of one consumer if named."""
 
     def read(reply: Any) -> list[Held]:
         return [
@@ -117,8 +120,9 @@ def held(part: Part, low: str, high: str, max: int) -> Call[list[Held]]:
             for row in reply or []
         ]
 
+    only = (bytes_of(consumer),) if consumer else ()
     return Call(
-        ("XPENDING", part.key, part.group.name, low, high, max),
+        ("XPENDING", part.key, part.group.name, low, high, max, *only),
         read, key=part.key, options={"parse_detail": True}, absent="NOGROUP",
     )  # fmt: skip
 
@@ -215,16 +219,25 @@ async def page(
 
 
 def _from(state: State, parts: Sequence[Part], cursor: str | None) -> Iterator[tuple[Part, str]]:
-    """The parts that may have entries, each with where to begin in it."""
-    begun = cursor is None
+    """The parts that may have entries, each with where to begin in it.
+
+    Parts come in the order of their names. The one a cursor is of may be gone by now: what is
+    behind it by name is still to come.
+    """
+    behind = None if cursor is None else _BEHIND.fullmatch(cursor)
+    if cursor is not None and behind is None:
+        return
     for part in parts:
-        at = None if cursor is None else part.rest(cursor)
-        if not begun and at is None:
-            continue
-        begun = True
-        first = "-" if state == "pending" else f"({part.group.last}"
+        last = None if state == "pending" else part.group.last
+        if behind is not None:
+            label, at = behind.groups()
+            one_stream = state == "waiting" and label.endswith(":")  # so is a place in it
+            if part.label == label or one_stream:
+                last = at if last is None else max(last, at, key=place)
+            elif raw_of(part.label[:-1]) <= raw_of(label[:-1]):
+                continue
         if state == "waiting" or part.group.pending:
-            yield part, f"({at}" if at else first
+            yield part, "-" if last is None else f"({last}"
 
 
 def _id(row: Any) -> str:

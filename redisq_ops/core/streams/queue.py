@@ -1,4 +1,4 @@
-"""A plain stream with its consumer groups, as a queue to look at: kind ``stream``.
+"""A plain stream with its consumer groups, as a queue: kind ``stream``.
 
 The one key is ``at``, or what stands behind the colon of the name (``stream:orders``). Every group
 is a reader of its own, so an entry may be pending in one and waiting for another: ids say which
@@ -9,19 +9,30 @@ by all stays in the stream, and nobody counts it.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import ClassVar, cast
 
+from ..errors import NotFound
 from ..foreign import ForeignQueue
+from ..holdings import HOLDINGS, Holding, Holdings, Load, Reassigned
 from ..io import C_co, Call, both, operation, together
-from ..quoting import bytes_of, legal
+from ..keys import Keys
+from ..queue import words
+from ..quoting import bytes_of, legal, raw_of, text
+from ..registry import Registered, adopt, find, server_ms
+from ..standing import Ahead, Standing
 from ..values import Checkup, Consumer, Counts, Entry, Page, State
 from . import groups
 from .checkup import checkup
 from .groups import Group, Part
 
+AHEAD = 100
+"""entries looked at to count what comes before one: reading them is reading their fields"""
+
 
 class StreamQueue(ForeignQueue[C_co]):
-    """One stream. Read-only: who reads it settles what it reads, with XACK."""
+    """One stream. Who reads it settles what it reads, with XACK; all that is changed from here is
+    which consumer holds what, and that one is removed."""
 
     kind: ClassVar[str] = "stream"
     room: ClassVar[str] = "streams"
@@ -122,6 +133,114 @@ class StreamQueue(ForeignQueue[C_co]):
         wanted = [part for part in there if id in ("", part.label[:-1])]
         rows = await together(groups.consumers(part) for part in wanted)
         return [consumer for found in rows for consumer in found]
+
+    async def _named(self, group: str) -> list[Part]:
+        """The group of that name, or all of them."""
+        there = [self._part(one) for one in await groups.groups(self.key)]
+        return [part for part in there if group in ("", part.label[:-1])]
+
+    @operation
+    async def loads(self, group: str = "") -> list[Load]:
+        """Of a group, or of all."""
+        return [
+            Load(part.label[:-1], part.group.pending, part.group.lag)
+            for part in await self._named(group)
+        ]
+
+    @operation
+    async def holdings(
+        self,
+        group: str = "",
+        max: int = HOLDINGS,
+        consumer: str = "",
+        after: str | None = None,
+    ) -> Holdings:
+        """One window of a group's pending list, by the entries' ids; ``after`` one of these."""
+        part = await self._one(group)
+        low = "-" if after is None else f"({after}"
+        rows = await groups.held(part, low, "+", max, consumer)
+        more = rows[-1].id if len(rows) == max else None
+        found = (Holding(row.id, row.consumer, row.idle_ms, row.deliveries) for row in rows)
+        return Holdings(tuple(found), part.group.pending, more)
+
+    async def _one(self, group: str) -> Part:
+        parts = await self._named(group)
+        if not parts:
+            raise NotFound(f"stream {self.name} has no group {group!r}")
+        return parts[0]
+
+    @operation
+    async def reassign(
+        self,
+        group: str,
+        consumer: str,
+        to: str,
+        ids: Sequence[str],
+        *,
+        min_idle_ms: int = 0,
+        remove: bool = False,
+    ) -> Reassigned:
+        """By the bare ids of `holdings`. An entry's age and number of deliveries stay."""
+        await self._register()
+        part = await self._one(group)
+
+        def read(reply: list[bytes]) -> Reassigned:
+            said = words(reply)
+            n = len(ids) + 1
+            return Reassigned(tuple(said[1:n]), said[0] == "1", tuple(said[n:]))
+
+        # The stream is its owner's key: not one of ours beside it.
+        keys = cast(Keys, {"stream": self.key})
+        return await self._script("reassign").call(
+            keys, self.clock, read, [(id,) for id in ids],
+            group=part.group.name, consumer=bytes_of(consumer), to=bytes_of(to),
+            min_idle=min_idle_ms, remove=int(remove),
+        )  # fmt: skip
+
+    async def _register(self) -> None:
+        """Before the first change: an entry in the registry, so that the journal is found."""
+        if not self._enrolled and await find(self.name, self.prefix) is None:
+            now = await server_ms()
+            await adopt(Registered(self.name, self.kind, self.schema, now, at=self.at), self.prefix)
+        self._enrolled = True
+
+    @operation
+    async def invert(self, op: str, seq: int, verb: str, args: Sequence[str]) -> int:
+        """``reassign GROUP CONSUMER TO ID…``, names quoted: those that are still there."""
+        if verb != "reassign":
+            return await ForeignQueue.invert(self, op, seq, verb, args)
+        group, consumer, to = (text(raw_of(word)) for word in args[:3])
+        done = await self.reassign.op(group, consumer, to, args[3:])
+        return int("moved" in done.words)
+
+    @operation
+    async def standing(self, id: str = "") -> Standing:
+        """As the entry's group sees it, or without one the group that is furthest behind."""
+        label, _, rest = id.rpartition(":")
+        there = await groups.groups(self.key)
+        named = [group for group in there if label and legal(group.name) == label]
+        group = min(named or there, key=lambda group: group.place, default=None)
+        if group is None:
+            return Standing(askers=0)
+        part = self._part(group)
+        found = part.rest(part.label + rest) if rest else None
+        (readers, now), rows = await both(
+            both(groups.consumers(part), self._now()),
+            together([groups.held(part, found, found, 1)] if found else []),
+        )
+        holder = part.label + rows[0][0].consumer if rows and rows[0] else None
+        heard = next((now - one.idle_ms for one in readers if one.name == holder), None)
+        ahead: tuple[Ahead, ...] = ()
+        before = None
+        if found is not None and groups.place(found) > group.place:
+            command = ("XRANGE", self.key, f"({group.last}", f"({found}", "COUNT", AHEAD)
+            before = await Call(command, len, key=self.key)
+            ahead = (Ahead("entries of the stream", before, before < AHEAD),) if before else ()
+        return Standing(
+            here=True, askers=len(readers), group=part.label[:-1], before=before,
+            asked_ms=max((now - one.idle_ms for one in readers), default=None),
+            ahead=ahead, before_exact=before is not None and before < AHEAD, heard_ms=heard,
+        )  # fmt: skip
 
     @operation
     async def checkup(self, thorough: bool = False) -> Checkup:

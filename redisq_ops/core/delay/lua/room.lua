@@ -5,13 +5,13 @@
 -- KEYS: body next seen
 -- USES: wake history counters
 local waiting_zset = delay
-local gone = {}
+local gone, woken = {}, 0
 
 local function room_move(id, from, to, r)
   if to == 'done' or to == 'gone' then
     gone[#gone + 1] = id
   elseif to == 'waiting' or to == 'delayed' then
-    wake_workers(1)
+    woken = woken + 1
   end
 end
 
@@ -35,7 +35,8 @@ local function room_flush()
     redis.call('HDEL', body, unpack(gone))
     redis.call('HDEL', next, unpack(gone))
   end
-  gone = {}
+  if woken > 0 then wake_workers(woken) end
+  gone, woken = {}, 0
 end
 
 local function room_retire(max)

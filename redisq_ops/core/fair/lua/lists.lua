@@ -6,7 +6,6 @@
 -- repeats rather than skips while a list is packed.
 -- KEYS: holes c_ f_
 -- USES: accounts
-local hole_budget = 500
 
 -- Forget holes (names and marks as in `holes`; a mark may be absent); how many there were.
 local function fill(a, names, marks)
@@ -52,29 +51,10 @@ local function join(a, ids, front)
   a.waiting = a.waiting + #ids
 end
 
--- The next `want` ids of a client whose turn it is; fewer when too many holes are in front of them.
-local function leave_list(a, want)
-  local got = {}
-  while #got < want and (hole_budget > 0 or a.holes == 0) do
-    local most, list = want - #got, c_
-    if a.packed > 0 then most, list = math.min(most, a.packed), f_ end
-    local ids = redis.call('LPOP', list .. a.name, most)
-    if not ids then -- removed by hand: what isn't there can't hold up the others
-      a.waiting, a.holes, a.spent, a.packed = #got, 0, 0, 0
-      break
-    end
-    a.head = a.head + #ids
-    if a.packed > 0 then a.packed = a.packed - #ids end
-    if a.holes == 0 and #got == 0 then
-      got = ids
-    else
-      local names, marks = marked(a, ids)
-      hole_budget = hole_budget - fill(a, names, marks)
-      for i, id in ipairs(ids) do
-        if not marks[i] then got[#got + 1] = id end
-      end
-    end
-  end
-  a.waiting = a.waiting - #got
-  return got
+-- Have the counts follow a list that isn't packed, where somebody's hand was in it.
+local function heed(a)
+  local length = redis.call('LLEN', c_ .. a.name)
+  if a.waiting + a.holes == length then return end
+  a.holes = math.min(a.holes, length)
+  a.spent, a.waiting = math.min(a.spent, a.holes), length - a.holes
 end

@@ -5,7 +5,8 @@ local function pack()
   local name = redis.call('ZRANGE', packing, 0, 0)[1]
   if not name then return 0 end
   local a = account(name)
-  local rest = a.waiting + a.holes - a.packed
+  -- The list's own length is what counts: were the counts off, ids behind them would be lost.
+  local rest = redis.call('LLEN', c_ .. name)
   local most = math.min(rest, 500)
   local ids = most > 0 and redis.call('LPOP', c_ .. name, most) or {}
   if #ids > 0 then
@@ -21,10 +22,10 @@ local function pack()
     if #kept > 0 then redis.call('RPUSH', f_ .. name, unpack(kept)) end
     a.packed = a.packed + #kept
   end
-  if #ids < most then a.holes, a.spent = 0, 0 end -- removed by hand
-  if #ids == rest or #ids < most then
-    if a.packed > 0 then redis.call('RENAME', f_ .. name, c_ .. name) end
+  if most == rest then -- c_ is empty and gone: nothing is overwritten
+    if redis.call('EXISTS', f_ .. name) == 1 then redis.call('RENAME', f_ .. name, c_ .. name) end
     a.packed = 0
+    heed(a)
     redis.call('ZREM', packing, name)
   end
   return math.max(#ids, 1)

@@ -28,7 +28,7 @@ for k, id in ipairs(ids) do
     contents[id] = content
     fresh[#fresh + 1] = id
     put[#put + 1], put[#put + 2] = id, content
-    if every then note('submitted', id) end
+    if every then note('submitted', id .. '|' .. client) end
   end
 end
 if #fresh > 0 then

@@ -36,7 +36,7 @@ if #ids > 0 then
       hold(id, receipt .. fresh, deadline)
     end
     owned[2 * i - 1], owned[2 * i] = id, whose[i]
-    if every then note('taken', id) end
+    if every then note('taken', id .. '|' .. whose[i]) end
     reply[at + 1], reply[at + 2], reply[at + 3], reply[at + 4], reply[at + 5] =
       id, receipt, failures, lost, bodies[i]
     at = at + 5

@@ -1,7 +1,7 @@
 -- Whose turn it is, as if entries were taken one by one. Clients at their cap, and blocked ones, are
 -- not in the ring.
 -- KEYS: ring
--- USES: lists
+-- USES: leave
 local TURN = 27720 -- what an entry moves a client of weight 1 on; weights 1 to 12 divide it
 
 -- Accounts in the order they are served, n at most, each with how many it gets (`want`), and the

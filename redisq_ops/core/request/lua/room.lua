@@ -3,12 +3,12 @@
 -- A sub-request's stream entry is <n>-0. Delivered and unsettled ones are in the group's PEL, under
 -- their consumer, or under ~waiting / ~delayed when they are to run again; `again` counts the
 -- former, `read` is the highest n ever delivered.
--- KEYS: r_ s_ p_ prios open fin retire res_
+-- KEYS: r_ s_ p_ prios open fin retire res_ edited
 -- USES: wake history counters
 local waiting_zset = nil
 local FIELDS = {'state', 'priority', 'limit', 'paused', 'waiting', 'pending', 'delayed', 'done',
   'dead', 'trash', 'again', 'read', 'tok', 'gen', 'bytes', 'total', 'created', 'purged'}
-local requests, touched = {}, {}
+local requests, touched, ended = {}, {}, {}
 
 local function request(rid)
   local q = requests[rid]
@@ -45,7 +45,7 @@ end
 local function room_move(id, from, to, r, value)
   local rid, n = split(id)
   local q = request(rid)
-  if not q then return end -- its record was evicted or removed by hand: no reason to stop the queue
+  if not q then return false end -- its record was evicted or removed by hand: no reason to stop
   touch(q)
   q[from] = q[from] - 1
   local into = to == 'gone' and 'purged' or to
@@ -64,7 +64,9 @@ local function room_move(id, from, to, r, value)
     list[#list + 1] = entry
   else
     q.acks[#q.acks + 1] = entry
-    if to == 'done' or to == 'gone' then q.dels[#q.dels + 1] = entry end
+    if to == 'done' or to == 'gone' then
+      q.dels[#q.dels + 1], ended[#ended + 1] = entry, id
+    end
     if value then
       if q.bytes + #value > DEFAULT.max_results then
         redis.call('HINCRBY', r_ .. rid, 'dropped', 1)
@@ -78,7 +80,7 @@ end
 
 local function room_again() return nil end
 
--- Whether an entry is in a state: its score there, or nil.
+-- Whether an entry is in a state: its score there (waiting: its request's beginning), or nil.
 local function room_score(id, state)
   local rid, n = split(id)
   local q = rid and request(rid)
@@ -88,13 +90,13 @@ local function room_score(id, state)
     return zset and redis.call('ZSCORE', zset, id) or nil
   end
   if n > q.total or n < 1 then return nil end
-  local entry = n .. '-0'
+  local entry, began = n .. '-0', string.format('%.0f', q.created)
   if n > q.read then -- purged before anyone had it: in the trash, or gone from the stream
     local there = not redis.call('ZSCORE', trash, id) and redis.call('XRANGE', q.stream, entry, entry)
-    return there and there[1] and '0' or nil
+    return there and there[1] and began or nil
   end
   local held = q.again > 0 and redis.call('XPENDING', q.stream, 'g', entry, entry, 1, '~waiting')
-  return held and held[1] and '0' or nil
+  return held and held[1] and began or nil
 end
 
 -- Tokens in the list = what may be taken now. Surplus ones are dropped when they are popped.
@@ -132,6 +134,8 @@ local function settle_state(q)
 end
 
 local function room_flush()
+  if #ended > 0 then redis.call('HDEL', edited, unpack(ended)) end
+  ended = {}
   for rid, q in pairs(touched) do
     if #q.acks > 0 then redis.call('XACK', q.stream, 'g', unpack(q.acks)) end
     if #q.dels > 0 then redis.call('XDEL', q.stream, unpack(q.dels)) end
@@ -174,6 +178,7 @@ local function room_retire()
         for k = 1, 1000 do ids[k] = rid .. '/' .. (piece * 1000 + k - 1) end
         redis.call('HDEL', meta, unpack(ids))
         redis.call('HDEL', err, unpack(ids))
+        redis.call('HDEL', edited, unpack(ids))
       end
       if upto < last then
         redis.call('HSET', r_ .. rid, 'swept', upto + 1)

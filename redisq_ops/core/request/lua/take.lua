@@ -17,8 +17,9 @@ if said then
     if r.receipt == (said[4] + i) .. '-' .. seq then
       local rid, k = split(ids[i])
       local found = redis.call('XRANGE', s_ .. rid, k .. '-0', k .. '-0')
+      local payload = redis.call('HGET', edited, ids[i]) or found[1][2][2]
       for _, word in ipairs({ids[i], r.receipt, tostring(r.failures), tostring(r.lost),
-        found[1][2][2]}) do reply[#reply + 1] = word end
+        payload}) do reply[#reply + 1] = word end
     end
   end
   return reply
@@ -116,6 +117,7 @@ if #taken > 0 then
       r.receipt, r.consumer, r.op, r.since = receipt, consumer, '-', now
       if r.first == 0 then r.first = now end
       failures, lost = tostring(r.failures), tostring(r.lost)
+      payloads[i] = redis.call('HGET', edited, id) or payloads[i]
       hold(id, packed(r), deadline)
     else
       hold(id, receipt .. fresh .. '0', deadline)

@@ -34,7 +34,7 @@ local function bury_lost(payload, consumer)
       local raw = payload:gsub('.', function(c) return string.format('%02x', c:byte()) end)
       payload = '{"class":null,"args":[],"raw_hex":"' .. raw .. '"}'
     end
-    redis.call('RPUSH', failed, table.concat({'{"payload":', payload,
+    to_failed(queue, table.concat({'{"payload":', payload,
       ',"exception":"Redisq::LostLease","error":', why, ',"backtrace":[],"worker":', quoted(consumer),
       ',"queue":', quoted(queue), ',"failed_at":', stamp('date'), '}'}))
     return

@@ -1,6 +1,6 @@
 -- The owner's lists and sets. `side` is the end jobs are taken from: RIGHT is Sidekiq's, LEFT Resque's.
 -- The script using this names ARGV `side`, `queue` and `failed` (Resque: the key of the failed list).
--- KEYS: t_queues t_queue_
+-- KEYS: t_queues t_queue_ t_failed_queues
 local sidekiq = side == 'RIGHT'
 
 local function to_end(name, payload)
@@ -18,6 +18,19 @@ end
 local function fits(name)
   local kind = redis.call('TYPE', t_queue_ .. name).ok
   return kind == 'list' or kind == 'none'
+end
+
+-- Where failures of a queue's jobs go in Resque. Its other backend has a list for each queue and
+-- enters it into `failed_queues` at each failure; where that set is, that backend is in use.
+local function failures_of(name)
+  if redis.call('EXISTS', t_failed_queues) == 0 then return failed end
+  return failed:gsub('failed$', function() return name .. '_failed' end), name .. '_failed'
+end
+
+local function to_failed(name, text)
+  local key, entered = failures_of(name)
+  if entered then redis.call('SADD', t_failed_queues, entered) end
+  redis.call('RPUSH', key, text)
 end
 
 local function seconds(ms)

@@ -6,7 +6,8 @@ local REACH, AROUND = 10000, 100
 local marks, drift, searched = {}, {}, {}
 local mark = '\1redisq ' .. caller .. ' ' .. seq .. ' '
 
--- Where a member is now that was seen at a position: others may have come and gone at both ends.
+-- Where a member is now that was seen at a position: others may have come and gone at both ends. Each
+-- search may walk far, so there are few; past them it is `unsure` whether it is still there.
 local function position(key, member, seen)
   local at = seen + (drift[key] or 0)
   if at >= 0 and redis.call('LINDEX', key, at) == member then return at end
@@ -15,7 +16,8 @@ local function position(key, member, seen)
     local here = low + i - 1
     if other == member and (not best or math.abs(here - at) < math.abs(best - at)) then best = here end
   end
-  if not best and (searched[key] or 0) < 4 then -- everything may have moved further than that
+  if not best then -- everything may have moved further than that
+    if (searched[key] or 0) >= 4 then return nil, 'unsure' end
     searched[key] = (searched[key] or 0) + 1
     local from_left = redis.call('LPOS', key, member, 'RANK', 1, 'MAXLEN', REACH)
     best = from_left or redis.call('LPOS', key, member, 'RANK', -1, 'MAXLEN', REACH) or nil
@@ -25,8 +27,8 @@ local function position(key, member, seen)
 end
 
 local function out_of_list(key, member, seen)
-  local at = position(key, member, seen)
-  if not at then return nil end
+  local at, why = position(key, member, seen)
+  if not at then return nil, why end
   local behind = redis.call('LLEN', key) - at
   local near = at < behind and 'L' or 'R'
   if math.min(at + 1, behind) > REACH then return nil, 'deep' end

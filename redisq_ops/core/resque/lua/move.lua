@@ -4,7 +4,7 @@
 -- A row's `kind` is its place (see `places`), or - with a word in `key` for what isn't moved. `put`:
 -- the bytes to put into the queue `name`, '' for the entry's own. `seen`: its position in a list.
 -- KEYS: undo_ op_
--- ARGV: caller seq from to consumer lease_ms side queue failed
+-- ARGV: caller seq from to consumer lease_ms side queue failed span
 -- REST: id kind key member seen put name
 -- USES: guard places trash
 -- FLAGS: allow-oom
@@ -22,7 +22,7 @@ for i = first, #ARGV, width do
     word = 'invalid'
   elseif kind ~= '-' then
     row, word = take_out(kind, key, member, ARGV[i + 4])
-    word = row and 'moved' or word or 'changed'
+    word = row and 'moved' or word == 'deep' and word or 'changed'
   end
   said[#said + 1] = word
   if row then
@@ -47,14 +47,14 @@ for i = first, #ARGV, width do
       hold(ticket, row[3], packed(r), string.format('%.0f', now + tonumber(lease_ms)))
       now_in = {'held', ticket}
     elseif to == 'delayed' then
-      now_in = {'zset', key, into_set(key, seconds(tonumber(lease_ms)), row[3])}
+      now_in = {'zset', key, into_set(key, seconds(lease_ms), row[3]), seconds(lease_ms)}
     elseif to == 'restore' then
       local origin = cmsgpack.unpack(row[5])
       if origin[2] == 'held' then -- its holder is long gone
         to_end(queue, row[3])
         now_in = {'list', t_queue_ .. queue, row[3]}
       else
-        now_in = {origin[2], origin[3], put_back({origin[2], origin[3], row[3], origin[4]})}
+        now_in = {origin[2], origin[3], put_back({origin[2], origin[3], row[3], origin[4]}), origin[4]}
       end
     end
     undo[#undo + 1] = cmsgpack.pack({now_in, row})
@@ -73,7 +73,7 @@ if moved > 0 then
   note('op', table.concat({caller, from, to, moved}, '|'))
 end
 if woken > 0 then wake_workers(woken) end
-redis.call('HSET', op_ .. caller, 'steps', seq)
+redis.call('HSET', op_ .. caller, 'steps', seq, 'span', span)
 redis.call('PEXPIRE', op_ .. caller, 2592000000)
 write_counters()
 write_history()

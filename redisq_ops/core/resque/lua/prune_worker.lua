@@ -1,10 +1,12 @@
 -- Strike one of Resque's workers, if its beat and its work still are what was read; what it had goes
--- to the failed list, as Resque itself does with a worker that is silent for five minutes.
--- KEYS: t_workers t_worker_ t_heartbeats
--- ARGV: caller seq identity beat working text side queue failed
+-- to the failed list, as Resque itself does with a worker that is silent for five minutes, or, where
+-- `job` is its bytes, back to the front of the queue `source` it was taken from.
+-- KEYS: t_workers t_worker_ t_heartbeats op_
+-- ARGV: caller seq identity beat working text job source side queue failed
 -- USES: guard burial
 -- FLAGS: allow-oom
--- Returns pruned | changed | unknown.
+-- Returns pruned | changed | unknown, how many jobs wait again and how many are failures; or, nothing
+-- done, blocked and the key that stands where one of them would have to go.
 local said, late = replayed()
 if late then return superseded end
 if said then return said end
@@ -14,14 +16,24 @@ local has = redis.call('GET', t_worker_ .. identity) or ''
 if (redis.call('HGET', t_heartbeats, identity) or '') ~= beat or has ~= working then
   return remember({'changed'})
 end
+local list = failures_of(source)
+local kind = redis.call('TYPE', list).ok
+if job ~= '' and not fits(source) then return {'blocked', t_queue_ .. source} end
+if job == '' and text ~= '' and kind ~= 'list' and kind ~= 'none' then return {'blocked', list} end
 redis.call('SREM', t_workers, identity)
 redis.call('UNLINK', t_worker_ .. identity, t_worker_ .. identity .. ':started',
   t_stat_ .. 'processed:' .. identity, t_stat_ .. 'failed:' .. identity)
 redis.call('HDEL', t_heartbeats, identity)
-if text ~= '' then
-  redis.call('RPUSH', failed, text .. stamp('date') .. '}')
+local back, dead = 0, 0
+if job ~= '' then
+  to_front(source, job)
+  back = 1
+elseif text ~= '' then
+  to_failed(source, text .. stamp('date') .. '}')
   note('dead', by .. '|pruned')
+  dead = 1
 end
+if redis.call('EXISTS', op_ .. caller) == 1 then redis.call('HINCRBY', op_ .. caller, 'done', 1) end
 note('op', by .. '|prune|1')
 write_history()
-return remember({'pruned'})
+return remember({'pruned', tostring(back), tostring(dead)})

@@ -42,7 +42,7 @@ for k, ticket in ipairs(all) do
         note('failed', id .. '|' .. consumer)
       else -- rejected, failed for the last time, or `discarded`: its own record says not to keep it
         if outcome ~= 'discarded' then
-          if sidekiq then into_set(t_dead, seconds(now), text) else redis.call('RPUSH', failed, text) end
+          if sidekiq then into_set(t_dead, seconds(now), text) else to_failed(queue, text) end
         end
         bad = bad + 1
         said[k] = 'dead'

@@ -1,0 +1,27 @@
+-- Take one step of an edit back, as far as its entries are untouched since.
+-- KEYS: undo_ op_
+-- ARGV: caller seq op step
+-- USES: guard moves content
+-- FLAGS: allow-oom
+-- Returns how many have their payload again and how many had been touched.
+local said, late = replayed()
+if late then return superseded end
+if said then return said end
+by = caller
+local ROW = '^(%S+) (%S+) (%S+ %d+ %d+ %d+ %d+ %S+ %S+ %S+ %d+) (.*)$'
+local list = undo_ .. op .. ':' .. step
+local rows, ids, back = redis.call('LRANGE', list, 0, 499), {}, 0
+for k, row in ipairs(rows) do ids[k] = row:match('^%S+') end
+for k, r in ipairs(records(ids)) do
+  local id, state, line, payload = rows[k]:match(ROW)
+  if r.op == op and room_score(id, state) then
+    keep(id, line)
+    rewrite(id, payload)
+    back = back + 1
+  end
+end
+redis.call('DEL', list)
+redis.call('HINCRBY', op_ .. op, 'undone', back)
+note('op', table.concat({caller, 'undo', op, back}, '|'))
+flush()
+return remember({tostring(back), tostring(#rows - back)})

@@ -1,0 +1,39 @@
+-- Give pending entries of one consumer to another, by identity. To `remove` the first one, what else
+-- it holds by now is given away too, 50 in all, and it goes in the same step if it holds nothing
+-- then: XGROUP DELCONSUMER alone loses what it holds. How long an entry was held and how often it was
+-- delivered stay as they are, so whoever claims by age finds it as before.
+-- KEYS: stream
+-- ARGV: group consumer to min_idle remove
+-- REST: id
+-- FLAGS: allow-oom
+-- Returns 1 if the consumer was removed, one word per id: moved | changed | gone (it was trimmed from
+-- the stream: nobody can work on it), then the ids given away beside. Sent again, what was moved is
+-- moved.
+local said = {'0'}
+
+local function give(row)
+  local got = redis.call('XCLAIM', stream, group, to, 0, row[1], 'IDLE', row[3], 'JUSTID')
+  return #got > 0 and 'moved' or 'gone'
+end
+
+for i = first, #ARGV do
+  local row, word = redis.call('XPENDING', stream, group, ARGV[i], ARGV[i], 1)[1], 'changed'
+  if row and row[2] == to then
+    word = 'moved'
+  elseif row and row[2] == consumer and row[3] >= tonumber(min_idle) then
+    word = give(row)
+  end
+  said[#said + 1] = word
+end
+if remove == '1' then
+  local left = 51 - #said
+  for _, row in ipairs(left > 0 and redis.call('XPENDING', stream, group, '-', '+', left, consumer)
+    or {}) do
+    if give(row) == 'moved' then said[#said + 1] = row[1] end
+  end
+  if #redis.call('XPENDING', stream, group, '-', '+', 1, consumer) == 0 then
+    redis.call('XGROUP', 'DELCONSUMER', stream, group, consumer)
+    said[1] = '1'
+  end
+end
+return said
