@@ -17,6 +17,8 @@ _GLOBAL = {
     "--url": 1,
     "--prefix": 1,
     "--context": 1,
+    "--confirm": 1,
+    "--no-redact": 0,
     "--log-format": 1,
 }
 
@@ -81,19 +83,25 @@ def run(words: Sequence[str]) -> int:
 
         known = translate(error)
         if isinstance(known, RedisqError):
-            return _say(str(known), known.exit_code, as_json)
+            return _say(str(known), known.exit_code, as_json, known)
         if isinstance(error, OSError):
             where = f": {error.filename}" if error.filename else ""
             return _say(f"{error.strerror or error}{where}", 1, as_json)
         raise
 
 
-def _say(message: str, code: int, as_json: bool) -> int:
-    line = " ".join(message.split())
-    if as_json:
-        print(json.dumps({"error": line, "exit": code}), file=sys.stderr)
-    else:
-        from redisq_ops.ops.terminal import printable
+def _say(message: str, code: int, as_json: bool, error: Any = None) -> int:
+    """One line that says what is wrong; on a terminal a caret in a second one says where."""
+    from redisq_ops.ops.terminal import printable
 
+    column = getattr(error, "column", None)
+    line = " ".join(message.split()) if column is None else error.line
+    if as_json:
+        at = {} if column is None else {"column": column}
+        print(json.dumps({"error": line, "exit": code, **at}), file=sys.stderr)
+    elif column is not None and sys.stderr.isatty():
+        text, caret = error.shown
+        print(f"redisq: {text}\n{' ' * len('redisq: ')}{caret}", file=sys.stderr)
+    else:
         print(f"redisq: {printable(line)}", file=sys.stderr)
     return code

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from .session import Session, start_logging
+from .completion import contexts
+from .session import Session, begin, start_logging
 
 app = typer.Typer(
     name="redisq",
@@ -26,15 +27,27 @@ def _start(
     url: Annotated[str | None, typer.Option(help="Server, else REDIS_URL.")] = None,
     prefix: Annotated[str | None, typer.Option(help="Prefix of all keys.")] = None,
     context_name: Annotated[
-        str | None, typer.Option("--context", help="Named settings of the configuration file.")
+        str | None,
+        typer.Option(
+            "--context", help="Named settings, else REDISQ_CONTEXT.", autocompletion=contexts
+        ),
     ] = None,
+    confirm: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The context's name, where it wants that.")
+    ] = None,
+    no_redact: Annotated[
+        bool, typer.Option("--no-redact", help="Show what the configuration redacts.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="JSON Lines on stdout.")] = False,
     utc: Annotated[bool, typer.Option("--utc", help="Show times in UTC.")] = False,
     verbose: Annotated[int, typer.Option("--verbose", "-v", count=True, help="More log.")] = 0,
     log_format: Annotated[str, typer.Option(help="text or json.")] = "text",
 ) -> None:
     log = (verbose, log_format)
-    context.obj = Session({"url": url, "prefix": prefix}, context_name, json, utc, log)
+    flags = {"url": url, "prefix": prefix}
+    context.obj = begin(
+        Session(flags, context_name, json, utc, log, confirm=confirm, no_redact=no_redact)
+    )
     start_logging(*log)
 
 
@@ -43,4 +56,6 @@ def examples(*lines: str) -> str:
     return "\b\n" + "\n".join(["Examples:", *(f"  {line}" for line in lines)])
 
 
-from . import submit, work, wait, results, look, discover, inspect, entries, change, top, demo  # noqa: E402, F401, I001  (each adds its commands)
+from . import submit, work, wait, results, look, discover, inspect, explain  # noqa: E402, F401, I001  (each adds its commands)
+from . import consumers, entries, apply, select, edit, groups, change, workers  # noqa: E402, F401
+from . import transfer, client, top, demo, spark, spark_write  # noqa: E402, F401

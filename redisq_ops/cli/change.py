@@ -90,7 +90,11 @@ def change_request(s: Session, verb: Control, given: dict[str, Any]) -> int:
     if verb == "cancel":
         left = now.waiting + now.pending + now.delayed
         lines = (f"{left:,} of its {now.total:,} entries are not finished",)
-    facts = {"verb": verb, "queue": at.queue.name, "request": id, "value": value or None}
+    facts: dict[str, Any] = {
+        "verb": verb, "queue": at.queue.name, "request": id, "value": value or None,
+    }  # fmt: skip
+    if verb == "cancel":
+        facts["entries"] = left
     if not agreed(s, [Plan(title, lines, facts=facts | {"matched": 1})], given):
         return 0
     author = Author.here(given["reason"])
@@ -122,9 +126,11 @@ def destroy(s: Session, given: dict[str, Any]) -> int:
     from redisq_ops.ops.journal import Author
 
     queue, hard = s.run(s.deployment.queue(given["name"])), given["hard"]
-    left = control.contents(s.run(control.destroyable(queue, hard)))
+    counts = s.run(control.destroyable(queue, hard))
+    left = control.contents(counts)
     lines = (left or "nothing in it", "its history, results and journal go too; there is no undo")
-    facts = {"verb": "destroy", "queue": queue.name, "hard": hard}
+    held = counts.waiting + counts.pending + counts.delayed + counts.dead + counts.trash
+    facts = {"verb": "destroy", "queue": queue.name, "hard": hard, "entries": held}
     title = f"destroy queue {queue.name}"
     if not agreed(s, [Plan(title, lines, queue.name if left else None, facts)], given):
         return 0

@@ -17,12 +17,16 @@ from typer.core import TyperGroup
 from .app import app, examples
 from .options import GO, SELECTING, WHEN, Options, argument, command, flag
 from .plan import agreed, drive, ended, untouched
-from .session import Session
+from .ramp import RAMPING, limits, ramped
+from .selecting import filtered, pace, pages, whole
+from .session import Session, redaction
 
 if TYPE_CHECKING:
     from redisq_ops.core.queue import Verb
     from redisq_ops.core.values import Entry, State
-    from redisq_ops.ops.bulk import Bulk
+    from redisq_ops.ops.bulk import Bulk, Looked
+    from redisq_ops.ops.consequences import Consequences
+    from redisq_ops.ops.course import Limits
     from redisq_ops.ops.target import Target
 
 NOUNS: dict[str, tuple[State, str]] = {
@@ -48,7 +52,10 @@ BARE: tuple[Verb, ...] = ("replay", "requeue", "claim", "purge")
 _STATE = typer.Option("--state", metavar="STATE", help="Which, where several are possible.")
 _RATE = typer.Option("--rate", metavar="N/s", help="Not faster than this.")
 CHANGING: Options = {"rate": (Annotated[str | None, _RATE], None), **GO}
+_PLAN = typer.Option("--plan", metavar="FILE", help="Write it to a file, for apply; do nothing.")
+PLANNING: Options = {"plan": (Annotated[str | None, _PLAN], None)}
 OWN: dict[Verb, Options] = {
+    "replay": RAMPING,
     "claim": {"consumer": (Annotated[str, typer.Option(help="Who has them then.")], "operator")},
     "purge": {"hard": flag("--hard", "Free their memory at once; there is no undo.")},
     "reschedule": WHEN,
@@ -82,7 +89,7 @@ class Verbs(TyperGroup):
 
 def _add(to: typer.Typer, verb: Verb, states: Sequence[State], typed: str) -> None:
     name = NAMED.get(verb, verb)
-    options = {**SELECTING, **OWN.get(verb, {}), **CHANGING}
+    options = {**SELECTING, **OWN.get(verb, {}), **CHANGING, **PLANNING}
     if not states:
         options["state"] = (Annotated[str | None, _STATE], None)
     more = {"claim": " --consumer me", "reschedule": " --in 5m"}.get(verb, "")
@@ -99,24 +106,21 @@ def _add(to: typer.Typer, verb: Verb, states: Sequence[State], typed: str) -> No
 
 def meant(s: Session, states: Sequence[State], given: Mapping[str, Any]) -> list[Target]:
     """The addresses and options of a command as targets."""
-    from redisq_ops.ops.moment import duration_ms
-    from redisq_ops.ops.selection import Filter, pattern
     from redisq_ops.ops.target import targets
 
-    filter = Filter(
-        match=None if given["match"] is None else pattern(given["match"]),
-        older_than_ms=None if given["older_than"] is None else duration_ms(given["older_than"]),
-        max=given["max"],
-    )
+    from .output import printable, say
+
     default = s.config["queue"] or "default"
-    return s.run(
-        targets(s.deployment, given["addresses"] or (), filter, states, given["queue"], default)
-    )
+    addresses, filter = given["addresses"] or (), filtered(s, given)
+    found = s.run(targets(s.deployment, addresses, filter, states, given["queue"], default))
+    for target in found:
+        if other := target.filter.other(target.state):
+            say(printable(f"{target.queue.name}: nothing here is meant: {other}"))
+    return found
 
 
 def listed(s: Session, state: State, given: Mapping[str, Any]) -> int:
     """``ls``: all of them for programs, the first 100 for people."""
-    from redisq_ops.core.io import together
     from redisq_ops.ops.bulk import entries
     from redisq_ops.ops.selection import Scan
 
@@ -128,23 +132,20 @@ def listed(s: Session, state: State, given: Mapping[str, Any]) -> int:
         queue = target.queue
         scan = Scan(queue, state, target.filter, now := s.run(queue.now.op()))
         found: list[Entry] = []
-        while not scan.over:
-            page = s.run(scan.step())
+        for page in pages(s, scan, given):
             if not s.json:
                 found += page
                 continue
-            # Payloads only of those that are shown: the filter never looks at one. Layouts where
-            # nothing is found by its id bring them along.
-            whole: Sequence[Entry | None] = page
-            if any(entry.payload is None for entry in page):
-                whole = s.run(together(queue.get.op(entry.id) for entry in page))
-            for entry in whole:
-                if entry is not None and entry.state == state:
-                    emit(entry_row(queue.name, entry))
+            for entry in whole(s, queue, page):
+                emit(entry_row(queue.name, entry))
         if not s.json:
             table(*_table(queue.name, state, found, now)) if found else None
-            of = "" if scan.complete else f" of {count(scan.total)}: --max shows more"
-            say(f"{queue.name}: {entries(scan.found, state)}{of}")
+            capped = scan.found == most and not scan.complete
+            of = f" of {count(scan.total)}: --max shows more" if capped else ""
+            looked = f"; {scan.looked}" if scan.looked else ""
+            say(f"{queue.name}: {entries(scan.found, state)}{of}{looked}")
+        elif scan.looked:
+            say(f"{queue.name}: {scan.looked}")
     return 0
 
 
@@ -154,7 +155,7 @@ def _table(queue: str, state: State, rows: list[Entry], now: int) -> tuple[list[
     clock = {"pending": "lease left", "delayed": "ready in"}.get(state)
     headers = ["entry", "since", *([clock] if clock else []), "failures", "lost", "consumer"]
     texts: list[list[Any]] = []
-    for entry in rows:
+    for entry in map(redaction().entry, rows):
         error = entry.error
         texts.append(
             [f"{queue}/{entry.id}", entry.since_ms and age(now - entry.since_ms)]
@@ -167,13 +168,18 @@ def _table(queue: str, state: State, rows: list[Entry], now: int) -> tuple[list[
 
 def changed(s: Session, verb: Verb, states: Sequence[State], given: Mapping[str, Any]) -> int:
     """Select, plan, ask, and move in bounded steps, a journal entry for each queue."""
+    from contextlib import nullcontext
+
     from redisq_ops.core.errors import BadInput
     from redisq_ops.core.queue import VERBS
     from redisq_ops.ops.bulk import Bulk, allowed, planned
+    from redisq_ops.ops.consequences import weigh
     from redisq_ops.ops.journal import Author, Outcome
     from redisq_ops.ops.moment import per_second
-    from redisq_ops.ops.selection import select
+    from redisq_ops.ops.ramp import PacedBulk
+    from redisq_ops.ops.whole import Whole, WholeBulk, movable, whole
 
+    from .apply import draft, written
     from .output import emit, printable, progress, when
 
     if given.get("hard"):
@@ -184,23 +190,42 @@ def changed(s: Session, verb: Verb, states: Sequence[State], given: Mapping[str,
             raise BadInput(f"{verb} is for {' or '.join(sources)} entries, not {named!r}")
         sources = [named]
     rate = None if given["rate"] is None else per_second(given["rate"])
-    chosen = []
-    for target in meant(s, states or sources, given):
+    ramp = limits(given, rate) if verb == "replay" else None
+    wanted = meant(s, states or sources, given)
+    for target in wanted:
         allowed(target.queue, verb, target.state)
-        with untouched(), progress(f"looking through {target.queue.name}") as meter:
-            chosen.append(s.run(select(target.queue, target.state, target.filter, meter)))
-    at_ms, more, means = None, {}, ""
-    if verb == "reschedule":
-        at_ms = _ready(s, given, chosen[0].high_water_ms)
-        means = f"they become ready at {when(at_ms, s.utc)}"
-    elif verb == "claim":
-        more["consumer"] = given["consumer"]
-        means = f"{given['consumer']} has them then; who held them can't settle any more"
-    bulks = [
-        Bulk(selection, verb, Author.here(given["reason"]), rate=rate, at_ms=at_ms, **more)
-        for selection in chosen
-    ]
-    plans = [planned(selection, verb, rate, means) for selection in chosen]
+    file = draft(verb, wanted, given) if given["plan"] else None
+    with file or nullcontext():
+        weighed: list[tuple[Looked, Consequences]] = []
+        for target in wanted:
+            with untouched(), progress(f"looking through {target.queue.name}") as meter:
+                at = (target.queue, target.state, target.filter)
+                listed = file is not None or ramp is not None
+                if not listed and s.run(movable(target.queue, target.state, verb, target.filter)):
+                    weighed.append(s.run(whole(*at, meter, s.redaction.text)))
+                else:
+                    keep = None if file is None else file.add
+                    paced = pace(meter, given)
+                    weighed.append(s.run(weigh(*at, paced, keep, s.redaction.text)))
+        at_ms, more, means = None, {}, ""
+        if verb == "reschedule":
+            at_ms = _ready(s, given, weighed[0][0].high_water_ms)
+            means = f"they become ready at {when(at_ms, s.utc)}"
+        elif verb == "claim":
+            more["consumer"] = given["consumer"]
+            means = f"{given['consumer']} has them then; who held them can't settle any more"
+        author = Author.here(given["reason"])
+        by_name = Bulk if ramp is None else PacedBulk
+        bulks = [
+            (WholeBulk if isinstance(chosen, Whole) else by_name)(
+                chosen, verb, author, rate=rate, at_ms=at_ms, **more
+            )
+            for chosen, _ in weighed
+        ]
+        plans = [planned(chosen, verb, rate, means, weight) for chosen, weight in weighed]
+        if file is not None:
+            with untouched():
+                return written(s, file, bulks[0], plans[0])
     if not any(plan.facts["matched"] for plan in plans):
         for plan in plans:
             if not s.json:
@@ -210,10 +235,10 @@ def changed(s: Session, verb: Verb, states: Sequence[State], given: Mapping[str,
         if s.json and not given["dry_run"]:
             emit(Outcome(None, 0))
         return 0
-    return _moved(s, bulks) if agreed(s, plans, given) else 0
+    return _moved(s, bulks, ramp) if agreed(s, plans, given) else 0
 
 
-def _moved(s: Session, bulks: Sequence[Bulk]) -> int:
+def _moved(s: Session, bulks: Sequence[Bulk], ramp: Limits | None) -> int:
     """Carry the moves out, one after another; the exit code of them all."""
     from redisq_ops.ops.bulk import PAST
     from redisq_ops.ops.journal import Outcome
@@ -223,8 +248,12 @@ def _moved(s: Session, bulks: Sequence[Bulk]) -> int:
         selection = bulk.selection
         if not selection.count:
             continue
-        finished = drive(s, bulk, f"{bulk.verb} in {selection.queue.name}")
         what = f"{PAST[bulk.verb]} {selection.state} entries of {selection.queue.name}"
+        if ramp is not None:
+            if code := ramped(s, bulk, ramp, what):
+                return code
+            continue
+        finished = drive(s, bulk, f"{bulk.verb} in {selection.queue.name}")
         ended(s, bulk.outcome, what, undo=bulk.verb != "hard")
         if not finished:
             return 130

@@ -8,6 +8,7 @@ import typer
 
 from .address import place
 from .app import app, examples
+from .completion import queues
 from .rows import entry_row, queue_row, tell, tell_events
 from .session import Session, session
 
@@ -19,7 +20,7 @@ SHOWN = 20
 """history events a person gets to see"""
 inspect = typer.Typer(help="All that is known of one queue, request or entry.")
 app.add_typer(inspect, name="inspect")
-Where = Annotated[str, typer.Argument(metavar="ADDRESS", show_default=False)]
+Where = Annotated[str, typer.Argument(metavar="ADDRESS", show_default=False, autocompletion=queues)]
 
 
 @inspect.command("queue", epilog=examples("redisq inspect queue mail"))

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .app import app, examples
+from .completion import queues
 from .rows import queue_row, tell, tell_events
-from .session import session
+from .session import Session, session
 
 if TYPE_CHECKING:
     from redisq_ops.ops.journal import Operation
@@ -57,7 +58,11 @@ def _flags(row: dict[str, Any]) -> str:
 
 
 Most = Annotated[int, typer.Option("--max", min=1, help="Show at most so many, the latest.")]
-OneQueue = Annotated[str | None, typer.Option("--queue", metavar="NAME", help="Of one queue.")]
+OneQueue = Annotated[
+    str | None,
+    typer.Option("--queue", metavar="NAME", help="Of one queue.", autocompletion=queues),
+]
+AQueue = typer.Argument(metavar="QUEUE", show_default=False, autocompletion=queues)
 
 
 @app.command(epilog=examples("redisq log", "redisq log --queue mail --max 5 --json"))
@@ -99,7 +104,7 @@ def _undo(operation: Operation) -> str:
 @app.command(epilog=examples("redisq history mail", "redisq history mail --max 1000 --json"))
 def history(
     context: typer.Context,
-    queue: Annotated[str, typer.Argument(metavar="QUEUE", show_default=False)],
+    queue: Annotated[str, AQueue],
     max: Most = 100,
 ) -> None:
     """What happened in a queue, oldest of the latest first."""
@@ -120,8 +125,17 @@ def history(
         say(f"latest {len(events):,} of {total:,} events")
 
 
-@app.command(epilog=examples("redisq config", "redisq config --context live --json"))
-def config(context: typer.Context) -> None:
+@app.command(
+    epilog=examples(
+        "redisq config", "redisq config --context live --json", "redisq config --contexts"
+    )
+)
+def config(
+    context: typer.Context,
+    contexts: Annotated[
+        bool, typer.Option("--contexts", help="The contexts of the configuration file instead.")
+    ] = False,
+) -> None:
     """Every setting and where it comes from.
 
     Secrets are never shown.
@@ -129,18 +143,40 @@ def config(context: typer.Context) -> None:
     from .output import emit, table
 
     s = session(context)
+    if contexts:
+        return _contexts(s)
     values = s.config.shown()
     if s.json:
         for value in values:
             emit(value)
     else:
         table(["setting", "value", "from"], [[v.name, v.value, v.origin] for v in values])
+    return None
+
+
+def _contexts(s: Session) -> None:
+    from dataclasses import asdict, fields
+
+    from redisq_ops.ops.config import Named, contexts
+
+    from .output import emit, say, table
+
+    found = contexts()
+    if s.json:
+        for one in found:
+            emit(one)
+    elif found:
+        names = [field.name for field in fields(Named)]
+        rows = [list(asdict(one).values()) for one in found]
+        table([name.replace("_", " ") for name in names], rows)
+    else:
+        say("no contexts in the configuration")
 
 
 @app.command(epilog=examples("redisq fsck", "redisq fsck mail --json"))
 def fsck(
     context: typer.Context,
-    queue: Annotated[str | None, typer.Argument(metavar="QUEUE", show_default=False)] = None,
+    queue: Annotated[str | None, AQueue] = None,
 ) -> int:
     """Check that everything in a queue, or in all, adds up.
 

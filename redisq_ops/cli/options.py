@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from .completion import queues
 from .session import Session, session
 
 Options = Mapping[str, tuple[Any, Any]]
@@ -26,11 +27,24 @@ GO: Options = {
 }
 SELECTING: Options = {
     "addresses": (
-        Annotated[list[str] | None, typer.Argument(metavar="[ADDRESS]...", show_default=False)],
+        Annotated[
+            list[str] | None,
+            typer.Argument(metavar="[ADDRESS]...", show_default=False, autocompletion=queues),
+        ],
         None,
     ),
     "queue": (
-        Annotated[str | None, typer.Option("--queue", metavar="NAME", help="The queue.")],
+        Annotated[
+            str | None,
+            typer.Option("--queue", metavar="NAME", help="The queue.", autocompletion=queues),
+        ],
+        None,
+    ),
+    "where": (
+        Annotated[
+            str | None,
+            typer.Option("--where", metavar="EXPR", help="'error~timeout age>2h client=acme' …"),
+        ],
         None,
     ),
     "match": (
@@ -48,6 +62,20 @@ SELECTING: Options = {
         None,
     ),
     "max": (Annotated[int | None, typer.Option("--max", min=1, help="At most so many.")], None),
+    "window": (
+        Annotated[
+            int | None,
+            typer.Option("--window", metavar="N", help="Look at the first N only; -N: the latest."),
+        ],
+        None,
+    ),
+    "scan_rate": (
+        Annotated[
+            str | None,
+            typer.Option("--scan-rate", metavar="N/s", help="Look at no more than these."),
+        ],
+        None,
+    ),
 }
 WHEN: Options = {
     "at": (
@@ -64,12 +92,17 @@ WHEN: Options = {
 }
 
 
-OneQueue = Annotated[str | None, typer.Option("--queue", metavar="NAME", help="The queue.")]
+OneQueue = Annotated[
+    str | None,
+    typer.Option("--queue", metavar="NAME", help="The queue.", autocompletion=queues),
+]
 
 
 def argument(metavar: str, kind: Any = str, help: str = "") -> tuple[Any, Any]:
     """A positional argument that has to be given."""
-    return Annotated[kind, typer.Argument(metavar=metavar, help=help, show_default=False)], ...
+    named = queues if metavar in ("QUEUE", "ADDRESS", "QUEUE/ID") else None
+    option = typer.Argument(metavar=metavar, help=help, show_default=False, autocompletion=named)
+    return Annotated[kind, option], ...
 
 
 def flag(name: str, help: str) -> tuple[Any, Any]:

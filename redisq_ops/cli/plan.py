@@ -12,7 +12,11 @@ from .session import Session
 
 if TYPE_CHECKING:
     from redisq_ops.ops.bulk import Bulk, Plan
+    from redisq_ops.ops.consumers import Change
+    from redisq_ops.ops.edit import Edit
     from redisq_ops.ops.journal import Outcome, Undo
+    from redisq_ops.ops.processes import Prune
+    from redisq_ops.ops.transfer import Import
 
 
 def agreed(s: Session, plans: Sequence[Plan], given: Mapping[str, Any]) -> bool:
@@ -23,34 +27,48 @@ def agreed(s: Session, plans: Sequence[Plan], given: Mapping[str, Any]) -> bool:
     """
     from redisq_ops.core.errors import BadInput, Refused
 
-    from .output import emit, printable, say
+    from .output import emit, say
 
-    yes, dry_run = given["yes"], given["dry_run"]
+    yes, dry_run, guard = given["yes"], given["dry_run"], s.guard
     if not dry_run:
         s.writable()
+    if rate := given.get("rate"):
+        from redisq_ops.ops.moment import per_second
+
+        guard.rate(per_second(rate))
     unasked = dry_run or not (yes or s.interactive)
     for plan in plans:
         if unasked and s.json:
             emit({"plan": plan.title, **plan.facts})
         elif unasked:
-            print(printable(str(plan)))
+            print(*shown(plan), sep="\n")
         elif s.interactive or not s.json:
-            say(printable(str(plan)))
+            say("\n".join(shown(plan)))
     if dry_run:
         return False
+    guard.checked([plan.facts for plan in plans])
+    guard.named(s.confirm, not yes)
     if unasked:
         raise BadInput("no terminal to ask on: add --yes to go ahead")
     if yes:
         return True
     with untouched():
-        sure = _sure(plans)
+        sure = _sure(plans, guard.typed(s.confirm, None))
     if not sure:
         raise Refused("nothing was changed")
     return True
 
 
-def _sure(plans: Sequence[Plan]) -> bool:
-    typed = [plan.typed for plan in plans if plan.typed is not None]
+def shown(plan: Plan) -> list[str]:
+    """A plan for people: its title, and below it what comes of it."""
+    from .output import printable
+
+    return [printable(plan.title), *(f"  {printable(line)}" for line in plan.lines)]
+
+
+def _sure(plans: Sequence[Plan], name: str | None) -> bool:
+    """A person's answer; ``name`` is typed too, where the context wants that."""
+    typed = [word for word in (*(plan.typed for plan in plans), name) if word is not None]
     if not typed:
         return _answer("Go ahead? [y/N] ").lower() in ("y", "yes")
     return all(_answer(f"Type {word} to go ahead: ") == word for word in typed)
@@ -75,18 +93,26 @@ def untouched(so: str = "nothing was changed") -> Iterator[None]:
         raise said from stop
 
 
-def drive(s: Session, change: Bulk | Undo, what: str) -> bool:
-    """Take a change's steps; False after Ctrl+C. Its outcome says how far it came."""
+def drive(
+    s: Session, change: Bulk | Change | Edit | Import | Prune | Undo, what: str, again: str = ""
+) -> bool:
+    """Take a change's steps; False after Ctrl+C. Its outcome says how far it came.
+
+    ``again``: the command that goes on with it.
+    """
     from redisq_ops.core.errors import RedisqError
 
     from .output import emit, progress, say
 
-    outcome = change.outcome
+    outcome, began = change.outcome, time.monotonic()
     try:
         with progress(what, outcome.matched) as meter:
             while s.run(change.step()):
-                meter(outcome.done + sum(outcome.skipped.values()), outcome.matched)
-                time.sleep(change.pause)
+                handled = outcome.done + sum(outcome.skipped.values())
+                meter(handled, outcome.matched)
+                # A plan's outcome is all that was ever done of it; the limit is for this run.
+                own: int = getattr(change, "handled", handled)
+                time.sleep(max(change.pause, s.guard.rest(own, time.monotonic() - began)))
         return True
     except KeyboardInterrupt:
         # The step in flight may have been carried out; its count is in the journal.
@@ -97,15 +123,26 @@ def drive(s: Session, change: Bulk | Undo, what: str) -> bool:
             emit(outcome)
         else:
             say(f"{what}: stopped after {outcome.done:,} of {outcome.matched:,} (op {outcome.op})")
+            if again:
+                say(f"go on with: {again}")
         raise
 
 
-def ended(s: Session, outcome: Outcome, what: str, *, undo: bool = True) -> None:
-    """The last line: what was done, for people or as the contract's object."""
+def ended(
+    s: Session,
+    outcome: Outcome,
+    what: str,
+    *,
+    undo: bool = True,
+    more: Mapping[str, Any] | None = None,
+) -> None:
+    """The last line: what was done, for people or as the contract's object (and ``more`` in it)."""
+    from dataclasses import asdict
+
     from .output import count, emit, printable, say
 
     if s.json:
-        return emit(outcome)
+        return emit(asdict(outcome) | dict(more or {}))
     if not outcome.matched:
         return print(printable(f"0 matched: {what}"))
     skipped = ", ".join(f"{count(n)} {reason}" for reason, n in outcome.skipped.items())

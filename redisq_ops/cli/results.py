@@ -10,7 +10,7 @@ import typer
 from .address import request_at
 from .app import app, examples
 from .options import OneQueue
-from .session import session
+from .session import redaction, session
 
 if TYPE_CHECKING:
     from redisq_ops.core.request.outcomes import Outcome
@@ -42,7 +42,7 @@ def results(
             if not raw:
                 emit(_row(outcome))
             elif outcome.result is not None:
-                sys.stdout.buffer.write(outcome.result + b"\n")
+                sys.stdout.buffer.write(redaction().payload(outcome.result) + b"\n")
     if record.results_dropped:
         say(f"{count(record.results_dropped)} results weren't kept: over 64 MiB in this request")
 
@@ -50,8 +50,9 @@ def results(
 def _row(outcome: Outcome) -> dict[str, Any]:
     row: dict[str, Any] = {"n": outcome.number, "state": outcome.state}
     if outcome.state != "dead":
-        return row | {"result": outcome.result}
-    error = outcome.error
+        result = outcome.result
+        return row | {"result": None if result is None else redaction().payload(result)}
+    error = redaction().failure(outcome.error)
     return row | {
         "error": {
             "reason": outcome.reason,

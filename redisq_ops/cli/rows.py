@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from .session import Session
+from .session import Session, redaction
 
 if TYPE_CHECKING:
     from redisq_ops.core.values import Entry, Event
@@ -30,9 +30,10 @@ def queue_row(row: Row, now_ms: int) -> dict[str, Any]:
 
 
 def entry_row(queue: str, entry: Entry) -> dict[str, Any]:
-    """An entry as stable JSON names."""
+    """An entry as stable JSON names, redacted."""
     from dataclasses import asdict
 
+    entry = redaction().entry(entry)
     at, done = entry.at_ms, entry.state == "done"
     return {
         "queue": queue, "id": entry.id, "address": f"{queue}/{entry.id}", "state": entry.state,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Coroutine
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from redisq_ops.core.io import BlockingClient, Description
     from redisq_ops.ops.config import Config
     from redisq_ops.ops.deployment import Deployment
+    from redisq_ops.ops.guard import Guard
+    from redisq_ops.ops.redaction import Redaction
 
 T = TypeVar("T")
 
@@ -30,6 +33,9 @@ class Session:
     log: tuple[int, str] = (0, "text")
     """as `start_logging` takes it"""
     role: str = "cli"
+    confirm: str | None = None
+    """the context's name, said beside ``--yes``"""
+    no_redact: bool = False
 
     @cached_property
     def config(self) -> Config:
@@ -64,6 +70,25 @@ class Session:
 
         return run(self.client, description)
 
+    @property
+    def guard(self) -> Guard:
+        """What changes may do here."""
+        return self.config.guard
+
+    @cached_property
+    def redaction(self) -> Redaction:
+        """What isn't to be shown; refuses to show it where the configuration doesn't allow that."""
+        from redisq_ops.core.errors import Refused
+        from redisq_ops.ops.redaction import NOTHING
+
+        redaction = self.config.redaction
+        if not self.no_redact:
+            return redaction
+        if redaction.forced or self.config.read_only:
+            why = "redact.forced" if redaction.forced else "read_only"
+            raise Refused(f"--no-redact isn't for here ({why} in the configuration)")
+        return NOTHING
+
     def writable(self) -> None:
         """Refuse, before anything is planned, where the configuration says read-only."""
         if self.config.read_only:
@@ -75,6 +100,23 @@ class Session:
     def interactive(self) -> bool:
         """Whether a person can be asked."""
         return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+_CURRENT: ContextVar[Session | None] = ContextVar("session", default=None)
+
+
+def begin(started: Session) -> Session:
+    """The session that `redaction` asks from now on."""
+    _CURRENT.set(started)
+    return started
+
+
+def redaction() -> Redaction:
+    """The invocation's, for the one place that makes rows; it shows values of many commands."""
+    from redisq_ops.ops.redaction import NOTHING
+
+    current = _CURRENT.get()
+    return NOTHING if current is None else current.redaction
 
 
 def session(context: typer.Context) -> Session:

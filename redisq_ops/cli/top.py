@@ -13,6 +13,7 @@ import typer
 
 from . import run
 from .app import app, examples
+from .completion import queues
 from .session import Session, session
 
 if TYPE_CHECKING:
@@ -29,7 +30,9 @@ DEMO_S = 4.0
 )
 def top(
     context: typer.Context,
-    queue: Annotated[str | None, typer.Option(help="Open this queue at once.")] = None,
+    queue: Annotated[
+        str | None, typer.Option(help="Open this queue at once.", autocompletion=queues)
+    ] = None,
     interval: Annotated[float, typer.Option(min=0.1, help="Seconds between refreshes.")] = 1.0,
     once: Annotated[bool, typer.Option("--once", help="Print one frame as text.")] = False,
     read_only: Annotated[bool, typer.Option("--read-only", help="Change nothing.")] = False,
@@ -50,6 +53,8 @@ def top(
             invocation.flags["url"] = stack.enter_context(demonstration())
             if once:
                 time.sleep(DEMO_S)
+        if invocation.no_redact:
+            _ = invocation.redaction  # refused before there is a screen
         if invocation.json:
             return _told(context, queue)
         _show(invocation, queue, interval, once, read_only)
@@ -103,7 +108,11 @@ def _connect(invocation: Session) -> Connected:
     target = config.target()
     client = aconnect(target, invocation.role)
     deployment = Deployment(client, prefix=config["prefix"] or "rq")
-    return Connected(str(target), deployment, config.read_only)
+    word = config["label"] or config.context or ""
+    return Connected(
+        str(target), deployment, config.read_only, config.guard, invocation.redaction, word,
+        config["color"] or "",
+    )  # fmt: skip
 
 
 def _size() -> tuple[int, int]:

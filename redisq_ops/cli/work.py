@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .app import app, examples
+from .completion import queues
 from .session import Session, session, start_logging
 
 if TYPE_CHECKING:
@@ -61,7 +62,8 @@ def work(
         typer.Option("--exec", metavar="CMD", help="A program to run instead, without a shell."),
     ] = None,
     queue: Annotated[
-        list[str] | None, typer.Option("--queue", metavar="NAME", help="Several: in turn.")
+        list[str] | None,
+        typer.Option("--queue", metavar="NAME", help="Several: in turn.", autocompletion=queues),
     ] = None,
     concurrency: Annotated[int, typer.Option(help="Handlers at a time.")] = 1,
     processes: Annotated[int, typer.Option(help="Worker processes.")] = 1,

@@ -1,18 +1,21 @@
-"""Bulk moves: a selection, a verb, and bounded steps that look at every entry again."""
+"""Bulk moves: what was chosen, a verb, and bounded steps that look at every entry again."""
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import islice
+from typing import Any, NamedTuple, Protocol
 
-from redisq_ops.core.errors import BadInput, Refused
+from redisq_ops.core.errors import BadInput, Refused, Superseded
+from redisq_ops.core.io import Description
 from redisq_ops.core.queue import VERBS, Queue, Verb, checked_consumer
 from redisq_ops.core.settings import LEASE_MS, MAX_BATCH
-from redisq_ops.core.values import State
+from redisq_ops.core.values import Entry, State
 
-from . import journal
+from . import consequences, journal
 from .journal import Author, Outcome
 from .selection import Selection
 from .terminal import age, count
@@ -39,6 +42,34 @@ TYPED_ABOVE = 1000
 """more entries than this and a person types the number to confirm"""
 
 
+class Chosen(Protocol):
+    """What a bulk change is about: a `Selection`, or a plan."""
+
+    @property
+    def queue(self) -> Queue[Any]: ...
+    @property
+    def state(self) -> State: ...
+    @property
+    def filter(self) -> object: ...
+    @property
+    def high_water_ms(self) -> int: ...
+    @property
+    def count(self) -> int: ...
+
+
+class Looked(Chosen, Protocol):
+    """What was chosen by looking at it, and can be told of."""
+
+    @property
+    def sample(self) -> list[Entry]: ...
+    @property
+    def reasons(self) -> dict[str, int]: ...
+    @property
+    def elsewhere(self) -> list[Entry]: ...
+    @property
+    def remarks(self) -> tuple[str, ...]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What a change will do, in words, before it is done; the same words on every face."""
@@ -54,30 +85,50 @@ class Plan:
         return "; ".join([self.title, *self.lines])
 
 
-def planned(selection: Selection, verb: Verb, rate: float | None = None, means: str = "") -> Plan:
+def planned(
+    selection: Looked,
+    verb: Verb,
+    rate: float | None = None,
+    means: str = "",
+    weight: consequences.Consequences | None = None,
+) -> Plan:
     """What a bulk change of a selection will do: to how many, which, and what that means."""
     n, queue, state = selection.count, selection.queue.name, selection.state
     ids = [entry.id for entry in selection.sample]
     does = "remove for good" if verb == "hard" else verb
     title = f"{does} {entries(n, state)} of {queue} (filter: {selection.filter})"
     lines = []
+    # What redacts to the same is one reason.
+    reasons: dict[str, int] = {}
+    for reason, k in selection.reasons.items():
+        said = reason if weight is None else weight.shown(reason)
+        reasons[said] = reasons.get(said, 0) + k
     if n:
-        reasons = ", ".join(f"{count(k)} {reason}" for reason, k in selection.reasons.items())
-        title += f": {reasons}" if reasons else ""
+        told = ", ".join(f"{count(k)} {reason}" for reason, k in reasons.items())
+        title += f": {told}" if told else ""
         lines = [", ".join(ids[:3]) + (", …" if n > 3 else ""), means or MEANS[verb]]
         if rate:
             lines.append(f"about {age(int(1000 * n / rate))} at {rate:g}/s")
+        if weight is not None:
+            lines += consequences.lines(weight.facts(verb))
     lines += [f"{e.id} is {e.state}, not {state}: left out" for e in selection.elsewhere[:3]]
-    typed = None
-    if n and verb == "hard":
-        typed = queue
-    elif n > TYPED_ABOVE:
-        typed = str(n)
+    lines += selection.remarks
     facts = {
         "verb": verb, "queue": queue, "state": state, "filter": str(selection.filter),
-        "matched": n, "reasons": selection.reasons, "sample": ids,
+        "matched": n, "reasons": reasons, "sample": ids,
     }  # fmt: skip
-    return Plan(title, tuple(lines), typed, facts)
+    if selection.remarks:
+        facts["remarks"] = selection.remarks
+    if weight is not None:
+        facts["consequences"] = weight.facts(verb)
+    return Plan(title, tuple(lines), typed(verb, n, queue), facts)
+
+
+def typed(verb: Verb, n: int, queue: str) -> str | None:
+    """What a person types before so much is done; None: a plain yes will do."""
+    if n and verb == "hard":
+        return queue
+    return str(n) if n > TYPED_ABOVE else None
 
 
 def entries(n: int, state: State) -> str:
@@ -98,19 +149,89 @@ def allowed(queue: Queue[Any], verb: Verb, state: State) -> None:
 
 
 class Stride:
-    """How many entries the next step handles: adapted so that a call takes about half a
-    millisecond, network included, and never planned above one."""
+    """How many entries the next step handles: adapted so that a call keeps the server busy for
+    about half a millisecond, and never planned above one."""
 
     def __init__(self, size: int = 50) -> None:
         self.size = size
+        self.way = 0.0
+        """seconds a call takes that does nothing: a far server is not a slow one"""
 
     def learn(self, done: int, seconds: float) -> None:
         if not done or done < self.size // 2:
             return
-        each = seconds / done
+        each = max(seconds - self.way, 0.0) / done
         aim = int(0.0005 / each) if each > 0 else MAX_BATCH
         # Half way to the aim: one slow call must not stall a long run, nor one fast call rush it.
         self.size = max(10, min(MAX_BATCH, (self.size + aim) // 2))
+
+
+class Pick(NamedTuple):
+    """One entry that was chosen."""
+
+    id: str
+    at_ms: int | None = None
+    """what tells it from a later entry of that id that has no record, waiting or delayed"""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is done to each entry."""
+
+    queue: Queue[Any]
+    verb: Verb
+    state: State
+    high_water_ms: int
+    consumer: str
+    argument: int
+    """lease (ms) of a claim, ready time (ms) of a reschedule"""
+
+    def move(
+        self, op: str, seq: int, picks: list[Pick], span: tuple[int, int]
+    ) -> Description[list[str]]:
+        """One step of it, by identity."""
+        moved: Description[list[str]] = self.queue.move.op(
+            op, seq, [pick.id for pick in picks], source=self.state, target=VERBS[self.verb][1],
+            high_water_ms=self.high_water_ms, consumer=self.consumer, lease_ms=self.argument,
+            times={pick.id: pick.at_ms for pick in picks if pick.at_ms is not None},
+            span=f"{span[0]}-{span[1]}",
+        )  # fmt: skip
+        return moved
+
+
+class Source(Protocol):
+    """Where a bulk change's steps come from."""
+
+    async def step(self, op: str, size: int) -> Counter[str]:
+        """Carry out one step of at most ``size`` entries: how many got which word; none: all were
+        dealt with. A step whose reply was not heard is sent again as it was."""
+
+
+class Listed:
+    """Steps over entries chosen beforehand, in their order."""
+
+    def __init__(self, order: Order, picks: Iterator[Pick]) -> None:
+        self.order = order
+        self.at = 0
+        """how many were dealt with"""
+        self.steps = 0
+        self._picks = picks
+        self._batch: list[Pick] = []
+
+    async def step(self, op: str, size: int) -> Counter[str]:
+        # Kept until its reply is heard: a step tried again is the same step with the same entries.
+        self._batch = self._batch or list(islice(self._picks, size))
+        if not self._batch:
+            return Counter()
+        return Counter(await self._sent(op))
+
+    async def _sent(self, op: str) -> list[str]:
+        batch, end = self._batch, self.at + len(self._batch)
+        said = await self.order.move(op, self.steps + 1, batch, (self.at, end))
+        if len(said) != len(batch):  # of another step, that was sent under this number before
+            raise Superseded(f"{op} was taken back, or goes on elsewhere")
+        self._batch, self.at, self.steps = [], end, self.steps + 1
+        return said
 
 
 class Bulk:
@@ -120,9 +241,12 @@ class Bulk:
     script, so a kill between any two leaves whole entries, each on one side.
     """
 
+    first = 50
+    """how many entries the first step handles at most"""
+
     def __init__(
         self,
-        selection: Selection,
+        selection: Chosen,
         verb: Verb,
         author: Author,
         *,
@@ -138,77 +262,81 @@ class Bulk:
             raise BadInput("reschedule needs a time (--at or --in)")
         self.selection = selection
         self.verb = verb
-        self.target = VERBS[verb][1]
         self.author = author
         self.rate = rate
-        self.consumer = consumer
-        self.argument = at_ms if at_ms is not None else lease_ms
         self.outcome = Outcome(journal.new_id(verb), selection.count)
+        self.handled = 0
+        """entries this object dealt with"""
+        argument = lease_ms if at_ms is None else at_ms
+        self.order = Order(
+            selection.queue, verb, selection.state, selection.high_water_ms, consumer, argument
+        )
+        self._source: Source = self._steps()
         self._clock = clock
-        self._stride = Stride(min(50, int(rate) or 1) if rate else 50)
-        self._ids = self._each()
-        self._steps = 0
-        self._batch: list[str] = []
-        self._began = 0.0
+        self._stride = Stride(min(self.first, int(rate) or 1) if rate else self.first)
+        self._began: float | None = None
 
-    def _each(self) -> Iterator[str]:
-        for page in self.selection.pages:
-            yield from page.decode().split("\n")
+    def _steps(self) -> Source:
+        assert isinstance(self.selection, Selection)
+        pages = self.selection.pages
+        return Listed(self.order, (Pick(id) for p in pages for id in p.decode().split("\n")))
 
-    def _next(self) -> list[str]:
+    @property
+    def op(self) -> str:
+        assert self.outcome.op is not None
+        return self.outcome.op
+
+    def _size(self) -> int:
         size = self._stride.size
-        if self.rate:
-            size = min(size, max(1, int(self.rate)))
-        batch = []
-        for id in self._ids:
-            batch.append(id)
-            if len(batch) == size:
-                break
-        return batch
+        return min(size, max(1, int(self.rate))) if self.rate else size
+
+    async def _begin(self) -> None:
+        """Write down what is about to be done."""
+        order = self.order
+        await journal.begin(
+            order.queue, self.op, self.verb, self.author, str(self.selection.filter),
+            now_ms=await order.queue.now.op(), source=order.state, target=VERBS[self.verb][1],
+            matched=self.outcome.matched,
+        )  # fmt: skip
+
+    async def _open(self) -> None:
+        if self._began is None:
+            began = self._clock()
+            await self._begin()
+            asked = self._clock()
+            await self.order.queue.now.op()
+            self._stride.way = self._clock() - asked
+            self._began = began
 
     async def step(self) -> bool:
         """Move some; False when all were dealt with."""
-        queue, outcome = self.selection.queue, self.outcome
-        assert outcome.op is not None
-        if not self._steps:
-            self._began = self._clock()
-            await journal.begin(
-                queue, outcome.op, self.verb, self.author, str(self.selection.filter),
-                now_ms=await queue.now.op(), source=self.selection.state, target=self.target,
-                matched=outcome.matched,
-            )  # fmt: skip
-        # Kept until its reply is heard: a step tried again is the same step with the same entries.
-        if not self._batch:
-            self._batch = self._next()
-            self._steps += bool(self._batch)
-        if batch := self._batch:
-            started = self._clock()
-            said = await queue.move.op(
-                outcome.op, self._steps, batch, source=self.selection.state, target=self.target,
-                high_water_ms=self.selection.high_water_ms, consumer=self.consumer,
-                lease_ms=self.argument,
-            )  # fmt: skip
-            self._batch = []
-            self._stride.learn(len(batch), self._clock() - started)
-            for word in said:
-                if word == "moved":
-                    outcome.done += 1
-                else:
-                    outcome.skip(word)
-            return True
-        await journal.note(queue, outcome.op, ended=1)
-        return False
+        await self._open()
+        started = self._clock()
+        said = await self._source.step(self.op, self._size())
+        if not said:
+            await journal.note(self.order.queue, self.op, ended=1)
+            return False
+        handled = said.total()
+        self._stride.learn(handled, self._clock() - started)
+        self.handled += handled
+        self._count(said)
+        return True
+
+    def _count(self, said: Counter[str]) -> None:
+        for word, n in said.items():
+            if word == "moved":
+                self.outcome.done += n
+            else:
+                self.outcome.skip(word, n)
 
     @property
     def pause(self) -> float:
         """Seconds to wait before the next step, so that the rate is kept."""
-        if not self.rate:
+        if not self.rate or self._began is None:
             return 0.0
-        handled = self.outcome.done + sum(self.outcome.skipped.values())
-        return max(0.0, self._began + handled / self.rate - self._clock())
+        return max(0.0, self._began + self.handled / self.rate - self._clock())
 
     async def reached(self) -> int:
         """How many were moved as the journal has it, also by a step whose reply was not heard."""
-        assert self.outcome.op is not None
-        operation = await journal.read(self.selection.queue, self.outcome.op)
+        operation = await journal.read(self.order.queue, self.op)
         return operation.done if operation else 0

@@ -1,36 +1,75 @@
-"""Where each setting comes from: flag > environment > configuration file > default.
+"""Where each setting comes from: flag > context > environment > configuration file > default.
 
 The file is ``$XDG_CONFIG_HOME/redisq/config.toml``: plain keys for everybody, and
-``[contexts.NAME]`` tables chosen by ``--context``. Secrets are never kept as plain values in
-it by us and never shown; ``password_file`` names a file instead.
+``[contexts.NAME]`` tables chosen by ``--context``. A context goes before the environment: who asks
+for production gets it, whatever ``REDIS_URL`` says in that shell. ``${NAME}`` in a text of the file
+is the environment's; ``password_file`` names a file. Secrets are never shown.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from redisq_ops.core.connect import DEFAULT_URL, Target
 from redisq_ops.core.errors import BadInput
 from redisq_ops.core.keys import PREFIX
 
-_KNOWN: dict[str, tuple[str, str | None]] = {
-    # setting -> (environment variable, default)
-    "url": ("REDIS_URL", DEFAULT_URL),
-    "username": ("REDISQ_USERNAME", None),
-    "password": ("REDISQ_PASSWORD", None),
-    "password_file": ("REDISQ_PASSWORD_FILE", None),
-    "tls_ca": ("REDISQ_TLS_CA", None),
-    "tls_cert": ("REDISQ_TLS_CERT", None),
-    "tls_key": ("REDISQ_TLS_KEY", None),
-    "prefix": ("REDISQ_PREFIX", PREFIX),
-    "queue": ("REDISQ_QUEUE", "default"),
-    "read_only": ("REDISQ_READ_ONLY", "false"),
-}
+from .guard import Guard
+from .moment import per_second
+
+if TYPE_CHECKING:
+    from .redaction import Redaction
+
+COLORS = ("red", "yellow", "green", "cyan", "blue", "magenta")
+_LABEL = 16
+_TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off", "")
+_VARIABLE = re.compile(r"\$\$|\$\{([^{}]*)\}")
+_CONTEXT = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+Kind = Literal["text", "yes or no", "number", "rate", "confirm", "color", "label"]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One that can be set: its environment variable, what it is without, and what it says."""
+
+    variable: str
+    default: str | None
+    kind: Kind
+    what: str
+
+
+KNOWN: dict[str, Setting] = {
+    "url": Setting("REDIS_URL", DEFAULT_URL, "text", "the server"),
+    "username": Setting("REDISQ_USERNAME", None, "text", "who we are there"),
+    "password": Setting("REDISQ_PASSWORD", None, "text", "its password; better by a file"),
+    "password_file": Setting("REDISQ_PASSWORD_FILE", None, "text", "a file with the password"),
+    "tls_ca": Setting("REDISQ_TLS_CA", None, "text", "the authority's certificate"),
+    "tls_cert": Setting("REDISQ_TLS_CERT", None, "text", "our certificate"),
+    "tls_key": Setting("REDISQ_TLS_KEY", None, "text", "its key"),
+    "prefix": Setting("REDISQ_PREFIX", PREFIX, "text", "what all keys begin with"),
+    "queue": Setting("REDISQ_QUEUE", "default", "text", "the queue where none is named"),
+    "read_only": Setting("REDISQ_READ_ONLY", "false", "yes or no", "change nothing"),
+    "max_entries": Setting(
+        "REDISQ_MAX_ENTRIES", None, "number", "entries one change may touch; more is refused"
+    ),
+    "max_rate": Setting(
+        "REDISQ_MAX_RATE", None, "rate", "entries per second of a change; the rate where none is "
+        "given",
+    ),
+    "confirm": Setting(
+        "REDISQ_CONFIRM", "plain", "confirm", "`name`: the context's name is typed to confirm a "
+        "change",
+    ),
+    "label": Setting("REDISQ_LABEL", None, "label", "a word in the dashboard's header"),
+    "color": Setting("REDISQ_COLOR", None, "color", "of that word: " + ", ".join(COLORS)),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +82,54 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True)
+class Named:
+    """A context of the file, without secrets."""
+
+    name: str
+    url: str | None
+    """as it is written, variables unfilled; None: that of everybody"""
+    read_only: bool
+    max_entries: int | None
+    confirm: str
+    label: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """All settings of one invocation."""
 
     values: Mapping[str, Value]
+    context: str | None = None
+    redact: tuple[tuple[Mapping[str, Any], str], ...] = ()
+    """tables of what isn't to be shown, and where they stand"""
+    context_from: str = "flag"
 
     def __getitem__(self, name: str) -> str | None:
         return self.values[name].value
 
     @property
     def read_only(self) -> bool:
-        return (self["read_only"] or "").lower() in ("1", "true", "yes", "on")
+        return (self["read_only"] or "").lower() in _TRUE
+
+    @property
+    def guard(self) -> Guard:
+        """What changes may do here."""
+        most, rate = self["max_entries"], self["max_rate"]
+        return Guard(
+            self.read_only,
+            int(most) if most else None,
+            self.values["max_entries"].origin,
+            float(rate) if rate else None,
+            self.values["max_rate"].origin,
+            self.context if self["confirm"] == "name" else None,
+        )
+
+    @property
+    def redaction(self) -> Redaction:
+        """What isn't to be shown; a bad pattern is `BadInput`, with its place."""
+        from .redaction import Redaction
+
+        return Redaction.read(self.redact)
 
     def target(self) -> Target:
         """Where to connect; reads the password file, if one is named."""
@@ -70,14 +146,17 @@ class Config:
 
     def shown(self) -> list[Value]:
         """Every value with its origin, without secrets."""
-        shown = []
+        shown = [Value("context", self.context, self.context_from if self.context else "default")]
         for value in self.values.values():
             text = value.value
             if value.name == "password" and text is not None:
                 text = "***"
             elif value.name == "url" and text is not None:
-                text = str(Target(text))
+                text = _without_password(text)
             shown.append(Value(value.name, text, value.origin))
+        redaction = self.redaction
+        origin = ", ".join(where for _, where in self.redact) or "default"
+        shown.append(Value("redact", str(redaction) or None, origin))
         return shown
 
 
@@ -91,38 +170,190 @@ def load(
     context: str | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> Config:
-    """Gather every setting; unknown keys in the file are refused, with the line that says so."""
+    """Gather every setting. What can't be used is `BadInput`, in a line that says where it stands.
+
+    ``context`` is a flag's word, else ``REDISQ_CONTEXT``.
+    """
+    came = "flag"
+    if context is None and environment.get("REDISQ_CONTEXT"):
+        context, came = environment["REDISQ_CONTEXT"], "REDISQ_CONTEXT"
     path = config_path(environment)
+    file, contexts = _read(path)
+    chosen: Mapping[str, Any] = {}
+    if context is not None:
+        if context not in contexts:
+            known = f"; there are {', '.join(contexts)}" if contexts else ""
+            raise BadInput(f"no context {context!r} in {path}{known}")
+        chosen = contexts[context]
+    redact = []
+    for table, where in ((file, str(path)), (chosen, f"{path} [contexts.{context}]")):
+        _checked_keys(table, where)
+        if "redact" in table:
+            redact.append((_table(table["redact"], f"{where} redact"), where))
+    values = {}
+    for name, known_ in KNOWN.items():
+        values[name] = _value(name, known_, flags, chosen, context, environment, file, path)
+    if values["confirm"].value == "name" and context is None:
+        raise BadInput(
+            f'{values["confirm"].origin}: confirm = "name" is for a context: it is the context\'s '
+            "name that is typed"
+        )
+    return Config(values, context, tuple(redact), came)
+
+
+def contexts(environment: Mapping[str, str] = os.environ) -> list[Named]:
+    """The contexts of the file, by name; nothing of them is filled in, so no variable is needed."""
+    path = config_path(environment)
+    named = []
+    for name, table in _read(path)[1].items():
+        where = f"{path} [contexts.{name}]"
+        _checked_keys(table, where)
+        have = {
+            key: _checked(key, KNOWN[key], _text(table[key], where, key), where)
+            for key in ("read_only", "max_entries", "confirm", "label")
+            if key in table
+        }
+        url = table.get("url")
+        most = have.get("max_entries")
+        named.append(
+            Named(
+                name,
+                None if url is None else _without_password(str(url)),
+                have.get("read_only") == "true",
+                int(most) if most else None,
+                have.get("confirm") or "plain",
+                have.get("label"),
+            )
+        )
+    return sorted(named, key=lambda one: one.name)
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """The file's own table, and those of its contexts."""
     file: dict[str, Any] = {}
     if path.is_file():
         try:
             file = tomllib.loads(path.read_text(encoding="utf-8"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
             raise BadInput(f"{path}: {error}") from error
-    contexts = file.pop("contexts", {})
-    chosen: dict[str, Any] = {}
-    if context is not None:
-        if context not in contexts:
-            raise BadInput(f"no context {context!r} in {path}")
-        chosen = contexts[context]
-    for table, where in ((file, str(path)), (chosen, f"{path} [contexts.{context}]")):
-        for key in table:
-            if key not in _KNOWN:
-                raise BadInput(f"{where}: unknown setting {key!r}")
-    values = {}
-    for name, (variable, default) in _KNOWN.items():
-        if flags.get(name) is not None:
-            values[name] = Value(name, flags[name], "flag")
-        elif name in chosen and context is not None:
-            values[name] = Value(name, _text(chosen[name]), f"context {context}")
-        elif environment.get(variable):
-            values[name] = Value(name, environment[variable], variable)
-        elif name in file:
-            values[name] = Value(name, _text(file[name]), str(path))
-        else:
-            values[name] = Value(name, default, "default")
-    return Config(values)
+    found = _table(file.pop("contexts", {}), f"{path} contexts")
+    for name in found:
+        if not _CONTEXT.fullmatch(name):
+            raise BadInput(f"{path} [contexts]: {name!r}: a name is letters, digits, . _ and -")
+    return file, {name: _table(t, f"{path} contexts.{name}") for name, t in found.items()}
 
 
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _table(value: Any, where: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise BadInput(f"{where} is a table, not {_kind(value)}")
+    return value
+
+
+def _checked_keys(table: Mapping[str, Any], where: str) -> None:
+    for key in table:
+        if key not in KNOWN and key != "redact":
+            raise BadInput(f"{where}: unknown setting {key!r}")
+
+
+def _value(
+    name: str,
+    known: Setting,
+    flags: Mapping[str, str | None],
+    chosen: Mapping[str, Any],
+    context: str | None,
+    environment: Mapping[str, str],
+    file: Mapping[str, Any],
+    path: Path,
+) -> Value:
+    if flags.get(name) is not None:
+        return Value(name, flags[name], "flag")
+    if name in chosen:
+        where = f"{path} [contexts.{context}]"
+        text, used = _filled(_text(chosen[name], where, name), where, name, environment)
+        origin = ", ".join([f"context {context}", *used])
+    elif environment.get(known.variable):
+        text, origin = environment[known.variable], known.variable
+        where = origin
+    elif name in file:
+        where = str(path)
+        text, used = _filled(_text(file[name], where, name), where, name, environment)
+        origin = ", ".join([where, *used])
+    else:
+        return Value(name, known.default, "default")
+    return Value(name, _checked(name, known, text, where), origin)
+
+
+def _text(value: Any, where: str, name: str) -> str:
+    """A setting as it would stand in the environment."""
+    if isinstance(value, bool):
+        said = str(value).lower()
+    elif isinstance(value, (str, int, float)):
+        said = str(value)
+    else:
+        raise BadInput(f"{where}: {name} is one value, not {_kind(value)}")
+    kind = KNOWN[name].kind
+    if kind != "yes or no" and isinstance(value, bool):
+        raise BadInput(f"{where}: {name} is not {said}: it is no yes or no")
+    return said
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, (dict, list)):
+        return "a table" if isinstance(value, dict) else "a list"
+    return f"{value!r}"
+
+
+def _filled(
+    text: str, where: str, name: str, environment: Mapping[str, str]
+) -> tuple[str, list[str]]:
+    """A text with its ``${VARIABLE}``s filled in, and their names; ``$$`` is a dollar sign."""
+    used: list[str] = []
+
+    def fill(match: re.Match[str]) -> str:
+        variable = match[1]
+        if variable is None:
+            return "$"
+        if not environment.get(variable):
+            raise BadInput(f"{where}: {name}: environment variable {variable!r} is not set")
+        used.append(variable)
+        return environment[variable]
+
+    return _VARIABLE.sub(fill, text), used
+
+
+def _checked(name: str, known: Setting, text: str, where: str) -> str:
+    """The value in its one form, or a line that says what it may be."""
+    match known.kind:
+        case "yes or no":
+            if text.lower() not in _TRUE + _FALSE:
+                raise BadInput(f"{where}: {name} is true or false, not {text!r}")
+            return str(text.lower() in _TRUE).lower()
+        case "number":
+            if not (text.isascii() and text.isdigit() and int(text) > 0):
+                raise BadInput(f"{where}: {name} is a number from 1, not {text!r}")
+            return str(int(text))
+        case "rate":
+            try:
+                return str(per_second(text))
+            except BadInput as error:
+                raise BadInput(f"{where}: {name}: {error}") from error
+        case "confirm":
+            choices: tuple[str, ...] = ("plain", "name")
+        case "color":
+            choices = COLORS
+        case "label":
+            if not text.isprintable() or not 0 < len(text) <= _LABEL:
+                raise BadInput(f"{where}: {name} is a word of up to {_LABEL} characters")
+            return text
+        case _:
+            return text
+    if text not in choices:
+        raise BadInput(f"{where}: {name} is {' or '.join(choices)}, not {text!r}")
+    return text
+
+
+def _without_password(url: str) -> str:
+    try:
+        return str(Target(url))
+    except ValueError:  # not a URL at all, and so perhaps a secret
+        return "***"

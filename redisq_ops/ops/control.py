@@ -7,12 +7,13 @@ from typing import Any
 from urllib.parse import quote
 
 from redisq_ops.core.errors import BadInput, NotFound, QueueClosed, Refused
+from redisq_ops.core.keys import checked_name
 from redisq_ops.core.queue import Queue
 from redisq_ops.core.registry import find, forget
 from redisq_ops.core.request import RequestQueue
 from redisq_ops.core.request.queue import Control, checked_limit, checked_priority, found
 from redisq_ops.core.settings import DEFAULTS, Settings
-from redisq_ops.core.values import Counts, Request
+from redisq_ops.core.values import Client, Counts, Request
 
 from . import journal
 from .journal import Author, Outcome
@@ -101,6 +102,65 @@ async def _fence_off(queue: RequestQueue[Any], id: str, op: str) -> None:
                 moved += said.count("moved")
         if not moved:
             return
+
+
+CLIENT_RULES: dict[str, tuple[str, int | None]] = {
+    "block": ("blocked", 1), "unblock": ("blocked", 0), "weight": ("weight", None),
+    "cap": ("cap", None),
+}  # fmt: skip
+"""verb -> the rule of a client it changes, and to what; None: it is given"""
+
+
+def client_rule(verb: str, given: int | None = None) -> tuple[str, int]:
+    """The rule a verb changes, and the value it is to have."""
+    rule, value = CLIENT_RULES[verb]
+    if value is None:
+        value = given
+    if value is None:
+        raise BadInput(f"{verb}: to what?")
+    return rule, value
+
+
+def served(queue: Queue[Any]) -> None:
+    """Refuse a queue that knows of no clients."""
+    if "clients" not in queue.capabilities:
+        raise BadInput(f"queue {queue.name} is a {queue.kind} queue: it has no clients")
+
+
+async def client_changeable(queue: Queue[Any], client: str, rule: str, value: int) -> Client:
+    """The client as it stands, if that rule of it can be so; nothing is written."""
+    served(queue)
+    checked_name(client, "client name")
+    allowed = queue.rules.get(rule)
+    if allowed is None:
+        raise Refused(f"queue {queue.name} is a {queue.kind} queue: it has no rules for clients")
+    if value not in allowed:
+        raise BadInput(f"{rule} {value}: {allowed.start:,} to {allowed.stop - 1:,}")
+    return await queue.client_of.op(client) or Client(client, 0, 0, 1, False, None)
+
+
+async def change_client(
+    queue: Queue[Any], client: str, verb: str, author: Author, value: int
+) -> Outcome:
+    """Block or unblock a client, or change its weight or cap; undo takes it back.
+
+    Nothing is written where it is so already. A client nothing is here of can be given rules too.
+    """
+    rule, value = client_rule(verb, value)
+    if int(getattr(await client_changeable(queue, client, rule, value), rule) or 0) == value:
+        return Outcome(None, 0)
+    op, now = journal.new_id(verb), await queue.now.op()
+    outcome = Outcome(op, 1)
+    what = f"client {client}" + (f" to {value}" if CLIENT_RULES[verb][1] is None else "")
+    await journal.begin(queue, op, verb, author, what, now_ms=now, matched=1)
+    word, before = await queue.govern.op(op, 1, rule, client, value)
+    if word == "same":
+        outcome.skip("same")
+    else:
+        outcome.done = 1
+        await journal.note(queue, op, inverse=f"{rule} {client} {before}")
+    await journal.note(queue, op, done=outcome.done, ended=1)
+    return outcome
 
 
 def settable(queue: Queue[Any]) -> None:

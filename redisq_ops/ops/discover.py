@@ -69,6 +69,8 @@ class _Jobs:
 
     listed: bool = False
     lists: dict[bytes, signs.Jobs | None] = field(default_factory=dict)
+    waits: bool = False
+    """a set of Sidekiq's is there: its queues may all be empty, and then nothing names one"""
 
 
 class Discovery:
@@ -106,6 +108,7 @@ class Discovery:
         self._tokens = False
         self._fair: dict[bytes, str | None] = {}
         self._carmine: set[bytes] = set()
+        self._carmine_4: set[tuple[bytes, bytes]] = set()
         self._jobs: dict[bytes, _Jobs] = {}
 
     @property
@@ -138,10 +141,16 @@ class Discovery:
 
     async def _sort(self, type_: str, key: bytes) -> None:
         """Remember what a key tells. A key that went, or changed its type, tells nothing."""
-        if type_ == "stream":
+        if four := signs.CARMINE_4.fullmatch(key):
+            self._carmine_4.add((four[1], four[2]))
+        elif type_ == "stream":
             await self._stream(key)
         elif type_ == "zset":
-            if await signs.is_schedule(key, self._now):
+            if (part := signs.JOB_SET.fullmatch(key)) and (
+                (await signs.first_job(key)).of == "sidekiq"
+            ):
+                self._jobs.setdefault(part[1], _Jobs()).waits = True
+            elif await signs.is_schedule(key, self._now):
                 self._delays.add(key)
         elif type_ == "list":
             await self._list(key)
@@ -195,6 +204,7 @@ class Discovery:
         claimed = {find.at for find in jobs}
         found = [*jobs, *self._of_fair()]
         found += [Find("carmine", name, signs.CARMINE) for name in self._carmine]
+        found += [Find("carmine-4", name, at) for at, name in self._carmine_4]
         if self._requests or self._tokens:
             found.append(Find("raw-request", b"req", b"", set(self._requests)))
         for kind, keys in (
@@ -259,7 +269,10 @@ class Discovery:
             of = {name: jobs.lists.get(name) or kind for name in listed}
             of |= {name: is_ for name, is_ in jobs.lists.items() if is_}
             found += [Find(is_, name, at) for name, is_ in of.items()]
-        return found
+        named = {find.at for find in found if find.kind == "sidekiq"}
+        # Without a queue's name it is their whole deployment, which has none of its own.
+        nameless = [at for at, jobs in self._jobs.items() if jobs.waits and at not in named]
+        return found + [Find("sidekiq", b"", at) for at in nameless]
 
 
 def _ours(prefix: str) -> re.Pattern[bytes]:
@@ -319,7 +332,7 @@ async def named(deployment: Deployment, finds: Iterable[Find]) -> list[Named]:
         at, own = text(one.at), text(one.what)
         entry = known.get((one.kind, at, own))
         registered = entry is not None
-        name = f"{one.kind}:{legal(one.what)}"
+        name = f"{one.kind}:{legal(one.what)}" if one.what else one.kind
         if name in taken and (taken[name].kind, taken[name].at) == (one.kind, None):
             continue  # ours, in a layout that is another program's
         if entry is None:

@@ -10,13 +10,15 @@ import getpass
 import os
 import secrets
 import socket
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
-from redisq_ops.core.errors import NotFound, Refused
+from redisq_ops.core.errors import NotFound, Refused, Superseded
 from redisq_ops.core.io import Call, together
 from redisq_ops.core.queue import Queue, scored
 from redisq_ops.core.scripts import script
+from redisq_ops.core.values import State
 
 from .deployment import Deployment
 
@@ -64,6 +66,12 @@ class Operation:
     ended: bool
     tried: int
     """1 once an undo went through all of it: what it skipped had changed, and stays"""
+    undoing: int = 0
+    """1 once an undo began: no further step of it is carried out"""
+    span: tuple[int, int] = (0, 0)
+    """the entries its last step was about, by their place in what was chosen"""
+    parts: int = 0
+    """how many hands its steps are numbered by, each from 1 (see `part`); 0: by one"""
 
     @property
     def undoable(self) -> bool:
@@ -75,6 +83,11 @@ class Operation:
     def moved_back(self) -> bool:
         """Whether it moved entries somewhere they can be moved back from."""
         return self.target not in ("", "gone")
+
+    @property
+    def taken_back(self) -> bool:
+        """Whether an undo was begun, and so nothing more of it may be done."""
+        return bool(self.undoing or self.undone or self.tried)
 
 
 @dataclass(slots=True)
@@ -101,9 +114,10 @@ class Outcome:
 
 _FIELDS = (
     "verb", "started_ms", "who", "whence", "why", "what", "source", "target", "matched", "done",
-    "steps", "undone", "inverse", "ended", "tried",
+    "steps", "undone", "inverse", "ended", "tried", "undoing", "span", "parts",
 )  # fmt: skip
-_NUMBERS = {"started_ms", "matched", "done", "steps", "undone", "tried"}
+_NUMBERS = {"started_ms", "matched", "done", "steps", "undone", "tried", "undoing", "parts"}
+_OWN = {"ended", "span"}
 
 
 def new_id(verb: str) -> str:
@@ -141,19 +155,52 @@ def _write(queue: Queue[Any], id: str, started: str, **fields: str | int) -> Cal
     return written.call(queue.keys, queue.clock, int, fields.items(), op=id, started=started)
 
 
-async def read(queue: Queue[Any], id: str) -> Operation | None:
-    """One operation of a queue. Every shard counts what was moved in it; the first has the rest."""
+def part(id: str, k: int) -> str:
+    """The name under which the ``k``-th of an operation's parts numbers its steps.
+
+    Many processes that carry out one operation at once can't share its numbers: a step that comes
+    behind a later one is refused. So each part has its own, and what its entries are is fixed.
+    """
+    return f"{id}.{k}"
+
+
+async def reached(queue: Queue[Any], part: str) -> tuple[int, int, int]:
+    """How far a part of an operation came: its steps, what they moved, and what was put back."""
+    rows = await _rows(queue, part)
+    steps = max(int(row["steps"] or 0) for row in rows)
+    done, undone = (sum(int(row[name] or 0) for row in rows) for name in ("done", "undone"))
+    return steps, done, undone
+
+
+async def _rows(queue: Queue[Any], id: str) -> list[dict[str, str]]:
     keys = [each["op_"] + id for each in queue.all_keys]
-    rows = await together(Call(("HMGET", key, *_FIELDS), _row, key=key) for key in keys)
+    return await together(Call(("HMGET", key, *_FIELDS), _row, key=key) for key in keys)
+
+
+async def read(queue: Queue[Any], id: str) -> Operation | None:
+    """One operation of a queue, also by the name of a part of it. Every shard counts what was
+    moved in it; the first has the rest."""
+    id = id.partition(".")[0]
+    rows = await _rows(queue, id)
     if not rows[0]["verb"]:
         return None
-    words = {k: v for k, v in rows[0].items() if k not in _NUMBERS and k != "ended"}
+    words = {k: v for k, v in rows[0].items() if k not in _NUMBERS | _OWN}
     numbers = {name: [int(row[name] or 0) for row in rows] for name in _NUMBERS}
     counted = {
-        name: max(values) if name in ("steps", "tried") else sum(values)
+        name: max(values) if name in ("steps", "tried", "undoing", "parts") else sum(values)
         for name, values in numbers.items()
     }
-    return Operation(id, queue.name, **words, **counted, ended=rows[0]["ended"] == "1")  # type: ignore[arg-type]
+    of_parts = await together(reached(queue, part(id, k)) for k in range(counted["parts"]))
+    for steps, done, undone in of_parts:
+        counted["steps"] += steps
+        counted["done"] += done
+        counted["undone"] += undone
+    # Shards that disagree about the last step were told of it by different hands: the nearer end
+    # is sure, what is behind it is looked at again.
+    last = [row["span"].split("-") for row in rows if int(row["steps"] or 0) == counted["steps"]]
+    span = min([(int(span[0]), int(span[1])) for span in last if len(span) == 2], default=(0, 0))
+    ended = rows[0]["ended"] == "1"
+    return Operation(id, queue.name, **words, **counted, ended=ended, span=span)  # type: ignore[arg-type]
 
 
 def _row(reply: list[bytes | None]) -> dict[str, str]:
@@ -185,7 +232,8 @@ class Undo:
     """Takes an operation back, step by step, newest first. Drive `step` until it says False.
 
     What was touched since is left alone (``changed``); what was kept too long ago can't be put
-    back (``expired``).
+    back (``expired``); what lies too far inside another program's list stays there for now
+    (``deep``), and the operation can be undone again.
     """
 
     pause = 0.0
@@ -200,7 +248,9 @@ class Undo:
         self._inverses = operation.inverse.split("\n") if operation.inverse else []
         moved = operation.done - operation.undone
         self.outcome = Outcome(new_id("undo"), len(self._inverses) or moved)
-        self._left = 0 if self._inverses else operation.steps
+        self._left: list[tuple[str, int]] = []
+        """what numbered its steps, and how many of them are to be taken back yet"""
+        self._taken = 0
         self._begun = False
 
     async def step(self) -> bool:
@@ -212,26 +262,76 @@ class Undo:
                 queue, outcome.op, "undo", self.author, operation.id,
                 now_ms=await queue.now.op(), matched=outcome.matched,
             )  # fmt: skip
+            if not self._inverses:
+                await self._close()
             self._begun = True
-        if self._left > 0:
-            back, touched = await queue.undo.op(
-                operation.id, self._left, target=operation.target, by=outcome.op,
-                seq=operation.steps - self._left + 1,
-            )  # fmt: skip
+        operation = self.operation
+        while self._left and not self._left[-1][1]:
+            self._left.pop()
+        if self._left:
+            id, step = self._left[-1]
+            back, touched, *deep = await queue.undo.op(
+                id, step, target=operation.target, by=outcome.op, seq=self._taken + 1
+            )
             outcome.done += back
             outcome.skip("changed", touched)
-            self._left -= 1
+            outcome.skip("deep", sum(deep))
+            self._left[-1] = id, step - 1
+            self._taken += 1
             return True
         for seq, inverse in enumerate(reversed(self._inverses), 1):
             verb, *args = inverse.split(" ")
             outcome.done += await queue.invert.op(outcome.op, seq, verb, args)
+        deep = outcome.skipped.get("deep", 0)
         if self._inverses:
             await note(queue, operation.id, undone=1)
-        else:
+        elif not deep:  # those can be put back by and by
             await note(queue, operation.id, tried=1)
-        gone = outcome.matched - outcome.done - outcome.skipped.get("changed", 0)
-        outcome.skip("same" if self._inverses else "expired", gone)
+        gone = outcome.matched - outcome.done - outcome.skipped.get("changed", 0) - deep
+        # What came by an import and is not put away was touched; any other inverse found it so.
+        so = "changed" if operation.verb == "import" else "same"
+        outcome.skip(so if self._inverses else "expired", gone)
         await note(queue, outcome.op, done=outcome.done, ended=1)
+        return False
+
+    async def _close(self) -> None:
+        """Take the operation's next step in its place, an empty one: whoever still is at it, or
+        comes back to it, is told, and moves nothing that would not be undone."""
+        queue, id = self.queue, self.operation.id
+        await note(queue, id, undoing=1)
+        if self.operation.parts:
+            # An ended one too: a copy of a task that was given up may be on its way yet.
+            self._left = [await self._end_part(part(id, k)) for k in range(self.operation.parts)]
+            now = await read(queue, id)
+        else:
+            while (now := await read(queue, id)) is not None and not now.ended:
+                end = now.span[1]
+                if await self._takes(id, now.steps + 1, f"{end}-{end}"):
+                    break
+        if now is not None:
+            # Steps may have been carried out since it was read.
+            self.outcome.matched += now.done - now.undone - (
+                self.operation.done - self.operation.undone
+            )  # fmt: skip
+            self.operation = now
+        if not self.operation.parts:
+            self._left = [(id, self.operation.steps)]
+
+    async def _end_part(self, id: str) -> tuple[str, int]:
+        while True:
+            steps, _, _ = await reached(self.queue, id)
+            if await self._takes(id, steps + 1):
+                return id, steps
+
+    async def _takes(self, id: str, step: int, span: str = "") -> bool:
+        """Whether that step of nothing was the one of its number."""
+        operation = self.operation
+        with suppress(Superseded):
+            said = await self.queue.move.op(
+                id, step, [], source=cast("State", operation.source), target=operation.target,
+                high_water_ms=0, span=span,
+            )  # fmt: skip
+            return not said
         return False
 
     async def reached(self) -> int:
@@ -245,4 +345,6 @@ def _why_not(operation: Operation) -> str:
         return "its entries were removed for good"
     if operation.undone or operation.tried:
         return "it was undone already, as far as its entries were untouched"
+    if operation.done:
+        return f"nothing takes back a {operation.verb}"
     return "it changed nothing"

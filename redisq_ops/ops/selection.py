@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
-from redisq_ops.core.errors import BadInput
+from redisq_ops.core.errors import BadInput, Refused
+from redisq_ops.core.foreign import ForeignQueue
 from redisq_ops.core.io import together
 from redisq_ops.core.queue import Queue
 from redisq_ops.core.values import Entry, Page, State
 
-from .terminal import age
+from .fields import NOWHERE, Place
+from .language import Query
+from .regex import BadRegex, Regex, regex
+from .terminal import age, count
 
 PAGE = 500
+WITH_PAYLOADS = 100
+"""a page where payloads are fetched: each may have a mebibyte"""
+_PRIORITIES = 10_000
+"""requests whose priorities are kept during a scan"""
+_DEARER = 20
+"""looking an entry up costs about so much more than finding it in a page (8 commands to 1/100)"""
 
 
-def pattern(text: str) -> re.Pattern[str]:
+def pattern(text: str) -> Regex:
     """A regular expression, or one line that says where it is wrong."""
     try:
-        return re.compile(text)
-    except re.error as error:
-        at = f" at column {error.pos + 1}" if error.pos is not None else ""
-        raise BadInput(f"--match {text!r}: {error.msg}{at}") from error
-    except OverflowError as error:
-        raise BadInput(f"--match {text!r}: {error}") from error
+        return regex(text)
+    except BadRegex as error:
+        at = f" at column {error.at + 1}" if error.at is not None else ""
+        raise BadInput(f"--match {text!r}: {error}{at}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +45,20 @@ class Filter:
     ``clients``: whose entries, where a queue has clients.
     ``match`` looks at id, error type and message; ``older_than_ms`` at the time in the present
     state (an entry that only ever waited doesn't know it and is left out); ``max`` caps.
+    ``where`` is an expression; all of these have to hold.
+    ``window``: only the first so many of the state are looked at; below 0 only the latest.
     """
 
     ids: tuple[str, ...] = ()
     requests: tuple[str, ...] = ()
-    match: re.Pattern[str] | None = None
+    match: Regex | None = None
     older_than_ms: int | None = None
     max: int | None = None
     clients: tuple[str, ...] = ()
+    where: Query | None = None
+    window: int | None = None
 
-    def accepts(self, entry: Entry, now_ms: int) -> bool:
+    def accepts(self, entry: Entry, now_ms: int, place: Place = NOWHERE) -> bool:
         if self.clients and entry.client not in self.clients:
             return False
         named = self.ids or self.requests
@@ -56,12 +69,21 @@ class Filter:
             entry.since_ms is None or now_ms - entry.since_ms < self.older_than_ms
         ):
             return False
-        if self.match is None or self.match.search(entry.id):
-            return True
-        error = entry.error
-        return error is not None and bool(
-            self.match.search(error.type) or self.match.search(error.message)
-        )
+        if self.match is not None:
+            error = entry.error
+            words = (entry.id,) if error is None else (entry.id, error.type, error.message)
+            if not any(map(self.match.search, words)):
+                return False
+        return self.where is None or self.where.accepts(entry, now_ms, place)
+
+    def other(self, state: State) -> str:
+        """Why nothing in this state can be meant, if its expression is about other states."""
+        about = None if self.where is None else self.where.states
+        if about is None or state in about:
+            return ""
+        if not about:
+            return "the expression is about no state at all: an entry is in one at a time"
+        return f"the expression is about {' or '.join(sorted(about))} entries, not {state} ones"
 
     def __str__(self) -> str:
         said = []
@@ -69,10 +91,15 @@ class Filter:
         for what, names in named:
             if names:
                 said.append(what + ", ".join(names[:3]) + (", …" if len(names) > 3 else ""))
+        if self.where is not None:
+            said.append(f"where {self.where}")
         if self.match is not None:
             said.append(f"match {self.match.pattern!r}")
         if self.older_than_ms is not None:
             said.append(f"older than {age(self.older_than_ms)}")
+        if self.window is not None:
+            which = "latest" if self.window < 0 else "first"
+            said.append(f"among the {which} {count(abs(self.window))}")
         if self.max is not None:
             said.append(f"at most {self.max:,}")
         return ", ".join(said) or "all"
@@ -81,56 +108,160 @@ class Filter:
 class Scan:
     """Looks through a state by pages of 500; `step` until `over`.
 
-    Named ids are looked up, not searched for; ``elsewhere`` are those in another state.
-    ``complete`` is False when ``max`` ended the scan before the state's end.
+    Payloads are fetched only where the expression or, with ``payloads``, the caller wants them, the
+    priorities of requests where the expression does.
+    Named entries are looked up, not searched for; ``elsewhere`` are those of the filter's ids that
+    are in another state. ``complete`` is False when ``max`` or the window ended the scan before the
+    state's end.
     """
 
-    def __init__(self, queue: Queue[Any], state: State, filter: Filter, now_ms: int) -> None:
+    def __init__(
+        self,
+        queue: Queue[Any],
+        state: State,
+        filter: Filter,
+        now_ms: int,
+        *,
+        payloads: bool = False,
+    ) -> None:
         self.queue = queue
         self.state = state
         self.filter = filter
         self.now_ms = now_ms
         self.found = self.scanned = self.total = 0
         self.elsewhere: list[Entry] = []
-        self.over, self.complete = False, True
+        self.over, self.complete = bool(filter.other(state)), True
+        needs = frozenset() if filter.where is None else filter.where.needs
+        self._payloads = payloads or "payload" in needs
+        self._asks_requests = "priority" in needs and "requests" in queue.capabilities
+        self._priorities: dict[str, int] = {}
+        self._place = Place(queue.name, queue.kind, self._priorities)
         self._cursor: str | None = None
+        self._from: int | None = None
+        """the rank at which the window begins, where it isn't the first one"""
+        self._ids: Iterator[str] | None = None
+        self._begun = False
 
     async def step(self) -> list[Entry]:
         """Those of the next page that the filter accepts, in the server's order."""
-        look = self._named if self.filter.ids and not self.filter.requests else self._page
-        accepted = [e for e in await look() if self.filter.accepts(e, self.now_ms)]
+        if self.over:
+            return []
+        if not self._begun:
+            await self._begin()
+        entries = await (self._page() if self._ids is None else self._named(self._ids))
+        if self._asks_requests:
+            await self._learn_priorities(entries)
+        accepted = [e for e in entries if self.filter.accepts(e, self.now_ms, self._place)]
         left = len(accepted) if self.filter.max is None else self.filter.max - self.found
         if self.filter.max is not None and len(accepted) >= left:
-            self.complete = self.over and len(accepted) == left
+            self.complete = self.complete and self.over and len(accepted) == left
             self.over = True
         self.found += len(accepted[:left])
         return accepted[:left]
 
+    @property
+    def looked(self) -> str:
+        """How far the window went, where there is one."""
+        return _looked(self.filter, self.scanned, self.total)
+
+    async def _begin(self) -> None:
+        """Decide whether to look entries up or to look through the state."""
+        self._begun = True
+        filter, where = self.filter, self.filter.where
+        if filter.window is not None:
+            if filter.window < 0:
+                await self._from_the_end(-filter.window)
+            return
+        if filter.ids and not filter.requests:
+            self._look_up(filter.ids)
+        elif (
+            where is not None
+            and where.ids is not None
+            and not filter.requests
+            and self.state != "trash"
+            and not isinstance(self.queue, ForeignQueue)
+        ):
+            # What a cancelled request takes along is found in the trash by its id, but not in its
+            # pages; and other programs' layouts are not looked through to their end for an id.
+            self._look_up(where.ids)
+        elif not filter.ids:
+            wanted = filter.requests or (None if where is None else where.requests)
+            if wanted and "requests" in self.queue.capabilities:
+                await self._look_up_requests(wanted)
+
+    def _look_up(self, ids: Sequence[str]) -> None:
+        once = tuple(dict.fromkeys(ids))
+        self._ids, self.total = iter(once), len(once)
+
+    async def _look_up_requests(self, ids: Sequence[str]) -> None:
+        """Their entries one by one, where that is less than looking through the whole state."""
+        if self.state not in ("pending", "delayed", "dead"):
+            return
+        once = tuple(dict.fromkeys(ids))[:PAGE]
+        if len(once) < len(ids):
+            return
+        records = await together(self.queue.request.op(id) for id in once)
+        totals = {r.id: r.total for r in records if r is not None and getattr(r, self.state)}
+        number = (await self.queue.counts.op(self.now_ms)).of(self.state) or 0
+        if sum(totals.values()) * _DEARER < number:
+            self._ids = (f"{id}/{n}" for id, total in totals.items() for n in range(1, total + 1))
+            self.total = sum(totals.values())
+            self.over = not totals
+
+    async def _from_the_end(self, most: int) -> None:
+        if self.state == "waiting":
+            raise BadInput("the latest of what waits can't be told: --window counts from the front")
+        number = (await self.queue.counts.op(self.now_ms)).of(self.state)
+        if number is None:
+            raise Refused(f"how many are {self.state} can't be known of queue {self.queue.name}")
+        self._from = max(0, number - most)
+
     async def _page(self) -> Sequence[Entry]:
-        page: Page = await self.queue.page.op(self.state, self._cursor, PAGE)
+        most = WITH_PAYLOADS if self._payloads else PAGE
+        if self.filter.window is not None:
+            most = min(most, abs(self.filter.window) - self.scanned)
+        start = None
+        if self._cursor is None and self._from is not None:
+            start = self._from + self.scanned
+        page: Page = await self.queue.page.op(self.state, self._cursor, most, start, self._payloads)
         self.scanned += len(page.entries)
         self.total = max(page.total, self.scanned)
         self._cursor = page.cursor
         self.over = page.cursor is None
+        if start is not None and page.cursor is None:  # other layouts' windows have no cursor
+            self.over = not page.entries or start + len(page.entries) >= page.total
+        if self.filter.window is not None and self.scanned >= abs(self.filter.window):
+            self.over, self.complete = True, self.over and not self._from
         return page.entries
 
-    async def _named(self) -> Sequence[Entry]:
-        ids = tuple(dict.fromkeys(self.filter.ids))
-        batch = ids[self.scanned : self.scanned + PAGE]
+    async def _named(self, ids: Iterator[str]) -> Sequence[Entry]:
+        batch = list(islice(ids, WITH_PAYLOADS if self._payloads else PAGE))
         found = await together(self.queue.get.op(id) for id in batch)
         self.scanned += len(batch)
-        self.total = len(ids)
-        self.over = self.scanned == self.total
+        self.over = self.scanned >= self.total
         known = [entry for entry in found if entry is not None]
-        self.elsewhere += [entry for entry in known if entry.state != self.state]
+        if self.filter.ids:
+            self.elsewhere += [entry for entry in known if entry.state != self.state]
         return [entry for entry in known if entry.state == self.state]
+
+    async def _learn_priorities(self, entries: Sequence[Entry]) -> None:
+        wanted = {entry.id.rpartition("/")[0] for entry in entries} - {""}
+        if len(self._priorities) + len(wanted) > _PRIORITIES:
+            self._priorities.clear()
+        asked = sorted(wanted - self._priorities.keys())
+        found = await together(self.queue.request.op(id) for id in asked)
+        self._priorities.update({r.id: r.priority for r in found if r is not None})
+
+
+def _looked(filter: Filter, scanned: int, total: int) -> str:
+    return "" if filter.window is None else f"looked at {count(scanned)} of {count(total)}"
 
 
 @dataclass(slots=True)
 class Selection:
     """The identities a filter chose, kept small: ids by pages, and what they are like.
 
-    ``complete`` is False when ``max`` ended the scan before the state's end.
+    ``complete`` is False when ``max`` or the window ended the scan before the state's end.
     """
 
     queue: Queue[Any]
@@ -141,6 +272,8 @@ class Selection:
     pages: list[bytes] = field(default_factory=list)
     count: int = 0
     scanned: int = 0
+    total: int = 0
+    """entries in the state, of which ``scanned`` were looked at"""
     complete: bool = True
     sample: list[Entry] = field(default_factory=list)
     reasons: dict[str, int] = field(default_factory=dict)
@@ -156,6 +289,13 @@ class Selection:
             reason = entry.reason or (entry.error.type if entry.error else None)
             if reason:
                 self.reasons[reason] = self.reasons.get(reason, 0) + 1
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What has to be said beside how many were found: how far was looked, and why nowhere."""
+        other = self.filter.other(self.state)
+        looked = "" if other else _looked(self.filter, self.scanned, self.total)
+        return tuple(said for said in (other, looked) if said)
 
     def ids(self) -> list[str]:
         """Every id, in the server's order; for small selections and tests."""
@@ -181,4 +321,27 @@ async def select(
         if progress is not None:
             progress(scan.scanned, scan.total)
     chosen.scanned, chosen.complete, chosen.elsewhere = scan.scanned, scan.complete, scan.elsewhere
+    chosen.total = scan.total
     return chosen
+
+
+def paced(
+    progress: Callable[[int, int], None],
+    rate: float | None,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Callable[[int, int], None]:
+    """``progress`` that also waits, so that not more than ``rate`` entries a second are looked at.
+
+    For one scan, in a process that has nothing else to do meanwhile.
+    """
+    if rate is None:
+        return progress
+    began = clock()
+
+    def told(scanned: int, total: int) -> None:
+        progress(scanned, total)
+        if scanned < total:
+            sleep(max(0.0, began + scanned / rate - clock()))
+
+    return told

@@ -6,17 +6,40 @@ first frame before it has one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from redisq_ops.core.values import Counts, Entry, Level, Request
 
 if TYPE_CHECKING:
+    from .consumers import Report
+    from .explain import Explanation
+    from .fields import Need
+    from .groups import Group
     from .inspect import EntryView, RequestView
     from .look import Row
 
-View: TypeAlias = Literal["overview", "levels", "requests", "pending", "dead", "delayed"]
-VIEWS: tuple[View, ...] = ("overview", "levels", "requests", "pending", "dead", "delayed")
+View: TypeAlias = Literal[
+    "overview", "levels", "requests", "pending", "dead", "delayed", "groups", "consumers"
+]
+VIEWS: tuple[View, ...] = (
+    "overview", "levels", "requests", "pending", "dead", "delayed", "groups", "consumers",
+)  # fmt: skip
+GROUPED = 500
+"""the latest dead letters, which are grouped at every refresh"""
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What is to be explained: a queue, or an entry or request in it."""
+
+    queue: str
+    id: str | None = None
+
+    def __str__(self) -> str:
+        return self.queue if self.id is None else f"{self.queue}/{self.id}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +56,12 @@ class Wish:
     """of the histogram of what becomes due"""
     detail: str | None = None
     """the id of an entry or a request to fetch with all that is known of it"""
+    needs: frozenset[Need] = frozenset()
+    """what the filter of the view looks at, besides entries' own records"""
+    why: About | None = None
+    """what to explain"""
+    zone: tzinfo | None = UTC
+    """in which times are told; None: the local one"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +103,20 @@ class Snapshot:
     open: int = 0
     """how many of the requests are not settled"""
     entries: tuple[Entry, ...] = ()
+    priorities: Mapping[str, int] = field(default_factory=dict)
+    """of the entries' requests, where the filter asks"""
     upcoming: Upcoming | None = None
     entry: EntryView | None = None
     request: RequestView | None = None
     """the detail wished for; with neither of them there is nothing of that id"""
+    groups: tuple[Group, ...] = ()
+    """of the ``looked`` latest dead letters of ``total``"""
+    looked: int = 0
+    reports: tuple[Report, ...] = ()
+    """who holds what: one for each group that reads for itself, else one"""
+    explanation: Explanation | None = None
+    unexplained: str | None = None
+    """why there is no explanation of what was wished for"""
 
     @property
     def queue(self) -> Listed | None:

@@ -35,7 +35,7 @@ async def targets(
     """What is meant, a target for each queue; every queue, request and entry named must exist.
 
     With ``queue`` the addresses are inside it; with neither, the ``default`` queue is meant.
-    Of several ``states`` the named entries choose; `BadInput` when they don't agree.
+    Of several ``states`` the named entries choose, or the expression; `BadInput` when neither does.
     """
     if queue is None and addresses:
         places = await together(deployment.resolve(address) for address in addresses)
@@ -74,6 +74,10 @@ async def _target(
     present = {entry.state for entry in entries if entry is not None}
     present |= {s for s in states for request in records if request and getattr(request, s)}
     fitting = [state for state in states if state in present] or list(states)
+    if filter.where is not None and filter.where.states is not None:
+        # Of several, those the expression is about; where it is about none, nothing will match.
+        about = filter.where.states
+        fitting = [state for state in fitting if state in about] or fitting[:1]
     if len(fitting) > 1 and not (ids or requests):
         raise BadInput(f"which entries of {queue.name}? Say --state {', '.join(states)}")
     if len(fitting) > 1 and present.intersection(states):

@@ -7,6 +7,8 @@ are enough.
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime, tzinfo
+from functools import partial
 from itertools import accumulate
 from typing import Any
 
@@ -17,11 +19,15 @@ from redisq_ops.core.queue import Queue
 from redisq_ops.core.registry import Registered, all_queues, server_ms
 from redisq_ops.core.values import Request, State
 
+from .consumers import reports
 from .control import requests_of
 from .deployment import Deployment
+from .explain import Explanation, explain
+from .groups import Groups
 from .inspect import entry_view, request_view
 from .look import overview
-from .snapshot import Listed, Snapshot, Upcoming, Wish
+from .redaction import NOTHING, Redaction
+from .snapshot import GROUPED, About, Listed, Snapshot, Upcoming, Wish
 
 HOLDERS = 200
 HISTORY = 100
@@ -35,8 +41,33 @@ STEPS = (
 """widths a bar of the timeline may have, ms"""
 
 
-async def fetch(deployment: Deployment, wish: Wish) -> Snapshot:
+async def fetch(
+    deployment: Deployment, wish: Wish, redaction: Redaction = NOTHING
+) -> Snapshot:
     """What ``wish`` asks for. A queue that isn't there is a ``problem``, not an error."""
+    if wish.why is None:
+        return await _picture(deployment, wish)
+    picture, explained = await both(
+        _picture(deployment, wish), attempt(_explained(deployment, wish.why, wish, redaction))
+    )
+    if isinstance(explained, Exception):
+        return replace(picture, unexplained=str(explained))
+    return replace(picture, explanation=explained)
+
+
+async def _explained(
+    deployment: Deployment, about: About, wish: Wish, redaction: Redaction
+) -> Explanation:
+    queue = await deployment.queue(about.queue)
+    return await explain(queue, about.id, partial(_moment, zone=wish.zone), redaction)
+
+
+def _moment(ms: int, zone: tzinfo | None) -> str:
+    when = datetime.fromtimestamp(ms / 1000, UTC).astimezone(zone)
+    return when.isoformat(sep=" ", timespec="seconds")
+
+
+async def _picture(deployment: Deployment, wish: Wish) -> Snapshot:
     if wish.view == "overview":
         seen = await overview(deployment)
         queues = tuple(_listed(row) for row in seen.rows)
@@ -72,6 +103,10 @@ async def _filled(queue: Queue[Any], bare: Snapshot) -> Snapshot:
             return await _entries(queue, seen, "pending", counts.of("pending"))
         case "dead":
             return await _entries(queue, seen, "dead", counts.of("dead"))
+        case "groups":
+            return await _grouped(queue, seen)
+        case "consumers":
+            return replace(seen, reports=tuple(await reports(queue)))
         case "delayed":
             filled, upcoming = await both(
                 _entries(queue, seen, "delayed", counts.of("delayed")),
@@ -88,13 +123,34 @@ async def _entries(queue: Queue[Any], seen: Snapshot, state: State, total: int |
         total = (await queue.page.op(state, max=1)).total
     if wish.descending:
         first, end = max(0, total - wish.end), max(0, total - wish.start)
-    page = await queue.page.op(state, start=first, max=max(1, end - first))
+    page = await queue.page.op(
+        state, start=first, max=max(1, end - first), payloads="payload" in wish.needs
+    )
+    if "priority" in wish.needs and "requests" in queue.capabilities:
+        ids = {entry.id.rpartition("/")[0] for entry in page.entries} - {""}
+        requests = await together(queue.request.op(id) for id in sorted(ids))
+        seen = replace(seen, priorities={r.id: r.priority for r in requests if r is not None})
     if not wish.descending:
         return replace(seen, start=first, total=page.total, entries=page.entries)
     # Counted and read one after the other: what came between is seen next time, what went is not
     # there any more.
     rows, total = page.entries[: end - first], min(total, page.total)
     return replace(seen, start=max(0, total - first - len(rows)), total=total, entries=rows[::-1])
+
+
+async def _grouped(queue: Queue[Any], seen: Snapshot) -> Snapshot:
+    """The latest dead letters in groups: what a refresh may cost doesn't grow with their number."""
+    latest = replace(seen.wish, start=0, end=GROUPED, descending=True)
+    found = await _entries(queue, replace(seen, wish=latest), "dead", _number(seen, "dead"))
+    groups = Groups()
+    groups.add(found.entries)
+    return replace(
+        seen, groups=tuple(groups.ranked()), looked=len(found.entries), total=found.total
+    )
+
+
+def _number(seen: Snapshot, state: State) -> int | None:
+    return seen.counts.of(state) if seen.counts else None
 
 
 async def _holders(queue: Queue[Any]) -> tuple[tuple[Request, ...], int]:

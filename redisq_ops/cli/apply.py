@@ -1,0 +1,247 @@
+"""Plans as files: `--plan FILE` writes one and changes nothing, `apply` does just what it says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .app import app, examples
+from .options import GO, Options, argument, command
+from .plan import agreed, drive, ended, shown, untouched
+from .ramp import RAMPING, limits, ramped
+from .session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from redisq_ops.core.queue import Queue, Verb
+    from redisq_ops.ops.apply import Apply, Told
+    from redisq_ops.ops.bulk import Bulk, Plan
+    from redisq_ops.ops.journal import Operation
+    from redisq_ops.ops.plan import Draft, PlanFile
+    from redisq_ops.ops.target import Target
+
+_MAX = typer.Option("--max", min=1, help="Stop after so many; apply again goes on.")
+_REPORT = typer.Option("--report", metavar="FILE", help="What became of each entry, as NDJSON.")
+_RATE = typer.Option("--rate", metavar="N/s", help="Not faster than this.")
+APPLYING: Options = {
+    "file": argument("FILE", help="As --plan wrote it."),
+    "rate": (Annotated[str | None, _RATE], None),
+    "max": (Annotated[int | None, _MAX], None),
+    "report": (Annotated[str | None, _REPORT], None),
+    **RAMPING,
+    **GO,
+}
+
+
+def draft(verb: Verb, wanted: Sequence[Target], given: Mapping[str, Any]) -> Draft:
+    """A plan's file, begun."""
+    from redisq_ops.core.errors import BadInput
+    from redisq_ops.ops.journal import new_id
+    from redisq_ops.ops.plan import Draft
+
+    if given["dry_run"]:
+        raise BadInput("--plan writes a file, --dry-run writes nothing: one of them")
+    if len(wanted) > 1:
+        raise BadInput("a plan is for one queue: " + ", ".join(t.queue.name for t in wanted))
+    return Draft(given["plan"], new_id(verb))
+
+
+def written(s: Session, file: Draft, bulk: Bulk, plan: Plan) -> int:
+    """Finish a plan's file and say what is in it; exit code 0."""
+    from redisq_ops.core.settings import MAX_BATCH
+    from redisq_ops.ops.plan import Header, identity
+
+    from .output import emit, printable, say
+
+    order, author = bulk.order, bulk.author
+    queue = order.queue
+    created_ms, server = s.run(identity(queue, s.deployment))
+    header = Header(
+        op=file.op, queue=queue.name, kind=queue.kind, prefix=s.deployment.prefix,
+        created_ms=created_ms, server=server, verb=order.verb, state=order.state,
+        consumer=order.consumer, argument=order.argument, high_water_ms=order.high_water_ms,
+        filter=str(bulk.selection.filter), who=author.who, whence=author.whence, why=author.why,
+        planned_ms=s.run(queue.now.op()), step=MAX_BATCH, rate=bulk.rate,
+    )  # fmt: skip
+    file.finish(header, plan.facts)
+    if s.json and file.path != "-":
+        emit({"plan": plan.title, "file": file.path, "op": file.op, **plan.facts})
+    elif not s.json:
+        say("\n".join(shown(plan)))
+        if file.path != "-":
+            say(printable(f"nothing was changed; do it with: redisq apply {file.path}"))
+    return 0
+
+
+def apply(s: Session, given: dict[str, Any]) -> int:
+    """Carry a plan out, or the rest of it."""
+    from redisq_ops.ops.apply import Apply, progress
+    from redisq_ops.ops.bulk import PAST
+    from redisq_ops.ops.journal import Author
+    from redisq_ops.ops.moment import per_second
+    from redisq_ops.ops.plan import PlanFile, home
+    from redisq_ops.ops.ramp import PacedApply
+
+    from .output import count, say
+    from .output import progress as metered
+
+    path = given["file"]
+    again = f"redisq apply {path}"
+    if not given["dry_run"]:
+        s.writable()
+    with untouched():
+        with metered(f"checking {path}") as meter:
+            plan = PlanFile(path, meter)
+        header = plan.header
+        queue = s.run(home(s.deployment, header))
+        before = s.run(progress(queue, header))
+    rate = header.rate if given["rate"] is None else per_second(given["rate"])
+    what = f"{PAST[header.verb]} {header.state} entries of {header.queue}"
+    ramp = limits(given, rate, header.verb)
+    if before is not None and before.ended:
+        return _already(s, before, what)
+    if not agreed(s, [_proposal(s, plan, queue, before, given)], given):
+        return 0
+    with _report(given["report"]) as told:
+        made = Apply if ramp is None else PacedApply
+        change = made(
+            plan, queue, Author.here(given["reason"]), rate=rate, most=given["max"], told=told.each
+        )
+        with _unwritable(s, change, again):
+            if ramp is not None:
+                code = ramped(s, change, ramp, what, again)
+                told.end(change.outcome, change.left)
+                return code
+            finished = drive(s, change, f"{header.verb} in {header.queue}", again)
+            s.run(change.finish())
+            outcome, left = change.outcome, change.left
+            told.end(outcome, left)
+    ended(s, outcome, what, undo=header.verb != "hard", more={"left": left})
+    if left and not s.json:
+        say(f"{count(left)} left; go on with: {again}")
+    if not finished:
+        return 130
+    if left and outcome.done == outcome.matched - left:
+        return 0  # as many as were asked for
+    return outcome.exit_code
+
+
+def _proposal(
+    s: Session,
+    plan: PlanFile,
+    queue: Queue[Any],
+    before: Operation | None,
+    given: Mapping[str, Any],
+) -> Plan:
+    """What applying it will do, now."""
+    from redisq_ops.ops import consequences
+    from redisq_ops.ops.apply import standing
+    from redisq_ops.ops.bulk import MEANS, Plan, entries, typed
+    from redisq_ops.ops.terminal import age
+
+    from .output import count, progress, when
+
+    header, done = plan.header, before.span[1] if before else 0
+    does = "remove for good" if header.verb == "hard" else header.verb
+    title = f"apply {plan.path}: {does} {entries(plan.count, header.state)} of {header.queue}"
+    ago = age(s.run(queue.now.op()) - header.planned_ms)
+    why = f": {header.why}" if header.why else ""
+    lines = [
+        f"planned {ago} ago by {header.who}@{header.whence}{why} (filter: {header.filter})",
+        MEANS[header.verb],
+        *consequences.lines(plan.facts["consequences"]),
+    ]
+    if header.verb == "reschedule":
+        lines[1] = f"they become ready at {when(header.argument, s.utc)}"
+    elif header.verb == "claim":
+        lines[1] = f"{header.consumer} has them then; who held them can't settle any more"
+    if done:
+        lines.append(f"{count(done)} of them were dealt with before: goes on behind them")
+    facts: dict[str, Any] = {
+        **plan.facts, "op": header.op, "file": plan.path, "before": done,
+        "planned_ms": header.planned_ms, "planned_by": f"{header.who}@{header.whence}",
+    }  # fmt: skip
+    if given["dry_run"]:
+        with untouched(), progress("looking again", plan.count) as meter:
+            now = s.run(standing(plan, queue, meter))
+        lines.append("now: " + ", ".join(f"{count(n)} {word}" for word, n in now.most_common()))
+        facts["now"] = dict(now)
+    left = min(plan.count - done, given["max"] or plan.count)
+    facts["matched"] = left
+    return Plan(title, tuple(lines), typed(header.verb, left, header.queue), facts)
+
+
+def _already(s: Session, before: Operation, what: str) -> int:
+    """A plan that was applied to its end: nothing is done, and it says so."""
+    from redisq_ops.ops.journal import Outcome
+
+    from .output import count, printable, when
+
+    outcome = Outcome(before.id, before.matched, before.done)
+    if s.json:
+        skipped = {"earlier": before.matched - before.done} if before.matched > before.done else {}
+        outcome.skipped = skipped
+        ended(s, outcome, what, more={"left": 0, "already": True})
+    else:
+        at = f"{when(before.started_ms, s.utc)} by {before.who}@{before.whence}"
+        done = f"{count(before.done)} of {count(before.matched)}"
+        print(printable(f"already applied {at}: {what}: {done} (op {before.id})"))
+    return 0
+
+
+class _Told:
+    """A report that is being written, or none."""
+
+    def __init__(self, file: Any = None) -> None:
+        self._file = file
+        self.each: Told | None = None if file is None else self._each
+
+    def _each(self, id: str, said: str) -> None:
+        self._file.write(json.dumps({"id": id, "said": said}) + "\n")
+
+    def end(self, outcome: Any, left: int) -> None:
+        """The last object: as the command's own, with the reasons."""
+        from dataclasses import asdict
+
+        if self._file is not None:
+            self._file.write(json.dumps(asdict(outcome) | {"left": left}) + "\n")
+
+
+@contextmanager
+def _report(path: str | None) -> Iterator[_Told]:
+    """The report's file. A line at a time, so that a kill loses no line."""
+    if path is None:
+        yield _Told()
+        return
+    with open(path, "w", buffering=1) as file:
+        yield _Told(file)
+
+
+@contextmanager
+def _unwritable(s: Session, change: Apply, again: str) -> Iterator[None]:
+    """When the report can't be written any more: say how far it came before it is told."""
+    try:
+        yield
+    except OSError:
+        from .output import count, say
+
+        done = s.run(change.reached())
+        say(f"stopped: {count(done)} of {count(change.outcome.matched)}; go on with: {again}")
+        raise
+
+
+app.command(
+    "apply",
+    help="Do what a plan says, to just its entries: each is looked at again, and left alone if it "
+    "changed or came later. Run again, it goes on where it stopped.",
+    epilog=examples(
+        "redisq apply p.ndjson --dry-run",
+        "redisq apply p.ndjson --max 100 --report r.ndjson",
+        "redisq apply p.ndjson --rate 200/s --reason 'smtp is back' --yes",
+    ),
+)(command(APPLYING, apply))

@@ -1,0 +1,73 @@
+"""What the shell is told of words that aren't in the program: queues and contexts.
+
+The shell waits while these run, so whatever goes wrong is no answer, and soon. Importing this loads
+nothing: the client comes when a queue's name is wanted.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping
+
+WITHIN_S = 0.3
+"""for the server's answer; the shell's user waits for it"""
+MOST = 200
+
+
+def queues(incomplete: str) -> list[str]:
+    """Names of queues that begin so; none when the server doesn't answer in time."""
+    from threading import Thread
+
+    if "/" in incomplete:
+        return []
+    # Before the server's time begins: loading takes time of the machine, whatever the server does.
+    from redisq_ops.core import connect, io, registry  # noqa: F401
+    from redisq_ops.ops import config  # noqa: F401
+
+    found: list[str] = []
+    asking = Thread(target=_ask, args=(found, _typed(os.environ)), daemon=True)
+    asking.start()
+    asking.join(WITHIN_S)
+    return [name for name in list(found) if name.startswith(incomplete)][:MOST]
+
+
+def contexts(incomplete: str) -> list[str]:
+    """Names of contexts that begin so."""
+    from redisq_ops.core.errors import RedisqError
+    from redisq_ops.ops.config import contexts
+
+    try:
+        return [one.name for one in contexts() if one.name.startswith(incomplete)]
+    except RedisqError:
+        return []
+
+
+def _ask(found: list[str], typed: Mapping[str, str]) -> None:
+    try:
+        from redisq_ops.core.connect import connect
+        from redisq_ops.core.io import run
+        from redisq_ops.core.registry import all_queues
+        from redisq_ops.ops.config import load
+
+        flags = {name: typed.get(name) for name in ("url", "prefix")}
+        config = load(flags, typed.get("context"))
+        client = connect(config.target(), "completion")
+        found += [entry.name for entry in run(client, all_queues(config["prefix"] or "rq"))]
+    except Exception:  # nobody could read it: the shell shows only names
+        return
+
+
+def _typed(environment: Mapping[str, str]) -> dict[str, str]:
+    """Options of the line so far that say where to look: they may stand anywhere on it."""
+    line = environment.get("COMP_WORDS") or environment.get("_TYPER_COMPLETE_ARGS") or ""
+    try:
+        words = shlex.split(line)
+    except ValueError:  # a quote that isn't closed yet
+        words = line.split()
+    found = {}
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        name, equals, value = word.partition("=")
+        if name in ("--url", "--prefix", "--context"):
+            found[name.removeprefix("--")] = value if equals else following
+    return found

@@ -1,0 +1,280 @@
+"""`redisq consumers`: who holds what, and taking it from them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from itertools import pairwise
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .app import app, examples
+from .options import GO, Options, argument, command
+from .plan import agreed, drive, untouched
+from .session import Session
+
+if TYPE_CHECKING:
+    from redisq_ops.ops.consumers import Held, Report
+
+consumers = typer.Typer(help="Who holds what, since when, how often; claim it, remove them.")
+app.add_typer(consumers, name="consumers")
+
+_QUEUE = Annotated[str | None, typer.Argument(metavar="[QUEUE]", show_default=False)]
+_REQUEST = Annotated[
+    str | None, typer.Option("--request", "--group", metavar="ID", help="Of one request, or group.")
+]
+_SILENT = Annotated[str, typer.Option("--silent-for", metavar="SPAN", help="Silent from then on.")]
+_POISON = Annotated[
+    int, typer.Option("--poison", min=2, metavar="N", help="Deliveries that make an entry one.")
+]
+_IDLE = Annotated[
+    str, typer.Option("--min-idle", metavar="SPAN", help="Only what it has held for so long.")
+]
+_TO = typer.Option("--to", metavar="NAME", help="Whose its entries are then.")
+INSIDE: Options = {"request": (_REQUEST, None)}
+AGES = ("<1m", "<10m", "<1h", "<1d", "≥1d")
+
+
+def listed(s: Session, given: dict[str, Any]) -> int:
+    from redisq_ops.core.errors import Refused
+    from redisq_ops.ops.consumers import reports
+    from redisq_ops.ops.moment import duration_ms
+
+    from .output import emit, printable, say
+
+    silent = duration_ms(given["silent_for"])
+    named = given["name"]
+    queues = [s.run(s.deployment.queue(named))] if named else s.run(s.deployment.queues())
+    first, broken = True, 0
+    for queue in queues:
+        try:
+            found = s.run(
+                reports(queue, given["request"], silent_ms=silent, poison=given["poison"])
+            )
+        except Refused as refusal:
+            if named:
+                raise
+            broken = 3  # the others are shown
+            say(printable(f"{queue.name}: {refusal}"))
+            continue
+        for report in found:
+            if s.json:
+                emit(_row(report))
+            elif named or report.pending or report.consumers:
+                if not first:
+                    print()
+                first = False
+                _tell(report, given["poison"])
+    return broken
+
+
+def _row(report: Report) -> dict[str, Any]:
+    from redisq_ops.ops.consumers import AGES_MS, DELIVERIES
+
+    lags = [load.lag for load in report.loads]
+    return {
+        "queue": report.queue, "group": report.group,
+        "lag": None if None in lags else sum(lag for lag in lags if lag is not None),
+        "pending": report.pending, "groups": [asdict(load) for load in report.loads],
+        "consumers": [asdict(one) | {"silent": one.silent_ms is not None}
+                      for one in report.consumers],
+        "heat": {"deliveries": DELIVERIES, "ages_ms": AGES_MS, "counts": report.heat},
+        "poison": [asdict(row) for row in report.poison],
+        "looked": report.looked,
+    }  # fmt: skip
+
+
+def _tell(report: Report, poison: int) -> None:
+    from redisq_ops.ops.consumers import DELIVERIES
+
+    from .output import age, count, table
+    from .rows import tell
+
+    inside = f", group {report.group}" if report.group else ""
+    tell(f"queue {report.queue}{inside}")
+    for load in report.loads[:20]:
+        name = f"group {load.group}: " if load.group and load.group != report.group else ""
+        lag = "unknown" if load.lag is None else count(load.lag)
+        held = "unknown" if load.pending is None else count(load.pending)
+        again = f", and {count(load.again)} that run again" if load.again else ""
+        tell(f"  {name}lag {lag} (given to nobody yet), pending {held} (given, not settled){again}")
+    if len(report.loads) > 20:
+        tell(f"  … {len(report.loads) - 20:,} more groups")
+    if report.consumers:
+        print()
+        table(
+            ["consumer", "pending", "idle", "oldest", "leases over", ""],
+            [
+                [one.name, one.pending, *_ages(one.idle_ms, one.oldest_ms), one.late,
+                 "" if one.silent_ms is None else f"silent for {age(one.silent_ms)}"]
+                for one in report.consumers
+            ],
+        )  # fmt: skip
+    if report.looked:
+        names = [
+            f"{n}" if after == n + 1 else f"{n}-{after - 1}" for n, after in pairwise(DELIVERIES)
+        ] + [f"{DELIVERIES[-1]}+"]
+        print()
+        table(
+            ["deliveries", *AGES],
+            [[name, *(n or "" for n in row)]
+             for name, row in zip(names, report.heat, strict=True)],
+        )  # fmt: skip
+        tell(f"  of the {count(report.looked)} first of {count(report.pending)} pending")
+    for row in report.poison[:20]:
+        tell(f"  poison: {row.id}, delivered {row.deliveries} times, {row.consumer} has it")
+    if len(report.poison) > 20:
+        tell(f"  … {len(report.poison) - 20:,} more delivered {poison} times or more")
+
+
+def _ages(*spans: int | None) -> list[str | None]:
+    from .output import age
+
+    return [None if ms is None else age(ms) for ms in spans]
+
+
+def claimed(s: Session, given: dict[str, Any]) -> int:
+    from redisq_ops.ops.moment import duration_ms
+
+    held = _held(s, given, duration_ms(given["min_idle"]))
+    young = f"{held.too_young:,} were held for less than {given['min_idle']}: left out"
+    lines = [f"{given['to']} has them then"] + ([young] if held.too_young else [])
+    return _changed(s, held, given, given["to"], lines, remove=False)
+
+
+def removed(s: Session, given: dict[str, Any]) -> int:
+    from redisq_ops.ops.consumers import SILENT_MS
+
+    from .output import age
+
+    held = _held(s, given, 0)
+    to = given["to"]
+    if to is None and "consumers" in held.queue.capabilities:
+        to = "operator"  # in a plain stream nothing that was given can wait again
+    lines = [f"what it holds {'waits for a worker again' if to is None else f'goes to {to}'}"]
+    if held.groups:
+        n = len(held.groups)
+        lines.append(f"it is removed from {n:,} group{'s' if n > 1 else ''} once it holds nothing")
+    if held.idle_ms is not None and held.idle_ms < SILENT_MS:
+        lines.append(f"it was heard of {age(held.idle_ms)} ago: if it lives, it comes back")
+    return _changed(s, held, given, to, lines, remove=True)
+
+
+def _held(s: Session, given: dict[str, Any], min_idle_ms: int) -> Held:
+    from redisq_ops.ops.consumers import held_by
+
+    from .output import progress
+
+    queue = s.run(s.deployment.queue(given["name"]))
+    with untouched(), progress(f"looking through {queue.name}") as meter:
+        return s.run(
+            held_by(
+                queue, given["consumer"], given["request"], min_idle_ms=min_idle_ms, progress=meter
+            )
+        )
+
+
+def _changed(
+    s: Session,
+    held: Held,
+    given: dict[str, Any],
+    to: str | None,
+    lines: list[str],
+    *,
+    remove: bool,
+) -> int:
+    from redisq_ops.ops.bulk import TYPED_ABOVE, Plan, entries
+    from redisq_ops.ops.consumers import Change
+    from redisq_ops.ops.journal import Author
+
+    from .output import count, emit, printable, say
+
+    change = Change(held, to, Author.here(given["reason"]), remove=remove)
+    n, queue, outcome = len(held.ids), held.queue.name, change.outcome
+    verb = "remove" if remove else "claim"
+    what = f"remove {held.what}" if remove else f"claim from {held.what}"
+    title = f"{what} in queue {queue}: {entries(n, 'pending')}"
+    if not change.undoable:
+        lines.append("there is no undo for so many in a stream: claim them back from " + (to or ""))
+    facts = {
+        "verb": verb, "queue": queue, "group": held.group or None, "consumer": held.consumer,
+        "to": to, "matched": n, "left_out": held.too_young, "groups": len(held.groups),
+        "sample": held.ids[:10],
+    }  # fmt: skip
+    if not (n or remove):
+        if s.json:
+            emit({"plan": title, **facts} if given["dry_run"] else asdict(outcome) | {"op": None})
+        else:
+            print(printable(f"0 matched: {title}"))
+        return 0
+    typed = str(n) if n > TYPED_ABOVE else None
+    if not agreed(s, [Plan(title, tuple(lines), typed, facts)], given):
+        return 0
+    finished = drive(s, change, title)
+    if s.json:
+        emit(asdict(outcome) | {"removed": change.removed})
+    else:
+        skipped = ", ".join(f"{count(n)} {reason}" for reason, n in outcome.skipped.items())
+        past = f"{'removed' if remove and change.removed else 'took from'} {held.what} of {queue}"
+        line = f"{past}: {count(outcome.done)} of {count(outcome.matched)} entries"
+        line += f" to {to}" if to else " wait again"
+        print(printable(line + (f", skipped {skipped}" if skipped else "") + f" (op {outcome.op})"))
+        if outcome.done and change.undoable:
+            say(f"undo with: redisq undo {outcome.op}")
+    return outcome.exit_code if finished else 130
+
+
+consumers.command(
+    "ls",
+    help="Lag and pending of each group; what each consumer holds, since when, how often it was "
+    "delivered; who is silent, and which entries come back again and again.",
+    epilog=examples(
+        "redisq consumers ls mail", "redisq consumers ls stream:orders --silent-for 15m --json"
+    ),
+)(
+    command(
+        {"name": (_QUEUE, None), **INSIDE, "silent_for": (_SILENT, "5m"), "poison": (_POISON, 10)},
+        listed,
+    )
+)
+consumers.command(
+    "claim",
+    help="Give what a consumer holds to another. Of a queue of ours the old receipts are void.",
+    epilog=examples(
+        "redisq consumers claim mail w1 --to w2 --min-idle 10m --dry-run",
+        "redisq consumers claim stream:orders w1 --group billing --to w2 --yes",
+    ),
+)(
+    command(
+        {
+            "name": argument("QUEUE"),
+            "consumer": argument("FROM"),
+            "to": (Annotated[str, _TO], ...),
+            **INSIDE,
+            "min_idle": (_IDLE, "5m"),
+            **GO,
+        },
+        claimed,
+    )
+)
+consumers.command(
+    "remove",
+    help="Remove a consumer without losing what it holds: that is claimed first (else it waits "
+    "again; in a plain stream `operator` has it then), and it goes in the step that finds it "
+    "holding nothing.",
+    epilog=examples(
+        "redisq consumers remove mail w1 --dry-run",
+        "redisq consumers remove stream:orders w1 --group billing --to w2 --yes",
+    ),
+)(
+    command(
+        {
+            "name": argument("QUEUE"),
+            "consumer": argument("NAME"),
+            "to": (Annotated[str | None, _TO], None),
+            **INSIDE,
+            **GO,
+        },
+        removed,
+    )
+)

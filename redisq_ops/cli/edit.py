@@ -1,0 +1,159 @@
+"""`redisq dlq edit`, `redisq delay edit`: other payloads, in an editor or by a patch."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .app import examples
+from .entries import GROUPS, NOUNS, meant
+from .options import GO, SELECTING, Options, command
+from .plan import agreed, drive, ended, untouched
+from .session import Session, redaction
+
+if TYPE_CHECKING:
+    from redisq_ops.core.values import State
+    from redisq_ops.ops.bulk import Plan
+    from redisq_ops.ops.edit import Change
+    from redisq_ops.ops.selection import Selection
+
+_PATCH = typer.Option("--patch", metavar="JSON|@FILE", help="A JSON Patch for each of them.")
+_PAYLOAD = typer.Option("--payload", metavar="TEXT|@FILE|-", help="The new payload of one entry.")
+EDITING: Options = {
+    "patch": (Annotated[str | None, _PATCH], None),
+    "payload": (Annotated[str | None, _PAYLOAD], None),
+}
+
+
+def edit(s: Session, state: State, given: Mapping[str, Any]) -> int:
+    """Select, show what would become of some, ask, and change each that is as it was read."""
+    from redisq_ops.core.errors import BadInput
+    from redisq_ops.ops.edit import Edit, Patch, editable
+    from redisq_ops.ops.journal import Author, Outcome
+    from redisq_ops.ops.selection import select
+
+    from .output import emit, printable, progress, say
+
+    if given["patch"] is not None and given["payload"] is not None:
+        raise BadInput("either --patch or --payload")
+    patch = None if given["patch"] is None else Patch.parse(_text(given["patch"], "--patch"))
+    found = meant(s, (state,), given)
+    if len(found) > 1:
+        raise BadInput(
+            "edit is for entries of one queue: " + ", ".join(t.queue.name for t in found)
+        )
+    (target,) = found
+    editable(target.queue, state)
+    with untouched(), progress(f"looking through {target.queue.name}") as meter:
+        selection = s.run(select(target.queue, state, target.filter, meter))
+    if not selection.count:
+        if s.json:
+            emit(Outcome(None, 0))
+        else:
+            print(printable(f"0 matched: edit {state} entries (filter: {selection.filter})"))
+        return 0
+    if patch is None and selection.count > 1:
+        raise BadInput(f"{selection.count:,} entries: name one, or say --patch for all of them")
+    change = patch or _replacement(s, selection, given["payload"])
+    if change is None:
+        print("the payload is as it was: nothing was changed")
+        return 0
+    plan, lines = _plan(s, selection, change)
+    if not s.json:
+        for line in lines:  # part of the plan: data where nobody is asked
+            (print if given["dry_run"] else say)(printable(line))
+    if not agreed(s, [plan], given):
+        return 0
+    work = Edit(selection, change, Author.here(given["reason"]))
+    finished = drive(s, work, f"edit in {selection.queue.name}")
+    ended(s, work.outcome, f"edited {state} entries of {selection.queue.name}")
+    return work.outcome.exit_code if finished else 130
+
+
+def _plan(s: Session, selection: Selection, change: Change) -> tuple[Plan, list[str]]:
+    """The plan, and what it does to some of the entries, line by line."""
+    from redisq_ops.ops.bulk import TYPED_ABOVE, Plan, entries
+    from redisq_ops.ops.edit import samples
+
+    n, queue = selection.count, selection.queue.name
+    lines = []
+    looked = s.run(samples(selection, change, _shown))
+    for sample in looked:
+        said = (f"({sample.unfit}: stays as it is)",) if sample.unfit else sample.diff
+        lines += [f"{queue}/{sample.id}", *(said or ("(nothing would change)",))]
+    title = f"edit {entries(n, selection.state)} of {queue} (filter: {selection.filter})"
+    facts = {
+        "verb": "edit", "queue": queue, "state": selection.state,
+        "filter": str(selection.filter), "matched": n,
+        "sample": [{"id": x.id, "diff": list(x.diff), "unfit": x.unfit} for x in looked],
+    }  # fmt: skip
+    return Plan(title, (), str(n) if n > TYPED_ABOVE else None, facts), lines
+
+
+def _shown(payload: bytes) -> str:
+    return redaction().payload(payload).decode("utf-8", "backslashreplace")
+
+
+def _replacement(s: Session, selection: Selection, given: str | None) -> Change | None:
+    """One entry's new payload: given, or what the editor leaves; None if that is the old one."""
+    from redisq_ops.core.errors import BadInput, NotFound
+    from redisq_ops.ops.editor import chosen, edited, readable
+
+    (id,) = selection.ids()
+    entry = s.run(selection.queue.get.op(id))
+    if entry is None or entry.payload is None:
+        raise NotFound(f"{selection.queue.name}/{id} has no payload any more")
+    if given is not None:
+        after = sys.stdin.buffer.read() if given == "-" else _bytes(given, "--payload")
+    elif not s.interactive and not chosen():
+        raise BadInput("no terminal for an editor: say --payload TEXT, @FILE or -, or --patch")
+    else:
+        readable(entry.payload)
+        after = edited(entry.payload)
+    return None if after == entry.payload else lambda _: after
+
+
+def _text(given: str, option: str) -> str:
+    from redisq_ops.core.errors import BadInput
+
+    try:
+        return _bytes(given, option).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{option}: not UTF-8") from error
+
+
+def _bytes(given: str, option: str) -> bytes:
+    """The option's own text, or of ``@FILE`` the file's bytes."""
+    from redisq_ops.core.errors import BadInput
+
+    if not given.startswith("@"):
+        return os.fsencode(given)
+    try:
+        return Path(given[1:]).read_bytes()
+    except OSError as error:
+        raise BadInput(f"{option} {given}: {error.strerror}") from error
+
+
+def _add(noun: str) -> None:
+    state = NOUNS[noun][0]
+    address, more = ("mail/r1/17", "mail") if noun == "dlq" else ("later/e1", "later")
+    patch = """'[{"op": "replace", "path": "/region", "value": "eu"}]'"""
+    GROUPS[noun].command(
+        "edit",
+        help="Give one entry another payload, in $EDITOR or with --payload; or with --patch each "
+        "of a selection. Only what still is as it was read is changed; undo gives it back.",
+        epilog=examples(
+            f"redisq {noun} edit {address}",
+            f"redisq {noun} edit {address} --payload @fixed.json --yes",
+            f"redisq {noun} edit --queue {more} --match Timeout --patch {patch} --dry-run",
+        ),
+    )(command({**SELECTING, **EDITING, **GO}, lambda s, given: edit(s, state, given)))
+
+
+for _noun in ("dlq", "delay"):
+    _add(_noun)

@@ -1,0 +1,271 @@
+"""`redisq dlq groups` and `redisq dlq group`: dead letters by what went wrong."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from .app import examples
+from .entries import GROUPS, meant
+from .options import SELECTING, argument, command
+from .plan import untouched
+from .selecting import pages
+from .session import Session
+
+if TYPE_CHECKING:
+    from redisq_ops.core.queue import Verb
+    from redisq_ops.core.values import State
+    from redisq_ops.ops.contrast import Contrast, Trait
+    from redisq_ops.ops.frequent import Names
+    from redisq_ops.ops.groups import Group, Grouping
+    from redisq_ops.ops.redaction import Redaction
+
+STATE: State = "dead"
+VERBS: tuple[Verb, ...] = ("replay", "purge")
+SHOWN = 30
+"""groups a person is shown; programs get all"""
+
+
+def grouped(s: Session, given: Mapping[str, Any]) -> int:
+    """The groups of the dead letters that are meant, largest first."""
+    from redisq_ops.ops.groups import Grouping
+
+    from .output import emit
+
+    for target in meant(s, (STATE,), given):
+        queue, now = target.queue, s.run(target.queue.now.op())
+        grouping = Grouping(queue, target.state, target.filter, now)
+        for page in pages(s, grouping.scan, given):
+            grouping.groups.add(page)
+        if s.json:
+            for row in _rows(grouping, s.redaction):
+                emit(row)
+        else:
+            _tell(grouping, s.redaction)
+    return 0
+
+
+def _rows(grouping: Grouping, redaction: Redaction) -> list[dict[str, Any]]:
+    groups = grouping.groups
+    looked = {
+        "of": groups.total, "scanned": grouping.scanned, "complete": grouping.complete,
+    }  # fmt: skip
+    rows = [
+        {"queue": grouping.queue.name, "state": grouping.state, **_row(group, redaction), **looked}
+        for group in groups.ranked()
+    ]
+    if groups.others.count:
+        rows.append(
+            {"queue": grouping.queue.name, "state": grouping.state, "group": None,
+             "entries": groups.others.count, "groups": groups.others.groups, **looked}
+        )  # fmt: skip
+    return rows
+
+
+def _row(group: Group, redaction: Redaction) -> dict[str, Any]:
+    """A group as stable JSON names; what ``at_least`` names came so often or more."""
+    counted = {"entries": group.exact, "clients": not group.clients.more,
+               "requests": not group.requests.more}  # fmt: skip
+    return {
+        "group": group.fingerprint, "entries": group.count, "type": group.type,
+        "error": redaction.text(group.form), "lost": group.lost, "reasons": group.reasons,
+        "first_ms": group.first_ms, "last_ms": group.last_ms, "sample": group.sample,
+        "message": redaction.text(group.message),
+        "clients": len(group.clients), "requests": len(group.requests),
+        "top_clients": dict(group.clients.top(5)), "top_requests": dict(group.requests.top(5)),
+        "at_least": [name for name, exact in counted.items() if not exact],
+    }  # fmt: skip
+
+
+def _tell(grouping: Grouping, redaction: Redaction) -> None:
+    from redisq_ops.ops.bulk import entries
+
+    from .output import age, count, say, table
+
+    groups, total = grouping.groups, grouping.groups.total
+    ranked = groups.ranked()
+    whose = "clients" if any(len(group.clients) for group in ranked) else "requests"
+    rows: list[list[Any]] = [
+        [
+            group.fingerprint, _many(group.count, group.exact), part(group.count, total),
+            group.lost, group.last_ms and age(grouping.now_ms - group.last_ms),
+            _different(group.clients if whose == "clients" else group.requests),
+            redaction.text(said(group)),
+        ]
+        for group in ranked[:SHOWN]
+    ]  # fmt: skip
+    hidden = groups.others.count + sum(group.count for group in ranked[SHOWN:])
+    left = len(ranked[SHOWN:]) + groups.others.groups
+    if hidden:
+        more = f"in {_many(left, not groups.others.groups)} more groups"
+        rows.append(["others", count(hidden), part(hidden, total), None, None, None, more])
+    if rows:
+        table(["group", "entries", "share", "lost", "last", whose, "error"], rows)
+    seen = f"; {grouping.scan.looked}" if grouping.scan.looked else ""
+    number = len(ranked) + groups.others.groups
+    in_ = f" in {_many(number, not groups.others.groups)} {'group' if number == 1 else 'groups'}"
+    say(f"{grouping.queue.name}: {entries(total, grouping.state)}{in_ if number else ''}{seen}")
+
+
+def said(group: Group) -> str:
+    """What went wrong, as one line."""
+    return group.form if group.type is None else f"{group.type}: {group.form}"
+
+
+def part(n: int, of: int) -> str:
+    """``61 %``; nothing that is there reads 0 %, nothing that isn't all reads 100 %."""
+    percent = round(100 * n / of) if of else 0
+    if n and not percent:
+        return "<1 %"
+    if n < of and percent == 100:
+        return ">99 %"
+    return f"{percent} %"
+
+
+def _many(n: int, exact: bool) -> str:
+    return f"{'' if exact else '≥'}{n:,}"
+
+
+def _different(names: Names) -> str | None:
+    return _many(len(names), not names.more) if len(names) else None
+
+
+GROUPS["dlq"].command(
+    "groups",
+    help="Dead letters by what went wrong: the same error but for numbers, ids, addresses and "
+    "paths is one group.",
+    epilog=examples(
+        "redisq dlq groups mail", "redisq dlq groups --queue mail --where age<1h --json"
+    ),
+)(command(SELECTING, grouped))
+
+
+# --- one group --------------------------------------------------------------------------------
+
+
+def looked_into(s: Session, given: Mapping[str, Any]) -> int:
+    """One group, what it has in common, and the commands that change just it."""
+    from redisq_ops.core.errors import NotFound
+    from redisq_ops.ops.contrast import Contrast
+    from redisq_ops.ops.selection import Filter
+
+    from .output import count, progress
+
+    queue = s.run(s.deployment.queue(given["queue"]))
+    name, redaction = given["group"].lower(), s.redaction
+    now = s.run(queue.now.op())
+    contrast = Contrast(queue, STATE, Filter(), name, now, redaction)
+    with untouched(), progress(f"looking through {queue.name}") as meter:
+        while not contrast.over:
+            s.run(contrast.step())
+            meter(contrast.scanned, contrast.total)
+    if (group := contrast.group) is None:
+        raise NotFound(
+            f"no group {name} among the {count(contrast.scanned)} dead entries of {queue.name} "
+            f"(redisq dlq groups {queue.name} lists them)"
+        )
+    (_emitted if s.json else _described)(s, contrast, group)
+    return 0
+
+
+def _emitted(s: Session, contrast: Contrast, group: Group) -> None:
+    from .output import emit
+    from .rows import entry_row
+
+    redaction, queue = s.redaction, contrast.queue.name
+    here, rest = contrast.here, contrast.rest
+    emit(
+        {
+            "queue": queue, "state": contrast.state, **_row(group, redaction),
+            "of": here.total + rest.total,
+            "contrast": [
+                {"field": t.field, "value": t.value, "share": round(t.here, 4),
+                 "rest": None if t.rest is None else round(t.rest, 4)}
+                for t in contrast.traits()
+            ],
+            "payloads": here.looked, "rest_payloads": rest.looked,
+            "samples": [entry_row(queue, e) for e in contrast.samples],
+        }
+    )  # fmt: skip
+
+
+def _described(s: Session, contrast: Contrast, group: Group) -> None:
+    from .output import age, count, when
+    from .rows import tell
+
+    queue, redaction, now = contrast.queue, s.redaction, contrast.now_ms
+    here, rest = contrast.here, contrast.rest
+    total = here.total + rest.total
+    tell(
+        f"group {group.fingerprint} of {queue.name}: {count(group.count)} of {count(total)} dead "
+        f"entries ({part(group.count, total)})"
+    )
+    lines = [("error", redaction.text(said(group)))]
+    if group.reasons:
+        reasons = (f"{count(n)} {reason}" for reason, n in group.reasons.items())
+        lines.append(("reason", ", ".join(reasons)))
+    if group.first_ms is not None and group.last_ms is not None:
+        lines += [
+            ("first", f"{when(group.first_ms, s.utc)} ({age(now - group.first_ms)} ago)"),
+            ("last", f"{when(group.last_ms, s.utc)} ({age(now - group.last_ms)} ago)"),
+        ]
+    for what, names in (("clients", group.clients), ("requests", group.requests)):
+        if len(names):
+            most = ", ".join(f"{name} {part(n, group.count)}" for name, n in names.top(3))
+            lines.append((what, f"{_different(names)}: {most}"))
+    for what, text in lines:
+        tell(f"  {what:<9} {text}")
+    tell("the latest:")
+    for entry in contrast.samples:
+        error = entry.error
+        message = redaction.text(error.message)[:200] if error is not None else entry.reason
+        tell(f"  {queue.name}/{entry.id}  {message}")
+    _contrasted(s, contrast, contrast.traits())
+    tell("just this group:")
+    for verb in VERBS:
+        if contrast.state in queue.actions.get(verb, ()):
+            tell(f"  redisq dlq {verb} {shlex.quote(queue.name)} --where group={group.fingerprint}")
+
+
+def _contrasted(s: Session, contrast: Contrast, traits: list[Trait]) -> None:
+    from .output import count
+    from .rows import tell
+
+    here, rest = contrast.here, contrast.rest
+    if traits:
+        tell("more frequent here than elsewhere:" if rest.total else "in common:")
+    elif rest.total:
+        tell("nothing known is more frequent here than elsewhere")
+    for trait in traits:
+        elsewhere = "" if trait.rest is None else f", {_share(trait.rest)} of the rest"
+        tell(f"  {_share(trait.here)} {_has(s, trait)}{elsewhere}")
+    if here.looked:
+        tell(
+            f"  (payloads of {count(here.looked)} of {count(here.total)} looked at, and of "
+            f"{count(rest.looked)} of {count(rest.total)} others)"
+        )
+
+
+def _share(share: float) -> str:
+    return part(round(share * 1_000_000), 1_000_000)
+
+
+def _has(s: Session, trait: Trait) -> str:
+    from .output import when
+
+    if trait.value is None:
+        return f"lack {trait.field}"
+    if trait.field == "hour":
+        return f"died in the hour from {when(trait.value, s.utc)}"
+    if trait.field == "payload":
+        return f"have a payload that is {trait.value}"
+    return f"have {trait.field}={trait.value}"
+
+
+GROUPS["dlq"].command(
+    "group",
+    help="One group of dead letters: what its entries have in common and others have not, the "
+    "latest of them, and the commands that replay or purge just these.",
+    epilog=examples("redisq dlq group mail 1f6c0a52", "redisq dlq group mail 1f6c0a52 --json"),
+)(command({"queue": argument("QUEUE"), "group": argument("GROUP")}, looked_into))

@@ -1,0 +1,180 @@
+"""`redisq select`: what an expression means, in all states of a queue or of all queues."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .app import app, examples
+from .options import SELECTING, Options, command, flag
+from .selecting import filtered, pages, whole
+from .session import Session, redaction
+
+if TYPE_CHECKING:
+    from redisq_ops.core.queue import Queue
+    from redisq_ops.core.values import Entry
+    from redisq_ops.ops.selection import Filter, Scan
+
+SHOWN = 100
+_QUEUE = typer.Argument(metavar="[QUEUE]", show_default=False)
+OPTIONS: Options = {
+    "name": (Annotated[str | None, _QUEUE], None),
+    "all_queues": flag("--all-queues", "Of every queue."),
+    "count": flag("--count", "Only how many, by state."),
+    **{name: SELECTING[name] for name in SELECTING if name not in ("addresses", "queue")},
+}
+
+
+def selected(s: Session, given: Mapping[str, Any]) -> int:
+    """Look through every state an entry can be in that the expression allows."""
+    from dataclasses import replace
+
+    from redisq_ops.core.errors import Refused, Unreachable
+
+    from .output import say
+
+    counting = given["count"]
+    most = given["max"] or (None if s.json or counting else SHOWN)
+    filter = replace(filtered(s, given), max=most)
+    looks: list[Scan] = []
+    rows: list[list[Any]] = []
+    broken = False
+    for queue in _queues(s, given):
+        left = None if most is None else most - sum(scan.found for scan in looks)
+        if left == 0:
+            break
+        try:
+            looks += _through(s, queue, replace(filter, max=left), given, rows)
+        except Unreachable:
+            raise
+        except Refused as refusal:
+            if not given["all_queues"]:
+                raise
+            broken = True
+            say(f"{queue.name}: {refusal}")
+    if counting:
+        _tell_counts(s, looks)
+    elif not s.json:
+        _tell_rows(rows, looks, most)
+    else:
+        for scan in looks:
+            if scan.looked:
+                say(f"{scan.queue.name}: {scan.looked} {scan.state}")
+    if not looks and not broken:
+        say("0 matched: " + _why_not(filter))
+    return 3 if broken else 0
+
+
+def _why_not(filter: Filter) -> str:
+    about = None if filter.where is None else filter.where.states
+    if about is not None and "done" in about and len(about) == 1:
+        return "of what is done only results are kept (redisq results)"
+    return filter.other("dead") or "there is no queue here"
+
+
+def _queues(s: Session, given: Mapping[str, Any]) -> list[Queue[Any]]:
+    from redisq_ops.core.errors import BadInput
+
+    if given["all_queues"]:
+        if given["name"] is not None:
+            raise BadInput("either a queue or --all-queues")
+        return s.run(s.deployment.queues())
+    name = given["name"] or s.config["queue"] or "default"
+    return [s.run(s.deployment.queue(name))]
+
+
+def _through(
+    s: Session,
+    queue: Queue[Any],
+    filter: Filter,
+    given: Mapping[str, Any],
+    rows: list[list[Any]],
+) -> list[Scan]:
+    """All states of a queue, one after the other; what is found is printed or put among rows."""
+    from dataclasses import replace
+
+    from redisq_ops.core.values import STATES
+    from redisq_ops.ops.selection import Scan
+
+    from .output import emit
+    from .rows import entry_row
+
+    looks: list[Scan] = []
+    now = s.run(queue.now.op())
+    left = filter.max
+    for state in STATES:
+        # Of what is done only results are kept, not the entries.
+        if state == "done" or filter.other(state) or left == 0:
+            continue
+        scan = Scan(queue, state, replace(filter, max=left), now)
+        for page in pages(s, scan, given):
+            if given["count"]:
+                continue
+            if s.json:
+                for entry in whole(s, queue, page):
+                    emit(entry_row(queue.name, entry))
+            else:
+                rows += [_row(queue.name, entry, now) for entry in page]
+        left = None if left is None else left - scan.found
+        looks.append(scan)
+    return looks
+
+
+def _row(queue: str, entry: Entry, now: int) -> list[Any]:
+    from .output import age
+
+    entry = redaction().entry(entry)
+    error = entry.error
+    return [
+        f"{queue}/{entry.id}", entry.state, entry.since_ms and age(now - entry.since_ms),
+        entry.failures, entry.lost, entry.consumer, entry.reason,
+        f"{error.type}: {error.message}" if error else None,
+    ]  # fmt: skip
+
+
+def _tell_rows(rows: list[list[Any]], looks: list[Scan], most: int | None) -> None:
+    from .output import count, printable, say, table
+
+    if rows:
+        table(["entry", "state", "since", "failures", "lost", "consumer", "reason", "error"], rows)
+    by_queue: dict[str, list[Scan]] = {}
+    for scan in looks:
+        by_queue.setdefault(scan.queue.name, []).append(scan)
+    for name, scans in by_queue.items():
+        found = sum(scan.found for scan in scans)
+        said = [f"{count(found)} {'entry' if found == 1 else 'entries'}"]
+        said += [f"{count(scan.found)} {scan.state}" for scan in scans if scan.found]
+        said += [f"{scan.looked} {scan.state}" for scan in scans if scan.looked]
+        say(printable(f"{name}: " + ", ".join(said)))
+    if most is not None and sum(scan.found for scan in looks) >= most:
+        say(f"the first {count(most)}: --max shows more, --count says how many there are")
+
+
+def _tell_counts(s: Session, looks: list[Scan]) -> None:
+    from .output import emit, table
+
+    rows = [
+        {"queue": scan.queue.name, "state": scan.state, "matched": scan.found,
+         "looked": scan.scanned, "total": scan.total, "complete": scan.complete}
+        for scan in looks
+    ]  # fmt: skip
+    if s.json:
+        for row in rows:
+            emit(row)
+    elif rows:
+        shown = ("queue", "state", "matched", "looked", "total")
+        table((*shown[:3], "looked at", "of"), [[row[name] for name in shown] for row in rows])
+
+
+app.command(
+    "select",
+    help="What an expression means: entries in every state of a queue, or how many. Nothing is "
+    "changed. The expressions are those of --where everywhere.",
+    epilog=examples(
+        "redisq select mail --where 'error~timeout age>2h'",
+        "redisq select mail --where 'state:dead,delayed payload.region=eu' --json",
+        "redisq select --all-queues --where 'client=acme' --count",
+    ),
+)(command(OPTIONS, selected))

@@ -1,0 +1,177 @@
+"""`redisq workers`: the worker processes other programs register, seen and struck."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .app import app, examples
+from .options import GO, argument, command
+from .plan import agreed, drive, ended, untouched
+from .session import Session
+
+if TYPE_CHECKING:
+    from redisq_ops.core.process import Process
+    from redisq_ops.ops.processes import Crew
+
+_workers = typer.Typer(help="Worker processes of Sidekiq and Resque: list them, prune dead ones.")
+app.add_typer(_workers, name="workers")
+
+
+def listed(s: Session, given: dict[str, Any]) -> int:
+    """The processes of a queue's owner, or of all that are known of."""
+    from redisq_ops.ops.processes import Crew, crews, unlisted
+
+    from .output import age, emit, printable, say, table
+
+    name = given["queue"]
+    if name is None:
+        seen = s.run(crews(s.deployment))
+        nothing = "no queue here has an owner that lists its workers"
+    else:
+        queue = s.run(s.deployment.queue(name))
+        nothing = unlisted(queue) or f"no worker process is registered with {queue.name}"
+        seen = [Crew(queue, tuple(s.run(queue.processes.op())))]
+    rows = [row for crew in seen for row in _rows(crew)]
+    if s.json:
+        for row in rows:
+            emit(row)
+    elif rows:
+        table(
+            ["name", "queue", "state", "silent", "busy", "since", "serves"],
+            [
+                [row["name"], row["queue"], row["state"] + (", quiet" if row["quiet"] else ""),
+                 _age(row["silent_ms"], age), row["busy"], _when(s, row["since_ms"]),
+                 ", ".join(row["queues"])]
+                for row in rows
+            ],
+        )  # fmt: skip
+    elif not any(crew.problem for crew in seen):
+        say(printable(nothing if name or not seen else "no worker process is registered"))
+    for crew in seen:
+        if crew.problem:
+            say(printable(f"{crew.queue.name}: {crew.problem}"))
+    return 3 if any(crew.problem for crew in seen) else 0
+
+
+def _rows(crew: Crew) -> list[dict[str, Any]]:
+    """Processes as stable JSON names."""
+    return [_row(crew.queue.name, process) for process in crew.processes]
+
+
+def _row(queue: str, process: Process) -> dict[str, Any]:
+    return {
+        "queue": queue, "name": process.name, "state": "alive" if process.alive else "silent",
+        "quiet": process.quiet, "silent_ms": process.silent_ms, "since_ms": process.since_ms,
+        "busy": len(process.work), "jobs": [work.id for work in process.work],
+        "host": process.host, "pid": process.pid, "queues": process.queues,
+    }  # fmt: skip
+
+
+def _age(ms: int | None, age: Any) -> str | None:
+    return None if ms is None else age(ms)
+
+
+def _when(s: Session, ms: int | None) -> str | None:
+    from .output import when
+
+    return None if ms is None else when(ms, s.utc)
+
+
+def pruned(s: Session, given: dict[str, Any]) -> int:
+    """Strike the dead ones of a register."""
+    from redisq_ops.ops.journal import Author, Outcome
+    from redisq_ops.ops.moment import duration_ms
+    from redisq_ops.ops.processes import Prune, choose, fates, planned
+
+    from .output import emit, printable, say
+
+    older = given["older_than"]
+    silent_ms = None if older is None else duration_ms(older)
+    with untouched():
+        queue = s.run(s.deployment.queue(given["name"]))
+        chosen = s.run(choose(queue, given["process"], silent_ms))
+    plan = planned(chosen, given["rescue"])
+    if not chosen.processes:
+        if not s.json:
+            print(printable(f"0 matched: {plan.title}"))
+        else:
+            emit({"plan": plan.title, **plan.facts} if given["dry_run"] else Outcome(None, 0))
+        return 0
+    if not agreed(s, [plan], given):
+        return 0
+    change = Prune(chosen, Author.here(given["reason"]), rescue=given["rescue"])
+    what = f"prune processes of {queue.name}"
+    finished = drive(s, change, what)
+    ended(s, change.outcome, what, undo=False, more={"jobs": dict(change.jobs)})
+    if not s.json:
+        for line in fates(change.jobs):
+            say(line)
+    return change.outcome.exit_code if finished else 130
+
+
+_workers.command(
+    "ls",
+    help="The processes that work on a queue's deployment, as its owner registers them: alive or "
+    "silent, when heard of last, what they have in hand. Queues of our own have no such list.",
+    epilog=examples("redisq workers ls", "redisq workers ls sidekiq", "redisq workers ls --json"),
+)(
+    command(
+        {
+            "queue": (
+                Annotated[
+                    str | None, typer.Argument(metavar="[QUEUE]", help="Default: all there are.")
+                ],
+                None,
+            )
+        },
+        listed,
+    )
+)
+_workers.command(
+    "prune",
+    help="Strike processes that are gone from their owner's register, and rescue what they had. "
+    "Each is looked at again in the step that strikes it. There is no undo.",
+    epilog=examples(
+        "redisq workers prune sidekiq --dry-run",
+        "redisq workers prune sidekiq --older-than 30s --yes",
+        "redisq workers prune resque box:78:mail --reason rebooted --yes",
+    ),
+)(
+    command(
+        {
+            "name": argument("QUEUE"),
+            "process": (
+                Annotated[
+                    str | None,
+                    typer.Argument(metavar="[NAME]", help="Default: all that are silent."),
+                ],
+                None,
+            ),
+            "older_than": (
+                Annotated[
+                    str | None,
+                    typer.Option(
+                        "--older-than", metavar="AGE",
+                        help="Silent for so long: 30s, 5m. Default: as long as their owner waits.",
+                    ),
+                ],
+                None,
+            ),
+            "rescue": (
+                Annotated[
+                    bool,
+                    typer.Option(
+                        "--rescue/--no-rescue",
+                        help="Whether what they had waits again, first in its queue; else Sidekiq's"
+                        " is lost and Resque's becomes failures.",
+                    ),
+                ],
+                True,
+            ),
+            **GO,
+        },
+        pruned,
+    )
+)  # fmt: skip

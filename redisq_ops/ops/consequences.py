@@ -1,0 +1,236 @@
+"""What a bulk change will do, counted while its entries are looked for: to whom, how old, how long.
+
+Bounded whatever is selected: of every breakdown the most frequent values are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import ceil
+from typing import Any
+
+from redisq_ops.core.io import both, together
+from redisq_ops.core.queue import VERBS, Queue, Verb
+from redisq_ops.core.settings import BATCH
+from redisq_ops.core.values import Counts, Entry, Rates, Request, State
+
+from .fingerprint import fingerprint
+from .frequent import Frequent
+from .selection import Filter, Scan, Selection
+from .terminal import age, count, size
+
+TOP = 20
+_WATCHED = 1000
+_REQUESTS = 10_000
+_MINUTE, _HOUR, _DAY = 60_000, 3_600_000, 86_400_000
+AGES = (("under 1m", _MINUTE), ("under 1h", _HOUR), ("under 1d", _DAY), ("under 7d", 7 * _DAY))
+COST_US = 15.0
+"""server time of one entry, µs, as `python -m benchmarks plans` measures it"""
+
+
+class Breakdown:
+    """How many entries have which value; of more than 1,000 values the frequent ones."""
+
+    def __init__(self) -> None:
+        self._values: Frequent[str] = Frequent(_WATCHED)
+        self._total = 0
+
+    def add(self, value: str) -> None:
+        self._values.add(value)
+        self._total += 1
+
+    def top(self) -> dict[str, int]:
+        """The 20 most frequent values, the rest together as ``other``: the sum is always right."""
+        ranked = dict(self._values.top(TOP))
+        rest = self._total - sum(ranked.values())
+        return ranked | ({"other": ranked.get("other", 0) + rest} if rest else {})
+
+
+@dataclass(slots=True)
+class Consequences:
+    """What is known of the entries so far, and of the queue they come back to."""
+
+    queue: Queue[Any]
+    now_ms: int
+    count: int = 0
+    bytes: int | None = 0
+    """of the payloads; None: not all of them were seen"""
+    clients: Breakdown = field(default_factory=Breakdown)
+    priorities: Breakdown = field(default_factory=Breakdown)
+    errors: Breakdown = field(default_factory=Breakdown)
+    ages: Breakdown = field(default_factory=Breakdown)
+    samples: dict[str, str] = field(default_factory=dict)
+    """an error of each group, as its entry has it: type only, messages may hold anything"""
+    waiting: int | None = None
+    """what waits already"""
+    settled_a_minute: float | None = None
+    """over the last hour; None where nobody counts"""
+    shown: Callable[[str], str] = str
+    """an error's type as it may be shown and written"""
+    looked: int | None = None
+    """how many were looked at, where that isn't all of them; breakdowns are theirs"""
+    cost_us: float = COST_US
+    _priorities: dict[str, str] = field(default_factory=dict)
+
+    async def add(self, entries: Sequence[Entry]) -> None:
+        """Count a page of entries; a round trip where priorities are their requests'."""
+        if "requests" in self.queue.capabilities:
+            await self._learn_priorities(entries)
+        for entry in entries:
+            self.count += 1
+            self.ages.add(self._age(entry))
+            if entry.client is not None:
+                self.clients.add(entry.client)
+            if entry.error is not None or entry.reason is not None:
+                group = fingerprint(entry)
+                self.errors.add(group)
+                if len(self.samples) < _WATCHED:
+                    said = self.shown(entry.error.type) if entry.error else ""
+                    self.samples.setdefault(group, said)
+            if "requests" in self.queue.capabilities:
+                self.priorities.add(self._priorities.get(_request(entry), "?"))
+            if entry.payload is None:
+                self.bytes = None
+            elif self.bytes is not None:
+                self.bytes += len(entry.payload)
+
+    async def _learn_priorities(self, entries: Sequence[Entry]) -> None:
+        unknown = {_request(entry) for entry in entries} - self._priorities.keys()
+        asked = sorted(unknown)[: max(0, _REQUESTS - len(self._priorities))]
+        for id, request in zip(asked, await _requests(self.queue, asked), strict=True):
+            self._priorities[id] = "?" if request is None else str(request.priority)
+
+    def _age(self, entry: Entry) -> str:
+        if entry.since_ms is None:
+            return "unknown"
+        old = self.now_ms - entry.since_ms
+        return next((name for name, bound in AGES if old < bound), "7d and more")
+
+    def stands_for(self, all_of_them: int, cost_us: float) -> None:
+        """From now on about so many, of which those counted so far were looked at."""
+        self.looked, self.count, self.cost_us = self.count, all_of_them, cost_us
+        self.bytes = None
+
+    async def look_around(self) -> None:
+        """How much waits already, and how fast the queue gets through it."""
+        found: tuple[Counts, Rates] = await both(
+            self.queue.counts.op(), self.queue.rates.op(self.now_ms, 60)
+        )
+        counts, rates = found
+        self.waiting = counts.of("waiting")
+        self.settled_a_minute = sum(rates.settled) / 60 if rates.settled else None
+
+    def drain_ms(self, verb: Verb) -> int | None:
+        """When all that waits then will be done, at the pace of the last hour."""
+        if VERBS[verb][1] != "waiting" or self.waiting is None or not self.settled_a_minute:
+            return None
+        return ceil((self.waiting + self.count) / self.settled_a_minute * _MINUTE)
+
+    def facts(self, verb: Verb, step: int = BATCH) -> dict[str, Any]:
+        """For programs, and the second line of a plan."""
+        return {
+            "count": self.count,
+            "looked": self.count if self.looked is None else self.looked,
+            "clients": self.clients.top(),
+            "priorities": self.priorities.top(),
+            "errors": self.errors.top(),
+            "error_types": {group: self.samples.get(group, "") for group in self.errors.top()},
+            "ages": self.ages.top(),
+            "bytes": self.bytes if self.count else 0,
+            "waiting": self.waiting,
+            "settled_a_minute": self.settled_a_minute,
+            "drain_ms": self.drain_ms(verb),
+            "calls": ceil(self.count / step),
+            "server_ms": ceil(self.count * self.cost_us / 1000),
+            "fairness": fairness(self.clients.top(), verb),
+        }
+
+
+def fairness(clients: Mapping[str, int], verb: Verb) -> str | None:
+    """What it means to the others that these wait again, where clients have turns."""
+    named = {client: n for client, n in clients.items() if client != "other"}
+    if VERBS[verb][1] != "waiting" or not named:
+        return None
+    most = max(named, key=lambda client: named[client])
+    share = round(100 * named[most] / sum(clients.values()))
+    return f"{share} % are {most}'s; clients have turns by weight, so others go on having theirs"
+
+
+def lines(facts: Mapping[str, Any]) -> list[str]:
+    """The same for people: a few lines, the most frequent values first."""
+    if not facts["count"]:
+        return []
+    types = facts["error_types"]
+    errors = {f"{group} {types.get(group, '')}".strip(): n for group, n in facts["errors"].items()}
+    part = facts["looked"] < facts["count"]
+    said = [f"of the first {count(facts['looked'])} of {count(facts['count'])}:"] if part else []
+    for what, shown in (
+        ("clients", facts["clients"]),
+        ("priorities", facts["priorities"]),
+        ("error groups", errors),
+        ("in this state", facts["ages"]),
+    ):
+        if shown:
+            top = sorted(shown.items(), key=lambda item: (item[0] == "other", -item[1]))
+            more = f", {len(top) - 4} more" if len(top) > 4 else ""
+            said.append(f"{what}: " + ", ".join(f"{name} {count(n)}" for name, n in top[:4]) + more)
+    if facts["fairness"]:
+        said.append(facts["fairness"])
+    if facts["drain_ms"]:
+        pace = f"{facts['settled_a_minute']:,.4g} a minute in the last hour"
+        said.append(f"all that waits then is done in ≈ {age(facts['drain_ms'])} ({pace})")
+    cost = f"server: {count(facts['calls'])} calls, ≈ {count(facts['server_ms'])} ms"
+    if facts["bytes"] is not None:
+        cost += f"; payloads {size(facts['bytes'])}"
+    return [*said, cost]
+
+
+def _request(entry: Entry) -> str:
+    return entry.id.rpartition("/")[0]
+
+
+async def _requests(queue: Queue[Any], ids: Sequence[str]) -> list[Request | None]:
+    return await together(queue.request.op(id) for id in ids)
+
+
+async def _dated(queue: Queue[Any], entries: list[Entry]) -> list[Entry]:
+    """What waits, with the time its request began: an id may come again."""
+    if "requests" not in queue.capabilities or not entries or entries[0].state != "waiting":
+        return entries
+    ids = sorted({_request(entry) for entry in entries})
+    found = await _requests(queue, ids)
+    began = {id: r.created_ms for id, r in zip(ids, found, strict=True) if r is not None}
+    return [replace(entry, at_ms=began.get(_request(entry))) for entry in entries]
+
+
+async def weigh(
+    queue: Queue[Any],
+    state: State,
+    filter: Filter,
+    progress: Callable[[int, int], None] | None = None,
+    keep: Callable[[list[Entry]], None] | None = None,
+    shown: Callable[[str], str] = str,
+) -> tuple[Selection, Consequences]:
+    """As `select`, in one scan with what the entries are like.
+
+    ``shown`` redacts what errors say. ``keep`` gets the entries page by page; then the selection
+    itself has no ids, and what is in memory doesn't grow with it.
+    """
+    now = await queue.now.op()
+    scan = Scan(queue, state, filter, now)
+    chosen, weight = Selection(queue, state, filter, now), Consequences(queue, now, shown=shown)
+    while not scan.over:
+        found = await scan.step()
+        chosen.add(found)
+        await weight.add(found)
+        if keep is not None:
+            keep(await _dated(queue, found))
+            chosen.pages.clear()
+        if progress is not None:
+            progress(scan.scanned, scan.total)
+    chosen.scanned, chosen.complete, chosen.elsewhere = scan.scanned, scan.complete, scan.elsewhere
+    chosen.total = scan.total
+    if chosen.count:
+        await weight.look_around()
+    return chosen, weight

@@ -1,0 +1,223 @@
+"""Other payloads for entries that are dead or delayed: by hand, or by a JSON Patch over many."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import jsonpatch
+import jsonpointer
+
+from redisq_ops.core.errors import BadInput, Refused
+from redisq_ops.core.io import together
+from redisq_ops.core.queue import EDIT, Queue
+from redisq_ops.core.settings import MAX_PAYLOAD
+from redisq_ops.core.values import Entry, State
+
+from . import journal
+from .journal import Author, Outcome
+from .selection import Selection
+
+BATCH = 50
+STEP_BYTES = 1024 * 1024
+"""a step carries no more than this, or one entry"""
+
+Change = Callable[[bytes], bytes]
+"""a payload's new bytes; `Unfit` where it can't be changed so"""
+
+
+class Unfit(Exception):
+    """Why one payload can't be changed; the others can."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """A JSON Patch (RFC 6902): what it makes of a payload."""
+
+    operations: jsonpatch.JsonPatch
+
+    @classmethod
+    def parse(cls, text: str) -> Patch:
+        """One line says what is wrong with it, before anything is looked at."""
+        try:
+            found = json.loads(text)
+        except ValueError as error:
+            raise BadInput(f"--patch is not JSON: {error}") from error
+        if not isinstance(found, list) or not all(isinstance(step, dict) for step in found):
+            raise BadInput('--patch is a list of operations: [{"op": "replace", "path": …}]')
+        try:
+            return cls(jsonpatch.JsonPatch(found))
+        except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException) as error:
+            raise BadInput(f"--patch: {error}") from error
+
+    def __call__(self, payload: bytes) -> bytes:
+        """The patched payload, written as the old one was: spaced or not, keys in their order."""
+        try:
+            before = json.loads(payload, object_pairs_hook=_unique)
+        except (ValueError, RecursionError) as error:
+            raise Unfit("not JSON") from error
+        try:
+            after = self.operations.apply(before)
+        except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException) as error:
+            raise Unfit("the patch doesn't apply") from error
+        if after == before:
+            return payload
+        tight = (",", ":") if b'": ' not in payload else (", ", ": ")
+        escaped = b"\\u" in payload
+        return json.dumps(after, ensure_ascii=escaped, separators=tight).encode()
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Of an object that has a key twice one of the two would be lost."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key twice")
+    return found
+
+
+def editable(queue: Queue[Any], state: State) -> None:
+    """Refuse where a queue's payloads can't be changed."""
+    if state not in queue.editable:
+        can = " and ".join(queue.editable)
+        what = f"only {can} entries have" if can else "it has no"
+        raise Refused(f"queue {queue.name} is a {queue.kind} queue: {what} payloads to edit")
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What a change would make of one entry."""
+
+    id: str
+    diff: tuple[str, ...] = ()
+    """lines of a unified diff; none where nothing would change"""
+    unfit: str | None = None
+    """why it can't be changed"""
+
+
+async def samples(
+    selection: Selection, change: Change, shown: Callable[[bytes], str], most: int = 3
+) -> list[Sample]:
+    """What ``change`` makes of the first ``most`` entries; ``shown``: how payloads are printed."""
+    ids = [entry.id for entry in selection.sample[:most]]
+    entries = await together(selection.queue.get.op(id) for id in ids)
+    return [_sample(e, change, shown) for e in entries if e is not None and e.payload is not None]
+
+
+def _sample(entry: Entry, change: Change, shown: Callable[[bytes], str]) -> Sample:
+    assert entry.payload is not None
+    try:
+        after = change(entry.payload)
+    except Unfit as error:
+        return Sample(entry.id, unfit=str(error))
+    return Sample(entry.id, tuple(diff(shown(entry.payload), shown(after))))
+
+
+def diff(before: str, after: str) -> Iterator[str]:
+    """Lines taken away and put in, JSON spread over lines first; a little around each."""
+    old, new = _lines(before), _lines(after)
+    return (
+        line
+        for line in difflib.unified_diff(old, new, lineterm="", n=1)
+        if not line.startswith(("---", "+++", "@@"))
+    )
+
+
+def _lines(payload: str) -> list[str]:
+    try:
+        return json.dumps(json.loads(payload), indent=2, ensure_ascii=False).splitlines()
+    except (ValueError, RecursionError):
+        return payload.splitlines()
+
+
+class Edit:
+    """One change of payloads, driven as a `Bulk` is: `step` until it says False.
+
+    Every entry is read again when its turn comes, and changed only if it still is what was read:
+    in its state since before the selection, with that payload. `undo` gives the old ones back.
+    """
+
+    pause = 0.0
+
+    def __init__(self, selection: Selection, change: Change, author: Author) -> None:
+        editable(selection.queue, selection.state)
+        self.selection = selection
+        self.change = change
+        self.author = author
+        self.outcome = Outcome(journal.new_id(EDIT), selection.count)
+        self._ids = iter(selection.ids())
+        self._rows: list[tuple[str, bytes, bytes]] = []
+        self._sent: Sequence[tuple[str, bytes, bytes]] = ()
+        self._steps = 0
+        self._begun = False
+
+    async def step(self) -> bool:
+        """Change some; False when all were dealt with."""
+        queue, outcome = self.selection.queue, self.outcome
+        assert outcome.op is not None
+        if not self._begun:
+            await journal.begin(
+                queue, outcome.op, EDIT, self.author, str(self.selection.filter),
+                now_ms=await queue.now.op(), source=self.selection.state, target=EDIT,
+                matched=outcome.matched,
+            )  # fmt: skip
+            self._begun = True
+        if not self._sent:
+            while not self._rows and (ids := list(islice(self._ids, BATCH))):
+                self._rows = await self._changed(ids)
+            self._sent = self._portion()
+            self._steps += bool(self._sent)
+        if not self._sent:
+            await journal.note(queue, outcome.op, ended=1)
+            return False
+        # Kept until its reply is heard: a step tried again is the same step.
+        said = await queue.edit.op(
+            outcome.op, self._steps, self._sent, source=self.selection.state,
+            high_water_ms=self.selection.high_water_ms,
+        )  # fmt: skip
+        self._rows = self._rows[len(self._sent) :]
+        self._sent = ()
+        for word in said:
+            if word == "moved":
+                outcome.done += 1
+            else:
+                outcome.skip(word)
+        return True
+
+    def _portion(self) -> Sequence[tuple[str, bytes, bytes]]:
+        size = end = 0
+        for _, was, payload in self._rows:
+            size += len(was) + len(payload)
+            if end and size > STEP_BYTES:
+                break
+            end += 1
+        return self._rows[:end]
+
+    async def _changed(self, ids: Sequence[str]) -> list[tuple[str, bytes, bytes]]:
+        """Those of the ids that would change, with what they are and are to be."""
+        rows = []
+        for entry in await together(self.selection.queue.get.op(id) for id in ids):
+            if entry is None or entry.state != self.selection.state or entry.payload is None:
+                self.outcome.skip("changed")
+                continue
+            try:
+                after = self.change(entry.payload)
+                if len(after) > MAX_PAYLOAD:
+                    raise Unfit("too large")
+            except Unfit as error:
+                self.outcome.skip(str(error))
+                continue
+            if after == entry.payload:
+                self.outcome.skip("same")
+            else:
+                rows.append((entry.id, entry.payload, after))
+        return rows
+
+    async def reached(self) -> int:
+        """How many were changed as the journal has it, also by a step that was not heard of."""
+        assert self.outcome.op is not None
+        operation = await journal.read(self.selection.queue, self.outcome.op)
+        return operation.done if operation else 0

@@ -1,0 +1,599 @@
+"""Why something isn't running, isn't finishing, or where it went: the rule that holds it.
+
+Reasons come in the order in which they would have to be dealt with; the first one is the answer,
+the others are said beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from redisq_ops.core.errors import NotFound
+from redisq_ops.core.foreign import ForeignQueue
+from redisq_ops.core.io import together
+from redisq_ops.core.queue import Queue
+from redisq_ops.core.settings import DEFAULTS
+from redisq_ops.core.values import Entry, Event, Failure, Request
+
+from .consumers import SILENT_MS
+from .deployment import Address, Deployment
+from .reasons import Reason, Reasons, When, utc
+from .redaction import NOTHING, Redaction
+from .situation import MINUTES, look, told_of
+from .terminal import age, count
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The answer about an address: its first reason, and what else is true of it."""
+
+    address: str
+    queue: str
+    kind: str
+    id: str | None
+    what: str
+    """queue | request | entry"""
+    state: str | None
+    """None: it isn't there"""
+    now_ms: int
+    reason: Reason
+    also: tuple[Reason, ...] = ()
+
+    @property
+    def known(self) -> bool:
+        return self.state is not None
+
+    def row(self) -> dict[str, Any]:
+        """As stable JSON names."""
+        first = self.reason
+        return {
+            "address": self.address, "queue": self.queue, "kind": self.kind, "id": self.id,
+            "what": self.what, "state": self.state, "now_ms": self.now_ms, "rule": first.rule,
+            "sentence": first.sentence, "verb": first.verb, "command": first.command,
+            "eta_ms": first.eta_ms, "estimate": first.estimate, "facts": dict(first.facts),
+            "also": [
+                {"rule": one.rule, "sentence": one.sentence, "verb": one.verb,
+                 "command": one.command, "facts": dict(one.facts)}
+                for one in self.also
+            ],
+        }  # fmt: skip
+
+
+async def explain_text(
+    deployment: Deployment, text: str, when: When = utc, redaction: Redaction = NOTHING
+) -> Explanation:
+    """What an address of the command line is held by.
+
+    A bare id that is nowhere is looked for in the histories of all queues; `NotFound` says how far.
+    """
+    try:
+        at = await deployment.resolve(text)
+    except NotFound:
+        at = await _remembered(deployment, text)
+    return await explain(at.queue, at.id, when, redaction)
+
+
+async def _remembered(deployment: Deployment, text: str) -> Address:
+    queues = await deployment.queues()
+    stories = await together(told_of(queue, text) for queue in queues)
+    for queue, story in zip(queues, stories, strict=True):
+        if story.events:
+            return Address(queue, text)
+    looked, total = sum(s.looked for s in stories), sum(s.total for s in stories)
+    raise NotFound(
+        f"nothing here is called {text!r}: no queue, request or entry, and in the latest "
+        f"{count(looked)} of {count(total)} events there is nothing about it"
+    )
+
+
+async def explain(
+    queue: Queue[Any], id: str | None = None, when: When = utc, redaction: Redaction = NOTHING
+) -> Explanation:
+    """Why a queue doesn't move, a request doesn't finish, an entry doesn't run."""
+    situation = await look(queue, id)
+    return _Answer(situation, when, redaction).explanation()
+
+
+class _Answer(Reasons):
+    """The reasons for each kind of thing, in their order."""
+
+    def explanation(self) -> Explanation:
+        look = self.look
+        if look.id is None:
+            what, state, reasons = "queue", self._queue_state(), list(self._queue_reasons())
+        elif look.request is not None:
+            what, state, reasons = "request", look.request.state, list(self._request_reasons())
+        elif look.entry is not None:
+            what, state, reasons = "entry", look.entry.state, list(self._entry_reasons(look.entry))
+        else:
+            is_request = "requests" in self.queue.capabilities and "/" not in look.id
+            what, state = "request" if is_request else "entry", None
+            reasons = [self._gone(what)]
+        return Explanation(
+            self.address, self.queue.name, self.queue.kind, look.id, what, state, self.now,
+            reasons[0], tuple(reasons[1:]),
+        )  # fmt: skip
+
+    # --- entries -------------------------------------------------------------------------------
+
+    def _entry_reasons(self, entry: Entry) -> Iterator[Reason]:
+        match entry.state:
+            case "waiting":
+                yield from self._waiting()
+            case "delayed":
+                yield from self._delayed(entry)
+            case "pending":
+                yield from self._pending(entry)
+            case "dead":
+                yield self._dead(entry)
+            case "trash":
+                yield self._trash(entry)
+            case "done":
+                yield self._done(entry)
+        if entry.state not in ("trash", "done") and (done := self._operation(entry.op)):
+            yield Reason(
+                "touched", f"an operator touched it last: {done.verb} {self._by(done)}",
+                facts=self._of_journal(done),
+            )  # fmt: skip
+
+    def _waiting(self) -> Iterator[Reason]:
+        held = [
+            *self._paused(), *self._request_paused(), *self._client(), *self._nobody(),
+            *self._limit(),
+        ]  # fmt: skip
+        held.sort(key=lambda reason: reason.rule == "busy")
+        yield from held
+        yield self._ahead()
+
+    def _delayed(self, entry: Entry) -> Iterator[Reason]:
+        at = entry.at_ms
+        requeue = self._moving("requeue", "delayed")
+        facts = {
+            "ready_ms": at,
+            "failures": entry.failures,
+            "error": _error(self.shown(entry.error)),
+        }
+        if at is not None and at <= self.now:
+            yield from self._due(at)
+            return
+        until = "its time comes" if at is None else f"{self.when(at)}, {self._until(at)}"
+        if entry.failures:
+            most = self._setting("max_failures") if self.queue.settable else None
+            of = f" of {most}" if most and not isinstance(self.queue, ForeignQueue) else ""
+            said = _said(self.shown(entry.error))
+            yield Reason(
+                "retry",
+                f"it is tried again at {until}, because failure {entry.failures}{of} said {said}",
+                eta_ms=at, facts=facts | {"max_failures": most}, **requeue,
+            )  # fmt: skip
+        else:
+            yield Reason("delayed", f"it is delayed until {until}", eta_ms=at, facts=facts,
+                         **requeue)  # fmt: skip
+        yield from self._paused()
+        yield from (reason for reason in self._nobody() if reason.rule == "no-worker")
+
+    def _due(self, at: int) -> Iterator[Reason]:
+        """Delayed by what is written, and past its time: takes bring such ones in."""
+        held = [*self._paused(), *self._request_paused(), *self._nobody(), *self._limit()]
+        yield from held
+        yield Reason(
+            "due", f"it is due since {age(self.now - at)}: the next takes bring it in, a few at a "
+            "time", facts={"ready_ms": at}, **({} if held else self._moving("requeue", "delayed")),
+        )  # fmt: skip
+
+    def _pending(self, entry: Entry) -> Iterator[Reason]:
+        who = entry.consumer or "somebody"
+        since = "" if entry.since_ms is None else f" since {age(self.now - entry.since_ms)}"
+        facts = {
+            "consumer": entry.consumer, "since_ms": entry.since_ms, "deadline_ms": entry.at_ms,
+            "lost": entry.lost, "deliveries": entry.deliveries,
+        }  # fmt: skip
+        claim = self._operation(entry.op)
+        if claim is not None and claim.verb != "claim":
+            claim = None
+        handed = f", given to it {self._by(claim)}" if claim is not None else ""
+        facts |= self._of_journal(claim) if claim is not None else {}
+        if entry.at_ms is None:
+            yield self._held(who, since, facts | {"heard_ms": self.look.standing.heard_ms})
+        elif entry.at_ms > self.now:
+            yield Reason(
+                "pending", f"{who} has it{since}{handed}; its lease ends "
+                f"{self._until(entry.at_ms)}, unless it is renewed", eta_ms=entry.at_ms,
+                facts=facts, **self._moving("requeue", "pending"),
+            )  # fmt: skip
+        else:
+            late = self.now - entry.at_ms
+            lost = self._setting("max_lost")
+            then = "dead" if entry.lost + 1 >= lost else "waiting again"
+            nobody = [reason for reason in self._nobody() if reason.rule == "no-worker"]
+            who_reaps = "the next take, or a worker's upkeep every 30 s, makes it " + then
+            why = f", but {nobody[0].sentence}" if nobody else ""
+            yield Reason(
+                "overdue", f"consumer {who} is silent for {age(late)}: it has the entry{since}"
+                f"{handed}, its lease ended {self._ago(entry.at_ms)}; {who_reaps}{why}",
+                facts=facts | {"silent_ms": late, "max_lost": lost},
+                **self._moving("requeue", "pending"),
+            )  # fmt: skip
+            yield from nobody
+
+    def _held(self, who: str, since: str, facts: dict[str, Any]) -> Reason:
+        """Where a delivery has no deadline: nobody takes it back but who claims it."""
+        standing = self.look.standing
+        heard = standing.heard_ms
+        verb = self._moving("requeue", "pending")
+        said = f"{who} has it{since}"
+        if heard is not None and standing.group is not None:
+            where = ("--group", standing.group, "--to", "NAME")
+            claim = self._command("consumers", "claim", self.queue.name, who, *where)
+            verb = {"verb": "claim", "command": claim}
+            said += f" and was heard of {self._ago(heard)}"
+        rule = "pending" if heard is None or self.now - heard < SILENT_MS else "silent"
+        said += "; in this layout a delivery has no deadline, it stays until it is acknowledged"
+        return Reason(rule, f"{said} or claimed", facts=facts, **verb)
+
+    def _dead(self, entry: Entry) -> Reason:
+        since = entry.since_ms or entry.at_ms
+        at = "" if since is None else f" since {self.when(since)} ({self._ago(since)})"
+        because = {
+            "failed": f"it failed {_times(entry.failures)}",
+            "lost": f"its lease was lost {_times(entry.lost)}",
+            "rejected": "its handler rejected it",
+        }.get(entry.reason or "", entry.reason or "its layout doesn't say why")
+        said = f": {_said(self.shown(entry.error))}" if entry.error is not None else ""
+        facts: dict[str, Any] = {
+            "reason": entry.reason, "since_ms": since, "failures": entry.failures,
+            "lost": entry.lost, "error": _error(self.shown(entry.error)), "group": None,
+            "alike": None,
+        }  # fmt: skip
+        alike = ""
+        if (group := self.look.alike) is not None:
+            facts |= {"group": group.group, "alike": group.number, "looked": group.looked,
+                      "dead": group.total}  # fmt: skip
+            among = f"all {count(group.total)} dead"
+            if group.looked < group.total:
+                among = f"{count(group.looked)} looked at of {count(group.total)} dead"
+            n = group.number
+            alike = f"; {count(n)} of this error (group {group.group}) among {among}"
+        return Reason(
+            "dead", f"dead{at} because {because}{said}{alike}", facts=facts,
+            **self._moving("replay", "dead"),
+        )  # fmt: skip
+
+    def _trash(self, entry: Entry) -> Reason:
+        request = self.request
+        if entry.op is None and request is not None and request.state == "cancelled":
+            return self._cancelled(request, "its request")
+        done = self._operation(entry.op)
+        at = entry.at_ms
+        until = None if at is None else at + self._setting("trash_ms")
+        kept = "" if until is None else f"; undo until {self.when(until)} ({self._until(until)})"
+        when = "" if at is None else f" at {self.when(at)}"
+        verb: dict[str, Any] = {}
+        if done is not None and done.undoable:
+            verb = {"verb": "undo", "command": self._command("undo", done.id)}
+        elif self._can("restore", "trash"):
+            verb = {"verb": "restore", "command": self._command("trash", "restore", self.address)}
+        return Reason(
+            "purged", f"purged{when} {self._by(done)}{kept}", eta_ms=until,
+            facts={"purged_ms": at, "undo_until_ms": until} | self._of_journal(done), **verb,
+        )  # fmt: skip
+
+    def _done(self, entry: Entry) -> Reason:
+        told = self.look.told.latest("done")
+        at = told.at_ms if told else entry.since_ms
+        said = f"done at {self.when(at)} ({self._ago(at)})" if at else "done"
+        if at is None and not isinstance(self.queue, ForeignQueue):
+            said += "; when isn't kept"
+        facts: dict[str, Any] = {"done_ms": at, "kept_until_ms": None}
+        request = self.request
+        if isinstance(self.queue, ForeignQueue):
+            return Reason("done", f"{said}, as far as its layout tells", facts=facts)
+        if request is None:
+            return Reason("done", said, facts=facts)
+        keep = self._setting("keep_ms")
+        until = None if request.closed_ms is None else request.closed_ms + keep
+        has = "its result is" if entry.payload is not None else "it is without a result, and"
+        if until is None:
+            said += f"; {has} kept while request {request.id} goes on, and {age(keep)} longer"
+        elif request.dead or request.trash:
+            said += f"; {has} kept while its request has dead or purged entries"
+            until = None
+        else:
+            said += f"; {has} kept until {self.when(until)} ({self._until(until)})"
+        return Reason(
+            "done", said, "results",
+            self._command("results", f"{self.queue.name}/{request.id}"), until,
+            facts=facts | {"kept_until_ms": until, "result": entry.payload is not None},
+        )  # fmt: skip
+
+    # --- requests ------------------------------------------------------------------------------
+
+    def _cancelled(self, request: Request, what: str) -> Reason:
+        change = self._change(["cancel"], lambda about: about == f"request {request.id}")
+        until = None if request.closed_ms is None else request.closed_ms + self._setting("trash_ms")
+        kept = "" if until is None else f"; undo until {self.when(until)} ({self._until(until)})"
+        verb: dict[str, Any] = {}
+        if change is not None and change.undoable:
+            verb = {"verb": "undo", "command": self._command("undo", change.id)}
+        return Reason(
+            "cancelled", f"{what} was cancelled {self._by(change)}{kept}", eta_ms=until,
+            facts={"request": request.id, "cancelled_ms": request.closed_ms,
+                   "undo_until_ms": until} | self._of_journal(change), **verb,
+        )  # fmt: skip
+
+    def _request_reasons(self) -> Iterator[Reason]:
+        request = self.look.request
+        assert request is not None
+        if request.state == "cancelled":
+            yield self._cancelled(request, "it")
+        elif request.state == "done":
+            yield self._finished(request)
+        else:
+            yield from self._unfinished(request)
+        if request.dead and request.state != "done":
+            yield Reason(
+                "dead", f"{_of(request.dead, 'is', 'are')} dead, which doesn't hold it up",
+                "replay", self._command("replay", self.address), facts={"dead": request.dead},
+            )  # fmt: skip
+
+    def _finished(self, request: Request) -> Reason:
+        closed = request.closed_ms
+        at = "" if closed is None else f" at {self.when(closed)} ({self._ago(closed)})"
+        until = None if closed is None else closed + self._setting("keep_ms")
+        facts = {"closed_ms": closed, "dead": request.dead, "trash": request.trash}
+        results = self._command("results", self.address)
+        if request.dead:
+            return Reason(
+                "done-dead", f"done{at}, with {count(request.dead)} of {count(request.total)} dead;"
+                " it is kept while it has dead entries", "replay",
+                self._command("replay", self.address), facts=facts | {"kept_until_ms": None},
+            )  # fmt: skip
+        kept = "" if until is None else f"; results are kept until {self.when(until)}"
+        return Reason(
+            "done", f"done{at}, all {count(request.total)} settled{kept}", "results", results,
+            until, facts=facts | {"kept_until_ms": until},
+        )  # fmt: skip
+
+    def _unfinished(self, request: Request) -> Iterator[Reason]:
+        left = request.waiting + request.pending + request.delayed
+        if left:
+            yield from (*self._paused(), *self._request_paused())
+        late = any((one.until_ms or self.now) < self.now for one in self.look.standing.holders)
+        if request.waiting or request.delayed or late:
+            nobody = list(self._nobody())
+            yield from (reason for reason in nobody if reason.rule == "no-worker")
+        whole = self._after(left + (self.look.standing.before or 0)) if left else {}
+        if request.waiting:
+            if limited := list(self._limit()):
+                yield from (_with(one, whole) for one in limited)
+            elif not request.paused:
+                reason = self._ahead()
+                one = request.waiting == 1
+                verb = "waits" if one else "wait"
+                waits = f"{count(request.waiting)} of {count(request.total)} {verb}"
+                said = reason.sentence.replace(
+                    "it waits behind", "it waits behind" if one else "they wait behind", 1
+                )
+                if reason.rule == "next":
+                    said = (
+                        f"nothing comes before {'it' if one else 'them'}"
+                        if request.tokens
+                        else "no token of it is in the list"
+                    )
+                yield _with(reason, {"sentence": f"{waits}: {said}", **whole})
+        if request.pending:
+            yield self._in_work(request, whole)
+        if request.delayed:
+            at = self.look.standing.next_ms
+            due = "" if at is None else f", the first one due {self._until(at)} ({self.when(at)})"
+            yield Reason(
+                "delayed", f"{_of(request.delayed, 'waits', 'wait')} for a later time{due}",
+                "requeue", self._command("requeue", self.address, "--state", "delayed"), at,
+                facts={"delayed": request.delayed, "next_ms": at},
+            )  # fmt: skip
+        if request.state == "open":
+            added = request.added_ms or request.created_ms
+            yield Reason(
+                "open", f"it is open, nobody has sealed it: its producer may still add to its "
+                f"{count(request.total)}; the last addition was {self._ago(added)} (who added "
+                "isn't kept)",
+                "submit",
+                self._command("submit", "FILE", "--queue", self.queue.name, "--id", request.id),
+                facts={"added_ms": added, "created_ms": request.created_ms,
+                       "total": request.total},
+            )  # fmt: skip
+        elif not left:
+            yield Reason("sealed", "nothing of it is left to do and it isn't done: see redisq fsck",
+                         "fsck", self._command("fsck", self.queue.name))  # fmt: skip
+
+    def _in_work(self, request: Request, whole: Mapping[str, Any]) -> Reason:
+        holders = self.look.standing.holders
+        facts: dict[str, Any] = {
+            "pending": request.pending,
+            "oldest": None if not holders else {
+                "id": holders[0].id, "consumer": holders[0].consumer,
+                "since_ms": holders[0].since_ms, "until_ms": holders[0].until_ms,
+            },
+        }  # fmt: skip
+        said = f"{_of(request.pending, 'is', 'are')} being worked on"
+        command = None
+        if holders:
+            one = holders[0]
+            since = f" since {age(self.now - one.since_ms)}" if one.since_ms is not None else ""
+            lease = f" ({self._lease(one.until_ms)})" if one.until_ms is not None else ""
+            said += f", the oldest: {one.id} by {one.consumer}{since}{lease}"
+            command = self._command("requeue", f"{self.queue.name}/{one.id}")
+        return Reason("pending", said, command and "requeue", command, facts=facts, **whole)
+
+    # --- queues --------------------------------------------------------------------------------
+
+    def _queue_state(self) -> str:
+        counts = self.look.counts
+        return "paused" if counts.paused is not None else (
+            "draining" if counts.closed is not None else "open"
+        )  # fmt: skip
+
+    def _queue_reasons(self) -> Iterator[Reason]:
+        counts, rate = self.look.counts, self._rate
+        waits = counts.waiting or "waiting" in counts.unknown
+        late = self.look.first["pending"]
+        overdue = late is not None and late.at_ms is not None and late.at_ms <= self.now
+        yield from self._paused()
+        nobody = list(self._nobody()) if waits or overdue or counts.delayed else []
+        if waits or overdue:
+            yield from (reason for reason in nobody if reason.rule == "no-worker")
+        if counts.waiting and self.look.standing.open == 0 and counts.paused is None:
+            why = "; ".join(self.look.held) or "see redisq fsck"
+            some = _n(counts.waiting, "waits", "wait")
+            yield Reason(
+                "held", f"{some}, and nothing may be handed out: {why}",
+                facts={"waiting": counts.waiting, "held": list(self.look.held)},
+            )  # fmt: skip
+        if overdue and late is not None and late.at_ms is not None:
+            yield Reason(
+                "overdue", f"{late.id} is overdue since {age(self.now - late.at_ms)}: consumer "
+                f"{late.consumer} is silent", **self._requeue(late),
+                facts={"id": late.id, "consumer": late.consumer, "deadline_ms": late.at_ms},
+            )  # fmt: skip
+        yield from self._closed()
+        if rate is not None:
+            out = rate * 60_000
+            come = sum(self.look.rates.arrived) / max(1, sum(self.look.rates.settled)) * out
+            left = counts.waiting + counts.pending
+            gain = (rate - come / 60_000) if come < out else 0
+            eta: dict[str, Any] = (
+                {"eta_ms": self.now + int(left / gain), "estimate": True} if gain and left else {}
+            )
+            yield Reason(
+                "moving",
+                f"it moves: ≈ {out:,.1f} a minute leave, ≈ {come:,.1f} come (last {MINUTES} "
+                f"minutes); {_n(counts.waiting, 'waits', 'wait')}, "
+                f"{_n(counts.pending, 'is', 'are')} pending",
+                facts={"out_per_min": round(out, 2), "in_per_min": round(come, 2)}, **eta,
+            )  # fmt: skip
+        elif counts.pending and not overdue:
+            yield Reason(
+                "pending", f"{_n(counts.pending, 'is', 'are')} being worked on, "
+                f"{_n(counts.waiting, 'waits', 'wait')}; nothing was settled in "
+                f"the last {MINUTES} minutes" if self.look.rates.settled else
+                f"{_n(counts.pending, 'is', 'are')} handed out and not settled",
+                facts={"pending": counts.pending},
+            )  # fmt: skip
+        elif counts.waiting:
+            oldest = counts.oldest_ms
+            since = "" if oldest is None else f", the oldest since {age(self.now - oldest)}"
+            yield Reason(
+                "waiting", f"{_n(counts.waiting, 'waits', 'wait')}{since}",
+                facts={"waiting": counts.waiting, "oldest_ms": oldest},
+            )  # fmt: skip
+        elif counts.delayed:
+            first = self.look.first["delayed"]
+            at = first.at_ms if first else None
+            due = "" if at is None else f"; the first one is due {self._until(at)}"
+            yield Reason(
+                "delayed",
+                f"nothing is due: {_n(counts.delayed, 'waits', 'wait')} for a later time{due}",
+                eta_ms=at, facts={"delayed": counts.delayed, "next_ms": at},
+            )  # fmt: skip
+        elif not waits and not overdue:
+            dead = f"; {_n(counts.dead, 'is', 'are')} dead" if counts.dead else ""
+            yield Reason(
+                "empty", f"there is nothing to do in it{dead}", facts={"dead": counts.dead}
+            )
+        elif not overdue:
+            yield Reason("unknown", f"how much waits in it, a {self.queue.kind} layout doesn't say")
+
+    def _requeue(self, entry: Entry) -> dict[str, Any]:
+        if not self._can("requeue", "pending"):
+            return {}
+        address = f"{self.queue.name}/{entry.id}"
+        return {"verb": "requeue", "command": self._command("requeue", address)}
+
+    # --- what isn't there ------------------------------------------------------------------------
+
+    def _gone(self, what: str) -> Reason:
+        look, told = self.look, self.look.told
+        window = f"the latest {count(told.looked)} of {count(told.total)} events"
+        facts: dict[str, Any] = {"looked": told.looked, "events": told.total, "history": None}
+        if isinstance(self.queue, ForeignQueue):
+            return Reason(
+                "unknown", f"nothing in queue {self.queue.name} is called {look.id}, and a "
+                f"{self.queue.kind} layout keeps no history that would say what became of it",
+                facts=facts,
+            )  # fmt: skip
+        level = look.settings.get("history", DEFAULTS.history)
+        facts["history"] = level
+        request = look.standing.request
+        if request is not None and "/" in (look.id or ""):
+            return Reason(
+                "unknown", f"request {request.id} has {count(request.total)} entries, numbered "
+                f"from 1: there is no {look.id}", facts=facts | {"total": request.total},
+            )  # fmt: skip
+        event = told.events[0] if told.events else None
+        history: dict[str, Any] = {
+            "verb": "history",
+            "command": self._command("history", self.queue.name),
+        }
+        if event is not None:
+            said = self._ending(event)
+            facts |= {"event": dict(event.what), "at_ms": event.at_ms, "by": event.by}
+            return Reason("gone", said, facts=facts, **history)
+        removed = [o for o in look.operations if o.target == "gone" and o.done]
+        hint = ""
+        if removed:
+            hint = (
+                f"; {len(removed)} of the latest changes removed entries for good, the last one "
+                f"{self._by(removed[0])}: those don't name their entries"
+            )
+        quiet = ""
+        if level != "all":
+            quiet = f" (history is {level!r}: what was done without trouble leaves no event)"
+        kept = f"; a finished request is kept for {age(self._setting('keep_ms'))}"
+        return Reason(
+            "unknown", f"there is no {what} {look.id} in queue {self.queue.name}: in {window} "
+            f"there is nothing about it{quiet}{kept if what == 'request' else ''}{hint}",
+            facts=facts, **history,
+        )  # fmt: skip
+
+    def _ending(self, event: Event) -> str:
+        at = f"at {self.when(event.at_ms)} ({self._ago(event.at_ms)})"
+        keep = age(self._setting("keep_ms"))
+        if "request-done" in event.what:
+            return f"it was done {at}, and finished requests are kept for {keep}"
+        if "done" in event.what:
+            return f"it was done {at} by {event.by}; such an entry leaves no other trace"
+        if "op" in event.what:
+            words = event.what["op"][0].split("|")
+            done = self._operation(words[0])
+            return f"an operator changed it last: {words[1]} {self._by(done)}, and it is gone since"
+        names = ", ".join(event.what)
+        return f"it is gone; the last thing the history says of it is: {names} {at}"
+
+
+def _with(reason: Reason, changes: Mapping[str, Any]) -> Reason:
+    return replace(reason, **changes)
+
+
+def _error(error: Failure | None) -> dict[str, str] | None:
+    return None if error is None else {"type": error.type, "message": error.message}
+
+
+def _n(n: int, one: str, many: str) -> str:
+    """``1 waits``, ``2 wait``."""
+    return f"{count(n)} {one if n == 1 else many}"
+
+
+def _of(n: int, one: str, many: str) -> str:
+    return f"{count(n)} of its entries {one if n == 1 else many}"
+
+
+def _times(n: int) -> str:
+    return "once" if n == 1 else f"{count(n)} times"
+
+
+def _said(error: Failure | None) -> str:
+    if error is None:
+        return "nothing"
+    return f"{error.type}: {error.message}" if error.message else error.type

@@ -1,0 +1,188 @@
+"""Entries by what went wrong: one pass over a state, a group for each kind of error.
+
+Memory is bounded however many entries and errors there are; what isn't exact then says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from redisq_ops.core.queue import Queue
+from redisq_ops.core.values import Entry, State
+
+from .fingerprint import fingerprint, normal
+from .frequent import Names
+from .selection import Filter, Scan
+
+KEPT = 1000
+"""groups that are kept; twice as many are there for a while"""
+MESSAGE = 500
+"""characters of a sample's message"""
+
+
+@dataclass(slots=True)
+class Group:
+    """Entries whose error is the same but for numbers, ids, addresses and the like."""
+
+    fingerprint: str
+    type: str | None
+    """the error's; None: they have no error, and share a reason"""
+    form: str
+    """the message with what differs folded, or the reason"""
+    exact: bool = True
+    """no entry of it went uncounted; otherwise there are at least ``count``"""
+    count: int = 0
+    first_ms: int | None = None
+    last_ms: int | None = None
+    sample: str = ""
+    """the id of the latest"""
+    message: str = ""
+    """what the latest says, as it stands"""
+    reasons: dict[str, int] = field(default_factory=dict)
+    """failed | lost | rejected, and how many"""
+    clients: Names = field(default_factory=Names)
+    requests: Names = field(default_factory=Names)
+
+    @property
+    def lost(self) -> int:
+        """How many of them died because workers were lost with them."""
+        return self.reasons.get("lost", 0)
+
+    def add(self, entry: Entry) -> None:
+        self.count += 1
+        since = entry.since_ms
+        if since is not None:
+            if self.first_ms is None or since < self.first_ms:
+                self.first_ms = since
+            if self.last_ms is None or since >= self.last_ms:
+                self.last_ms = since
+                self._sample(entry)
+        if not self.sample:
+            self._sample(entry)
+        reason = entry.reason
+        if reason is not None and (reason in self.reasons or len(self.reasons) < 8):
+            self.reasons[reason] = self.reasons.get(reason, 0) + 1
+        if entry.client is not None:
+            self.clients.add(entry.client)
+        request = entry.id.rpartition("/")[0]
+        if request:
+            self.requests.add(request)
+
+    def _sample(self, entry: Entry) -> None:
+        self.sample = entry.id
+        self.message = entry.error.message[:MESSAGE] if entry.error is not None else ""
+
+
+@dataclass(slots=True)
+class Others:
+    """What is in none of the groups that are kept: the smallest went here."""
+
+    count: int = 0
+    groups: int = 0
+    """how many groups that was, at least"""
+
+
+class Groups:
+    """Groups of entries as they are told of; the largest, where there are too many."""
+
+    def __init__(self, kept: int = KEPT) -> None:
+        self.kept = kept
+        self.total = 0
+        self.others = Others()
+        self._groups: dict[str, Group] = {}
+
+    def add(self, entries: Iterable[Entry]) -> None:
+        groups = self._groups
+        for entry in entries:
+            name = fingerprint(entry)
+            group = groups.get(name)
+            if group is None:
+                if len(groups) >= 2 * self.kept:
+                    groups = self._without_the_smallest()
+                group = groups[name] = self._new(name, entry)
+            group.add(entry)
+            self.total += 1
+
+    def _new(self, name: str, entry: Entry) -> Group:
+        exact = not self.others.groups  # it may have been here before and gone to the others
+        if entry.error is None:
+            return Group(name, None, entry.reason or "no error known", exact)
+        return Group(name, entry.error.type, normal(entry.error), exact)
+
+    def _without_the_smallest(self) -> dict[str, Group]:
+        ranked = _ranked(self._groups.values())
+        for group in ranked[self.kept :]:
+            self.others.count += group.count
+            # One that comes and goes again is the same: only those that never were here count.
+            self.others.groups += group.exact
+        self._groups = {group.fingerprint: group for group in ranked[: self.kept]}
+        return self._groups
+
+    def ranked(self) -> list[Group]:
+        """The kept groups, largest first; among equals the latest first."""
+        if len(self._groups) > self.kept:
+            self._without_the_smallest()
+        return _ranked(self._groups.values())
+
+
+def _ranked(groups: Iterable[Group]) -> list[Group]:
+    return sorted(groups, key=lambda group: (-group.count, -(group.last_ms or 0)))
+
+
+class Grouping:
+    """Groups the entries of a state that a filter accepts. Drive `step` until `over`."""
+
+    def __init__(
+        self,
+        queue: Queue[Any],
+        state: State,
+        filter: Filter,
+        now_ms: int,
+        kept: int = KEPT,
+    ) -> None:
+        self.queue = queue
+        self.state = state
+        self.groups = Groups(kept)
+        self.now_ms = now_ms
+        self._filter = filter
+        self.scan = Scan(queue, state, filter, now_ms)
+
+    @property
+    def over(self) -> bool:
+        return self.scan.over
+
+    @property
+    def scanned(self) -> int:
+        return self.scan.scanned
+
+    @property
+    def total(self) -> int:
+        """Entries of the state, as of the latest page."""
+        return self.scan.total
+
+    @property
+    def complete(self) -> bool:
+        """Whether all of the state was looked at."""
+        windowed = self._filter.window is not None and self.scanned < self.total
+        return self.scan.over and self.scan.complete and not windowed
+
+    async def step(self) -> None:
+        """One page."""
+        self.groups.add(await self.scan.step())
+
+
+async def groups(
+    queue: Queue[Any],
+    state: State = "dead",
+    filter: Filter | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Grouping:
+    """All groups of a state; ``progress`` is told (scanned, total) after each page."""
+    grouping = Grouping(queue, state, filter or Filter(), await queue.now.op())
+    while not grouping.over:
+        await grouping.step()
+        if progress is not None:
+            progress(grouping.scanned, grouping.total)
+    return grouping

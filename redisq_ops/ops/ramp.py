@@ -1,0 +1,391 @@
+"""Closed-loop replay: a few first, then faster and faster while what was replayed stays well.
+
+`Ramp` drives a `Bulk` at the rate that `course` decides, and observes: whether what it replayed
+dies again, how much waits, and how quickly the server answers another client.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from math import inf
+from statistics import median
+from typing import Any
+
+from redisq_ops.core.errors import BadInput, Refused
+from redisq_ops.core.foreign import ForeignQueue
+from redisq_ops.core.io import Call, both, together
+from redisq_ops.core.queue import Queue
+from redisq_ops.core.settings import MAX_BATCH
+from redisq_ops.core.values import Counts, Entry
+
+from . import journal
+from .apply import Apply, Told
+from .bulk import Bulk, Listed, Pick, Source
+from .course import Course, Limits, Observed, advance, begin
+from .journal import Author
+from .plan import PlanFile
+from .selection import Selection
+from .terminal import age, count
+
+WATCHED = 1000
+"""replayed entries that are watched at a time"""
+LATEST = 200
+"""verdicts that are judged: of more, a thousand good ones would hide the first hundred bad ones"""
+LOOKED_AT = 200
+"""of those, in one observation"""
+FOREIGN_LOOKED_AT = 20
+"""where an entry isn't found by its id, but by reading lists"""
+PINGS = 5
+
+
+class Paced(Bulk):
+    """A bulk change that is held to a number of entries a step, and tells which ones it moved."""
+
+    held: int | None = None
+    """the next step is about no more"""
+    moved: Sequence[str] = ()
+    """by the latest step"""
+
+    def _size(self) -> int:
+        size = super()._size()
+        return size if self.held is None else min(size, self.held)
+
+    async def open(self) -> None:
+        """Write down what is about to be done, or see how far it was done before."""
+        await self._open()
+
+    async def step(self) -> bool:
+        self._heard: list[str] = []
+        more = await super().step()
+        self.moved = self._heard
+        return more
+
+    def _hear(self, id: str, word: str) -> None:
+        if word == "moved":
+            self._heard.append(id)
+
+
+class PacedBulk(Paced):
+    """Of a selection."""
+
+    def _steps(self) -> Source:
+        return _Heard(self)
+
+
+class _Heard(Listed):
+    def __init__(self, bulk: PacedBulk) -> None:
+        assert isinstance(bulk.selection, Selection)
+        super().__init__(bulk.order, map(Pick, _ids(bulk.selection)))
+        self._hear = bulk._hear
+
+    async def _sent(self, op: str) -> list[str]:
+        batch = self._batch
+        said = await super()._sent(op)
+        for pick, word in zip(batch, said, strict=True):
+            self._hear(pick.id, word)
+        return said
+
+
+class PacedApply(Paced, Apply):
+    """Of a plan: a ramp that was killed goes on where it was."""
+
+    def __init__(
+        self,
+        plan: PlanFile,
+        queue: Queue[Any],
+        author: Author,
+        *,
+        told: Told | None = None,
+        **options: Any,
+    ) -> None:
+        self._heard = []
+        self._also = told
+        super().__init__(plan, queue, author, told=self._hear, **options)
+
+    def _hear(self, id: str, word: str) -> None:
+        super()._hear(id, word)
+        if self._also is not None:
+            self._also(id, word)
+
+
+class Watch:
+    """Whether replayed entries are dead again. At most 1,000 are watched at a time: while none of
+    them is settled, further ones are not."""
+
+    def __init__(self, queue: Queue[Any]) -> None:
+        self.queue = queue
+        self.verdicts = 0
+        self._since: dict[str, int] = {}
+        self._failing: set[str] = set()
+        self._ends: deque[bool] = deque(maxlen=LATEST)
+        self._foreign = isinstance(queue, ForeignQueue)
+        self._most = FOREIGN_LOOKED_AT if self._foreign else LOOKED_AT
+
+    def add(self, ids: Sequence[str], at_ms: int) -> None:
+        """``at_ms``: a time of the server before they were replayed."""
+        for id in ids[: WATCHED - len(self._since)]:
+            self._since[id] = at_ms
+
+    def fresh(self) -> None:
+        """Forget verdicts: what comes now is judged by itself."""
+        self._ends.clear()
+        self._since.clear()
+        self._failing.clear()
+
+    async def look(self) -> None:
+        """Look at some of the unsettled ones, the next ones the next time."""
+        ids = list(self._since)[: self._most]
+        for start in range(0, len(ids), 50):
+            batch = ids[start : start + 50]
+            found = await together(self.queue.get.op(id) for id in batch)
+            for id, entry in zip(batch, found, strict=True):
+                self._see(id, self._since.pop(id), entry)
+
+    def _see(self, id: str, since_ms: int, entry: Entry | None) -> None:
+        self._failing.discard(id)
+        state = "done" if entry is None else entry.state
+        if entry is not None and state == "dead":
+            before = entry.since_ms is not None and entry.since_ms < since_ms
+            if before and not self._foreign:
+                return  # put back by an undo; other programs' times are too coarse to tell
+            self._end(True)
+        elif state == "done":
+            self._end(False)
+        elif state != "trash":
+            self._since[id] = since_ms
+            # Attempts are counted afresh by a replay; other programs go on counting.
+            if entry is not None and entry.failures and not self._foreign:
+                self._failing.add(id)
+
+    def _end(self, died: bool) -> None:
+        self._ends.append(died)
+        self.verdicts += 1
+
+    @property
+    def judged(self) -> int:
+        return len(self._ends)
+
+    @property
+    def died(self) -> int:
+        return sum(self._ends)
+
+    @property
+    def failing(self) -> int:
+        return len(self._failing)
+
+    @property
+    def unsettled(self) -> int:
+        return len(self._since)
+
+
+class Ramp:
+    """Replays by a canary and a ramp. Drive `step` until it says False; sleep `pause` between.
+
+    What was decided is kept in the journal beside the operation, so that a ramp that was killed
+    goes on where it was; entries are never replayed twice by one operation.
+    """
+
+    def __init__(
+        self,
+        steps: Paced,
+        limits: Limits,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        queue = steps.order.queue
+        if steps.order.verb != "replay":
+            raise BadInput("a canary and a ramp are for a replay")
+        if not queue.keeps_ids:
+            raise Refused(
+                f"queue {queue.name} is a {queue.kind} queue: what is replayed there can't be "
+                "found again, so nobody can tell how it fares"
+            )
+        self.steps = steps
+        self.limits = limits
+        self.outcome = steps.outcome
+        self.queue = queue
+        self.watch = Watch(self.queue)
+        self.course = Course("canary" if limits.canary else "ramp")
+        self.seen: Observed | None = None
+        self.waiting_before = 0
+        self.resumed = False
+        self._clock = clock
+        self._usual_ms = 0.0
+        self._look_s = min(1.0, limits.window_ms / 2000)
+        self._looked = -inf
+        self._tokens = 0.0
+        self._counted = 0.0
+        self._over = False
+
+    @property
+    def left(self) -> int:
+        """How many are to be replayed yet, as far as is known."""
+        outcome = self.outcome
+        if self._over:
+            return 0
+        return max(0, outcome.matched - outcome.done - sum(outcome.skipped.values()))
+
+    async def step(self) -> bool:
+        """Observe if it is time, and replay what may be replayed by now; False at the end."""
+        now = self._clock()
+        if self.seen is None:
+            await self._begin()
+        elif now - self._looked >= self._look_s or (self._due() and not self._room()):
+            await self._look()
+        if self.course.ended:
+            return False
+        n = self._room()
+        if n and not self._over:
+            await self._replay(n)
+        return True
+
+    async def _begin(self) -> None:
+        assert self.outcome.op is not None
+        await self.steps.open()
+        state, counts = await both(_state(self.queue, self.outcome.op), self.queue.counts.op())
+        self.waiting_before = counts.waiting
+        self._usual_ms = await self._ping()
+        self.seen = await self._observed(counts)
+        proven, rate = bool(state.get("proven")), float(state.get("rate") or 0)
+        self.resumed = bool(state)
+        self.course = begin(self.limits, self.seen, proven=proven, rate=rate)
+        self._looked = self._counted = self._clock()
+        self._tokens = 1.0
+
+    async def _look(self) -> None:
+        await self.watch.look()
+        self.seen = await self._observed(await self.queue.counts.op())
+        before = self.course
+        self.course = advance(before, self.seen, self.limits)
+        self._looked = self._clock()
+        if (before.phase, before.rate) != (self.course.phase, self.course.rate):
+            if self.course.phase == "canary":
+                self.watch.fresh()
+            self._tokens = min(self._tokens, 1.0)
+            await self._keep()
+
+    async def _observed(self, counts: Counts) -> Observed:
+        watch, oldest = self.watch, counts.oldest_ms
+        late = await self._ping() - self._usual_ms if self.seen is not None else 0.0
+        now_ms = await self.queue.now.op() if oldest is not None else 0
+        return Observed(
+            int(self._clock() * 1000), self.outcome.done, self.left, watch.judged, watch.died,
+            watch.failing, watch.unsettled, watch.verdicts, counts.waiting,
+            None if oldest is None else max(0, now_ms - oldest), max(0.0, late),
+        )  # fmt: skip
+
+    async def _ping(self) -> float:
+        """How long the server takes to answer, ms: the median of five round trips."""
+        took = []
+        key = self.queue.keys["cfg"]  # a cluster is asked where the queue is
+        for _ in range(PINGS):
+            before = self._clock()
+            await Call(("EXISTS", key), int, key=key)
+            took.append((self._clock() - before) * 1000)
+        return median(took)
+
+    async def _keep(self) -> None:
+        """Write down how far it came; only once there is an operation to write it beside."""
+        course = self.course
+        if self.outcome.op is not None and self.outcome.done:
+            rate = course.rate if course.rate < inf else 0
+            said = {"phase": course.phase, "proven": course.proven, "rate": rate}
+            await journal.note(self.queue, self.outcome.op, ramp=json.dumps(said))
+
+    def _due(self) -> bool:
+        return self.course.phase == "canary" or not self.left
+
+    def _room(self) -> int:
+        """How many may be replayed by now."""
+        course, now = self.course, self._clock()
+        if course.phase == "canary":
+            return min(MAX_BATCH, max(0, course.goal - self.outcome.done), self.left)
+        if course.phase != "ramp" or not self.left:
+            self._counted = now
+            return 0
+        rate = course.rate
+        if rate < inf:
+            # What wasn't used is made up for until the next observation, and no further: after a
+            # stall nobody knows yet what the last ones did.
+            most = max(1.0, rate * self._look_s)
+            self._tokens = min(most, self._tokens + (now - self._counted) * rate)
+        self._counted = now
+        return max(0, min(MAX_BATCH, self.left, MAX_BATCH if rate == inf else int(self._tokens)))
+
+    async def _replay(self, n: int) -> None:
+        steps = self.steps
+        steps.held = n
+        before_ms = await self.queue.now.op()
+        handled = self.left
+        more = await steps.step()
+        if self.course.phase == "ramp":
+            self._tokens -= handled - self.left
+        if more:
+            self.watch.add(steps.moved, before_ms)
+        if not more:  # as many as were asked for
+            self._over = True
+        elif not self.left:
+            # One step more than there are entries: it writes down that all was dealt with.
+            while more:
+                more = await steps.step()
+            self._over = True
+
+    @property
+    def pause(self) -> float:
+        """Seconds to wait before the next step."""
+        if self.course.ended or self.seen is None:
+            return 0.0
+        look = max(0.0, self._looked + self._look_s - self._clock())
+        if self._room():
+            return 0.0
+        if self.course.phase == "ramp" and self.left:
+            return min(look, max(0.0, (1 - self._tokens) / self.course.rate))
+        return min(look, 0.1) if self._due() else look
+
+    async def reached(self) -> int:
+        """How many were replayed as the journal has it, also by a step that was not heard of."""
+        return await self.steps.reached()
+
+    @property
+    def exit_code(self) -> int:
+        """0 all is replayed and well; 3 some is not replayed, or too many died again."""
+        if self.course.phase == "over" and not self.course.why:
+            return self.outcome.exit_code
+        return 3 if self.outcome.done else 1
+
+    def __str__(self) -> str:
+        """One line of how it stands."""
+        course, seen, outcome = self.course, self.seen, self.outcome
+        if seen is None:
+            return "begins"
+        words: list[str] = [course.phase]
+        if course.phase == "ramp":
+            words[0] = "at full speed" if course.rate == inf else f"ramp at {course.rate:g}/s"
+        words.append(f"{count(outcome.done)} of {count(outcome.matched)}")
+        if seen.seen or seen.unsettled:
+            again = f"{count(seen.died)} of {count(seen.judged)} died again"
+            words.append(again + (f", {count(seen.failing)} failing" if seen.failing else ""))
+        growth = seen.waiting - self.waiting_before
+        words.append(f"{count(seen.waiting)} waiting" + (f" ({growth:+,})" if growth else ""))
+        if seen.oldest_ms is not None:
+            words.append(f"oldest {age(seen.oldest_ms)}")
+        words.append(f"server {seen.late_ms + self._usual_ms:.1f} ms")
+        return " · ".join(words) + (f": {course.why}" if course.why else "")
+
+
+def _ids(selection: Selection) -> Iterator[str]:
+    for page in selection.pages:
+        yield from page.decode().split("\n")
+
+
+async def _state(queue: Queue[Any], op: str) -> dict[str, Any]:
+    """What an interrupted ramp of that operation left; empty: there was none."""
+    key = queue.all_keys[0]["op_"] + op
+
+    def read(reply: bytes | None) -> dict[str, Any]:
+        found = json.loads(reply) if reply else {}
+        return found if isinstance(found, dict) else {}
+
+    return await Call(("HGET", key, "ramp"), read, key=key)

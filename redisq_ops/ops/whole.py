@@ -1,0 +1,116 @@
+"""A whole large state, moved in the server's own order: nobody has to read a million ids first.
+
+What is meant is every entry that has been in the state since before the moment of the look; the
+server finds the next ones itself, and each is as safe as if it had been named.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from redisq_ops.core.queue import VERBS, Queue, Verb
+from redisq_ops.core.values import Counts, Entry, State
+
+from .bulk import Bulk, Order, Source
+from .consequences import Consequences, weigh
+from .selection import Filter
+
+LARGE = 10_000
+"""up to so many entries all of them are looked at, and the plan is exact"""
+LOOKED = 1_000
+LARGEST = 100
+"""entries a step moves: so that taking it back stays under a millisecond too"""
+COST_US = 5.0
+"""server time of one entry, µs, as `python -m benchmarks replay` measures it"""
+MOVES: frozenset[Verb] = frozenset({"replay", "purge", "hard"})
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """All of a state, as it was at one moment, or with ``filter.max`` the first of it."""
+
+    queue: Queue[Any]
+    state: State
+    filter: Filter
+    high_water_ms: int
+    """entries that came into the state after this moment are not meant"""
+    count: int
+    sample: list[Entry] = field(default_factory=list)
+    reasons: dict[str, int] = field(default_factory=dict)
+    elsewhere: list[Entry] = field(default_factory=list)
+    remarks: tuple[str, ...] = ()
+
+
+async def movable(queue: Queue[Any], state: State, verb: Verb, filter: Filter) -> bool:
+    """Whether that is a whole state, one the server can move by itself, and a large one."""
+    one = len(queue.all_keys) == 1  # of several shards each has its own first entries
+    plain = filter == Filter(max=filter.max if one else None)
+    if not plain or verb not in MOVES or state not in queue.fronts:
+        return False
+    counts: Counts = await queue.counts.op()
+    return min(counts.of(state) or 0, filter.max or 2**53) > LARGE
+
+
+async def whole(
+    queue: Queue[Any],
+    state: State,
+    filter: Filter,
+    progress: Callable[[int, int], None] | None = None,
+    shown: Callable[[str], str] = str,
+) -> tuple[Whole, Consequences]:
+    """The number of a state, and what its first entries are like; as `weigh`, but for the scan."""
+    first = replace(filter, window=LOOKED)
+    selection, weight = await weigh(queue, state, first, progress, shown=shown)
+    meant = selection.total if filter.max is None else min(selection.total, filter.max)
+    weight.stands_for(meant, COST_US)
+    chosen = Whole(queue, state, filter, selection.high_water_ms, meant, selection.sample)
+    return chosen, weight
+
+
+class Front:
+    """A bulk change's steps over a whole state."""
+
+    def __init__(self, order: Order, most: int | None = None) -> None:
+        self.order = order
+        self.steps = 0
+        self._room = most
+        self._left: tuple[int, ...] = (0,)
+        self._size = 0
+
+    async def step(self, op: str, size: int) -> Counter[str]:
+        order = self.order
+        # The size of a step whose reply was not heard is the step's.
+        room = size if self._room is None else self._room
+        self._size = self._size or min(size, LARGEST, room)
+        if not self._size:
+            return Counter()
+        stuck = sum(self._left)
+        front = await order.queue.move_front.op(
+            op, self.steps + 1, self._size, source=order.state, target=VERBS[order.verb][1],
+            high_water_ms=order.high_water_ms, left=self._left,
+        )  # fmt: skip
+        self.steps, self._size, self._left = self.steps + 1, 0, front.left
+        if self._room is not None:
+            self._room -= front.moved
+        if front.over:
+            return Counter()
+        return Counter(moved=front.moved, changed=sum(front.left) - stuck)
+
+
+class WholeBulk(Bulk):
+    """A bulk change of a `Whole`: its steps are as large as may be from the first on."""
+
+    first = LARGEST
+
+    def _steps(self) -> Source:
+        assert isinstance(self.selection, Whole)
+        return Front(self.order, self.selection.filter.max)
+
+    async def step(self) -> bool:
+        more = await super().step()
+        if not more:  # what was in the state when it was counted, and left it before its turn
+            self.outcome.skip("changed", max(0, self.outcome.matched - self.handled))
+        return more
