@@ -107,7 +107,7 @@ def move(queue: Queue, op: str, verb: Any, source: Any, *which: str) -> list[str
     )  # fmt: skip
 
 
-def undo(queue: Queue, op: str, verb: Any) -> tuple[int, int]:
+def undo(queue: Queue, op: str, verb: Any) -> tuple[int, ...]:
     return queue.undo(op, 1, target=VERBS[verb][1], by=f"undo-{op}", seq=1)
 
 

@@ -414,6 +414,31 @@ def test_a_shard_that_is_given_up_leaves_its_fence_only(
     assert {key for key in client.scan_iter() if b"rate" not in key} == {b"rq:registry"}
 
 
+def test_another_producers_id_at_work_does_not_hold_up_a_change(
+    opened: Opener, client: redis.Redis
+) -> None:
+    queue = opened(3)
+    put(queue, ids(20))
+    settle(queue, "ack", take(queue))
+    theirs = [n for n in ids(99) if home(n, 3) and home(n, 5)][:4]
+    client.lpush(queue.queue_key, *theirs)
+    held = take(queue)
+    assert sorted(d.id for d in held) == sorted(theirs)
+    assert opened().resize(5) == 0
+    after = opened()
+    assert after.counts().pending == 4 and after.invariants() == []
+    assert {after.get(name).state for name in theirs} == {"pending"}  # type: ignore[union-attr]
+    assert settle(after, "fail", held[:1]) == ["retry"]
+    assert settle(after, "ack", [*held[1:], *take(after)]) == ["done"] * 4
+    mine = next(n for n in ids(99) if home(n, 5) == 0 and home(n, 4))
+    put(after, [mine])
+    (working,) = take(after)
+    assert opened().resize(4) == 1, "ours does: its new home must not get it once more"
+    assert put(opened(), [mine]) == ["again"]
+    assert settle(opened(), "ack", [working]) == ["done"]
+    assert opened().resize(4) == 0
+
+
 @pytest.mark.slow
 def test_on_a_cluster_shards_are_on_all_nodes(clock: FakeClock) -> None:
     with cluster(BINARIES["valkey"]) as nodes:

@@ -57,7 +57,7 @@ def move(queue: Queue, op: str, verb: Any, source: Any, *which: str, at: int = 0
     )  # fmt: skip
 
 
-def undo(queue: Queue, op: str, verb: Any) -> tuple[int, int]:
+def undo(queue: Queue, op: str, verb: Any) -> tuple[int, ...]:
     return queue.undo(op, 1, target=VERBS[verb][1], by=f"undo-{op}", seq=1)
 
 

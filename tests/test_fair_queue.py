@@ -87,7 +87,7 @@ def move(queue: Queue, op: str, verb: Any, source: Any, *which: str) -> list[str
     )  # fmt: skip
 
 
-def undo(queue: Queue, op: str, verb: Any) -> tuple[int, int]:
+def undo(queue: Queue, op: str, verb: Any) -> tuple[int, ...]:
     return queue.undo(op, 1, target=VERBS[verb][1], by=f"undo-{op}", seq=1)
 
 
@@ -867,3 +867,32 @@ def test_undone_after_its_turn_the_order_is_kept(queue: Queue) -> None:
     settle(queue, "ack", *take(queue, 1))
     assert queue.undo("op1", 1, target="trash", by="me", seq=1) == (3, 0)
     assert ids(take(queue)) == ["i0", "i1", "i2", "i4"]
+
+
+def test_packing_loses_no_id_whatever_the_counts_say(client: redis.Redis, queue: Queue) -> None:
+    """Counts and list apart, as an eviction or a hand leaves them: the list is what counts."""
+    put(queue, "a", *(f"e{n}" for n in range(1500)[:500]))
+    put(queue, "a", *(f"e{n}" for n in range(500, 1000)))
+    move(queue, "p", "hard", "waiting", *(f"e{n}" for n in range(200)))
+    client.hset(queue.keys["accounts"], "a", "100 0 0 0 200 200 0 1 0 0")  # 800 wait
+    for _ in range(20):
+        queue.sweep()
+    left = [f"e{n}" for n in range(200, 1000)]
+    assert client.lrange(queue.keys["c_"] + "a", 0, -1) == [id.encode() for id in left]
+    client.hset(queue.keys["stat"], "waiting", 800)
+    assert [d.id for _ in range(8) for d in take(queue)] == left
+
+
+def test_a_front_part_that_was_removed_takes_nothing_with_it(
+    client: redis.Redis, queue: Queue
+) -> None:
+    for low in (0, 500):
+        put(queue, "a", *(f"e{n}" for n in range(low, low + 500)))
+    move(queue, "p", "hard", "waiting", *(f"e{n}" for n in range(400, 600)))
+    queue.sweep()
+    assert client.llen(queue.keys["f_"] + "a") == 400
+    client.delete(queue.keys["f_"] + "a")
+    got = [d.id for _ in range(8) for d in take(queue)]
+    assert got == [f"e{n}" for n in range(600, 1000)]
+    for n in range(400):  # what was removed by hand has no place any more
+        client.hdel(queue.keys["body"], f"e{n}")

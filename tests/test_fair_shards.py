@@ -22,6 +22,8 @@ from redisq_ops.core.worker import Worker
 from redisq_ops.demo.server import binaries, cluster
 from redisq_ops.ops.deployment import Deployment
 
+from .test_shards import Killed, run_until
+
 Queue = ShardedFairQueue[redis.Redis]
 NAMES = [f"client-{n}" for n in range(12)]
 
@@ -218,6 +220,179 @@ def test_a_dead_letter_in_a_shard_that_is_given_up_holds_the_change_open(
     assert len(settle(queue, "ack", *take(queue))) == 1
     assert queue.resize(1) == 0 and left <= 12
     assert queue.counts().done == 12
+
+
+def parts_left(client: redis.Redis, k: int) -> set[bytes]:
+    """What is there of a shard for good: counters per minute, for one, go by themselves."""
+    keys = [key for key in client.scan_iter(f"rq:{{q/{k}}}:*") if client.ttl(key) == -1]
+    return {key.split(b":", 2)[2] for key in keys}
+
+
+def test_a_shard_that_is_given_up_leaves_its_fence_only(
+    client: redis.Redis, opened: Callable[..., Queue]
+) -> None:
+    queue = opened(6)
+    names = [f"client-{n}" for n in range(250)]
+    for name in names:
+        fill(queue, name, 3)
+        if name.endswith("7"):
+            queue.weigh(name, 5)
+        if name.endswith("8"):
+            queue.block(name)
+    # Purged for good while they waited: holes that no turn comes by any more.
+    rows = [f"{name}.{k}" for name in names for k in (1, 2)]
+    for step, low in enumerate(range(0, 500, 100), 1):
+        queue.move("purge", step, rows[low : low + 100], source="waiting", target="gone",
+                   high_water_ms=queue.now())  # fmt: skip
+    for name in names:
+        queue.unblock(name)
+    assert settle(queue, "ack", *take(queue)) == {"done"}
+    for name in names:
+        if name.endswith("8"):
+            queue.block(name)
+    lists = [key for k in range(2, 6) for key in client.scan_iter(f"rq:{{q/{k}}}:c:*")]
+    assert lists, "holes behind the last turn"
+    while opened().resize(2):
+        pass
+    for k in range(2, 6):
+        assert parts_left(client, k) <= {b"cfg", b"stat"}
+    after = opened()
+    assert after.invariants() == []
+    assert after.client_of("client-7") == Client("client-7", 0, 0, 5, False, None)
+    assert after.counts().done == 250
+    assert after.weigh("client-7", 2) == 5 and after.block("client-8") is False
+    late = ShardedFairQueue(client, "q", shards=6, clock=queue.clock)
+    late.shards, late.layout, late._enrolled = 6, 0, True  # knows nothing of it yet
+    late.weigh("client-17", 3)
+    for k in range(2, 6):
+        assert parts_left(client, k) <= {b"cfg", b"stat"}
+    while opened().resize(6):
+        pass
+    grown = opened()
+    for name in names:
+        assert fill(grown, name, 1) == ["ok"]
+    assert len(take(grown)) == 225
+    assert grown.invariants() == []
+
+
+def test_a_change_that_is_killed_anywhere_is_gone_on_with(
+    client: redis.Redis, opened: Callable[..., Queue]
+) -> None:
+    """Rules arrive, entries are each worked on once, and the shards given up are cleared."""
+    for step in range(60):
+        client.flushall()
+        queue = opened(4)
+        for name in NAMES:
+            fill(queue, name, 3)
+        queue.move("purge", 1, [f"{name}.2" for name in NAMES], source="waiting", target="gone",
+                   high_water_ms=queue.now())  # fmt: skip
+        queue.weigh("client-5", 7)
+        done = take(queue, 24)
+        assert settle(queue, "ack", *done) == {"done"}
+        try:
+            run_until(client, opened().resize.op(1 + step % 2), step, step % 3 == 0)
+            killed = False
+        except Killed:
+            killed = True
+        process = opened()
+        for name in NAMES:
+            assert fill(process, name, 1, start=9) == ["ok"]
+        assert len(take(process, 100)) == 12
+        while opened().resize(1 + step % 2):
+            settle(opened(), "ack", *late(client, opened()))
+        for k in range(1 + step % 2, 4):
+            assert parts_left(client, k) <= {b"cfg", b"stat"}
+        after = opened()
+        assert after.client_of("client-5").weight == 7  # type: ignore[union-attr]
+        assert after.invariants() == []
+        if not killed:
+            break
+    else:
+        pytest.fail("it never came to its end")
+
+
+def late(client: redis.Redis, queue: Queue) -> list[Delivery]:
+    """What is pending is lost to whoever has it, and taken again."""
+    queue.clock.advance(LEASE_MS)  # type: ignore[attr-defined]
+    return take(queue)
+
+
+def test_a_destroyed_queue_leaves_nothing_in_any_shard_there_ever_was(
+    client: redis.Redis, opened: Callable[..., Queue]
+) -> None:
+    queue = opened(7)
+    for name in NAMES:
+        fill(queue, name, 2)
+    assert settle(queue, "ack", *take(queue)) == {"done"}
+    assert queue.resize(2) == 0
+    # What an earlier release left in shards that it gave up.
+    lost = FairQueue(None, "q", shard=5).keys
+    client.rpush(lost["c_"] + "ann", "a", "b")
+    client.hset(lost["accounts"], "ann", "0 0 0 0 2 2 0 1 0 0")
+    client.zadd(lost["clients"], {"ann": 0})
+    client.hset(lost["holes"], mapping={"ann/a": "1", "ann/b": "1"})
+    while opened().dismantle():
+        pass
+    assert {key for key in client.scan_iter() if b":rate:" not in key} == {b"rq:registry"}
+
+
+def test_rules_reach_dead_letters_that_are_replayed_in_a_former_home(
+    client: redis.Redis, opened: Callable[..., Queue]
+) -> None:
+    queue = opened(4)
+    moving = [n for n in NAMES if home(n, 4) != home(n, 7)][:2]
+    for name in moving:
+        fill(queue, name, 3)
+    settle(queue, "reject", *take(queue))
+    assert opened().resize(7) == 0
+    after, (first, second) = opened(), moving
+    assert after.block(first) and after.limit(second, 1) == 0
+    replay = [e.id for e in after.page("dead").entries]
+    said = after.move("back", 1, replay, source="dead", target="waiting",
+                      high_water_ms=after.now())  # fmt: skip
+    assert said == ["moved"] * 6
+    assert [d.client for d in take(after)] == [second]
+    assert after.client_of(first) == Client(first, 3, 0, 1, True, None)
+    assert after.unblock(first) and after.unblock(first) is False
+    assert after.limit(second, 0) == 1
+    assert len(take(after)) == 5
+    assert after.invariants() == []
+
+
+def test_a_rule_changed_while_it_is_brought_to_its_new_home_is_kept(
+    client: redis.Redis, opened: Callable[..., Queue]
+) -> None:
+    """An operator unblocks between the mover's look and its copy."""
+    queue = opened(4)
+    name = next(n for n in NAMES if home(n, 4) != home(n, 7))
+    fill(queue, name, 1)
+    queue.block(name)
+    mover = opened()
+    bring = mover._bring_rules
+
+    async def late(part: Any, client: str, own: Any) -> None:
+        assert opened().unblock(name)
+        await bring(part, client, own)
+
+    mover._bring_rules = late  # type: ignore[method-assign]
+    mover.resize(7)
+    assert opened().client_of(name) == Client(name, 1, 0, 1, False, None)
+    fill(opened(), name, 1, start=10)
+    assert len(take(opened())) == 2
+
+
+def test_the_inverse_of_a_rule_says_what_it_was_also_while_the_number_changes(
+    opened: Callable[..., Queue],
+) -> None:
+    queue = opened(4)
+    name = next(n for n in NAMES if home(n, 4) != home(n, 7))
+    fill(queue, name, 1)
+    queue.weigh(name, 5)
+    assert opened().resize(7) > 0
+    assert opened().control("op", 1, "weight", name, 9) == ("ok", 5)
+    assert opened().control("op", 1, "weight", name, 9) == ("ok", 5)
+    assert opened().invert("undo", 1, "weight", [name, "5"]) == 1
+    assert opened().client_of(name) == Client(name, 1, 0, 5, False, None)
 
 
 def test_lost_leases_come_back_in_whatever_shard(queue: Queue, clock: FakeClock) -> None:

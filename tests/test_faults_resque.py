@@ -267,8 +267,8 @@ def test_b9_names_with_colons(client: redis.Redis) -> None:
     assert (host, pid) == ("fe80", ""), "as Resque reads it"
 
     (worker,) = ResqueQueue(client, "resque").processes()
-    assert worker.identity == name
-    assert ResqueQueue(client, "resque").prune(worker.identity) == "pruned", "by its whole name"
+    assert worker.name == name
+    assert ResqueQueue(client, "resque").prune(worker.name).word == "pruned", "by its whole name"
 
 
 def test_b11_pressed_twice_it_runs_once(client: redis.Redis, stock: Stock, low: Low) -> None:

@@ -91,6 +91,31 @@ def test_waiting_pages_are_of_the_group_furthest_behind(queue: Stream, ids: list
     assert queue.page("dead").entries == queue.page("done").entries == ()
 
 
+def test_pages_go_on_when_the_cursors_group_is_gone(
+    queue: Stream, ids: list[str], client: redis.Redis
+) -> None:
+    client.xgroup_create("orders", "aaa", id="0")
+    give(client, "aaa", "w", 2)
+    first = queue.page("pending", None, 4)
+    assert first.cursor == f"mail:{ids[3]}"
+    client.xgroup_destroy("orders", "mail")
+    assert [e.id for e in queue.page("pending", first.cursor, 9).entries] == [f"slow:{ids[0]}"]
+    assert queue.page("pending", f"zzz:{ids[0]}", 9).entries == ()
+
+
+def test_what_waits_is_gone_on_with_when_another_group_is_furthest_behind(
+    queue: Stream, ids: list[str], client: redis.Redis
+) -> None:
+    first = queue.page("waiting", None, 2)
+    assert first.cursor == f"slow:{ids[2]}"
+    client.xgroup_destroy("orders", "slow")
+    rest = everything(lambda at: queue.page("waiting", at or first.cursor, 2))
+    assert rest == [f"mail:{id}" for id in ids[6:]], "mail has had six"
+    client.xgroup_create("orders", "abc", id="0")
+    rest = everything(lambda at: queue.page("waiting", at or first.cursor, 3))
+    assert rest == [f"abc:{id}" for id in ids[3:]], "what was seen isn't shown again"
+
+
 def test_an_entry_is_what_its_group_makes_of_it(queue: Stream, ids: list[str]) -> None:
     def state(id: str) -> str | None:
         entry = queue.get(id)

@@ -113,6 +113,23 @@ def test_requests_are_counted_and_paged(
     assert (counts.of("waiting"), counts.of("pending"), counts.of("done")) == (6, 1, None)
 
 
+def test_pages_go_on_when_the_cursors_request_is_gone(
+    requests: RawRequestQueue[Client], article: test_faults_request.Article, client: Client
+) -> None:
+    for name in ("r1", "r10", "r2", "r3"):
+        article.submit(name, ["a", "b"], limit=2)
+    for name in ("r10", "r3"):
+        article.read(name, "w")
+    page = requests.page("waiting", None, 3)
+    assert [id.partition("/")[0] for id in ids(page)] == ["r1", "r1", "r10"]
+    assert page.cursor is not None
+    client.delete("sub:{r10}", "counter:{r10}")
+    rest = everything(lambda at: requests.page("waiting", at or page.cursor, 2))
+    assert [id.partition("/")[0] for id in rest] == ["r2", "r2", "r3"]
+    held = requests.page("pending", page.cursor, 9)
+    assert [id.partition("/")[0] for id in ids(held)] == ["r3"]
+
+
 def test_an_insertion_sent_again_is_flagged(
     requests: RawRequestQueue[Client], article: test_faults_request.Article
 ) -> None:

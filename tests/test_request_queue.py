@@ -73,7 +73,7 @@ def move(queue: Queue, op: str, verb: Any, source: Any, *which: str, step: int =
     )  # fmt: skip
 
 
-def undo(queue: Queue, op: str, verb: Any, step: int = 1) -> tuple[int, int]:
+def undo(queue: Queue, op: str, verb: Any, step: int = 1) -> tuple[int, ...]:
     return queue.undo(op, step, target=VERBS[verb][1], by=f"undo-{op}-{step}", seq=1)
 
 

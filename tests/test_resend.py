@@ -18,10 +18,13 @@ import pytest
 import redis
 
 from redisq_ops.core.callers import Callers
+from redisq_ops.core.carmine import CarmineQueue
+from redisq_ops.core.circular import CircularQueue
 from redisq_ops.core.clock import FakeClock
 from redisq_ops.core.connect import aconnect, connect
 from redisq_ops.core.delay import DelaySet
 from redisq_ops.core.errors import Unreachable
+from redisq_ops.core.fair import FairQueue
 from redisq_ops.core.io import run
 from redisq_ops.core.keys import registry_key
 from redisq_ops.core.queue import VERBS, Queue
@@ -55,7 +58,9 @@ class Scene:
 
     def through(self, client: Any) -> Any:
         """The same queue, by the same callers, on another connection."""
-        other = type(self.queue)(client, "q", clock=self.clock, callers=self.queue.callers)
+        other = type(self.queue)(
+            client, self.queue.name, clock=self.clock, callers=self.queue.callers
+        )
         other._enrolled = True
         return other
 
@@ -67,13 +72,21 @@ class Scene:
 def scene(client: redis.Redis, kind: type[Queue[Any]]) -> Scene:
     client.flushall()
     entry = {"kind": kind.kind, "schema": 1, "created_ms": NOW}
-    client.hset(registry_key(), "q", json.dumps(entry))
+    name = "carmine:q" if kind is CarmineQueue else "q"
+    client.hset(registry_key(), name, json.dumps(entry))
     clock = FakeClock(NOW)
     # Everything that is drawn at random or told by the server's clock would differ between runs.
-    queue: Any = kind(client, "q", clock=clock, callers=Callers(lambda: "me"))
+    queue: Any = kind(client, name, clock=clock, callers=Callers(lambda: "me"))
     queue.configure("setup", 1, {"history": "all", "max_failures": "3"})
     if isinstance(queue, RequestQueue):
         queue.submit([b"%d" % n for n in range(8)], id="r", limit=6, priority=7)
+    elif isinstance(queue, FairQueue):
+        queue.submit("ann", [(f"e{n}", b"%d" % n) for n in range(6)])
+        queue.submit("bob", [(f"e{n}", b"%d" % n) for n in range(6, 9)])
+    elif isinstance(queue, CircularQueue):
+        queue.push([(f"e{n}", b"%d" % n) for n in range(9)])
+    elif isinstance(queue, CarmineQueue):
+        queue.enqueue([(f"e{n}", b"%d" % n) for n in range(9)])
     else:
         queue.schedule([(f"e{n}", b"%d" % n) for n in range(8)], at_ms=NOW)
         queue.schedule([("later", b"l")], at_ms=NOW + 60_000)
@@ -106,10 +119,12 @@ def seen(client: redis.Redis) -> Picture:
 
 Act = Callable[[Scene, Any], Any]
 ACTS: dict[str, tuple[Act, tuple[type[Queue[Any]], ...]]] = {}
-BOTH: tuple[type[Queue[Any]], ...] = (RequestQueue, DelaySet)
+ALL: tuple[type[Queue[Any]], ...] = (
+    RequestQueue, DelaySet, CircularQueue, FairQueue, CarmineQueue
+)  # fmt: skip
 
 
-def act(name: str, do: Act, kinds: tuple[type[Queue[Any]], ...] = BOTH) -> None:
+def act(name: str, do: Act, kinds: tuple[type[Queue[Any]], ...] = ALL) -> None:
     ACTS[name] = (do, kinds)
 
 
@@ -169,6 +184,33 @@ act(
 )
 act("admit", lambda s, q: q.admit([("new", b"\x00"), ("later", b"l")]), DELAYS)
 PRODUCERS = [do for do, kinds in ACTS.values() if kinds == REQUESTS]
+CIRCLES, FAIRS, CARMINES = (CircularQueue,), (FairQueue,), (CarmineQueue,)
+act("push", lambda s, q: q.push([("new", b"\x00"), (s.one("waiting"), b"\xff")]), CIRCLES)
+
+
+def pushing(state: Any) -> Act:
+    return lambda scene, queue: queue.push([(scene.one(state), b"\xff")])
+
+
+def enqueuing(state: Any) -> Act:
+    return lambda scene, queue: queue.enqueue([(scene.one(state), b"\xff"), ("new", b"\x00")])
+
+
+for state in ("pending", "delayed", "dead", "trash"):
+    act(f"push what is {state}", pushing(state), CIRCLES)
+    act(f"enqueue what is {state}", enqueuing(state), CARMINES)
+act("enqueue once more",
+    lambda s, q: q.enqueue([(s.held[0].id, b"\xff"), ("new", b"")], requeue=True, backoff_ms=9),
+    CARMINES)  # fmt: skip
+act("enqueue other content",
+    lambda s, q: q.enqueue([(s.one("waiting"), b"\xff"), (s.held[0].id, b"")], update=True),
+    CARMINES)  # fmt: skip
+act("submit a client's", lambda s, q: q.submit("ann", [("new", b"\x00"), ("e1", b"other")]), FAIRS)
+act("weigh", lambda s, q: q.weigh("ann", 5), FAIRS)
+act("block", lambda s, q: q.govern("block-1", 1, "blocked", "bob", 1), FAIRS)
+act("invert", lambda s, q: q.invert("undo-2", 1, "cap", ["ann", "3"]), FAIRS)
+act("delete a client's", lambda s, q: q.delete("ann", "gone", 1), FAIRS)
+PRODUCERS.append(ACTS["delete a client's"][0])
 act("take", lambda s, q: q.take(3, consumer="w2"))
 act("take nothing", lambda s, q: (s.queue.take(100, consumer="w3"), q.take(3, consumer="w2"))[1])
 for outcome in ("ack", "result", "fail", "reject", "release"):

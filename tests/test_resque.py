@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import threading
+from contextlib import suppress
 from typing import Any
 
 import pytest
 import redis
 
 from redisq_ops.core.clock import FakeClock
-from redisq_ops.core.errors import BadInput, Refused
+from redisq_ops.core.errors import BadInput, Refused, WrongKind
 from redisq_ops.core.handler import Work
 from redisq_ops.core.resque import Job, ResqueQueue, SidekiqQueue
 from redisq_ops.core.values import Delivery, Failure, Page, Settlement, State
@@ -240,6 +241,80 @@ def test_failures_in_lists_of_each_queue(queue: Ours, client: redis.Redis) -> No
     assert client.llen("resque:low_failed") == 0
 
 
+def test_once_in_use_that_backend_has_the_failures_of_every_queue(
+    queue: Ours, client: redis.Redis, clock: FakeClock
+) -> None:
+    """Resque enters a queue into `failed_queues` at its first failure, whichever queue that is."""
+    queue.push([Job("A"), Job("B"), Job("C")])
+    assert end(queue, take(queue, 1)[0], "fail", BOOM) == "dead"
+    assert client.llen("resque:failed") == 1, "the usual backend"
+    client.sadd("resque:failed_queues", "other_failed")
+    assert end(queue, take(queue, 1)[0], "fail", BOOM) == "dead"
+    queue.configure("c", 1, {"max_lost": "1"})
+    take(queue, 1)
+    clock.advance(60_000)
+    queue.sweep()
+    assert (client.llen("resque:low_failed"), client.llen("resque:failed")) == (2, 1)
+    assert client.smembers("resque:failed_queues") == {b"other_failed", b"low_failed"}
+    assert queue.counts().dead == 3
+
+
+def test_a_pruned_worker_s_job_is_among_its_queue_s_failures(client: redis.Redis) -> None:
+    put(client, "resque")
+    client.sadd("resque:failed_queues", "other_failed")
+    client.hset("resque:workers:heartbeat", DEAD, "2024-06-10T06:15:10Z")
+    client.set("resque:low_failed", "somebody else's")
+    whole = ResqueQueue(client, "resque")
+    for _ in range(2):
+        with pytest.raises(WrongKind, match="resque:low_failed"):
+            whole.prune(DEAD)
+    assert client.sismember("resque:workers", DEAD) and client.exists(f"resque:worker:{DEAD}")
+    client.delete("resque:low_failed")
+    pruned = whole.prune(DEAD)
+    assert (pruned.word, pruned.waiting, pruned.dead) == ("pruned", 0, 1)
+    assert (client.llen("resque:low_failed"), client.llen("resque:failed")) == (1, 2)
+    assert client.sismember("resque:failed_queues", "low_failed")
+
+
+def test_a_pruned_worker_s_job_runs_again_if_that_is_asked_for(client: redis.Redis) -> None:
+    put(client, "resque")
+    client.hset("resque:workers:heartbeat", DEAD, "2024-06-10T06:15:10Z")
+    whole = ResqueQueue(client, "resque")
+    kept = client.lrange("resque:queue:low", 0, -1)
+    client.rename("resque:queue:low", "elsewhere")
+    client.set("resque:queue:low", "somebody else's")
+    with pytest.raises(WrongKind, match="resque:queue:low"):
+        whole.prune(DEAD, rescue=True)
+    client.rename("elsewhere", "resque:queue:low")
+    pruned = whole.prune(DEAD, rescue=True)
+    assert (pruned.word, pruned.waiting, pruned.dead) == ("pruned", 1, 0)
+    front, *rest = client.lrange("resque:queue:low", 0, -1)
+    assert (front, rest) == (b'{"class":"Archive","args":[ 41 ]}', kept), "its own bytes"
+    assert client.llen("resque:failed") == 2
+    assert whole.prune(DEAD, rescue=True).word == "unknown"
+
+
+def test_a_refusal_while_it_is_entered_is_not_half_of_it(
+    queue: Ours, client: redis.Redis, url: str
+) -> None:
+    """Whatever fails at the first call, the second knows where failures go."""
+    client.sadd("resque:failed_queues", "low_failed")
+    queue.push([Job("A")])
+    (delivery,) = take(queue)
+    run: Any = client.execute_command
+    run("ACL", "SETUSER", "narrow", "reset", "on", "nopass", "~*", "&*", "+@all", "-sismember")
+    try:
+        with redis.Redis.from_url(url, protocol=3, username="narrow", password="x") as other:
+            again = ResqueQueue(other, "resque:low", clock=queue.clock)
+            with suppress(Refused):
+                end(again, delivery, "fail", BOOM)
+            run("ACL", "SETUSER", "narrow", "+sismember")
+            end(again, delivery, "fail", BOOM)
+    finally:
+        run("ACL", "DELUSER", "narrow")
+    assert (client.llen("resque:low_failed"), client.llen("resque:failed")) == (1, 0)
+
+
 def test_a_silent_worker_is_pruned_as_resque_does(whole: Ours, client: redis.Redis) -> None:
     live = ResqueQueue(client, "resque")
     put(client, "resque")
@@ -247,15 +322,15 @@ def test_a_silent_worker_is_pruned_as_resque_does(whole: Ours, client: redis.Red
         "box:77:low": "2124-06-10T06:15:10Z", DEAD: "2024-06-10T06:15:10+00:00",
     })  # fmt: skip
     client.set(f"resque:stat:processed:{DEAD}", 7)
-    there = {process.identity: process for process in live.processes()}
+    there = {process.name: process for process in live.processes()}
     assert {name: p.alive for name, p in there.items()} == {
         "box:77:low": True, DEAD: False, "old:5:*": True,
     }  # fmt: skip
     assert (there[DEAD].pid, there[DEAD].queues) == (78, ("mail:out", "low"))
-    assert live.prune("old:5:*") == "alive", "it never beat: it may be of another kind"
-    assert live.prune("box:77:low") == "alive"
-    assert live.prune("nobody") == "unknown"
-    assert live.prune(DEAD) == "pruned"
+    assert live.prune("old:5:*").word == "alive", "it never beat: it may be of another kind"
+    assert live.prune("box:77:low").word == "alive"
+    assert live.prune("nobody").word == "unknown"
+    assert live.prune(DEAD).word == "pruned"
     last = client.lindex("resque:failed", -1) or b""
     assert b'"payload":{"class":"Archive","args":[ 41 ]}' in last, "its own bytes"
     said = json.loads(last)
@@ -264,7 +339,7 @@ def test_a_silent_worker_is_pruned_as_resque_does(whole: Ours, client: redis.Red
     assert (said["queue"], said["worker"]) == ("low", DEAD)
     assert not client.exists(f"resque:worker:{DEAD}", f"resque:stat:processed:{DEAD}")
     assert client.smembers("resque:workers") == {b"box:77:low", b"old:5:*"}
-    assert live.prune(DEAD) == "unknown"
+    assert live.prune(DEAD).word == "unknown"
     (again,) = [
         e for e in ResqueQueue(client, "resque:low").page("dead").entries if e.reason == "lost"
     ]
@@ -284,7 +359,7 @@ def test_a_worker_that_came_back_is_not_pruned(
         return await guarded(self, *args, **given)
 
     monkeypatch.setattr(ResqueQueue, "_guarded", after_a_beat)
-    assert live.prune(DEAD) == "changed"
+    assert live.prune(DEAD).word == "changed"
     assert client.sismember("resque:workers", DEAD) and client.llen("resque:failed") == 2
 
 
@@ -327,7 +402,7 @@ def test_on_a_full_server_everything_goes_but_new_jobs(
         assert moved(queue, ids(queue.page("waiting"))[:1], "waiting", "gone", "g") == ["moved"]
         assert queue.sweep() == 0
         queue.configure("c", 1, {"paused": "full"})
-        assert queue.prune("nobody") == "unknown"
+        assert queue.prune("nobody").word == "unknown"
     finally:
         client.config_set("maxmemory", 0)
     assert queue.counts().waiting == 2

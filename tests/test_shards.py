@@ -25,6 +25,11 @@ from redisq_ops.core.scripts import script
 from redisq_ops.core.shards import home
 from redisq_ops.core.values import Settlement, State
 from redisq_ops.demo.server import cluster
+from redisq_ops.ops.bulk import Bulk
+from redisq_ops.ops.deployment import Deployment
+from redisq_ops.ops.journal import Author, Undo
+from redisq_ops.ops.journal import find as find_operation
+from redisq_ops.ops.selection import Filter, select
 
 from .conftest import BINARIES
 
@@ -560,6 +565,78 @@ def test_a_shard_that_is_taken_up_again_is_not_cleared_by_a_late_mover(
     with suppress(Refused):
         go_on()
     assert (later.history_length(), later.counts().done) == before
+
+
+def test_settings_changed_while_new_shards_are_prepared_reach_them(
+    open_set: Callable[..., Set], clock: FakeClock
+) -> None:
+    later = open_set(3)
+    later.configure("op", 1, {"max_failures": "2"})
+    mover = open_set()
+    amend = mover._amend
+
+    async def late(before: Any, after: Any) -> Any:
+        """An operator's change, between the copy and the moment others learn of new shards."""
+        if after.old_shards:
+            open_set().configure("op", 2, {"max_failures": "9", "paused": "stop"})
+        return await amend(before, after)
+
+    mover._amend = late  # type: ignore[method-assign]
+    assert mover.resize(8) == 0
+    after = open_set()
+    put(after, ids(80), clock.now_ms)
+    assert after.take(100, consumer="w").deliveries == ()
+    said = run(after.client, after._each(lambda part: part.settings.op()))
+    assert len(said) == 8
+    assert {(one["max_failures"], one["paused"]) for one in said} == {("9", "stop")}
+
+
+def test_settings_changed_by_one_who_does_not_know_the_new_shards_reach_them(
+    open_set: Callable[..., Set], client: redis.Redis, clock: FakeClock
+) -> None:
+    """The number changes after the old shards were written: the look that follows says so."""
+    queue, slow = open_set(3), open_set()
+    put(queue, ids(5), clock.now_ms)
+    first = slow._part(0)
+    plain = first._configure
+
+    async def write(op: str, seq: int, changes: dict[str, str]) -> dict[str, str]:
+        said = await plain(op, seq, changes)
+        if queue.shards == 3:
+            queue.resize(6)
+        return said
+
+    slow.shards = 3
+    first._configure = write  # type: ignore[method-assign]
+    assert slow.configure("op", 1, {"paused": "stop"}) == {"paused": ""}
+    said = run(client, open_set()._each(lambda part: part.settings.op()))
+    assert [one.get("paused") for one in said] == ["stop"] * 6
+
+
+@pytest.mark.parametrize(("before", "after"), [(3, 8), (8, 3)])
+def test_undo_after_the_number_changed_puts_back_what_stayed_and_says_the_rest(
+    open_set: Callable[..., Set], client: redis.Redis, clock: FakeClock, before: int, after: int
+) -> None:
+    """Undo lists stay where they were written; an entry that moved since is left alone."""
+    put(open_set(before), ids(100), clock.now_ms)
+    found = io.run(client, Deployment(client, clock=clock).queue("later"))
+    bulk = Bulk(io.run(client, select(found, "waiting", Filter())), "purge", Author("ada", "desk"))
+    while io.run(client, bulk.step()):
+        pass
+    assert bulk.outcome.done == 100 and bulk.outcome.op
+    while open_set().resize(after):
+        pass
+    deployment = Deployment(client, clock=clock)
+    queue, operation = io.run(client, find_operation(deployment, bulk.outcome.op))
+    assert (operation.done, operation.undone) == (100, 0)
+    stayed = sum(home(id, before) == home(id, after) for id in ids(100))
+    undo = Undo(queue, operation, Author("ada", "desk"))
+    while io.run(client, undo.step()):
+        pass
+    assert undo.outcome.done == stayed
+    assert sum(undo.outcome.skipped.values()) == 100 - stayed
+    assert (queue.counts().waiting, queue.counts().trash) == (stayed, 100 - stayed)
+    assert queue.invariants() == []
 
 
 def test_who_knows_an_old_change_cannot_misplace_what_moves_now(

@@ -170,14 +170,16 @@ def test_a_real_worker_goes_on_with_what_was_done_here(
         assert moved(low, [busy.id], "pending", "waiting", "b") == ["busy"]
         (there,) = low.processes()
         assert there.alive and set(there.queues) == {"default", "low"} and there.pid == process.pid
-        assert low.prune(there.identity) == "alive"
+        assert there.since_ms and 0 <= low.now() - there.since_ms < 120_000
+        assert [work.id for work in there.work] == [busy.id]
+        assert low.prune(there.name).word == "alive"
 
         process.kill()
         process.wait()
-        assert low.prune(there.identity, silent_ms=0, rescue=True) == "pruned"
+        assert low.prune(there.name, silent_ms=0, rescue=True).word == "pruned"
         assert low.processes() == [] and low.counts().pending == 0
         assert ids(low.page("waiting")) == [busy.id], "as it was taken, and again"
-        assert low.prune(there.identity) == "unknown"
+        assert low.prune(there.name).word == "unknown"
 
 
 @pytest.mark.slow
@@ -834,12 +836,211 @@ def test_silent_processes_are_told_and_pruned(whole: Ours, client: redis.Redis) 
     client.pexpire(identity, 25_000)
     (process,) = whole.processes()
     assert process.alive and process.silent_ms and process.silent_ms >= 35_000
-    assert whole.prune(identity, silent_ms=50_000) == "alive"
-    assert whole.prune("nobody") == "unknown"
+    assert whole.prune(identity, silent_ms=50_000).word == "alive"
+    assert whole.prune("nobody").word == "unknown"
     client.delete(identity, f"{identity}:work")
     assert [p.alive for p in whole.processes()] == [False]
-    assert whole.prune(identity) == "pruned"
+    assert whole.prune(identity).word == "pruned"
     assert client.scard("processes") == 0
+
+
+def test_a_process_whose_record_is_gone_is_pruned_however_long_is_asked_for(
+    whole: Ours, client: redis.Redis
+) -> None:
+    put(client, "sidekiq-7")
+    identity = "web-1:4711:0a1b2c3d4e5f"
+    client.persist(identity)
+    assert whole.prune(identity, silent_ms=1).word == "alive", "a record that stays says nothing"
+    client.delete(identity)
+    assert whole.prune(identity, silent_ms=3_600_000).word == "pruned"
+    assert client.scard("processes") == 0
+
+
+def held_by_a_process(client: redis.Redis, *queues: str) -> str:
+    """A process that beat just now and has a job of each of these queues."""
+    identity = "web-2:1:ffffffffffff"
+    client.sadd("processes", identity)
+    client.hset(identity, "info", json.dumps({"started_at": T / 1000, "hostname": "web-2"}))
+    client.pexpire(identity, 60_000)
+    for n, name in enumerate(queues):
+        work = {"queue": name, "payload": record(f"j{n}", queue=name).decode(), "run_at": 1.0}
+        client.hset(f"{identity}:work", f"t{n}", json.dumps(work))
+    return identity
+
+
+def test_a_rescue_is_whole_or_nothing(whole: Ours, client: redis.Redis) -> None:
+    """A queue's key is somebody else's: however often it is tried, nothing is pushed."""
+    identity = held_by_a_process(client, "default", "bad", "low")
+    client.set("queue:bad", "somebody else's")
+    for _ in range(3):
+        with pytest.raises(WrongKind, match="queue:bad"):
+            whole.prune(identity, silent_ms=0, rescue=True)
+    assert client.llen("queue:default") == client.llen("queue:low") == 0
+    assert client.scard("processes") == 1 and client.hlen(f"{identity}:work") == 3
+    client.delete("queue:bad")
+    pruned = whole.prune(identity, silent_ms=0, rescue=True)
+    assert (pruned.word, pruned.waiting, pruned.lost) == ("pruned", 3, 0)
+    assert [client.llen(f"queue:{q}") for q in ("default", "bad", "low")] == [1, 1, 1]
+
+
+def test_what_isn_t_rescued_is_said_to_be_lost(whole: Ours, client: redis.Redis) -> None:
+    identity = held_by_a_process(client, "default", "low")
+    (there,) = whole.processes()
+    assert [(work.id, work.queue) for work in there.work] == [("j0", "default"), ("j1", "low")]
+    assert (there.since_ms, there.alive, there.host) == (T, True, "web-2")
+    pruned = whole.prune(identity, silent_ms=0)
+    assert (pruned.word, pruned.waiting, pruned.lost) == ("pruned", 0, 2)
+    assert client.llen("queue:default") == 0
+
+
+def test_an_older_reschedule_s_undo_leaves_the_newer_one(queue: Ours, client: redis.Redis) -> None:
+    client.zadd("schedule", {record("a"): T / 1000 + 10})
+    assert moved(queue, ["a"], "delayed", "delayed", "old", lease_ms=T + 50_000) == ["moved"]
+    assert moved(queue, ["a"], "delayed", "delayed", "new", lease_ms=T + 90_000) == ["moved"]
+    assert queue.undo("old", 1, target="delayed", by="u1", seq=1) == (0, 1)
+    assert client.zscore("schedule", record("a")) == T / 1000 + 90
+    assert queue.undo("new", 1, target="delayed", by="u2", seq=1) == (1, 0)
+    assert client.zscore("schedule", record("a")) == T / 1000 + 50
+
+    assert moved(queue, ["a"], "delayed", "trash", "purge") == ["moved"]
+    assert moved(queue, ["a"], "trash", "restore", "back") == ["moved"]
+    assert moved(queue, ["a"], "delayed", "delayed", "later", lease_ms=T + 70_000) == ["moved"]
+    assert queue.undo("back", 1, target="restore", by="u3", seq=1) == (0, 1)
+    assert client.zscore("schedule", record("a")) == T / 1000 + 70
+
+
+def test_an_undo_puts_back_whatever_is_untouched_in_a_long_list(
+    queue: Ours, client: redis.Redis
+) -> None:
+    """All that was put back last is gone, and the rest lies behind thousands of others."""
+    names = [f"j{n}" for n in range(300)]
+    client.zadd("dead", {record(name): n + 1.0 for n, name in enumerate(names)})
+    for start in range(0, 4000, 1000):
+        client.lpush("queue:default", *[record(f"f{n}") for n in range(start, start + 1000)])
+    assert moved(queue, names, "dead", "waiting") == ["moved"] * 300
+    for start in range(0, 5000, 1000):
+        client.lpush("queue:default", *[record(f"b{n}") for n in range(start, start + 1000)])
+    kept = names[:30]
+    for name in set(names) - set(kept):
+        client.lrem("queue:default", 1, record(name).decode())
+    client.config_resetstat()
+    assert queue.undo("op", 1, target="waiting", by="u", seq=1) == (30, 270)
+    ran: Any = client.info("commandstats")
+    assert ran["cmdstat_lrange"]["calls"] < 25, "by pages"
+    assert "cmdstat_lpos" not in ran, "no search that walks far"
+    assert [tuple(row) for row in scored(client, "dead")] == [
+        (record(name), names.index(name) + 1.0) for name in kept
+    ]
+    assert client.llen("queue:default") == 9000
+    assert queue.undo("op", 1, target="waiting", by="u", seq=1) == (30, 270), "sent again"
+
+
+def test_an_undo_finds_them_while_the_list_moves_on(
+    queue: Ours, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look and the change thousands come, and those that were seen first are taken."""
+    names = [f"j{n}" for n in range(40)]
+    client.zadd("dead", {record(name): n + 1.0 for n, name in enumerate(names)})
+    assert moved(queue, names, "dead", "waiting") == ["moved"] * 40
+    looked = SidekiqQueue._put_where
+    looks: list[int] = []
+
+    async def overtaken(self: Any, *args: Any) -> Any:
+        found = await looked(self, *args)
+        if not looks:
+            for name in names[20:]:
+                client.lrem("queue:default", 1, record(name).decode())
+            client.lpush("queue:default", *[record(f"n{n}") for n in range(3000)])
+        looks.append(1)
+        return found
+
+    monkeypatch.setattr(SidekiqQueue, "_put_where", overtaken)
+    assert queue.undo("op", 1, target="waiting", by="u", seq=1) == (20, 20)
+    assert len(looks) == 2
+    assert [member for member, _ in scored(client, "dead")] == [record(n) for n in names[:20]]
+    assert client.llen("queue:default") == 3000
+
+
+def test_what_is_out_of_an_undo_s_reach_is_said_and_found_later(
+    queue: Ours, client: redis.Redis
+) -> None:
+    client.zadd("dead", {record("a"): 1.0, record("b"): 2.0})
+    for start in range(0, 11_000, 1000):
+        client.lpush("queue:default", *[record(f"f{n}") for n in range(start, start + 1000)])
+    assert moved(queue, ["a"], "dead", "waiting") == ["moved"]
+    for start in range(0, 11_000, 1000):
+        client.lpush("queue:default", *[record(f"k{n}") for n in range(start, start + 1000)])
+    assert queue.undo("op", 1, target="waiting", by="u", seq=1) == (0, 0, 1)
+    assert client.zcard("dead") == 1
+    client.rpop("queue:default", 6000)
+    assert queue.undo("op", 1, target="waiting", by="again", seq=1) == (1, 0)
+    assert client.zcard("dead") == 2 and client.llen("queue:default") == 16_000
+
+
+def test_the_journal_keeps_what_could_not_be_reached(
+    client: redis.Redis, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    redisq = Redisq(url, capsys)
+    client.zadd("dead", {record("a"): 1.0, record("b"): 2.0})
+    for start in range(0, 11_000, 1000):
+        client.lpush("queue:default", *[record(f"f{n}") for n in range(start, start + 1000)])
+    op = redisq.rows("replay", "--queue", "sidekiq:default", "--yes")[-1]["op"]
+    for start in range(0, 11_000, 1000):
+        client.lpush("queue:default", *[record(f"k{n}") for n in range(start, start + 1000)])
+    (said,) = redisq.rows("undo", op, "--yes", code=1)
+    assert (said["matched"], said["done"], said["skipped"]) == (2, 0, {"deep": 2})
+    client.rpop("queue:default", 6000)
+    (said,) = redisq.rows("undo", op, "--yes")
+    assert (said["matched"], said["done"], said["skipped"]) == (2, 2, {})
+    assert client.zcard("dead") == 2 and client.llen("queue:default") == 16_000
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_page_of_equal_scores_costs_what_every_page_costs(
+    whole: Ours, client: redis.Redis, gone: bool
+) -> None:
+    """Also when the entry that the last page ended with was taken since."""
+    client.zadd("dead", {record(f"j{n:04}"): 5.0 for n in range(3000)})
+    names: list[str] = []
+    cursor, costs = None, []
+    while True:
+        client.config_resetstat()
+        page = whole.page("dead", cursor, max=100)
+        ran: Any = client.info("commandstats")
+        costs.append(ran["cmdstat_zrange"]["calls"])
+        names += ids(page)
+        cursor = page.cursor
+        if cursor is None:
+            break
+        if gone:
+            client.zrem("dead", record(names[-1]))
+    assert names == [f"j{n:04}" for n in range(3000)], "each once"
+    assert max(costs) <= (16 if gone else 1), costs
+
+
+@pytest.mark.parametrize("key", ["schedule", "retry", "dead"])
+def test_discover_knows_a_sidekiq_that_has_nothing_waiting(
+    client: redis.Redis, url: str, capsys: pytest.CaptureFixture[str], key: str
+) -> None:
+    redisq = Redisq(url, capsys)
+    client.zadd(key, {record("a"): 4e9, record("b", queue="low"): 4e9 + 1})
+    (row,) = redisq.rows("discover")
+    assert (row["name"], row["kind"]) == ("sidekiq", "sidekiq")
+    assert row["delayed" if key != "dead" else "dead"] == 2
+    redisq("discover", "--register", "--yes")
+    assert [row["name"] for row in redisq.rows("ls")] == ["sidekiq"]
+    client.zadd("other:retry", {record("c"): 4e9})
+    redisq("discover", "--register", "--yes")
+    one, two = redisq.rows("discover")
+    assert (one["name"], two["at"], two["delayed"]) == ("sidekiq", "other:", 1)
+    assert two["name"].startswith("sidekiq~") and two["registered"]
+    assert [row["id"] for row in redisq.rows("delay", "ls", two["name"])] == ["c"]
+    client.delete("other:retry")
+    client.zadd("ns:schedule", {"a payload": 4e9})
+    client.sadd("queues", "default")
+    assert {row["name"] for row in redisq.rows("discover")} == {
+        "sidekiq:default", "raw-delay:ns:schedule"
+    }  # fmt: skip
 
 
 def test_the_command_line_knows_it(

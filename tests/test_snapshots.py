@@ -28,6 +28,7 @@ from redisq_ops.core.values import (
 )
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.inspect import EntryView, Pending, RequestView, Story
+from redisq_ops.ops.language import parse
 from redisq_ops.ops.look import Row
 from redisq_ops.ops.selection import Filter, Selection
 from redisq_ops.ops.snapshot import Listed, Snapshot, Upcoming, Wish
@@ -389,7 +390,7 @@ async def confirm(app: Top, source: Seeded) -> None:
     entries = list(dead(0, 1_240))
     chosen = Selection(RequestQueue(None, "mail"), "dead", Filter(), NOW)
     chosen.add(entries)
-    scope = Scope("mail", "dead", match=re.compile("smtp"))
+    scope = Scope("mail", "dead", where=parse("smtp"))
     app.push_screen(Confirm(question("purge", scope, chosen, DAY)))  # type: ignore[unused-awaitable]
 
 

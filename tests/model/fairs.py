@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -75,10 +76,58 @@ class Share:
                 return id
 
 
-class FairModel(Model):
+class Producing(Model):
+    """Clients that send: new entries, and what is known already."""
+
     ready_kept = False
     most = 40
+    whose: dict[str, str]
 
+    @abstractmethod
+    def put(self, client: str, entries: list[tuple[str, bytes]]) -> None: ...
+
+    def submit(self) -> None:
+        """New entries, some twice in one batch, some under a name that is taken."""
+        if len(self.busy()) > self.most:
+            return
+        ids = [f"e{len(self.units) + n}" for n in range(self.rng.choice([1, 1, 3, 20]))]
+        ids += self.rng.sample(ids, k=1) if self.rng.random() < 0.3 else []
+        ids += self.rng.sample(sorted(self.units), k=min(len(self.units), self.rng.randrange(2)))
+        self.put(self.rng.choice(NAMES), [(id, self.content()) for id in ids])
+
+    def submit_again(self) -> None:
+        """Known entries: the same again, other content, another client; also what has ended."""
+        known = list(self.units.values())
+        if not known:
+            return
+        picked = self.rng.choices(known, k=self.rng.choice([1, 3]))
+        client = self.whose[picked[0].id]
+        if self.rng.random() < 0.3:
+            client = self.rng.choice(NAMES)
+        keep = self.rng.random() < 0.6
+        self.put(client, [(u.id, u.payload if keep else self.content()) for u in picked])
+
+    def book(self, client: str, entries: list[tuple[str, bytes]], said: Any) -> list[str]:
+        """Check what was said to a submission, and write it down; the ids that are new."""
+        words, fresh = [], []
+        for id, payload in entries:
+            unit = self.units.get(id)
+            if unit is None or unit.state in ("done", "gone"):
+                self.units[id] = Unit(id, payload)
+                self.units[id].executions = unit.executions if unit else 0
+                self.whose[id] = client
+                fresh.append(id)
+                words.append("ok")
+            else:
+                same = unit.payload == payload and self.whose[id] == client
+                words.append("same" if same else "exists")
+        assert [(s.id, s.word) for s in said] == [
+            (id, word) for (id, _), word in zip(entries, words, strict=True)
+        ]
+        return fresh
+
+
+class FairModel(Producing):
     def make(self) -> FairQueue[Any]:
         self.shares: dict[str, Share] = {}
         self.whose: dict[str, str] = {}
@@ -102,27 +151,6 @@ class FairModel(Model):
 
     # --- producers -----------------------------------------------------------------------------
 
-    def submit(self) -> None:
-        """New entries, some twice in one batch, some under a name that is taken."""
-        if len(self.busy()) > self.most:
-            return
-        ids = [f"e{len(self.units) + n}" for n in range(self.rng.choice([1, 1, 3, 20]))]
-        ids += self.rng.sample(ids, k=1) if self.rng.random() < 0.3 else []
-        ids += self.rng.sample(sorted(self.units), k=min(len(self.units), self.rng.randrange(2)))
-        self.put(self.rng.choice(NAMES), [(id, self.content()) for id in ids])
-
-    def submit_again(self) -> None:
-        """Known entries: the same again, other content, another client; also what has ended."""
-        known = list(self.units.values())
-        if not known:
-            return
-        picked = self.rng.choices(known, k=self.rng.choice([1, 3]))
-        client = self.whose[picked[0].id]
-        if self.rng.random() < 0.3:
-            client = self.rng.choice(NAMES)
-        keep = self.rng.random() < 0.6
-        self.put(client, [(u.id, u.payload if keep else self.content()) for u in picked])
-
     def put(self, client: str, entries: list[tuple[str, bytes]]) -> None:
         call = self.queue.submit.op(client, entries)
         if self.conf.get("closed"):
@@ -131,22 +159,7 @@ class FairModel(Model):
                 self.run(call)
             assert picture(self.client) == before
             return
-        said = self.run(call)
-        words, fresh = [], []
-        for id, payload in entries:
-            unit = self.units.get(id)
-            if unit is None or unit.state in ("done", "gone"):
-                self.units[id] = Unit(id, payload)
-                self.units[id].executions = unit.executions if unit else 0
-                self.whose[id] = client
-                fresh.append(id)
-                words.append("ok")
-            else:
-                same = unit.payload == payload and self.whose[id] == client
-                words.append("same" if same else "exists")
-        assert [(s.id, s.word) for s in said] == [
-            (id, word) for (id, _), word in zip(entries, words, strict=True)
-        ]
+        fresh = self.book(client, entries, self.run(call))
         with self.touching(client) as shares:
             shares[0].join(fresh, front=False)
 

@@ -33,6 +33,7 @@ LEASE = 30_000
 TRASH = 3 * LEASE
 TWICE = 0.15
 """how often a call is sent twice: each round trip of it then costs a look at all there is"""
+TIMES = ("retry", "schedule", "dead")
 BOOM = Failure("Boom", "it broke", "line 1").encoded()
 STATE: dict[str, State] = {
     "line": "waiting", "held": "pending", "retry": "delayed", "schedule": "delayed",
@@ -66,6 +67,8 @@ class Step:
     target: str
     rows: list[tuple[Unit, str, int]] = field(default_factory=list)
     """what each was, the place where it is now, its version then"""
+    times: dict[int, int] = field(default_factory=dict)
+    """by number: the time the step gave it, where it gave one"""
 
 
 class JobModel(ABC):
@@ -340,6 +343,8 @@ class JobModel(ABC):
                 before = replace(unit)
                 self.moved(unit, step.op, target, front)
                 step.rows.append((before, unit.place, unit.version))
+                if target in ("delayed", "restore") and unit.place in TIMES:
+                    step.times[unit.number] = unit.at
         self.line[:0] = front
         self.empty_trash()
         if step.rows and target != "gone":
@@ -394,6 +399,8 @@ class JobModel(ABC):
             # Resque's failures keep the job's record as it is: back in the line it is as before.
             alike = unit.version == version or (place == "line" and not self.timed)
             same = unit.place == place and alike
+            # Another change has given it another time since.
+            same = same and step.times.get(unit.number, unit.at) == unit.at
             if same and (place in ("line", "dead", "retry", "schedule") or unit.op == step.op):
                 rows.append((unit, before))
         assert (back, touched) == (len(rows), len(step.rows) - len(rows)), step
@@ -537,7 +544,15 @@ class SidekiqModel(JobModel):
 
 
 class ResqueModel(JobModel):
+    """Every other seed: Resque's backend with a list of failures for each queue."""
+
     timed = False
+
+    def __init__(self, client: redis.Redis, seed: int) -> None:
+        self.failures = "resque:q_failed" if seed % 2 else "resque:failed"
+        if seed % 2:
+            client.sadd("resque:failed_queues", "other_failed")
+        super().__init__(client, seed)
 
     def make(self) -> Any:
         return ResqueQueue(self.client, "resque:q", clock=self.clock)
@@ -561,7 +576,7 @@ class ResqueModel(JobModel):
         return found
 
     def buried(self) -> dict[int, int | None]:
-        rows = self.client.lrange("resque:failed", 0, -1)
+        rows = self.client.lrange(self.failures, 0, -1)
         for element in rows:
             self.content(element)
         return {number_of(element): None for element in rows}

@@ -350,7 +350,7 @@ class Model(ABC):
         step = self.steps.pop(self.rng.randrange(len(self.steps)))
         self.operations += 1
         target = VERBS[step.op.partition("-")[0]][1]  # type: ignore[index]
-        lasted = self.client.exists(f"{self.queue.keys['undo_']}{step.op}:{step.seq}")
+        lasted = self.lasts(step)
         said = self.run(
             self.queue.undo.op(
                 step.op, step.seq, target=target, by=f"undo-{self.operations}", seq=1
@@ -368,7 +368,14 @@ class Model(ABC):
             receipt = before.receipt
             self.shift(unit, before.state, before.at)
             unit.receipt = receipt
-        assert said == (back, len(step.rows) - back)
+        self.undone(said, back, len(step.rows) - back)
+
+    def lasts(self, step: Step) -> bool:
+        """Whether the server still has what it takes to undo a step."""
+        return bool(self.client.exists(f"{self.queue.keys['undo_']}{step.op}:{step.seq}"))
+
+    def undone(self, said: tuple[int, int], back: int, touched: int) -> None:
+        assert said == (back, touched)
 
     def still(self, unit: Unit, state: str, target: str) -> bool:
         """Whether it is where the operation left it; becoming due is nobody's touch."""
@@ -552,6 +559,10 @@ class Model(ABC):
             while self.swept(100):
                 pass
         self.check()
+        self.check_rest()
+
+    def check_rest(self) -> None:
+        """Of an empty queue only a few keys are left."""
         resting = {self.key(part) for part in self.rests}
         resting.add(registry_key())
         mortal = tuple(self.key(p) for p in ("rate_", "undo_"))

@@ -16,6 +16,7 @@ from redisq_ops.core.errors import RedisqError
 from .carmines import CarmineModel
 from .circles import CircleModel
 from .delays import DelayModel
+from .fair_shards import ShardedFairModel
 from .fairs import FairModel
 from .model import Model
 from .requests import RequestModel
@@ -416,7 +417,7 @@ MUTANTS += [
     ),
     mutant(
         "purged ones delivered from their holes",
-        ("lists", "if not marks[i] then got", "if true then got"),
+        ("leave", "if not marks[i] then got", "if true then got"),
         models=FAIRS,
     ),
     mutant(
@@ -424,7 +425,7 @@ MUTANTS += [
         ("lists", "if not marks[i] then fresh", "if true then fresh"),
         models=FAIRS,
     ),
-    mutant("places moved", ("lists", "a.head = a.head + #ids", ""), models=FAIRS),
+    mutant("places moved", ("leave", "a.head = a.head + #ids", ""), models=FAIRS),
     mutant(
         "what failed comes first",
         ("room", "(failed or from == 'dead') and backs or fronts", "fronts"),
@@ -448,6 +449,24 @@ MUTANTS += [
     ),
     mutant("owners kept", ("room", "redis.call('HDEL', owner, unpack(gone))", ""), models=FAIRS),
     mutant("taken ids overwritten", ("submit", "old == content and", "true and"), models=FAIRS),
+]
+FAIR_SHARDS = (ShardedFairModel,)
+MUTANTS += [
+    mutant(
+        "an old layout is good enough",
+        ("submit", "elseif newer then", "elseif false then"),
+        models=FAIR_SHARDS,
+    ),
+    mutant(
+        "the fence stands open",
+        ("fence", "redis.call('HSET', cfg, 'layout', layout)", ""),
+        models=FAIR_SHARDS,
+    ),
+    mutant(
+        "what they settled isn't counted",
+        ("retire", "return done", "return 0"),
+        models=FAIR_SHARDS,
+    ),
 ]
 CASES = [
     pytest.param(

@@ -49,6 +49,17 @@ MUTANTS = {
     "undone in disorder": (
         ("undo", "for i = #back, 1, -1 do put_back", "for i = 1, #back do put_back"), BOTH,
     ),
+    "an older change undone over a newer one": (
+        ("undo", "elseif not score or tonumber(redis.call('ZSCORE', key, payload) or '')"
+         " == tonumber(score) then", "else"), SIDEKIQ,
+    ),
+    "undone wherever it is": (
+        ("undo", "local at = table.remove(seen[redis.sha1hex(payload)] or {}, 1)", "local at = 0"),
+        BOTH,
+    ),
+    "undone but not what was seen": (
+        ("undo", "out, why = take_out(kind, key, payload, at)", "touched = touched"), BOTH,
+    ),
     "trash let go too early": (("trash", "now - conf.trash_ms", "now"), BOTH),
 }  # fmt: skip
 QUICK = {"settle without fence", "leases not looked at"}

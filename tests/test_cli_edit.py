@@ -1,0 +1,188 @@
+"""Payloads put right from the command line: in an editor, given, or patched over many."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from redisq_ops.core.delay import DelaySet
+from redisq_ops.core.request import RequestQueue
+from redisq_ops.core.values import Settlement
+from redisq_ops.ops import edit
+
+from .cli import ERROR, Redisq
+
+PAYLOADS = [
+    b'{"to": "ann", "region": "us", "n": 1}',
+    b'{"to":"b\xc3\xb6b","region":"us","n":2}',
+    b"not JSON",
+    b'{"to": "eve", "n": 3}',
+    b"\x00\xff",
+]
+PATCH = json.dumps([{"op": "replace", "path": "/region", "value": "eu"}])
+
+
+@pytest.fixture
+def redisq(
+    url: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Redisq:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    return Redisq(url, capsys)
+
+
+@pytest.fixture
+def queue(client: redis.Redis) -> RequestQueue[redis.Redis]:
+    """A request with five dead entries."""
+    queue = RequestQueue(client, "mail")
+    queue.submit(PAYLOADS, id="r1", limit=10)
+    taken = queue.take(10, consumer="w").deliveries
+    queue.settle([Settlement(one, "reject", ERROR.encoded()) for one in taken])
+    return queue
+
+
+@pytest.fixture
+def editor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Makes the editor a program of these lines; `text` is the file's content."""
+
+    def runs(*lines: str) -> None:
+        script = tmp_path / "editor.py"
+        body = "\n".join(lines)
+        script.write_text(
+            "import pathlib, sys\npath = pathlib.Path(sys.argv[1])\ntext = path.read_text()\n"
+            f"{body}\npath.write_text(text)\n"
+        )
+        monkeypatch.setenv("EDITOR", f"{sys.executable} {script}")
+        monkeypatch.delenv("VISUAL", raising=False)
+
+    return runs
+
+
+def payloads(queue: Any, state: Any = "dead") -> list[bytes]:
+    return [entry.payload for entry in queue.page(state, None, 500, payloads=True).entries]
+
+
+def test_an_editor_changes_one_payload(redisq: Redisq, queue: Any, editor: Any) -> None:
+    editor("text = text.replace('us', 'eu') + chr(10)")
+    out = redisq("dlq", "edit", "mail/r1/1", "--yes", "--reason", "wrong region")
+    assert "1 of 1" in out
+    assert payloads(queue)[0] == b'{"to": "ann", "region": "eu", "n": 1}'
+    assert '-  "region": "us"' in redisq.err and '+  "region": "eu"' in redisq.err
+    assert "wrong region" in redisq("log")
+    redisq("undo", "--yes")
+    assert payloads(queue) == PAYLOADS
+
+
+@pytest.mark.parametrize(
+    ("lines", "code", "said"),
+    [
+        (["text += chr(10)"], 0, ""),
+        (["sys.exit(3)"], 1, "ended with 3: nothing was changed"),
+    ],
+)
+def test_an_editor_that_changes_nothing(
+    redisq: Redisq,
+    queue: Any,
+    editor: Any,
+    lines: list[str],
+    code: int,
+    said: str,
+) -> None:
+    editor(*lines)
+    redisq("dlq", "edit", "mail/r1/1", "--yes", code=code)
+    assert said in redisq.err
+    assert payloads(queue) == PAYLOADS
+    assert not redisq.rows("log")
+
+
+def test_what_is_no_text_needs_another_way(redisq: Redisq, queue: Any, tmp_path: Path) -> None:
+    assert "no terminal for an editor" in redisq.refusal("dlq", "edit", "mail/r1/5", code=2)
+    file = tmp_path / "new"
+    file.write_bytes(b"\x01\xfe")
+    redisq("dlq", "edit", "mail/r1/5", "--payload", f"@{file}", "--yes")
+    assert payloads(queue)[4] == b"\x01\xfe"
+    assert "No such file" in redisq.refusal(
+        "dlq", "edit", "mail/r1/5", "--payload", "@/no/file", "--yes", code=2
+    )
+
+
+def test_a_patch_changes_those_it_fits(redisq: Redisq, queue: Any) -> None:
+    shown = redisq("dlq", "edit", "mail", "--patch", PATCH, "--dry-run")
+    assert '-  "region": "us"' in shown and "(not JSON: stays as it is)" in shown
+    assert payloads(queue) == PAYLOADS
+    (ended,) = redisq.rows("dlq", "edit", "mail", "--patch", PATCH, "--yes", code=3)
+    assert (ended["matched"], ended["done"]) == (5, 2)
+    assert ended["skipped"] == {"not JSON": 2, "the patch doesn't apply": 1}
+    assert payloads(queue) == [
+        b'{"to": "ann", "region": "eu", "n": 1}',
+        b'{"to":"b\xc3\xb6b","region":"eu","n":2}',
+        *PAYLOADS[2:],
+    ]
+    redisq("dlq", "replay", "mail/r1/2", "--yes")
+    (taken,) = queue.take(1, consumer="w").deliveries
+    assert json.loads(taken.payload)["region"] == "eu"
+    # Replayed since: that one keeps what it was given.
+    (back,) = redisq.rows("undo", ended["op"], "--yes", code=3)
+    assert (back["done"], back["skipped"]) == (1, {"changed": 1})
+    assert payloads(queue)[0] == PAYLOADS[0]
+
+
+def test_a_large_selection_goes_in_bounded_steps(
+    redisq: Redisq,
+    client: redis.Redis,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(edit, "STEP_BYTES", 100)
+    queue = DelaySet(client, "later")
+    queue.schedule([(f"e{n}", b'{"n": %d}' % n) for n in range(120)], after_ms=3_600_000)
+    patch = json.dumps([{"op": "add", "path": "/seen", "value": True}])
+    (ended,) = redisq.rows("delay", "edit", "later", "--patch", patch, "--yes")
+    assert ended["done"] == 120
+    assert set(payloads(queue, "delayed")) == {b'{"n": %d, "seen": true}' % n for n in range(120)}
+    (back,) = redisq.rows("undo", "--yes")
+    assert back["done"] == 120
+    assert set(payloads(queue, "delayed")) == {b'{"n": %d}' % n for n in range(120)}
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["mail", "--patch", "{"], 2, "--patch is not JSON"),
+        (["mail", "--patch", '{"op": "add"}'], 2, "--patch is a list of operations"),
+        (["mail", "--patch", '[{"op": "turn", "path": "/a"}]'], 2, "--patch: "),
+        (["mail", "--patch", '[{"op": "add", "path": "a", "value": 1}]'], 2, "--patch: "),
+        (["mail", "--patch", PATCH, "--payload", "x"], 2, "either --patch or --payload"),
+        (["mail", "--payload", "x"], 2, "5 entries: name one, or say --patch"),
+        (["mail/r1/1", "--payload", "x"], 2, "no terminal to ask on"),
+        (["mail/r1/9", "--payload", "x", "--yes"], 1, "no entry r1/9"),
+    ],
+)
+def test_bad_input_changes_nothing(
+    redisq: Redisq,
+    queue: Any,
+    words: list[str],
+    code: int,
+    said: str,
+) -> None:
+    redisq("dlq", "edit", *words, code=code)
+    assert said in redisq.err.splitlines()[-1]
+    assert payloads(queue) == PAYLOADS
+
+
+def test_keys_that_are_there_twice_are_left_alone() -> None:
+    with pytest.raises(edit.Unfit, match="not JSON"):
+        edit.Patch.parse(PATCH)(b'{"region": 1, "region": 2}')
+
+
+def test_numbers_and_text_come_through_a_patch() -> None:
+    patch = edit.Patch.parse('[{"op": "add", "path": "/a", "value": "\\u00e9"}]')
+    assert patch(b'{"big": 123456789012345678901234567890}') == (
+        b'{"big": 123456789012345678901234567890, "a": "\xc3\xa9"}'
+    )

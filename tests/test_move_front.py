@@ -1,0 +1,181 @@
+"""A whole state moved by the server's own order: the same as by naming every entry of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redis
+
+from redisq_ops import DelaySet, RequestQueue
+from redisq_ops.core.clock import FakeClock
+from redisq_ops.core.io import run
+from redisq_ops.core.values import Entry, State
+from redisq_ops.ops.deployment import Deployment
+from redisq_ops.ops.journal import Author, Undo, begin, find
+
+from .buried import KINDS, N, bury
+
+
+@pytest.fixture(params=list(KINDS))
+def made(request: pytest.FixtureRequest, client: redis.Redis) -> Callable[[str], Any]:
+    """Makes a queue of the kind, all its entries dead but one, which is pending."""
+    make, fill = KINDS[request.param]
+
+    def queue(name: str) -> Any:
+        made = make(client, name, clock=FakeClock())
+        fill(made)
+        bury(made, keep=1)
+        made.clock.advance(1000)
+        return made
+
+    return queue
+
+
+def everything(queue: Any) -> dict[State, list[Entry]]:
+    """All of a queue's entries, but for the name of the change that touched them."""
+    states: tuple[State, ...] = ("waiting", "pending", "delayed", "dead", "trash")
+    found = {}
+    for state in states:
+        page = queue.page(state, None, 500, payloads=True)
+        found[state] = [
+            (e.id, e.payload, e.failures, e.lost, e.reason, e.error, e.consumer, e.since_ms)
+            for e in page.entries
+        ]
+        assert page.cursor is None
+    return found  # type: ignore[return-value]  # rows of what tells entries apart
+
+
+def front(queue: Any, op: str, target: str, source: State = "dead", n: int = 10) -> int:
+    """Move a whole state; how many steps that took."""
+    high, left, step = queue.now(), (0,), 0
+    while True:
+        step += 1
+        done = queue.move_front(
+            op, step, n, source=source, target=target, high_water_ms=high, left=left
+        )
+        left = done.left
+        if done.over:
+            return step
+
+
+def named(queue: Any, op: str, target: str, source: State = "dead", n: int = 10) -> None:
+    ids = [entry.id for entry in queue.page(source, None, 500).entries]
+    for step in range(0, len(ids), n):
+        some = ids[step : step + n]
+        said = queue.move(
+            op, step + 1, some, source=source, target=target, high_water_ms=queue.now()
+        )
+        assert said == ["moved"] * len(some)
+
+
+@pytest.mark.parametrize("target", ["waiting", "trash", "gone"])
+def test_a_whole_state_moves_as_its_entries_by_name_do(
+    made: Callable[[str], Any], target: str
+) -> None:
+    ours, theirs = made("ours"), made("theirs")
+    dead = ours.counts().dead
+    assert dead >= N - 1
+    front(ours, "op", target)
+    named(theirs, "op", target)
+    assert everything(ours) == everything(theirs)
+    assert ours.counts().dead == 0 and ours.counts().pending == 1
+    assert ours.invariants() == []
+
+
+@pytest.mark.parametrize("target", ["waiting", "trash"])
+def test_undo_puts_back_what_was_moved_whole(made: Callable[[str], Any], target: str) -> None:
+    queue = made("q")
+    before = everything(queue)
+    author = Author("me", "here")
+    run(queue.client, begin(queue, "op", "replay", author, "all", now_ms=queue.now(),
+        source="dead", target=target, matched=queue.counts().dead))  # fmt: skip
+    front(queue, "op", target)
+    assert everything(queue) != before
+    deployment = Deployment(queue.client, clock=queue.clock)
+    _, operation = run(queue.client, find(deployment, "op"))
+    assert operation.done == len(before["dead"])
+    undo = Undo(queue, operation, author)
+    while run(queue.client, undo.step()):
+        pass
+    assert undo.outcome.done == len(before["dead"]) and not undo.outcome.skipped
+    assert everything(queue) == before
+    assert queue.invariants() == []
+
+
+def test_what_was_purged_whole_can_be_emptied_whole(made: Callable[[str], Any]) -> None:
+    queue = made("q")
+    front(queue, "purge", "trash")
+    queue.clock.advance(5)
+    trash = queue.counts().trash
+    front(queue, "empty", "gone", source="trash")
+    counts = queue.counts()
+    assert trash and counts.trash == counts.dead == 0 and counts.pending == 1
+    assert queue.invariants() == []
+
+
+def test_who_dies_after_the_look_is_not_meant(made: Callable[[str], Any]) -> None:
+    queue = made("q")
+    before, high = queue.counts(), queue.now()
+    queue.clock.advance(1)
+    (late,) = queue.page("pending").entries
+    queue.move("bury", 1, [late.id], source="pending", target="waiting", high_water_ms=high)
+    bury(queue)
+    step, left = 0, (0,)
+    while True:
+        step += 1
+        done = queue.move_front(
+            "op", step, 10, source="dead", target="waiting", high_water_ms=high, left=left
+        )
+        left = done.left
+        if done.over:
+            break
+    assert [entry.id for entry in queue.page("dead").entries] == [late.id]
+    assert queue.counts().waiting == before.dead
+
+
+def test_a_step_sent_twice_moves_once(made: Callable[[str], Any]) -> None:
+    queue = made("q")
+    say = {"source": "dead", "target": "waiting", "high_water_ms": queue.now()}
+    first = queue.move_front("op", 1, 5, **say)
+    after = everything(queue)
+    assert queue.move_front("op", 1, 5, **say) == first
+    assert everything(queue) == after and first.moved
+
+
+def test_an_entry_whose_request_is_gone_stays_and_stops_nothing(client: redis.Redis) -> None:
+    clock = FakeClock()
+    queue = RequestQueue(client, "q", clock=clock)
+    for rid in ("r1", "r2"):
+        queue.submit([b"1", b"2"], id=rid, limit=5)
+        bury(queue)
+    client.delete(queue.keys["r_"] + "r1")  # evicted, or removed by hand
+    clock.advance(1)
+    left: tuple[int, ...] = (0,)
+    moved = step = 0
+    while True:
+        step += 1
+        done = queue.move_front(
+            "op", step, 1, source="dead", target="waiting", high_water_ms=queue.now(), left=left
+        )
+        moved, left = moved + done.moved, done.left
+        if done.over:
+            break
+    assert (moved, left) == (2, (2,))
+    assert [entry.id for entry in queue.page("dead").entries] == ["r1/1", "r1/2"]
+
+
+def test_a_whole_state_is_moved_by_full_servers_too(client: redis.Redis) -> None:
+    clock = FakeClock()
+    queue = DelaySet(client, "q", clock=clock)
+    KINDS["delay"][1](queue)
+    bury(queue)
+    clock.advance(1)
+    client.config_set("maxmemory-policy", "noeviction")
+    client.config_set("maxmemory", 1)
+    try:
+        front(queue, "op", "gone")
+    finally:
+        client.config_set("maxmemory", 0)
+    assert queue.counts().dead == 0

@@ -1,0 +1,784 @@
+"""Plans: written without changing anything, applied to just their entries, and what goes wrong."""
+
+import io
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from redisq_ops.cli.session import Session
+from redisq_ops.core.delay import DelaySet
+from redisq_ops.core.fair import FairQueue
+from redisq_ops.core.io import run
+from redisq_ops.core.queue import Queue
+from redisq_ops.core.request import RequestQueue
+from redisq_ops.core.values import Entry, Settlement, State
+from redisq_ops.demo.server import EmbeddedServer
+from redisq_ops.ops import consequences, journal
+from redisq_ops.ops.apply import Apply
+from redisq_ops.ops.bulk import Bulk
+from redisq_ops.ops.consequences import Breakdown, weigh
+from redisq_ops.ops.deployment import Deployment
+from redisq_ops.ops.plan import Draft, Header, PlanFile
+from redisq_ops.ops.selection import Filter, select
+
+from .cli import ERROR, Redisq, dead_letters, everywhere
+from .model.wire import picture
+
+ME = journal.Author("ada", "laptop", "because")
+
+
+@pytest.fixture(autouse=True)
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No configuration, and a folder of one's own."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
+    for name in ("REDIS_URL", "REDISQ_PASSWORD", "REDISQ_QUEUE", "REDISQ_READ_ONLY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def redisq(url: str, capsys: pytest.CaptureFixture[str]) -> Redisq:
+    return Redisq(url, capsys)
+
+
+@pytest.fixture
+def own(server: EmbeddedServer) -> Iterator[EmbeddedServer]:
+    """A server that a test may spoil."""
+    with EmbeddedServer(Path(server._command[0])) as spoilt:
+        yield spoilt
+
+
+def lines(path: str = "p") -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path(path).read_text().splitlines()]
+
+
+def states(queue: Queue[Any]) -> tuple[int, int]:
+    counts = queue.counts()
+    return counts.dead, counts.waiting
+
+
+# --- writing one --------------------------------------------------------------
+
+
+def test_a_plan_names_its_entries_and_changes_nothing(redisq: Redisq, client: redis.Redis) -> None:
+    queue = dead_letters(client, 700)
+    before = picture(client)
+    (said,) = redisq.rows("dlq", "replay", "mail", "--plan", "p", "--reason", "smtp is back")
+    assert picture(client) == before
+    header, facts, *entries, end = lines()
+    assert (header["redisq_plan"], header["queue"], header["verb"]) == (1, "mail", "replay")
+    assert (header["state"], header["why"], header["filter"]) == ("dead", "smtp is back", "all")
+    assert header["op"] == said["op"]
+    assert facts["consequences"]["count"] == facts["matched"] == end["count"] == 700
+    dead = {entry.id: entry.since_ms for entry in queue.page("dead", max=700).entries}
+    assert {entry["id"]: entry["since_ms"] for entry in entries} == dead
+    assert os.listdir() == ["p"]
+    assert "redisq apply p" in (redisq("replay", "mail", "--plan", "p"), redisq.err)[1]
+
+
+def test_a_plan_can_go_to_stdout(redisq: Redisq, client: redis.Redis) -> None:
+    dead_letters(client, 3)
+    done = subprocess.run(
+        [sys.executable, "-m", "redisq_ops", "--url", redisq.url, "replay", "mail", "--plan", "-"],
+        capture_output=True,
+        check=True,
+    )
+    Path("p").write_bytes(done.stdout)
+    assert redisq.rows("apply", "p", "--yes")[0]["done"] == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "state"),
+    [
+        ("replay mail", "dead"),
+        ("delay requeue mail", "delayed"),
+        ("pending claim mail --consumer me", "pending"),
+        ("waiting purge mail", "waiting"),
+        ("dlq purge mail --hard", "dead"),
+        ("delay reschedule later --in 1h", "delayed"),
+    ],
+)
+def test_every_verb_can_be_planned(
+    redisq: Redisq, client: redis.Redis, words: str, state: State
+) -> None:
+    queues: dict[str, Queue[Any]] = {"mail": everywhere(client), "later": DelaySet(client, "later")}
+    queues["later"].schedule([("e1", b"x"), ("e2", b"y")], after_ms=60_000)  # type: ignore[attr-defined]
+    queue = queues["later" if "later" in words else "mail"]
+    before = queue.counts().of(state) or 0
+    redisq(*words.split(), "--plan", "p")
+    (outcome,) = redisq.rows("apply", "p", "--yes")
+    assert outcome["done"] == outcome["matched"] == before > 0
+    if "claim" in words:
+        assert {entry.consumer for entry in queue.page("pending").entries} == {"me"}
+    elif "reschedule" in words:
+        assert {e.at_ms for e in queue.page("delayed").entries} == {lines()[0]["argument"]}
+    else:
+        assert queue.counts().of(state) == 0
+    assert queue.invariants() == []
+
+
+def test_a_restore_can_be_planned(redisq: Redisq, client: redis.Redis) -> None:
+    queue = dead_letters(client, 5)
+    redisq("dlq", "purge", "mail", "--yes")
+    redisq("trash", "restore", "mail", "--plan", "p")
+    assert redisq.rows("apply", "p", "--yes")[0]["done"] == 5
+    assert states(queue) == (5, 0)
+
+
+def test_what_can_not_be_planned(redisq: Redisq, client: redis.Redis) -> None:
+    everywhere(client)
+    everywhere(client, "news")
+    assert "one queue" in redisq.refusal("replay", "mail", "news", "--plan", "p", code=2)
+    assert "one of them" in redisq.refusal("replay", "mail", "--plan", "p", "--dry-run", code=2)
+    assert "no/such" in redisq.refusal("replay", "mail", "--plan", "no/such/p", code=1)
+    assert os.listdir() == []
+
+
+def test_what_is_redacted_is_in_no_plan(
+    redisq: Redisq, client: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead_letters(client, 2)
+    (tmp_path / "redisq").mkdir()
+    (tmp_path / "redisq" / "config.toml").write_text("[redact.patterns]\nmine = 'SMTP'\n")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    for state in ("dead", "waiting"):
+        redisq("purge", "mail", "--state", state, "--plan", "p")
+        assert "SMTP" not in Path("p").read_text() + redisq.err
+        redisq("replay", "mail", "--yes")
+
+
+def test_an_empty_plan_is_one(redisq: Redisq, client: redis.Redis) -> None:
+    everywhere(client)
+    redisq("replay", "mail", "--match", "zzz", "--plan", "p")
+    assert redisq.rows("apply", "p", "--yes")[0]["matched"] == 0
+
+
+def test_a_read_only_context_plans_and_does_not_apply(
+    redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead_letters(client, 2)
+    monkeypatch.setenv("REDISQ_READ_ONLY", "1")
+    redisq("replay", "mail", "--plan", "p")
+    before = picture(client)
+    assert "read-only" in redisq.refusal("apply", "p", "--yes", code=1)
+    assert picture(client) == before
+
+
+def test_a_full_disk_leaves_no_half_plan(redisq: Redisq, client: redis.Redis) -> None:
+    dead_letters(client, 2000)
+    before = picture(client)
+
+    def full() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
+
+    done = subprocess.run(
+        [sys.executable, "-m", "redisq_ops", "--url", redisq.url, "replay", "mail", "--plan", "p"],
+        capture_output=True,
+        text=True,
+        preexec_fn=full,
+        check=False,
+    )
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (1, "redisq: File too large: p")
+    assert os.listdir() == []
+    assert picture(client) == before
+
+
+def test_memory_does_not_grow_with_a_plan(client: redis.Redis) -> None:
+    """The selection of a plan holds no ids: they are in the file already."""
+    queue = dead_letters(client, 1200)
+    with Draft("p", "replay-x") as draft:
+        chosen, weight = run(client, weigh(queue, "dead", Filter(), keep=draft.add))
+        assert (chosen.count, chosen.pages, len(chosen.sample)) == (1200, [], 10)
+        assert (weight.count, draft.count) == (1200, 1200)
+    assert os.listdir() == []
+
+
+# --- consequences -------------------------------------------------------------
+
+
+def test_consequences_of_a_fair_queue(redisq: Redisq, client: redis.Redis) -> None:
+    queue = FairQueue(client, "fair")
+    for client_name, n in (("ann", 6), ("bob", 2)):
+        for i in range(n):
+            queue.submit(client_name, [(f"{client_name}-{i}", b"xy")])
+    error = ERROR.encoded()
+    for i, delivery in enumerate(queue.take(8, consumer="w").deliveries):
+        outcome: Any = "reject" if i < 7 else "ack"
+        queue.settle([Settlement(delivery, outcome, error)])
+    (plan,) = redisq.rows("replay", "fair", "--dry-run")
+    about = plan["consequences"]
+    assert about["count"] == 7 and sum(about["clients"].values()) == 7
+    assert set(about["clients"]) == {"ann", "bob"}
+    assert about["ages"] == {"under 1m": 7}
+    ((group, n),) = about["errors"].items()
+    assert n == 7 and about["error_types"] == {group: "SMTP"}
+    assert about["settled_a_minute"] == pytest.approx(1 / 60)
+    assert about["drain_ms"] == 7 * 3_600_000
+    assert "ann's" in about["fairness"]
+    said = redisq("replay", "fair", "--dry-run")
+    assert "clients: ann" in said and "≈ 7h 00m" in said and "others go on" in said
+    assert redisq.rows("dlq", "purge", "fair", "--dry-run")[0]["consequences"]["drain_ms"] is None
+
+
+def test_consequences_tell_priorities_of_requests(redisq: Redisq, client: redis.Redis) -> None:
+    queue = RequestQueue(client, "mail")
+    queue.submit([b"x"] * 3, id="r1", priority=5)
+    queue.submit([b"x"] * 2, id="r2", priority=70)
+    (plan,) = redisq.rows("waiting", "purge", "mail", "--dry-run")
+    about = plan["consequences"]
+    assert (about["priorities"], about["ages"]) == ({"5": 3, "70": 2}, {"unknown": 5})
+
+
+def test_consequences_are_what_a_person_is_shown(
+    redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead_letters(client, 3)
+    monkeypatch.setattr(Session, "interactive", True)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("n\n"))
+    redisq("replay", "mail", code=1)
+    assert "priorities: 50 3" in redisq.err and "SMTP 3" in redisq.err
+    assert len(redisq.err.splitlines()) < 12
+
+
+def test_breakdowns_are_bounded_and_add_up() -> None:
+    values = Breakdown()
+    for i in range(5000):
+        values.add(f"rare-{i}")
+        values.add("common")
+    top = values.top()
+    assert len(top) <= consequences.TOP + 1 and sum(top.values()) == 10_000
+    assert max(top, key=lambda name: (name != "other", top[name])) == "common"
+    assert len(values._values.counts) <= 1000
+
+
+def test_ages_are_in_buckets(client: redis.Redis) -> None:
+    queue = RequestQueue(client, "mail")
+    weight = consequences.Consequences(queue, 10 * 86_400_000)
+    now, day = weight.now_ms, 86_400_000
+    ages = (0, 59_999, 60_000, 3_600_000, day, 7 * day)
+    known = [Entry(f"r/{i}", "dead", since_ms=now - old) for i, old in enumerate(ages)]
+    run(client, weight.add([*known, Entry("r/9", "waiting")]))
+    assert weight.facts("replay")["ages"] == {
+        "under 1m": 2, "under 1h": 1, "under 1d": 1, "under 7d": 1, "7d and more": 1, "unknown": 1,
+    }  # fmt: skip
+
+
+# --- applying one -------------------------------------------------------------
+
+
+def test_only_planned_entries_are_touched(redisq: Redisq, client: redis.Redis) -> None:
+    queue = dead_letters(client, 10)
+    redisq("replay", "mail/r1/1", "mail/r1/2", "mail/r1/3", "mail/r1/4", "--plan", "p")
+    high = queue.now()
+    while queue.now() == high:  # so that what comes now is later than the plan
+        pass
+    queue.move("other", 1, ["r1/1", "r1/2"], source="dead", target="waiting", high_water_ms=2**52)
+    (again,) = queue.take(1, consumer="w").deliveries
+    queue.settle([Settlement(again, "reject", ERROR.encoded())])  # dead again, of another cause
+    (looked,) = redisq.rows("apply", "p", "--dry-run")
+    assert looked["now"] == {"dead": 2, "late": 1, "waiting": 1}
+    (outcome,) = redisq.rows("apply", "p", "--yes", "--report", "r", code=3)
+    assert (outcome["matched"], outcome["done"], outcome["left"]) == (4, 2, 0)
+    assert outcome["skipped"] == {"late": 1, "changed": 1}
+    *report, end = lines("r")
+    said = {row["id"]: row["said"] for row in report}
+    other = ({"r1/1", "r1/2"} - {again.id}).pop()
+    assert said == {again.id: "late", other: "changed", "r1/3": "moved", "r1/4": "moved"}
+    assert end == outcome
+    assert states(queue) == (7, 3)
+    assert queue.get(again.id).state == "dead"  # type: ignore[union-attr]
+
+
+def test_another_entry_of_the_same_id_is_late(redisq: Redisq, client: redis.Redis) -> None:
+    """Delay sets keep no record of an entry that nobody took: its time tells it."""
+    later = DelaySet(client, "later")
+    later.schedule([("e1", b"old"), ("e2", b"old")], after_ms=0)
+    redisq("purge", "later", "--state", "waiting", "--plan", "p")
+    for delivery in later.take(1, consumer="w").deliveries:
+        later.settle([Settlement(delivery, "ack")])
+    later.schedule([(delivery.id, b"new")], at_ms=later.now() - 1000)
+    assert redisq.rows("apply", "p", "--dry-run")[0]["now"] == {"late": 1, "waiting": 1}
+    (outcome,) = redisq.rows("apply", "p", "--yes", code=3)
+    assert (outcome["done"], outcome["skipped"]) == (1, {"changed": 1})
+    (left,) = later.take(5, consumer="w").deliveries
+    assert (left.id, left.payload) == (delivery.id, b"new")
+
+
+def test_max_stops_exactly_and_apply_goes_on(redisq: Redisq, client: redis.Redis) -> None:
+    queue = dead_letters(client, 300)
+    redisq("replay", "mail", "--plan", "p")
+    told: list[str] = []
+    for most, left in ((7, 293), (130, 163), (1, 162)):
+        (outcome,) = redisq.rows("apply", "p", "--max", str(most), "--yes", "--report", "r")
+        assert (outcome["done"], outcome["left"]) == (300 - left, left)
+        assert states(queue) == (left, 300 - left)
+        told += [row["id"] for row in lines("r")[:-1] if row["said"] == "moved"]
+    (outcome,) = redisq.rows("apply", "p", "--yes")
+    assert (outcome["done"], outcome["left"], outcome["skipped"]) == (300, 0, {})
+    assert len([row for row in redisq.rows("log") if row["verb"] == "replay"]) == 1
+    assert {f"r1/{n}" for n in range(1, 301)} >= set(told) and len(set(told)) == 138
+    assert redisq.rows("undo", "--yes")[0]["done"] == 300
+    assert states(queue) == (300, 0)
+
+
+def test_a_plan_is_applied_once(redisq: Redisq, client: redis.Redis) -> None:
+    queue = dead_letters(client, 5)
+    redisq("replay", "mail", "--plan", "p", "--reason", "planned so")
+    redisq("apply", "p", "--yes")
+    queue.take(2, consumer="w")
+    before = picture(client)
+    assert redisq("apply", "p", "--yes").startswith("already applied ")
+    (again,) = redisq.rows("apply", "p", "--yes")
+    assert (again["done"], again["left"], again["already"]) == (5, 0, True)
+    assert picture(client) == before
+    assert redisq.rows("log")[0]["why"] == "planned so"
+    assert redisq.rows("undo", "--yes", code=3)[0]["done"] == 3
+    assert "applied and undone" in redisq.refusal("apply", "p", "--yes", code=1)
+    assert "undone already" in redisq.refusal("undo", lines()[0]["op"], "--yes", code=1)
+
+
+def test_who_when_why_and_whence(
+    redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead_letters(client, 2)
+    monkeypatch.setenv("REDISQ_USER", "ada")
+    redisq("replay", "mail", "--plan", "p", "--reason", "first thought")
+    monkeypatch.setenv("REDISQ_USER", "bob")
+    redisq("apply", "p", "--yes", "--reason", "smtp is back")
+    (row,) = redisq.rows("log")
+    assert (row["who"], row["why"]) == ("bob", "smtp is back")
+    assert row["what"].startswith("all (planned by ada@") and row["whence"]
+    shown = redisq("log")
+    assert "bob@" in shown and "smtp is back" in shown and "planned by ada@" in shown
+
+
+def test_many_are_typed(
+    redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = dead_letters(client, 1001)
+    redisq("replay", "mail", "--plan", "p")
+    assert "--yes" in redisq("apply", "p", code=2) + redisq.err
+    monkeypatch.setattr(Session, "interactive", True)
+    for typed, code in (("y\n", 1), ("1001\n", 0)):
+        monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
+        redisq("apply", "p", code=code)
+        assert "Type 1001" in redisq.err
+    assert states(queue) == (0, 1001)
+
+
+def test_a_hard_purge_is_typed_by_name_and_has_no_undo(
+    redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead_letters(client, 2)
+    redisq("dlq", "purge", "mail", "--hard", "--plan", "p")
+    monkeypatch.setattr(Session, "interactive", True)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("mail\n"))
+    redisq("apply", "p")
+    assert "removed for good: there is no undo" in redisq.err and "undo with" not in redisq.err
+    assert "removed for good" in redisq.refusal("undo", lines()[0]["op"], code=1)
+
+
+# --- two at once, kills, zombies ----------------------------------------------
+
+
+def drive(client: redis.Redis, change: Apply | Bulk | journal.Undo, steps: int = -1) -> bool:
+    """Some steps of a change; whether it is at its end."""
+    while steps:
+        if not run(client, change.step()):
+            return True
+        steps -= 1
+    return False
+
+
+def applying(client: redis.Redis, path: str = "p", **more: Any) -> Apply:
+    plan = PlanFile(path)
+    queue = run(client, Deployment(client).queue(plan.header.queue))
+    return Apply(plan, queue, ME, clock=Ticks(), **more)
+
+
+class Ticks:
+    """Every step takes half a millisecond, and the way to the server no time: they stay at 50."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+        self._looks = 0
+
+    def __call__(self) -> float:
+        self._looks += 1
+        self._now += 0.0005 * (self._looks != 3)  # the way is measured from the second look on
+        return self._now
+
+
+def test_two_operators_at_once(redisq: Redisq, client: redis.Redis) -> None:
+    queue = dead_letters(client, 600)
+    redisq("replay", "mail", "--plan", "p")
+    told: list[Counter[str]] = [Counter(), Counter()]
+    ann, bob = (
+        applying(client, told=lambda id, said, heard=heard: heard.update([f"{id} {said}"]))
+        for heard in told
+    )
+    over = [False, False]
+    turn = 0
+    while not all(over):
+        which = (turn * 7 // 3) % 2
+        over[which] = over[which] or drive(client, (ann, bob)[which], 1 + turn % 3)
+        turn += 1
+    for change, heard in ((ann, told[0]), (bob, told[1])):
+        run(client, change.finish())
+        assert (change.outcome.done, change.outcome.skipped, change.left) == (600, {}, 0)
+        # Each learned of each entry, once, either what was said of it or that another did it.
+        assert len({row.split()[0] for row in heard}) == 600 and set(heard.values()) == {1}
+    assert states(queue) == (0, 600)
+    found, operation = run(client, journal.find(Deployment(client), ann.op))
+    assert operation.done == 600 and operation.ended
+    undo = journal.Undo(found, operation, ME)
+    drive(client, undo)
+    assert (undo.outcome.done, undo.outcome.skipped) == (600, {})
+
+
+def test_one_that_comes_late_is_told_and_moves_nothing(redisq: Redisq, client: redis.Redis) -> None:
+    queue = dead_letters(client, 400)
+    redisq("replay", "mail", "--plan", "p")
+    old = applying(client)
+    assert not drive(client, old, 2)
+    assert redisq.rows("apply", "p", "--yes")[0]["done"] == 400
+    before = picture(client)
+    assert drive(client, old)
+    run(client, old.finish())
+    assert (old.outcome.done, old.outcome.skipped, old.left) == (400, {}, 0)
+    assert picture(client) == before
+    assert queue.invariants() == []
+
+
+@pytest.mark.parametrize("shards", [1, 4])
+def test_what_is_being_undone_is_not_applied_further(
+    redisq: Redisq, client: redis.Redis, shards: int
+) -> None:
+    from redisq_ops.core.delay.shards import ShardedDelaySet
+
+    made: Any = DelaySet(client, "q") if shards == 1 else ShardedDelaySet(client, "q", shards=4)
+    for at in range(0, 400, 100):
+        made.schedule([(f"e{at + n}", b"x") for n in range(100)], after_ms=60_000)
+    redisq("delay", "purge", "q", "--plan", "p")
+    zombie = applying(client)
+    assert not drive(client, zombie, 3)
+    op = zombie.op
+    assert redisq.rows("undo", op, "--yes")[0]["done"] == 150
+    before = picture(client)
+    with pytest.raises(Exception, match="applied and undone"):
+        drive(client, zombie)
+    assert "applied and undone" in redisq.refusal("apply", "p", "--yes", code=1)
+    assert picture(client) == before
+    assert made.counts().delayed == 400
+
+
+def test_a_change_undone_while_it_runs_stops(redisq: Redisq, client: redis.Redis) -> None:
+    queue = dead_letters(client, 300)
+    bulk = Bulk(run(client, select(queue, "dead", Filter())), "replay", ME, clock=Ticks())
+    drive(client, bulk, 2)
+    assert redisq.rows("undo", bulk.op, "--yes")[0]["done"] == 100
+    with pytest.raises(Exception, match="taken back"):
+        drive(client, bulk)
+    assert states(queue) == (300, 0)
+
+
+def test_steps_may_be_cut_differently(redisq: Redisq, client: redis.Redis) -> None:
+    """One with --max and one without: nobody takes the other's step for its own."""
+    queue = dead_letters(client, 200)
+    redisq("replay", "mail", "--plan", "p")
+    small, large = applying(client, most=7), applying(client)
+    run(client, small._open())
+    run(client, large._open())
+    drive(client, small, 1)  # step 1 is 7 entries
+    drive(client, large, 1)  # and so was not 50 of them
+    assert states(queue) == (193, 7)
+    drive(client, large)
+    run(client, large.finish())
+    assert (large.outcome.done, large.outcome.skipped) == (200, {})
+    run(client, small.finish())
+    assert (small.outcome.done, small.outcome.skipped) == (200, {})
+
+
+def test_a_step_of_which_a_shard_never_heard_is_sent_again(client: redis.Redis) -> None:
+    from redisq_ops.core.delay.shards import ShardedDelaySet
+
+    made = ShardedDelaySet(client, "q", shards=4)
+    made.schedule([(f"e{n}", b"x") for n in range(100)], after_ms=60_000)
+    queue = run(client, Deployment(client).queue("q"))
+    with Draft("p", "purge-x") as draft:
+        chosen, weight = run(client, weigh(queue, "delayed", Filter(), keep=draft.add))
+        header = Header(
+            "purge-x", "q", "delay", "rq", 0, "", "purge", "delayed", "operator", 0,
+            chosen.high_water_ms, "all", "ada", "laptop", "", queue.now(), 500,
+        )  # fmt: skip
+        draft.finish(header, {"consequences": weight.facts("purge")})
+    change = applying(client)
+    drive(client, change, 1)
+    # As if it had been killed between two shards: one never got the step.
+    client.hdel("rq:{q/2}:callers", "purge-x")
+    client.delete("rq:{q/2}:op:purge-x")
+    rows = client.lrange("rq:{q/2}:undo:purge-x:1", 0, -1)
+    assert rows
+    back = made._part(2)
+    run(client, back.undo.op("purge-x", 1, target="trash", by="hand", seq=1))
+    client.delete("rq:{q/2}:op:purge-x")
+    again = applying(client)
+    drive(client, again)
+    run(client, again.finish())
+    assert (again.outcome.done, made.counts().trash) == (100, 100)
+
+
+@pytest.mark.slow
+def test_apply_survives_three_kills(redisq: Redisq, client: redis.Redis) -> None:
+    queue = dead_letters(client, 6000)
+    redisq("dlq", "purge", "mail", "--plan", "p")
+    command = [sys.executable, "-m", "redisq_ops", "--url", redisq.url, "apply", "p", "--yes"]
+    reached = 0
+    for n in range(3):
+        process = subprocess.Popen(
+            [*command, "--rate", "2500/s", "--report", f"r{n}"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        deadline = time.monotonic() + 30
+        while (queue.counts().trash or 0) < reached + 300:
+            assert time.monotonic() < deadline and process.poll() is None
+            time.sleep(0.02)
+        process.kill()
+        process.wait()
+        reached = queue.counts().trash
+        assert 0 < reached < 6000
+        assert queue.invariants() == []
+    (outcome,) = redisq.rows("apply", "p", "--yes", "--report", "r")
+    assert (outcome["done"], outcome["left"], outcome["skipped"]) == (6000, 0, {})
+    assert (queue.counts().trash, queue.counts().dead) == (6000, 0)
+    assert [row["id"] for row in lines("r")[:-1]] == [row["id"] for row in lines("p")[2:-1]]
+    assert redisq.rows("undo", "--yes")[0]["done"] == 6000
+    assert states(queue) == (6000, 0) and queue.invariants() == []
+
+
+@pytest.mark.parametrize("heard", [True, False])
+def test_ctrl_c_says_what_was_done_and_what_goes_on(
+    redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch, heard: bool
+) -> None:
+    queue = dead_letters(client, 700)
+    redisq("replay", "mail", "--plan", "p")
+    step, steps = Apply.step, 0
+
+    async def interrupted(self: Apply) -> bool:
+        nonlocal steps
+        steps += 1
+        before = self.outcome.done
+        more = await step(self)
+        if steps == 3:
+            if not heard:
+                self.outcome.done = before
+            raise KeyboardInterrupt
+        return more
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Apply, "step", interrupted)
+        out = redisq("apply", "p", "--yes", code=130)
+    moved = queue.counts().waiting
+    assert 0 < moved < 700
+    assert f"{moved} of 700" in out and "redisq apply p" in redisq.err
+    (outcome,) = redisq.rows("apply", "p", "--yes")
+    assert (outcome["done"], outcome["skipped"]) == (700, {})
+
+
+def test_ctrl_c_while_planning_leaves_nothing(
+    redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead_letters(client, 3)
+    before = picture(client)
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Draft, "add", interrupt)
+    assert "nothing was changed" in redisq.refusal("replay", "mail", "--plan", "p", code=130)
+    assert os.listdir() == [] and picture(client) == before
+
+
+def test_a_report_that_can_not_be_written_is_told(redisq: Redisq, client: redis.Redis) -> None:
+    queue = dead_letters(client, 3)
+    redisq("replay", "mail", "--plan", "p")
+    redisq("apply", "p", "--yes", "--report", "nowhere/r", code=1)
+    assert "nowhere/r" in redisq.err.splitlines()[-1]
+    assert states(queue) == (3, 0)
+    redisq("apply", "p", "--yes", "--report", "/dev/full", code=1)
+    assert "No space left" in redisq.err and "go on with: redisq apply p" in redisq.err
+    assert states(queue)[1] == 3
+
+
+# --- plans that are not what they were ----------------------------------------
+
+
+def spoilt(how: Callable[[list[bytes]], list[bytes]]) -> None:
+    Path("p").write_bytes(b"".join(how(Path("p").read_bytes().splitlines(keepends=True))))
+
+
+def swapped(rows: list[bytes]) -> list[bytes]:
+    return [*rows[:5], rows[6], rows[5], *rows[7:]]
+
+
+def edited(number: int, old: bytes, new: bytes) -> Callable[[list[bytes]], list[bytes]]:
+    def edit(rows: list[bytes]) -> list[bytes]:
+        assert old in rows[number - 1]
+        return [
+            row.replace(old, new) if n == number else row for n, row in enumerate(rows, start=1)
+        ]
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    ("how", "line"),
+    [
+        (edited(1, b'"queue":"mail"', b'"queue":"news"'), 1),
+        (edited(1, b'"replay"', b'"purge"'), 1),
+        (edited(2, b'"matched":20', b'"matched":99'), 2),
+        (edited(7, b'"id":"r1/', b'"id":"r1/9'), 7),
+        (edited(23, b'"count":20', b'"count":21'), 23),
+        (swapped, 6),
+        (lambda rows: rows[:9] + rows[10:], 10),
+        (lambda rows: [*rows[:9], rows[8], *rows[9:]], 10),
+        (lambda rows: rows[:12], 13),
+        (lambda rows: [*rows[:12], rows[12][:20]], 13),
+        (lambda rows: rows[:-1], 23),
+        (lambda rows: [*rows[:-1], rows[-1].rstrip()], 23),
+        (lambda rows: [*rows, rows[-1]], 24),
+        (lambda rows: [*rows[:3], b"\xff\xfe\n", *rows[4:]], 4),
+        (lambda rows: [b"hello\n"], 1),
+        (lambda rows: [b'{"id":"r1/1"}\n', *rows], 1),
+        (lambda rows: [], 1),
+    ],
+)
+def test_a_spoilt_plan_is_refused_with_its_line(
+    redisq: Redisq, client: redis.Redis, how: Any, line: int
+) -> None:
+    dead_letters(client, 20)
+    redisq("replay", "mail", "--plan", "p")
+    before = picture(client)
+    spoilt(how)
+    said = redisq.refusal("apply", "p", "--yes", code=2)
+    assert re.match(rf"p: line {line}: ", said) and "nothing was done" in said
+    assert picture(client) == before
+
+
+def test_a_plan_of_a_newer_release(redisq: Redisq, client: redis.Redis) -> None:
+    from redisq_ops.ops.plan import _line
+
+    Path("p").write_bytes(_line({"redisq_plan": 2}, 0)[0])
+    assert "line 1: a plan of format 2" in redisq.refusal("apply", "p", "--yes", code=1)
+    assert "No such file" in redisq.refusal("apply", "q", "--yes", code=2)
+
+
+def test_a_plan_from_another_server(
+    redisq: Redisq, client: redis.Redis, own: EmbeddedServer
+) -> None:
+    dead_letters(client, 3)
+    redisq("replay", "mail", "--plan", "p")
+    with redis.Redis.from_url(own.url, protocol=3) as other:
+        dead_letters(other, 3)
+        before = picture(other)
+        redisq.url = own.url
+        assert "another server" in redisq.refusal("apply", "p", "--yes", code=1)
+        assert picture(other) == before
+
+
+def test_a_plan_of_a_queue_that_is_another_by_now(redisq: Redisq, client: redis.Redis) -> None:
+    dead_letters(client, 3)
+    redisq("replay", "mail", "--plan", "p")
+    redisq("queue", "destroy", "mail", "--hard", "--yes")
+    assert "no queue 'mail'" in redisq.refusal("apply", "p", "--yes", code=1)
+    queue = dead_letters(client, 3)
+    assert "created again" in redisq.refusal("apply", "p", "--yes", code=1)
+    assert states(queue) == (3, 0)
+    redisq("queue", "destroy", "mail", "--hard", "--yes")
+    DelaySet(client, "mail").schedule([("e", b"x")], after_ms=1000)
+    assert "delay queue" in redisq.refusal("apply", "p", "--yes", code=1)
+    assert "prefix" in redisq.refusal("--prefix", "other", "apply", "p", "--yes", code=1)
+
+
+def test_a_plan_outlives_a_restart(redisq: Redisq, own: EmbeddedServer) -> None:
+    redisq.url = own.url
+    with redis.Redis.from_url(own.url, protocol=3) as client:
+        queue = dead_letters(client, 3)
+        redisq("replay", "mail", "--plan", "p")
+        (header, *_) = lines()
+        assert header["server"] == client.info("server")["run_id"]
+        header = lines()[0] | {"server": "0" * 40}
+        rewrite(header)
+        assert redisq.rows("apply", "p", "--yes")[0]["done"] == 3
+        assert states(queue) == (0, 3)
+
+
+def rewrite(header: dict[str, Any]) -> None:
+    """The same plan under another header, whole again."""
+    plan = PlanFile("p")
+    header = {name: value for name, value in header.items() if name not in ("redisq_plan", "crc")}
+    entries = [Entry(row["id"], "dead", since_ms=row["since_ms"]) for row in lines()[2:-1]]
+    with Draft("p", header["op"]) as draft:
+        draft.add(entries)
+        draft.finish(Header(**header), plan.facts)
+    plan.close()
+
+
+def test_a_plan_older_than_the_journal(redisq: Redisq, client: redis.Redis) -> None:
+    queue = dead_letters(client, 3)
+    redisq("replay", "mail", "--plan", "p")
+    rewrite(lines()[0] | {"planned_ms": lines()[0]["planned_ms"] - 31 * 86_400_000})
+    said = redisq.refusal("apply", "p", "--yes", code=1)
+    assert "planned 31d" in said and "journal" in said
+    assert states(queue) == (3, 0)
+
+
+def test_a_full_server_is_purged_by_plans(redisq: Redisq, own: EmbeddedServer) -> None:
+    redisq.url = own.url
+    with redis.Redis.from_url(own.url, protocol=3) as client:
+        queue = dead_letters(client, 300)
+        client.config_set("maxmemory", 1)
+        redisq("dlq", "purge", "mail", "--max", "100", "--plan", "soft")
+        redisq("dlq", "purge", "mail", "--hard", "--plan", "hard")
+        assert redisq.rows("apply", "soft", "--yes")[0]["done"] == 100
+        assert redisq.rows("undo", "--yes")[0]["done"] == 100
+        (outcome,) = redisq.rows("apply", "hard", "--yes", code=3)
+        assert (outcome["done"], outcome["skipped"]) == (200, {"late": 100})
+        client.config_set("maxmemory", 0)
+        assert states(queue) == (100, 0) and queue.invariants() == []
+
+
+def test_another_program_s_queue_is_told_by_its_server(
+    redisq: Redisq, client: redis.Redis, own: EmbeddedServer
+) -> None:
+    job = json.dumps({"class": "Mail", "args": [1]})
+
+    def fill(there: redis.Redis) -> None:
+        there.sadd("resque:queues", "low")
+        there.rpush("resque:queue:low", job)
+
+    fill(client)
+    redisq("purge", "resque:low", "--state", "waiting", "--plan", "p")
+    assert lines()[0]["created_ms"] is None
+    with redis.Redis.from_url(own.url) as other:
+        fill(other)
+        redisq.url, here = own.url, redisq.url
+        assert "another server" in redisq.refusal("apply", "p", "--yes", code=1)
+        assert other.llen("resque:queue:low") == 1
+    redisq.url = here
+    redisq("apply", "p", "--yes")
+    assert client.llen("resque:queue:low") == 0

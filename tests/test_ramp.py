@@ -1,0 +1,451 @@
+"""Closed-loop replay: what the controller decides, and a ramp against real workers."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from redisq_ops.core.connect import connect
+from redisq_ops.core.errors import BadInput, Refused
+from redisq_ops.core.handler import Work
+from redisq_ops.core.io import run
+from redisq_ops.core.request import RequestQueue
+from redisq_ops.core.resque import ResqueQueue, SidekiqQueue
+from redisq_ops.core.values import Failure, Settlement
+from redisq_ops.core.worker import Worker
+from redisq_ops.ops import journal
+from redisq_ops.ops.consequences import weigh
+from redisq_ops.ops.course import Course, Limits, Observed, advance, begin
+from redisq_ops.ops.deployment import Deployment
+from redisq_ops.ops.journal import Author
+from redisq_ops.ops.plan import Draft, Header, PlanFile, identity
+from redisq_ops.ops.ramp import PacedApply, PacedBulk, Ramp
+from redisq_ops.ops.selection import Filter, select
+
+ME = Author("me", "here")
+
+
+# --- the controller, without a server ---------------------------------------------------------
+
+LIMITS = Limits(canary=10, rate=80, first=10, window_ms=1000, watch_ms=5000, patience_ms=20_000)
+START = Observed(0, 0, 1000)
+
+
+def at(ms: int, replayed: int, **more: Any) -> Observed:
+    return Observed(ms, replayed, max(0, 1000 - replayed), **more)
+
+
+def well(ms: int, replayed: int, **more: Any) -> Observed:
+    """All that was replayed is done."""
+    return at(ms, replayed, judged=replayed, verdicts=replayed, **more)
+
+
+def through(course: Course, *seen: Observed, limits: Limits = LIMITS) -> Course:
+    for one in seen:
+        course = advance(course, one, limits)
+    return course
+
+
+def ramping() -> Course:
+    course = begin(LIMITS, START)
+    return through(course, well(100, 10), well(200, 10))
+
+
+def test_canary_goes_first_and_is_judged() -> None:
+    course = begin(LIMITS, START)
+    assert (course.phase, course.goal) == ("canary", 10)
+    course = advance(course, at(100, 10, unsettled=10), LIMITS)
+    assert (course.phase, course.rate) == ("watching", 0)
+    course = advance(course, at(200, 10, judged=9, verdicts=9, unsettled=1), LIMITS)
+    assert course.phase == "watching"
+    course = advance(course, well(300, 10), LIMITS)
+    assert (course.phase, course.rate, course.proven) == ("ramp", 10, True)
+
+
+def test_canary_that_dies_ends_it() -> None:
+    course = through(begin(LIMITS, START), at(100, 10, unsettled=10))
+    course = advance(course, at(900, 10, judged=10, died=8, verdicts=10), LIMITS)
+    assert course.phase == "stopped"
+    assert "8 of 10 replayed entries died again (80%, more than 20%)" in course.why
+
+
+def test_canary_that_is_lost_already_is_not_waited_for() -> None:
+    course = through(begin(LIMITS, START), at(100, 10, unsettled=10))
+    assert advance(course, at(200, 10, judged=3, died=3, unsettled=7), LIMITS).phase == "stopped"
+    assert advance(course, at(200, 10, judged=2, died=2, unsettled=8), LIMITS).phase == "watching"
+
+
+def test_canary_nobody_takes_ends_it_after_a_while() -> None:
+    course = through(begin(LIMITS, START), at(100, 10, unsettled=10))
+    assert advance(course, at(5000, 10, unsettled=10), LIMITS).phase == "watching"
+    course = advance(course, at(5100, 10, unsettled=10), LIMITS)
+    assert course.phase == "stopped" and "nothing of the canary was settled" in course.why
+
+
+def test_failing_again_counts_though_it_isn_t_dead_yet() -> None:
+    course = through(begin(LIMITS, START), at(100, 10, unsettled=10))
+    seen = at(5100, 10, judged=2, verdicts=2, unsettled=8, failing=8)
+    course = advance(course, seen, LIMITS)
+    assert course.phase == "stopped" and "died or failed again" in course.why
+
+
+def test_rate_doubles_each_window_up_to_the_full_one() -> None:
+    course, rates = ramping(), []
+    for second in range(1, 7):
+        course = advance(course, well(200 + 1000 * second, 10 + 10 * second), LIMITS)
+        rates.append(course.rate)
+    assert rates == [20, 40, 80, 80, 80, 80]
+
+
+def test_rate_stays_while_nothing_is_known_of_what_was_replayed() -> None:
+    course = ramping()
+    seen = at(2000, 30, judged=10, verdicts=10, unsettled=20)
+    assert advance(course, seen, LIMITS).rate == 10
+    assert advance(course, replace(seen, judged=11, verdicts=11), LIMITS).rate == 20
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        ({"judged": 20, "died": 5, "verdicts": 20}, "5 of 20 replayed entries died again"),
+        ({"late_ms": 7.0}, "7.0 ms later than before (more than 5 ms)"),
+        ({"waiting": 501}, "501 entries wait (more than 500)"),
+    ],
+)
+def test_it_pauses_above_each_threshold_and_says_why(bad: dict[str, Any], words: str) -> None:
+    limits = replace(LIMITS, waiting=500)
+    course = advance(ramping(), at(300, 20, **bad), limits)
+    assert course.phase == "paused" and words in course.why
+    assert course.paused_ms == 300
+
+
+def test_it_goes_on_when_healthy_again_at_half_the_rate() -> None:
+    limits = replace(LIMITS, waiting=500)
+    course = replace(ramping(), rate=80.0)
+    course = advance(course, well(300, 20, waiting=600), limits)
+    assert advance(course, well(400, 20, waiting=450), limits).phase == "paused"  # not yet eased
+    course = advance(course, well(500, 20, waiting=400), limits)
+    assert (course.phase, course.rate, course.why) == ("ramp", 40, "")
+
+
+def test_it_gives_up_when_it_stays_paused() -> None:
+    course = through(ramping(), well(300, 20, late_ms=9), well(20_200, 20, late_ms=9))
+    assert course.phase == "paused"
+    course = advance(course, well(20_300, 20, late_ms=9), LIMITS)
+    assert course.phase == "stopped" and "later than before" in course.why
+
+
+def test_flapping_does_not_outlive_its_patience() -> None:
+    """Bad again right after each resumption: one pause, as far as patience goes."""
+    course, ms = ramping(), 300
+    while course.phase != "stopped" and ms < 60_000:
+        late = 9.0 if course.phase == "ramp" else 0.0
+        course = advance(course, well(ms, 20, late_ms=late), LIMITS)
+        ms += 200
+    assert course.phase == "stopped" and ms < 22_000
+
+
+def test_what_died_again_is_tried_with_a_few_after_a_while() -> None:
+    bad = {"judged": 100, "died": 50, "verdicts": 100}
+    course = advance(ramping(), at(300, 100, **bad), LIMITS)
+    assert course.phase == "paused"
+    course = advance(course, at(5300, 100, **bad), LIMITS)
+    assert (course.phase, course.goal, course.paused_ms) == ("canary", 110, 300)
+    course = through(course, at(5400, 110, unsettled=10))
+    fine = advance(course, at(5500, 110, judged=10, verdicts=110), LIMITS)
+    assert fine.phase == "ramp"
+    again = advance(course, at(5500, 110, judged=10, died=9, verdicts=110), LIMITS)
+    assert again.phase == "paused" and again.paused_ms == 300
+
+
+def test_workers_that_stopped_are_noticed() -> None:
+    course = advance(ramping(), at(1000, 20, judged=10, verdicts=10, unsettled=10), LIMITS)
+    course = advance(course, at(5300, 50, judged=10, verdicts=10, unsettled=40), LIMITS)
+    assert course.phase == "paused" and "nothing that was replayed was settled" in course.why
+    course = advance(course, at(6000, 50, judged=11, verdicts=11, unsettled=39), LIMITS)
+    assert course.phase == "ramp"
+
+
+def test_the_last_ones_are_watched_to_their_end() -> None:
+    course = advance(ramping(), at(300, 1000, unsettled=9), LIMITS)
+    assert course.phase == "settling"
+    assert advance(course, at(400, 1000, unsettled=1), LIMITS).phase == "settling"
+    assert advance(course, at(400, 1000, judged=9, verdicts=9), LIMITS).phase == "over"
+    assert advance(course, at(5300, 1000, unsettled=9), LIMITS).phase == "over"
+
+
+def test_without_a_canary_it_begins_with_the_ramp_and_without_a_rate_has_no_end() -> None:
+    limits = replace(LIMITS, canary=0, rate=None)
+    course = begin(limits, START)
+    assert (course.phase, course.rate) == ("ramp", 10)
+    for second in range(1, 12):
+        course = advance(course, at(1000 * second, 10 * second), limits)
+    assert course.rate == 10 * 2**11 and limits.full == inf
+
+
+def test_a_slow_full_rate_is_never_exceeded() -> None:
+    assert begin(replace(LIMITS, canary=0, rate=0.5), START).rate == 0.5
+
+
+# --- against a server and workers -------------------------------------------------------------
+
+# How quickly a busy machine answers is no part of these tests.
+FAST = Limits(
+    rate=2000, first=50, window_ms=100, watch_ms=20_000, patience_ms=600, latency_ms=60_000
+)
+
+
+def dead(client: redis.Redis, payloads: list[bytes]) -> RequestQueue[redis.Redis]:
+    queue = RequestQueue(client, "mail")
+    queue.configure("op", 1, {"max_failures": "0"})
+    queue.submit(payloads, id="r1", limit=1000)
+    error = Failure("E", "x").encoded()
+    while taken := queue.take(500, consumer="w1").deliveries:
+        queue.settle([Settlement(delivery, "reject", error) for delivery in taken])
+    return queue
+
+
+@contextmanager
+def worker(url: str, handle: Callable[[Work], Any]) -> Iterator[None]:
+    client = connect(url, "test")
+    running = Worker(RequestQueue(client, "mail"), handle, concurrency=8, batch=10)
+    thread = threading.Thread(target=running.run)
+    thread.start()
+    try:
+        yield
+    finally:
+        running.stop()
+        thread.join()
+
+
+def planned(client: redis.Redis, queue: RequestQueue[Any], path: Path) -> None:
+    """A plan that replays all dead entries, in a file."""
+    deployment = Deployment(client)
+    now = queue.now()
+    created, server = run(client, identity(queue, deployment))
+    with Draft(str(path), "replay-planned") as draft:
+        chosen, weight = run(client, weigh(queue, "dead", Filter(), lambda *_: None, draft.add))
+        header = Header(
+            op=draft.op, queue="mail", kind=queue.kind, prefix="rq", created_ms=created,
+            server=server, verb="replay", state="dead", consumer="operator", argument=30_000,
+            high_water_ms=chosen.high_water_ms, filter="all", who="me", whence="here", why="",
+            planned_ms=now, step=500,
+        )  # fmt: skip
+        draft.finish(header, {"consequences": weight.facts("replay")})
+
+
+def ramp_of(client: redis.Redis, queue: RequestQueue[Any], limits: Limits) -> Ramp:
+    chosen = run(client, select(queue, "dead", Filter()))
+    return Ramp(PacedBulk(chosen, "replay", ME), limits)
+
+
+def drive(client: redis.Redis, ramp: Ramp, until: Callable[[Ramp], bool] | None = None) -> set[str]:
+    """Drives it to its end (or until then); the phases there were."""
+    phases, deadline = set(), time.monotonic() + 60
+    while run(client, ramp.step()):
+        phases.add(ramp.course.phase)
+        if until is not None and until(ramp):
+            break
+        assert time.monotonic() < deadline, str(ramp)
+        time.sleep(ramp.pause)
+    return phases | {ramp.course.phase}
+
+
+def fine(work: Work) -> None:
+    """Handles anything."""
+
+
+def test_all_is_replayed_at_full_rate_where_all_is_well(client: redis.Redis, url: str) -> None:
+    queue = dead(client, [b"x"] * 600)
+    ramp = ramp_of(client, queue, replace(FAST, canary=5))
+    rates: list[float] = []
+
+    def seen(ramp: Ramp) -> bool:
+        rates.append(ramp.course.rate)
+        return False
+
+    with worker(url, fine):
+        phases = drive(client, ramp, seen)
+    assert phases >= {"watching", "ramp", "over"} and "paused" not in phases
+    assert ramp.outcome.done == 600 and ramp.exit_code == 0 and not ramp.course.why
+    assert max(rate for rate in rates if rate < inf) > 4 * FAST.first
+    counts = queue.counts()
+    assert (counts.dead, counts.done) == (0, 600)
+    operation = run(client, journal.read(queue, ramp.outcome.op or ""))
+    assert operation is not None and operation.ended and operation.done == 600
+
+
+def test_canary_that_dies_again_ends_it_there(client: redis.Redis, url: str) -> None:
+    def fails(work: Work) -> None:
+        raise RuntimeError("still broken")
+
+    queue = dead(client, [b"x"] * 200)
+    ramp = ramp_of(client, queue, replace(FAST, canary=7))
+    with worker(url, fails):
+        drive(client, ramp)
+    assert ramp.course.phase == "stopped" and "died again" in ramp.course.why
+    assert ramp.outcome.done == 7 and ramp.exit_code == 3
+    assert queue.counts().dead == 200
+    operation = run(client, journal.read(queue, ramp.outcome.op or ""))
+    assert operation is not None and not operation.ended
+
+
+def test_it_pauses_itself_when_later_entries_die_again(client: redis.Redis, url: str) -> None:
+    """The first hundred are well; of all others none is."""
+    queue = dead(client, [b"x"] * 1000)
+    handled = itertools.count()
+
+    def handle(work: Work) -> None:
+        if next(handled) >= 100:
+            raise RuntimeError("still broken")
+
+    ramp = ramp_of(client, queue, replace(FAST, canary=5, rate=400))
+    with worker(url, handle):
+        phases = drive(client, ramp)
+    assert "paused" in phases and ramp.course.phase == "stopped"
+    assert "again" in ramp.course.why and ramp.exit_code == 3
+    assert 100 < ramp.outcome.done < 1000
+    assert queue.counts().dead >= 900
+
+
+def test_it_waits_for_workers_to_catch_up(client: redis.Redis, url: str) -> None:
+    """They begin only when it has paused; until then 80 are held, and all others wait."""
+    queue = dead(client, [b"x"] * 300)
+    paused = threading.Event()
+
+    def late(work: Work) -> None:
+        paused.wait(20)
+
+    def seen(ramp: Ramp) -> bool:
+        if ramp.course.phase == "paused":
+            assert "entries wait (more than 60)" in ramp.course.why
+            paused.set()
+        return False
+
+    limits = replace(FAST, rate=5000, first=1000, waiting=60, watch_ms=30_000, patience_ms=60_000)
+    ramp = ramp_of(client, queue, limits)
+    with worker(url, late):
+        phases = drive(client, ramp, seen)
+    assert "paused" in phases and ramp.course.phase == "over"
+    assert ramp.outcome.done == 300 and queue.counts().done == 300
+
+
+def test_interrupted_ramp_says_how_far_it_came(client: redis.Redis) -> None:
+    queue = dead(client, [b"x"] * 100)
+    ramp = ramp_of(client, queue, FAST)
+    drive(client, ramp, lambda ramp: ramp.outcome.done >= 5)
+    reached = run(client, ramp.reached())
+    assert reached == ramp.outcome.done and queue.counts().waiting == reached
+    assert f" · {reached} of 100 · " in str(ramp)
+
+
+def test_where_nobody_could_tell_how_it_fares_it_is_refused(client: redis.Redis) -> None:
+    client.sadd("resque:queues", "low")
+    queue = ResqueQueue(client, "resque:low")
+    chosen = run(client, select(queue, "dead", Filter()))
+    with pytest.raises(Refused, match="nobody can tell how it fares"):
+        Ramp(PacedBulk(chosen, "replay", ME), FAST)
+    with pytest.raises(BadInput, match="for a replay"):
+        Ramp(PacedBulk(chosen, "purge", ME), FAST)
+
+
+def test_sidekiq_s_dead_are_watched_too(client: redis.Redis) -> None:
+    client.sadd("queues", "default")
+    for i in range(30):
+        job = {"class": "A", "jid": f"{i:024x}", "queue": "default", "retry": False, "args": []}
+        client.zadd("dead", {json.dumps(job): 1_700_000_000 + i})
+    queue = SidekiqQueue(client, "sidekiq:default")
+    chosen = run(client, select(queue, "dead", Filter()))
+    ramp = Ramp(PacedBulk(chosen, "replay", ME), replace(FAST, canary=5))
+
+    def works(ramp: Ramp) -> bool:
+        error = Failure("E", "again").encoded()
+        for delivery in queue.take(10, consumer="w").deliveries:
+            queue.settle([Settlement(delivery, "reject", error)])
+        return False
+
+    drive(client, ramp, works)
+    assert ramp.course.phase == "stopped" and ramp.outcome.done == 5
+    assert "replayed entries died again" in ramp.course.why
+
+
+def test_rate_is_kept_by_steps_of_few(client: redis.Redis) -> None:
+    """By a clock moved by hand: 10 a second are 10 a second, and no burst makes up for a pause."""
+    queue = dead(client, [b"x"] * 100)
+    now = [0.0]
+    ramp = Ramp(
+        PacedBulk(run(client, select(queue, "dead", Filter())), "replay", ME),
+        Limits(rate=10, first=10, window_ms=10_000_000, latency_ms=10_000),
+        clock=lambda: now[0],
+    )
+    for _ in range(50):
+        run(client, ramp.step())
+        now[0] += 0.05
+    assert 24 <= ramp.outcome.done <= 27
+    now[0] += 60
+    run(client, ramp.step())
+    run(client, ramp.step())
+    assert ramp.outcome.done <= 38
+
+
+def replay_a_plan(url: str, path: str) -> None:
+    """A process that is killed in the middle."""
+    client = connect(url, "test")
+    plan = PlanFile(path)
+    queue = RequestQueue(client, "mail")
+    ramp = Ramp(PacedApply(plan, queue, ME), replace(FAST, canary=3, rate=300, reentry=0.5))
+    while run(client, ramp.step()):
+        time.sleep(ramp.pause)
+
+
+@pytest.mark.slow
+def test_killed_ramp_goes_on_and_replays_nothing_twice(
+    client: redis.Redis, url: str, tmp_path: Path
+) -> None:
+    """Every tenth entry dies again at once; what died again stays dead, also after the kill."""
+    queue = dead(client, [b"x"] * 900)
+    path, handled = tmp_path / "p.ndjson", Counter[str]()
+
+    def handle(work: Work) -> None:
+        handled[work.id] += 1
+        if int(work.id.rpartition("/")[2]) % 10 == 9:
+            raise RuntimeError("still broken")
+
+    planned(client, queue, path)
+    spawn = multiprocessing.get_context("forkserver")
+    killed = 0
+    with worker(url, handle):
+        while killed < 3:
+            process = spawn.Process(target=replay_a_plan, args=(url, str(path)))
+            process.start()
+            before = handled.total()
+            deadline = time.monotonic() + 30
+            while handled.total() < before + 60 and process.is_alive():
+                assert time.monotonic() < deadline
+                time.sleep(0.005)
+            assert process.is_alive()
+            os.kill(process.pid or 0, signal.SIGKILL)
+            process.join()
+            killed += 1
+        plan = PlanFile(str(path))
+        ramp = Ramp(PacedApply(plan, queue, ME), replace(FAST, canary=3, reentry=0.5))
+        phases = drive(client, ramp)
+    assert ramp.resumed and "canary" not in phases
+    assert ramp.outcome.done == 900 and ramp.course.phase == "over"
+    assert len(handled) == 900 and set(handled.values()) == {1}
+    assert (queue.counts().dead, queue.counts().done) == (90, 810)

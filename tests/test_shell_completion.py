@@ -1,0 +1,130 @@
+"""Completion, as the shells ask for it: by the program itself, with what was typed."""
+
+import os
+import shlex
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from redisq_ops.core.delay import DelaySet
+from redisq_ops.core.request import RequestQueue
+
+HEAVY = {"redis", "rich", "textual", "asyncio", "tomllib"}
+
+
+@pytest.fixture(autouse=True)
+def no_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    for name in [name for name in os.environ if name.startswith("REDIS")]:
+        monkeypatch.delenv(name)
+
+
+def completed(line: str, shell: str = "bash", code: str = "", **environment: str) -> list[str]:
+    """What is offered for the last word of a line."""
+    words = shlex.split(line) + ([""] if line.endswith(" ") else [])
+    asked = {
+        "bash": {"COMP_WORDS": "\n".join(words), "COMP_CWORD": str(len(words) - 1)},
+        "zsh": {"_TYPER_COMPLETE_ARGS": line},
+        "fish": {"_TYPER_COMPLETE_ARGS": line, "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
+    }[shell]
+    run = f"{code}\nfrom redisq_ops.cli import main; main([])"
+    done = subprocess.run(
+        [sys.executable, "-c", run], capture_output=True, text=True, timeout=30, check=False,
+        env={**os.environ, **asked, "_REDISQ_COMPLETE": f"complete_{shell}", **environment},
+    )  # fmt: skip
+    assert done.stderr == ""
+    return [line for line in done.stdout.splitlines() if line]
+
+
+def test_commands_and_their_options() -> None:
+    assert completed("redisq rep") == ["replay"]
+    assert {"ls", "replay", "purge"} <= set(completed("redisq dlq "))
+    assert completed("redisq dlq replay --older") == ["--older-than"]
+    assert {"--dry-run", "--yes", "--rate"} <= set(completed("redisq purge --"))
+    assert completed("redisq inspect en") == ["entry"]
+    assert completed("redisq --cont") == ["--context"]
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_every_shell_is_answered_in_its_own_words(shell: str) -> None:
+    offered = "\n".join(completed("redisq expo", shell))
+    assert "export" in offered and "explain" not in offered
+    assert "JSON Lines" in offered  # what it does, where the shell can show that
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_shell_is_told_to_ask(shell: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "redisq_ops", "--show-completion", shell],
+        capture_output=True, text=True, check=False, timeout=30,
+        env={**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0
+    assert "_REDISQ_COMPLETE" in done.stdout and f"complete_{shell}" in done.stdout
+
+
+def test_bash_itself_completes(tmp_path: Path) -> None:
+    """The script that is installed, run by the shell it is for."""
+    program = tmp_path / "redisq"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m redisq_ops "$@"\n')
+    program.chmod(0o755)
+    script = subprocess.run(
+        [sys.executable, "-m", "redisq_ops", "--show-completion", "bash"],
+        capture_output=True, text=True, check=True, timeout=30,
+        env={**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"},
+    ).stdout  # fmt: skip
+    ask = "COMP_WORDS=(redisq ret); COMP_CWORD=1; _redisq_completion redisq; echo ${COMPREPLY[@]}"
+    done = subprocess.run(
+        ["bash", "-c", f"{script}\n{ask}"], capture_output=True, text=True, check=True, timeout=30,
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+    )  # fmt: skip
+    assert done.stdout == "retention\n"
+
+
+def test_what_is_in_the_program_loads_nothing_heavy() -> None:
+    told = "import atexit, sys; atexit.register(lambda: print('|', *sys.modules))"
+    loaded = completed("redisq purge --", code=told)[-1].split()
+    assert loaded[0] == "|" and "typer" in loaded
+    assert not {name.partition(".")[0] for name in loaded} & HEAVY
+
+
+def test_queues_come_from_the_server(url: str, client: redis.Redis) -> None:
+    RequestQueue(client, "mail").submit([b"x"], id="r1")
+    RequestQueue(client, "maps").submit([b"x"], id="r1")
+    DelaySet(client, "later").schedule([("e1", b"x")])
+    for line in ("purge --queue m", "inspect queue m", "queue pause m", "history m", "dlq ls m"):
+        assert completed(f"redisq {line}", REDIS_URL=url) == ["mail", "maps"], line
+    assert completed(f"redisq --url {url} retention l") == ["later"]
+    assert completed(f"redisq dlq ls --url={url} l") == ["later"]
+    assert completed("redisq purge mail/r", REDIS_URL=url) == []
+
+
+def test_contexts_come_from_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "redisq" / "config.toml"
+    path.parent.mkdir()
+    path.write_text('[contexts.prod]\nurl = "${NOT_SET}"\n[contexts.staging]\n[contexts.paper]\n')
+    assert completed("redisq --context p") == ["paper", "prod"]
+    path.write_text("not toml")
+    assert completed("redisq --context p") == []
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """A server that takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield f"redis://127.0.0.1:{listening.getsockname()[1]}"
+
+
+def test_a_server_that_is_not_there_is_no_answer(silent: str) -> None:
+    """The silent one is left alone in good time: far sooner than its connection times out."""
+    assert completed("redisq history m", REDIS_URL="redis://127.0.0.1:1") == []
+    before = time.monotonic()
+    assert completed("redisq history m", REDIS_URL=silent) == []
+    assert time.monotonic() - before < 10
+    assert completed("redisq history m", REDIS_URL="nonsense://") == []

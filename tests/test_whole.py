@@ -1,0 +1,114 @@
+"""A large state, moved whole: as careful as by name, and nobody reads all its ids first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from redisq_ops.core.delay import DelaySet
+from redisq_ops.core.values import Settlement
+from redisq_ops.ops import whole
+
+from .cli import ERROR, Redisq, dead_letters
+
+N = 1500
+
+
+@pytest.fixture(autouse=True)
+def fifty_is_large(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setattr(whole, "LARGE", 50)
+    monkeypatch.setattr(whole, "LOOKED", 20)
+
+
+@pytest.fixture
+def redisq(url: str, capsys: pytest.CaptureFixture[str]) -> Redisq:
+    return Redisq(url, capsys)
+
+
+def calls(client: redis.Redis, name: str) -> int:
+    stats: Any = client.info("commandstats")
+    return int(stats.get(f"cmdstat_{name}", {}).get("calls", 0))
+
+
+def test_all_of_a_state_is_replayed_and_undone(redisq: Redisq, client: redis.Redis) -> None:
+    queue = dead_letters(client, N)
+    (shown,) = redisq.rows("dlq", "replay", "mail", "--dry-run")
+    assert shown["matched"] == N and shown["consequences"]["looked"] == 20
+    assert "of the first 20 of 1,500:" in redisq("dlq", "replay", "mail", "--dry-run")
+    client.config_resetstat()
+    (ended,) = redisq.rows("dlq", "replay", "mail", "--yes")
+    assert (ended["matched"], ended["done"], ended["skipped"]) == (N, N, {})
+    # Steps of up to a hundred, and nobody asked for the ids: a page of 20, whatever N is.
+    steps = calls(client, "evalsha")
+    assert N // whole.LARGEST <= steps < N // 10
+    assert queue.counts().waiting == N and queue.counts().dead == 0
+    (back,) = redisq.rows("undo", "--yes")
+    assert back["done"] == N
+    assert queue.counts().dead == N and queue.invariants() == []
+
+
+def test_max_is_kept_to_the_entry(redisq: Redisq, client: redis.Redis) -> None:
+    queue = dead_letters(client, 300)
+    before = [entry.id for entry in queue.page("dead", None, 500).entries]
+    (ended,) = redisq.rows("dlq", "purge", "mail", "--max", "123", "--yes")
+    assert (ended["matched"], ended["done"]) == (123, 123)
+    assert [entry.id for entry in queue.page("dead", None, 500).entries] == before[123:]
+    assert {entry.id for entry in queue.page("trash", None, 500).entries} == set(before[:123])
+
+
+@pytest.fixture
+def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
+    """Something happens between the look and the first step."""
+    look = whole.whole
+
+    def happens(what: Callable[[], object]) -> None:
+        async def looked(*given: Any, **named: Any) -> Any:
+            found = await look(*given, **named)
+            what()
+            return found
+
+        monkeypatch.setattr(whole, "whole", looked)
+
+    return happens
+
+
+def test_what_left_is_counted_and_what_came_later_is_left(
+    redisq: Redisq, client: redis.Redis, meanwhile: Callable[[Callable[[], object]], None]
+) -> None:
+    queue = DelaySet(client, "later")
+    queue.schedule([(f"e{n}", b"x") for n in range(100)], after_ms=0)
+    taken = queue.take(100, consumer="w").deliveries
+    queue.settle([Settlement(one, "reject", ERROR.encoded()) for one in taken[:90]])
+
+    def others() -> None:
+        high = queue.now()
+        queue.move("other", 1, ["e0", "e1"], source="dead", target="trash", high_water_ms=high)
+        while queue.now() == high:
+            pass
+        queue.settle([Settlement(one, "reject", ERROR.encoded()) for one in taken[90:]])
+
+    meanwhile(others)
+    (ended,) = redisq.rows("dlq", "replay", "later", "--yes", code=3)
+    assert (ended["matched"], ended["done"], ended["skipped"]) == (90, 88, {"changed": 2})
+    late = {entry.id for entry in queue.page("dead", None, 500).entries}
+    assert late == {one.id for one in taken[90:]}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("mail", "--match", "SMTP"),
+        ("mail", "--older-than", "0s"),
+        ("mail/r1",),
+        ("mail", "--where", "attempts>=0"),
+    ],
+)
+def test_a_filter_goes_by_name(redisq: Redisq, client: redis.Redis, words: tuple[str, ...]) -> None:
+    dead_letters(client, 60)
+    (shown,) = redisq.rows("dlq", "replay", *words, "--dry-run")
+    assert shown["matched"] == shown["consequences"]["looked"] == 60
