@@ -20,7 +20,7 @@ PAYLOAD = b"x" * 100
 ERROR = Failure("ValueError", "no such customer", "Traceback …").encoded()
 
 # Copies of a request: record, stream, tokens, and its entries, each copy's a second later.
-_COPY = """
+COPY = """
 local base, rid, first, last = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local record, stream = base .. 'r:', base .. 's:'
 local waiting, tok, gen, priority, total = unpack(
@@ -50,7 +50,7 @@ for copy = first, last do
   for _ = 1, tok do redis.call('LPUSH', base .. 'p:' .. priority, new .. '|' .. gen) end
   for _, entry in ipairs(entries) do
     local id = new .. entry[2]
-    put(entry[1], entry[3] + 1000 * copy, id)
+    put(entry[1], entry[3] + (entry[1] == 'dead' and -1000 or 1000) * copy, id)
     put('meta', id, entry[4])
     if entry[5] then put('err', id, entry[5]) end
   end
@@ -82,7 +82,7 @@ def grow(queue: RequestQueue[redis.Redis], entries: int) -> None:
     The waiting ones are a request each, the others `BATCH` to a request.
     """
     client: Any = queue.client
-    copy, counts = client.register_script(_COPY), queue.counts()
+    copy, counts = client.register_script(COPY), queue.counts()
 
     def copies(rid: str, have: int, want: int, step: int) -> None:
         for first in range(have, want, step):

@@ -10,15 +10,27 @@ from redisq_ops.core.delay import DelaySet
 from redisq_ops.core.request import RequestQueue
 
 from .measure import empty, servers
+from .peers.kinds import KINDS
 
 MANY = 1_000_000
 SMALL = 10_000
 PAYLOAD = b"x" * 100
+_THEIRS = dict.fromkeys(("carmine", "resque", "sidekiq"), "  (its owners' layout)")
 
 
 def used(client: redis.Redis) -> int:
     info: Any = client.info("memory")
     return int(info["used_memory"])
+
+
+def waiting(client: redis.Redis, kind: str) -> float:
+    """Bytes of used_memory per waiting entry; what the queue itself takes is in them."""
+    empty(client)
+    jobs = [(f"e{n}", PAYLOAD) for n in range(MANY // 10)]
+    _, put = KINDS[kind](client)
+    base = used(client)
+    put(jobs)
+    return (used(client) - base) / len(jobs)
 
 
 def main() -> None:
@@ -53,6 +65,9 @@ def main() -> None:
             print(
                 f"  a delayed entry of 100 B in the delay set: {each_:,.0f} B (of {MANY // 10:,})"
             )
+            print(f"  a waiting entry of 100 B, of {MANY // 10:,} submitted in bulk:")
+            for kind in KINDS:
+                print(f"    {kind:10} {waiting(client, kind):4.0f} B{_THEIRS.get(kind, '')}")
 
 
 def _mb(size: int) -> str:

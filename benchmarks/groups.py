@@ -1,0 +1,106 @@
+"""Dead letters in groups: 100,000 in a pass, then one group against the rest."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from redisq_ops.core.connect import connect
+from redisq_ops.core.io import run
+from redisq_ops.core.request import RequestQueue
+from redisq_ops.core.values import Failure, Settlement
+from redisq_ops.ops.contrast import Contrast
+from redisq_ops.ops.groups import groups
+from redisq_ops.ops.selection import Filter
+
+from .measure import ROUNDS, empty, server_us, servers, spread, url_of
+
+ENTRIES = 100_000
+REQUESTS = 20
+TRACEBACK = "  File app/orders.py, line 17, in ship\n" * 20
+
+
+def payload(n: int) -> bytes:
+    order = {"n": n, "region": "eu" if n % 5 < 3 and n % 50 else "us", "to": {"tier": n % 3}}
+    return json.dumps(order | {"note": "x" * 60}).encode()
+
+
+def failure(n: int) -> Failure:
+    """Three in five of the one kind; the rest of 40 kinds. Every message is another."""
+    if n % 5 < 3:
+        said = f"connect ECONNREFUSED 10.0.{n % 256}.3:5432 while shipping order {n}"
+        return Failure("ConnectionError", said, TRACEBACK)
+    kind = "abcdefghijklmnopqrstuvwxyzabcdefghijklmn"[n % 40 :][:3]
+    return Failure("TimeoutError", f"{kind}: no answer to order {n} in {n % 60}.5s", TRACEBACK)
+
+
+def put(client: redis.Redis) -> RequestQueue[redis.Redis]:
+    """So many dead letters, as workers leave them."""
+    queue = RequestQueue(client, "bench")
+    each = ENTRIES // REQUESTS
+    for r in range(REQUESTS):
+        queue.submit([payload(n) for n in range(r * each, (r + 1) * each)], id=f"r{r}", limit=1000)
+    while taken := queue.take(500, consumer="w").deliveries:
+        numbers = [json.loads(delivery.payload)["n"] for delivery in taken]
+        queue.settle(
+            [
+                Settlement(delivery, "reject", failure(n).encoded())
+                for delivery, n in zip(taken, numbers, strict=True)
+            ]
+        )
+    return queue
+
+
+def peak_kib() -> int:
+    """The most memory this process had: ru_maxrss would count what its parent had."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0])
+
+
+def grouped(url: str) -> None:
+    """In a process of its own, so that its memory is its own: a JSON line of what it took."""
+    client: Any = connect(url, "benchmark")
+    queue = RequestQueue(client, "bench")
+    idle = peak_kib()
+    began, cpu = time.perf_counter(), time.process_time()
+    found = run(client, groups(queue))
+    took, cpu = time.perf_counter() - began, time.process_time() - cpu
+    ranked = found.groups.ranked()
+    contrast = Contrast(queue, "dead", Filter(), ranked[0].fingerprint, found.now_ms)
+    began = time.perf_counter()
+    while not contrast.over:
+        run(client, contrast.step())
+    more = time.perf_counter() - began
+    peak = peak_kib()
+    said = [found.groups.total, len(ranked), took, more, idle / 1024, peak / 1024, cpu]
+    print(json.dumps(said))
+
+
+def main() -> None:
+    with servers() as each:
+        for name, client in each:
+            empty(client)
+            put(client)
+            command = [sys.executable, "-m", "benchmarks.groups", url_of(client)]
+            rows = [json.loads(subprocess.check_output(command)) for _ in range(ROUNDS)]
+            total, kinds = rows[0][:2]
+            print(f"{name}, {total:,} dead letters in {kinds} groups:")
+            print(f"  all groups: {spread([row[2] for row in rows], 's')}")
+            print(f"    of this process's own time: {spread([row[6] for row in rows], 's')}")
+            print(f"  one group and its contrast: {spread([row[3] for row in rows], 's')}")
+            print(f"  memory: {spread([row[5] - row[4] for row in rows], 'MiB above idle')}")
+            queue = RequestQueue(client, "bench")
+            us, calls = server_us(
+                client, lambda queue=queue, client=client: run(client, groups(queue))
+            )
+            print(f"  server: {us / 1e6:.2f} s in {calls:,} commands for all groups")
+
+
+if __name__ == "__main__":
+    grouped(sys.argv[1]) if sys.argv[1:] else main()

@@ -1,0 +1,79 @@
+"""Each kind of queue with its own way to submit many jobs, as a user would write it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import redis
+
+from redisq_ops.core.carmine import CarmineQueue
+from redisq_ops.core.circular import CircularQueue
+from redisq_ops.core.delay import DelaySet
+from redisq_ops.core.fair import FairQueue
+from redisq_ops.core.request import RequestQueue
+from redisq_ops.core.resque import Job, ResqueQueue, SidekiqQueue
+from redisq_ops.core.settings import MAX_BATCH
+
+Jobs = Sequence[tuple[str, bytes]]
+"""(id, payload); a kind that names its jobs itself has no use for the id"""
+Put = Callable[[Jobs], object]
+
+CLIENTS = 50
+NAME = "bench"
+
+
+def request(client: redis.Redis) -> tuple[Any, Put]:
+    """One request of them all: `submit` cuts it into calls."""
+    queue = RequestQueue(client, NAME)
+    return queue, lambda jobs: queue.submit([job[1] for job in jobs], id="r", limit=1000)
+
+
+def delay(client: redis.Redis) -> tuple[Any, Put]:
+    queue = DelaySet(client, NAME)
+    return queue, in_batches(lambda jobs: queue.schedule(jobs, at_ms=0))
+
+
+def circular(client: redis.Redis) -> tuple[Any, Put]:
+    queue = CircularQueue(client, NAME)
+    return queue, in_batches(queue.push)
+
+
+def fair(client: redis.Redis) -> tuple[Any, Put]:
+    """`CLIENTS` clients, each a batch in turn."""
+    queue = FairQueue(client, NAME)
+    turns = iter(range(10**9))
+    return queue, in_batches(lambda jobs: queue.submit(f"client-{next(turns) % CLIENTS}", jobs))
+
+
+def carmine(client: redis.Redis) -> tuple[Any, Put]:
+    queue = CarmineQueue(client, f"carmine:{NAME}")
+    return queue, in_batches(queue.enqueue)
+
+
+def resque(client: redis.Redis) -> tuple[Any, Put]:
+    queue = ResqueQueue(client, f"resque:{NAME}")
+    return queue, in_batches(lambda jobs: queue.push([_job(payload) for _, payload in jobs]))
+
+
+def sidekiq(client: redis.Redis) -> tuple[Any, Put]:
+    queue = SidekiqQueue(client, f"sidekiq:{NAME}")
+    return queue, in_batches(lambda jobs: queue.push([_job(payload) for _, payload in jobs]))
+
+
+def _job(payload: bytes) -> Job:
+    """A job of JSON with the payload as its argument: more bytes than the payload's."""
+    return Job("Noop", [payload.decode()])
+
+
+def in_batches(put: Put) -> Put:
+    def all_of(jobs: Jobs) -> None:
+        for start in range(0, len(jobs), MAX_BATCH):
+            put(jobs[start : start + MAX_BATCH])
+
+    return all_of
+
+
+KINDS: dict[str, Callable[[redis.Redis], tuple[Any, Put]]] = {
+    made.__name__: made for made in (request, delay, circular, fair, carmine, resque, sidekiq)
+}

@@ -1,0 +1,149 @@
+"""Who is measured: pinned packages, the settings tried, how many jobs, and the ratio aimed at.
+
+The number of jobs is for a second or two of work, so it differs from peer to peer; figures are
+rates.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from .environment import Environment, Language, environment
+from .kinds import KINDS
+
+HERE = Path(__file__).parent
+HIREDIS = "hiredis==3.5.0"  # redis-py's fast parser; whoever uses redis-py is given it
+REDIS_PY = ("redis==8.1.0", HIREDIS)
+UVLOOP = "uvloop==0.23.0"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One way to run a peer: a mode its script knows, and for how many jobs."""
+
+    mode: str
+    jobs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    name: str
+    language: Language
+    pins: tuple[str, ...]
+    work: tuple[Setting, ...]
+    work_goal: float | None = None
+    """our worker's rate is to be at least so many times the peer's"""
+    submit: tuple[Setting, ...] = ()
+    submit_goal: float | None = None
+
+    @property
+    def script(self) -> Path:
+        suffix = "py" if self.language == "python" else "cjs"
+        program = self.name.partition("+")[0].replace("-", "_")
+        return HERE / f"with_{program}.{suffix}"
+
+
+python = partial(Peer, language="python")
+node = partial(Peer, language="node")
+
+
+def chunks(jobs: int) -> tuple[Setting, ...]:
+    return tuple(Setting(f"chunks of {size}", jobs) for size in (500, 5000))
+
+
+PEERS = (
+    node(
+        name="bullmq", pins=("bullmq@6.7.0", "ioredis@6.0.0"),
+        work=(Setting("concurrency 100", 20_000),), work_goal=3.5,
+        submit=chunks(20_000),
+    ),
+    node(
+        name="bee-queue", pins=("bee-queue@2.0.0",),
+        work=(Setting("concurrency 100", 30_000),), work_goal=3.5,
+        submit=chunks(50_000), submit_goal=1,
+    ),
+    python(
+        name="huey", pins=("huey==3.5.4", *REDIS_PY),
+        work=(Setting("1 thread", 5_000), Setting("4 threads", 7_000)), work_goal=10,
+    ),
+    python(
+        name="taskiq", pins=("taskiq==0.13.0", "taskiq-redis==1.2.4", *REDIS_PY, UVLOOP),
+        work=(
+            Setting("list, 100 tasks", 5_000), Setting("list, 100 tasks, uvloop", 6_000),
+            Setting("stream, 100 tasks, uvloop", 6_000),
+        ), work_goal=25,
+    ),
+    python(
+        name="dramatiq", pins=("dramatiq[redis]==2.2.1", *REDIS_PY),
+        work=(Setting("8 threads", 4_000), Setting("8 threads, prefetch 100", 8_000)), work_goal=25,
+    ),
+    python(
+        name="saq",
+        # typing_extensions: imported, though not declared.
+        pins=("saq[redis]==0.26.4", "redis==7.4.1", HIREDIS, "typing_extensions==4.16.0", UVLOOP),
+        work=(Setting("100 jobs", 4_000), Setting("100 jobs, uvloop", 4_000)), work_goal=25,
+    ),
+    python(
+        name="arq", pins=("arq==0.28.0", "redis==5.3.1", HIREDIS, UVLOOP),
+        work=(Setting("100 jobs", 4_000), Setting("100 jobs, uvloop", 4_000)), work_goal=25,
+    ),
+    python(
+        name="streaq", pins=("streaq==7.2.0", "coredis==6.9.0"),
+        work=(Setting("16 tasks", 2_500), Setting("100 tasks", 2_500)),
+    ),
+    python(
+        name="celery", pins=("celery[redis]==5.7.0", *REDIS_PY),
+        work=(Setting("solo", 2_000), Setting("prefork 1", 1_500), Setting("threads 10", 2_500)),
+        work_goal=50,
+    ),
+    python(
+        name="rq", pins=("rq==3.0.0", *REDIS_PY),
+        work=(Setting("SimpleWorker", 600),), work_goal=100,
+        submit=chunks(10_000), submit_goal=8,
+    ),
+    python(
+        name="bullmq-py", pins=("bullmq==3.4.4", *REDIS_PY),
+        work=(Setting("concurrency 100", 4_000),),
+        submit=chunks(15_000), submit_goal=5,
+    ),
+)  # fmt: skip
+
+OURS = Peer(
+    name="redisq-ops", language="python", pins=(),
+    work=(
+        *(Setting(f"{kind}, batch 100", 50_000) for kind in KINDS),
+        Setting("request, batch 500", 50_000),
+    ),
+    submit=tuple(Setting(kind, 50_000) for kind in KINDS),
+)  # fmt: skip
+FASTER = replace(
+    OURS, name="redisq-ops+hiredis", pins=(*REDIS_PY, "cronsim==2.8"),
+    work=(Setting("request, batch 100", 50_000),), submit=(Setting("request", 50_000),),
+)  # fmt: skip
+"""with the fast parser too, which we don't ask for; the ratios are without it"""
+
+EVERYBODY = (OURS, FASTER, *PEERS)
+
+
+def environment_of(peer: Peer) -> Environment:
+    """Raises `NotInstalled`. Ours are this tree's package, the plain one where this runs."""
+    if peer.name == OURS.name:
+        found = {package: _version(package) for package in ("redis", "hiredis")}
+        versions = ", ".join(f"{package} {version}" for package, version in found.items())
+        made = Environment((sys.executable,), {}, f"this tree, {versions}")
+    else:
+        made = environment(peer.name, peer.language, peer.pins)
+    if peer.script == OURS.script:
+        return replace(made, variables={"PYTHONPATH": str(HERE.parents[1])})
+    return made
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "absent"

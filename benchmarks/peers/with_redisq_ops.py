@@ -1,0 +1,19 @@
+"""redisq-ops, one of its kinds: `Worker(queue, handler, batch=…)`; the kind's own bulk submit."""
+
+import time
+
+from tally import JOBS, MODE, PAYLOAD, URL, WHAT, handled, report
+
+from benchmarks.peers.kinds import KINDS
+from redisq_ops.core.connect import connect
+from redisq_ops.core.worker import Worker
+
+kind, *rest = MODE.split()  # "request, batch 100"; submitting has no batch
+client = connect(URL, "benchmark")
+queue, put = KINDS[kind.rstrip(",")](client)
+jobs = [(f"e{n}", PAYLOAD.encode()) for n in range(JOBS)]
+began = time.perf_counter()
+put(jobs)
+if WHAT == "submit":
+    report(JOBS, time.perf_counter() - began)
+Worker(queue, handled, batch=int(rest[-1])).run()
