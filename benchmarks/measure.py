@@ -14,7 +14,7 @@ from redisq_ops.core.connect import connect
 from redisq_ops.core.worker import Worker
 from redisq_ops.demo.server import EmbeddedServer, binaries
 
-ROUNDS = int(__import__("os").environ.get("RR","5"))
+ROUNDS = 5
 
 
 @contextmanager

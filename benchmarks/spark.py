@@ -1,0 +1,270 @@
+"""Reading dead letters with Spark: beside one process, beside rows as tuples, and on two cores.
+
+The dead letters are made up: 400,000 of a delay set, each with its own error message, a second
+apart. With REDISQ_SPARK_LARGE=1 also 1 and 10 million of them, some ten minutes and 8 GB.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import redis
+from pyspark.sql import SparkSession
+from pyspark.sql import datasource as ds
+from pyspark.sql.types import StructType
+
+from redisq_ops.core.delay import DelaySet
+from redisq_ops.demo.server import EmbeddedServer, binaries
+from redisq_ops.pipeline import decode
+from redisq_ops.pipeline.options import Options, parsed
+from redisq_ops.pipeline.partitions import Pace, Part, Reading
+from redisq_ops.pipeline.session import session
+from redisq_ops.pipeline.source import Source
+
+from .measure import ROUNDS, spread
+
+MANY = 400_000
+MILLION = 1_000_000
+COLUMNS = "id,failures,attempts,first_at,since_at,consumer,reason,error_type,error,traceback"
+CONF = (
+    "spark.driver.memory=1g",
+    "spark.sql.adaptive.enabled=false",
+    "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+)
+PAGE = 500
+START_MS = 1_900_000_000_000
+_BURY = """
+local base, first, last, start = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+for n = first, last do
+  local id, now = 'e' .. n, string.format('%.0f', start + n * 1000)
+  redis.call('HSET', base .. 'body', id, ARGV[4])
+  redis.call('HSET', base .. 'meta', id, '- 1 0 ' .. now .. ' ' .. now .. ' w - rejected ' .. now)
+  redis.call('HSET', base .. 'err', id, '{"type": "ValueError", "message": "no such customer: '
+    .. n .. '", "traceback": "Traceback (most recent call last)\\\\n  File app.py, line 7"}')
+  redis.call('ZADD', base .. 'dead', now, id)
+end
+"""
+
+
+def fill(client: redis.Redis, first: int, last: int) -> None:
+    """Dead letters ``first`` to ``last``."""
+    queue = DelaySet(client, "mail")
+    if first == 1:
+        queue.schedule([("alive", b"x")], after_ms=10**10)
+    bury: Any = client.register_script(_BURY)
+    for low in range(first, last + 1, 1000):
+        bury(keys=[queue.keys.base], args=[low, min(low + 999, last), START_MS, b"x" * 100])
+
+
+# --- the ways to read --------------------------------------------------------------------------
+
+
+def options(url: str, **more: str) -> dict[str, str]:
+    return {"table": "dead", "queue": "mail", "url": url, "columns": COLUMNS, **more}
+
+
+def one_process(url: str) -> int:
+    """The same keys and columns, without Spark."""
+    made = Reading(parsed(options(url)))
+    return sum(batch.num_rows for part in made.plan() for batch in made.read(part))
+
+
+class TupleReader(ds.DataSourceReader):
+    """Entries as screens read them, handed to Spark row by row."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+
+    def partitions(self) -> Sequence[ds.InputPartition]:
+        return [ds.InputPartition(part) for part in Reading(self.options).plan()]
+
+    def read(self, partition: ds.InputPartition) -> Iterator[tuple[Any, ...]]:
+        made, part = Reading(self.options), partition.value
+        leaf, names = made.leaf(part), self.options.names
+        times = {name for name in names if name.endswith("_at")}
+        assert isinstance(part, Part) and part.span is not None
+        cursor, end = part.span.after, part.span.until
+        last = None if end is None else _place(end)
+        while True:
+            page = made.ask(lambda at=cursor: leaf.page.op("dead", at, PAGE))  # type: ignore[misc]  # mypy infers no default's type
+            for entry in page.entries:
+                if last is not None and (entry.at_ms, entry.id) > last:
+                    return
+                values = {name: decode._OF_ENTRY[name](entry) for name in names if name != "id"}
+                values["id"] = entry.id
+                yield tuple(_moment(values[n]) if n in times else values[n] for n in names)
+            cursor = page.cursor
+            if cursor is None:
+                return
+
+
+def _place(text: str) -> tuple[int, str]:
+    score, _, id = text.partition(":")
+    return int(score), id
+
+
+def _moment(ms: int | None) -> Any:
+    from datetime import UTC, datetime
+
+    return None if ms is None else datetime.fromtimestamp(ms / 1000, UTC)
+
+
+class TupleSource(Source):
+    @classmethod
+    def name(cls) -> str:
+        return "redisq-tuples"
+
+    def reader(self, schema: StructType) -> ds.DataSourceReader:
+        return TupleReader(self._options())
+
+
+def by_spark(spark: SparkSession, url: str, format: str = "redisq", **more: str) -> None:
+    frame = spark.read.format(format).options(**options(url, **more)).load()
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def seconds(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def started(cores: int) -> SparkSession:
+    """A fresh session; its first reads are warmed up by the caller."""
+    spark = session("benchmark", master=f"local[{cores}]", conf=CONF)
+    spark.dataSource.register(TupleSource)
+    return spark
+
+
+# --- what is measured --------------------------------------------------------------------------
+
+
+def throughput(url: str) -> None:
+    warm = {"until": str(START_MS + MANY * 10), "rowsPerPartition": str(MANY // 200)}
+    size = {"rowsPerPartition": str(MANY // 4)}
+    alone, arrow, tuples, both = [], [], [], []
+    for _ in range(ROUNDS):
+        alone.append(seconds(lambda: one_process(url)))
+        spark = started(1)
+        by_spark(spark, url, **warm)
+        arrow.append(seconds(lambda s=spark: by_spark(s, url, **size)))  # type: ignore[misc]  # as above
+        by_spark(spark, url, "redisq-tuples", **warm)
+        tuples.append(seconds(lambda s=spark: by_spark(s, url, "redisq-tuples", **size)))  # type: ignore[misc]  # as above
+        spark.stop()
+        spark = started(2)
+        by_spark(spark, url, **warm)
+        both.append(seconds(lambda s=spark: by_spark(s, url, **size)))  # type: ignore[misc]  # as above
+        spark.stop()
+    for what, times in (
+        ("one process", alone), ("Arrow, local[1]", arrow), ("tuples, local[1]", tuples),
+        ("Arrow, local[2]", both),
+    ):  # fmt: skip
+        print(f"  {what}: {spread([MANY / t / 1000 for t in times], 'thousand rows/s')}")
+    _ratio("Arrow local[1] / one process", alone, arrow, 0.85)
+    _ratio("Arrow local[1] / tuples local[1]", tuples, arrow, 4)
+    _ratio("local[2] / local[1]", arrow, both, 1.3)
+
+
+def _ratio(what: str, slower: list[float], faster: list[float], aim: float) -> None:
+    ratios = [a / b for a, b in zip(slower, faster, strict=True)]
+    print(f"  {what}: {spread(ratios, '×')}, aim ≥ {aim:g}")
+
+
+def pages(client: redis.Redis) -> int:
+    stats: Any = client.info("commandstats")
+    return int(stats["cmdstat_hmget"]["calls"])
+
+
+def narrow(client: redis.Redis, url: str) -> None:
+    """One per cent of the time, in calls for a hundred entries each."""
+    shares = []
+    for nth in range(ROUNDS):
+        low = START_MS + MANY * 1000 * (nth + 1) // (ROUNDS + 2)
+        asked = []
+        for more in ({"since": str(low), "until": str(low + MANY * 10)}, {}):
+            client.config_resetstat()
+            made = Reading(parsed(options(url, **more)))
+            made.pace = Pace(10**9, 100, most=100)
+            for part in made.plan():
+                for _ in made.read(part):
+                    pass
+            asked.append(pages(client))
+        shares.append(100 * asked[0] / asked[1])
+    print(f"  1 % of the time reads {spread(shares, '% of the entries')}, aim ≤ 2")
+
+
+def busy(client: redis.Redis, url: str) -> None:
+    """What the server was busy with, by its own account."""
+    long, share = [], []
+    for _ in range(ROUNDS):
+        client.config_resetstat()
+        took = seconds(lambda: one_process(url))
+        stats: Any = client.info("commandstats")
+        share.append(sum(row["usec"] for row in stats.values()) / took / 10_000)
+        told: Any = client.execute_command("LATENCY", "HISTOGRAM", "hmget", "zrange")
+        long.append(100 * _over(told))
+    print(f"  server time of one reader at full speed: {spread(share, '% of a core')}")
+    print(f"  calls above 1 ms, preempted ones among them: {spread(long, '%')}, aim 0 planned")
+
+
+def _over(told: Any) -> float:
+    """The share of calls that took more than 1,024 µs."""
+    calls = within = 0
+    rows = told.values() if isinstance(told, dict) else told[1::2]
+    for row in rows:
+        fields = row if isinstance(row, dict) else dict(zip(row[::2], row[1::2], strict=True))
+        steps = fields[b"histogram_usec"]
+        steps = (
+            steps if isinstance(steps, dict) else dict(zip(steps[::2], steps[1::2], strict=True))
+        )
+        calls += fields[b"calls"]
+        within += max((n for us, n in steps.items() if us <= 1100), default=0)
+    return 1 - within / calls
+
+
+def large(client: redis.Redis, url: str) -> None:
+    """Ten times the rows: ten times the time, the same memory."""
+    wall, peak = [], []
+    spark = started(2)
+    for rows in (MILLION, 10 * MILLION):
+        fill(client, MANY + 1 if rows == MILLION else MILLION + 1, rows)
+        by_spark(spark, url, until=str(START_MS + 10**7), rowsPerPartition="5000")
+        wall.append(seconds(lambda: by_spark(spark, url)))
+        peak.append(worker_mib())
+        print(f"  {rows:,} rows: {wall[-1]:.1f} s, a worker's peak {peak[-1]:.0f} MiB", flush=True)
+    spark.stop()
+    print(
+        f"  10 M / 1 M: wall {wall[1] / wall[0]:.1f} × (aim ≤ 11), memory {peak[1] / peak[0]:.2f} ×"
+    )
+
+
+def worker_mib() -> float:
+    """The most memory any of Spark's Python workers has had."""
+    peaks = [0.0]
+    for status in Path("/proc").glob("[0-9]*/status"):
+        try:
+            if b"pyspark.daemon" in status.with_name("cmdline").read_bytes():
+                text = status.read_text()
+                peaks.append(int(text.split("VmHWM:")[1].split()[0]) / 1024)
+        except (OSError, IndexError):
+            continue
+    return max(peaks)
+
+
+def main() -> None:
+    with EmbeddedServer(next(iter(binaries().values()))) as server:
+        client = redis.Redis.from_url(server.url, protocol=3)
+        fill(client, 1, MANY)
+        print(f"  {MANY:,} dead letters, load {os.getloadavg()[0]:.1f}", flush=True)
+        busy(client, server.url)
+        narrow(client, server.url)
+        sys.stdout.flush()
+        throughput(server.url)
+        if os.environ.get("REDISQ_SPARK_LARGE"):
+            large(client, server.url)
+        client.close()

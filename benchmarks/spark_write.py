@@ -1,0 +1,190 @@
+"""Writing with Spark on two cores of this machine, beside one process that calls the same script.
+
+The dataset is generated: requests of 100 sub-requests of 100 bytes. One process: redis-py alone,
+the script's arguments made beforehand, 16 calls a pipeline. Not for a machine without Java.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import redis
+
+from redisq_ops.core.clock import ServerClock
+from redisq_ops.core.connect import Target
+from redisq_ops.core.keys import Keys
+from redisq_ops.core.request import RequestQueue
+from redisq_ops.core.request.queue import Digest
+from redisq_ops.core.scripts import script
+from redisq_ops.core.settings import LIMIT, PRIORITY
+from redisq_ops.core.values import Settlement
+from redisq_ops.ops.journal import Author
+from redisq_ops.pipeline import replay, submit
+from redisq_ops.pipeline.session import session
+from redisq_ops.pipeline.submit import TOGETHER, Asked, Row, Tasks, Writer
+from redisq_ops.pipeline.writing import SAYS, Server, collected
+
+from .measure import ROUNDS, empty, server_us, servers, spread, url_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+REQUESTS, EACH = 2000, 100
+ENTRIES = REQUESTS * EACH
+DEAD = 50_000
+CONF = (
+    "spark.driver.memory=2g",
+    "spark.sql.shuffle.partitions=2",
+    "spark.sql.adaptive.enabled=false",
+)
+
+
+def payload(n: int) -> bytes:
+    return (b"row %08d " % n).ljust(100, b"x")
+
+
+def rows() -> Sequence[Row]:
+    return [(f"r{n // EACH:05}", PRIORITY, payload(n)) for n in range(ENTRIES)]
+
+
+def timed(job: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    job()
+    return time.perf_counter() - began
+
+
+def bare(client: redis.Redis, beforehand: bool = True) -> Callable[[], None]:
+    """redis-py and the queue's own script, nothing else; its arguments made beforehand or not."""
+    RequestQueue(client, "mail").submit([b"first"], id="first")
+    loaded, keys = script("request", "submit"), Keys("mail")
+    names = [keys[part] for part in loaded.header.keys]
+    rows = [[payload(n) for n in range(k * EACH, k * EACH + EACH)] for k in range(REQUESTS)]
+
+    def call(k: int) -> tuple[Any, ...]:
+        given = rows[k]
+        digest = Digest(PRIORITY, LIMIT)
+        before = str(digest)
+        digest.extend(given)
+        argv = (f"r{k:05}", PRIORITY, LIMIT, 1, before, str(digest), 1)
+        stamp = ServerClock().stamp()
+        return ("EVALSHA", loaded.sha, len(names), *names, stamp, *argv, *given)
+
+    made = list(map(call, range(REQUESTS))) if beforehand else None
+
+    def run() -> None:
+        for start in range(0, REQUESTS, TOGETHER):
+            pipe: Any = client.pipeline(transaction=False)
+            for k in range(start, start + TOGETHER):
+                pipe.execute_command(*(made[k] if made is not None else call(k)))
+            pipe.execute()
+
+    return run
+
+
+def checked(client: redis.Redis) -> None:
+    waiting = RequestQueue(client, "mail").counts().waiting
+    assert waiting in (ENTRIES, ENTRIES + 1), waiting
+
+
+def submitting(spark: SparkSession, client: redis.Redis, folder: Path) -> None:
+    server = Server(Target(url_of(client)))
+    asked = Asked("mail", id="request", payload="payload", parts=2)
+    source = folder / "rows.parquet"
+    if not source.exists():
+        generated(spark).write.parquet(source.as_uri())
+    whole = submit.read(spark, str(source))
+    ready = submit.arranged(whole, asked).persist()
+    ready.count()
+    tasks = Tasks(Writer(server, asked, "job"))
+    given = rows()
+    jobs: dict[str, Callable[[], object]] = {
+        "redis-py, the same script": lambda: None,
+        "redis-py, that makes its digests": lambda: None,
+        "the writer, one process, no Spark": lambda: Writer(server, asked, "job").write(given),
+        "Spark, the writing alone": lambda: collected(spark, ready.mapInArrow(tasks, SAYS)),
+        "Spark, all of submit": lambda: submit.submit(spark, server, whole, asked, "job"),
+    }
+    found: dict[str, list[float]] = {name: [] for name in jobs}
+    again: list[float] = []
+    first = next(iter(jobs))
+    for round in range(ROUNDS + 1):
+        if round == 1:  # the first one is the JVM's, to get warm
+            for rates in (*found.values(), again):
+                rates.clear()
+        for name, job in jobs.items():
+            empty(client)
+            work = bare(client, name == first) if name.startswith("redis-py") else job
+            found[name].append(ENTRIES / timed(work) / 1000)
+            checked(client)
+        again.append(timed(jobs["Spark, all of submit"]))
+        checked(client)
+    base = found[first]
+    for name, rates in found.items():
+        ratio = [rate / one for rate, one in zip(rates, base, strict=True)]
+        print(f"{name:<34} {spread(rates, 'k entries/s')}; × {spread(ratio, 'of redis-py')}")
+    print(f"{'again, all there: 0 added':<34} {spread(again, 's')}")
+    empty(client)
+    us, _ = server_us(client, bare(client))
+    print(f"{'server time':<34} {us / ENTRIES:.2f} µs an entry")
+    ready.unpersist()
+
+
+def generated(spark: SparkSession) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    n = F.col("id")
+    row = F.rpad(F.concat(F.lit("row "), F.lpad(n.cast("string"), 8, "0"), F.lit(" ")), 100, "x")
+    return spark.range(0, ENTRIES, 1, 2).select(
+        F.concat(F.lit("r"), F.lpad((n / EACH).cast("long").cast("string"), 5, "0")).alias(
+            "request"
+        ),
+        row.cast("binary").alias("payload"),
+    )
+
+
+def replaying(spark: SparkSession, client: redis.Redis, folder: Path) -> None:
+    server = Server(Target(url_of(client)))
+    asked = replay.Asked("replay", "dead", "all", Author("benchmark", "here"), parts=2)
+    choosing: list[float] = []
+    rates: list[float] = []
+    costs: list[float] = []
+    for round in range(ROUNDS):
+        empty(client)
+        queue = RequestQueue(client, "mail")
+        queue.submit([b"x" * 100] * DEAD, id="r1", limit=1000)
+        while taken := queue.take(500, consumer="w").deliveries:
+            queue.settle([Settlement(delivery, "reject", b"{}") for delivery in taken])
+        made = replay.headers(server, asked, ["mail"])
+        options = {"table": "dead", "queue": "mail", "url": server.target.url}
+        frame = spark.read.format("redisq").options(**options).load()
+        path = folder / f"{url_of(client)[-5:]}-{round}"
+        began = time.perf_counter()
+        orders = replay.choose(frame, made, asked, path)
+        choosing.append(DEAD / (time.perf_counter() - began) / 1000)
+        took: list[float] = []
+        us, _ = server_us(client, partial(_applied, spark, server, orders, took))
+        assert queue.counts().waiting == DEAD and queue.counts().dead == 0
+        rates.append(DEAD / took[0] / 1000)
+        costs.append(us / DEAD)
+    print(f"{'replay: choosing':<34} {spread(choosing, 'k entries/s')}")
+    print(f"{'replay: carrying out':<34} {spread(rates, 'k entries/s')}")
+    print(f"{'replay: server time':<34} {spread(costs, 'µs an entry')}; steps of {replay.STEP}")
+
+
+def _applied(spark: Any, server: Server, orders: replay.Orders, took: list[float]) -> None:
+    took.append(timed(lambda: replay.apply(spark, server, orders)))
+
+
+def main() -> None:
+    spark = session("benchmark", master="local[2]", conf=CONF)
+    with tempfile.TemporaryDirectory() as folder, servers() as each:
+        for name, client in each:
+            print(f"-- {name}, {ENTRIES:,} entries; replay of {DEAD:,}")
+            submitting(spark, client, Path(folder))
+            replaying(spark, client, Path(folder))
+    spark.stop()
