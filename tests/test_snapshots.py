@@ -15,6 +15,7 @@ import pytest
 import resvg_py
 from textual.pilot import Pilot
 
+from redisq_ops.core.holdings import Holding, Load
 from redisq_ops.core.request import RequestQueue
 from redisq_ops.core.values import (
     Consumer,
@@ -26,15 +27,23 @@ from redisq_ops.core.values import (
     Rates,
     Request,
 )
+from redisq_ops.ops.consequences import Consequences
+from redisq_ops.ops.consumers import Report, Seen
 from redisq_ops.ops.deployment import Deployment
+from redisq_ops.ops.edit import diff
+from redisq_ops.ops.explain import Explanation
+from redisq_ops.ops.groups import Group, Groups
 from redisq_ops.ops.inspect import EntryView, Pending, RequestView, Story
+from redisq_ops.ops.journal import Operation
 from redisq_ops.ops.language import parse
 from redisq_ops.ops.look import Row
+from redisq_ops.ops.reasons import Reason
 from redisq_ops.ops.selection import Filter, Selection
 from redisq_ops.ops.snapshot import Listed, Snapshot, Upcoming, Wish
 from redisq_ops.tui.act import Scope, question
 from redisq_ops.tui.app import Top
-from redisq_ops.tui.confirm import Confirm
+from redisq_ops.tui.confirm import Confirm, Question
+from redisq_ops.tui.past import PastScreen
 from redisq_ops.tui.poller import Connected
 
 ROOT = Path(__file__).parent.parent
@@ -280,6 +289,75 @@ def request(id: str) -> RequestView:
     )  # fmt: skip
 
 
+def groups() -> tuple[Group, ...]:
+    found = Groups()
+    found.add(dead(0, 500))
+    return tuple(found.ranked())
+
+
+def report() -> Report:
+    seen = tuple(
+        Seen(f"mail-{at // 3 + 1}:{1001 + at}", pending, idle, old, late, silent)
+        for at, (pending, idle, old, late, silent) in enumerate(
+            [
+                (2, 4_000, 29_000, 0, None), (4, 1_000, 12_000, 0, None), (0, 2_000, None, 0, None),
+                (3, 21 * MINUTE, 22 * MINUTE, 3, 21 * MINUTE), (7, 400, 9_000, 0, None),
+                (1, 3 * DAY, 3 * DAY, 1, 3 * DAY), (5, 8_000, 41_000, 1, None),
+            ]
+        )
+    )  # fmt: skip
+    heat = ((9, 1, 0, 0, 0), (4, 2, 0, 0, 0), (0, 1, 1, 0, 0), (0, 0, 2, 0, 0), (0, 0, 0, 0, 2))
+    loads = tuple(
+        Load(id, held, lag, again)
+        for id, held, lag, again in [
+            ("newsletter-3127", 12, 804, 2), ("digest-3121", 6, 122, 0), ("invoice-3125", 3, 41, 0),
+            ("import-3109", 1, 0, 0), ("newsletter-3122", 0, 19, 0), ("digest-3130", 0, 2, 0),
+        ]
+    )  # fmt: skip
+    poison = tuple(Holding(f"newsletter-3127/{n}", "mail-2:1006", 3 * DAY, 11) for n in (44, 45))
+    return Report("mail", None, loads, seen, heat, poison, 22, 22)
+
+
+def explanation(address: str) -> Explanation:
+    queue, _, id = address.partition("/")
+    command = f"redisq replay {address}"
+    facts = {
+        "reason": "failed", "since_ms": NOW - 4 * MINUTE, "failures": 20, "lost": 0,
+        "error": {"type": ERRORS[0].type, "message": ERRORS[0].message}, "group": "1f6c0a52",
+        "alike": 161, "looked": 200, "dead": 1_240,
+    }  # fmt: skip
+    first = Reason(
+        "dead",
+        "dead since 2026-03-14 03:08:45+00:00 (4m 00s ago) because it failed 20 times: "
+        "SMTPRecipientsRefused: 550 5.1.1 <ada@example.org>: mailbox unavailable; 161 of this "
+        "error (group 1f6c0a52) among 200 looked at of 1,240 dead",
+        "replay", command, facts=facts,
+    )  # fmt: skip
+    touched = Reason(
+        "touched", "an operator touched it last: replay by kim@ops-1 3h 02m ago because "
+        "'smtp-3 is back' (op replay-8a41c09be2)",
+        facts={"op": "replay-8a41c09be2", "started_ms": NOW - 182 * MINUTE},
+    )  # fmt: skip
+    return Explanation(address, queue, "request", id or None, "entry", "dead", NOW, first,
+                       (touched,))  # fmt: skip
+
+
+def operations() -> list[Operation]:
+    rows = [
+        ("replay-8a41c09be2", "replay", 3, "kim", "smtp-3 is back", "error~smtp", 1_204, 0, 0),
+        ("purge-1f2e3d4c5b", "purge", 41, "ada", "bounced for good", "where group=1f6c0a52", 161, 0,
+         0),
+        ("edit-0badcafe00", "edit", 64, "kim", "", "newsletter-3127/4003", 1, 0, 0),
+        ("pause-77aa88bb99", "pause", 130, "cron", "disk full on db-3", "queue mail", 0, 1, 1),
+        ("hard-5566778899", "hard", 1_500, "ada", "legal request 88", "all", 20_411, 0, 0),
+    ]  # fmt: skip
+    return [
+        Operation(id, "mail", verb, NOW - ago * MINUTE, who, "ops-1", why, what, "dead",
+                  "gone" if verb == "hard" else "waiting", done, done, 9, undone, "", True, tried)
+        for id, verb, ago, who, why, what, done, undone, tried in rows
+    ]  # fmt: skip
+
+
 class Seeded:
     """A server that stands still; ``broken`` makes it fail from then on."""
 
@@ -295,6 +373,8 @@ class Seeded:
         if self.broken is not None:
             raise self.broken
         bare = Snapshot(wish, NOW, listed())
+        if wish.why is not None:
+            bare = replace(bare, explanation=explanation(str(wish.why)))
         if wish.view == "overview":
             return replace(bare, overview=overview())
         if bare.queue is None:
@@ -318,6 +398,10 @@ class Seeded:
             case "dead":
                 found = dead(wish.start, wish.end)
                 return replace(bare, start=wish.start, total=1_240, entries=found)
+            case "groups":
+                return replace(bare, groups=groups(), looked=500, total=1_240)
+            case "consumers":
+                return replace(bare, reports=(report(),))
             case "delayed":
                 found = delayed(wish.start, wish.end)
                 return replace(bare, start=wish.start, total=42_118, entries=found,
@@ -394,6 +478,33 @@ async def confirm(app: Top, source: Seeded) -> None:
     app.push_screen(Confirm(question("purge", scope, chosen, DAY)))  # type: ignore[unused-awaitable]
 
 
+async def weighed(app: Top, source: Seeded) -> None:
+    """A dialog with all that can be in one."""
+    entries = list(dead(0, 1_240))
+    queue = RequestQueue(None, "mail")
+    chosen, weight = Selection(queue, "dead", Filter(), NOW), Consequences(queue, NOW)
+    chosen.add(entries)
+    weight._priorities = {f"newsletter-{n}": "50" if n % 3 else "10" for n in range(3000, 3200)}
+    await weight.add(entries)
+    weight.waiting, weight.settled_a_minute = 1_204, 900.0
+    scope = Scope("mail", "dead", where=parse("group=1f6c0a52"))
+    asked = question("replay", scope, chosen, DAY, weight=weight)
+    asked = replace(asked, typed="1240 prod", why=True)
+    app.push_screen(Confirm(asked))  # type: ignore[unused-awaitable]
+
+
+async def past(app: Top, source: Seeded) -> None:
+    app.push_screen(PastScreen(operations(), NOW, "replay-8a41c09be2"))  # type: ignore[unused-awaitable]
+
+
+async def edits(app: Top, source: Seeded) -> None:
+    before = '{"to": "ada@example.org", "region": "us", "try": 3}'
+    lines = [*diff(before, before.replace('"us"', '"eu"')), "",
+             "It stays dead; U gives the old payload back."]  # fmt: skip
+    asked = Question("Edit newsletter-3127/4003 of mail?", tuple(lines), why=True)
+    app.push_screen(Confirm(asked))  # type: ignore[unused-awaitable]
+
+
 async def breaks(app: Top, source: Seeded) -> None:
     source.broken = ConnectionError("can't reach the server: connection refused")
     app.poller.wake()
@@ -415,6 +526,18 @@ LOOKS: dict[str, tuple[list[Step], tuple[int, int]]] = {
     "filter": ([*MAIL, "5", "slash", *"Timeout"], (120, 34)),
     "sorted": ([*MAIL, "3", "s", "s"], (120, 34)),
     "confirm": ([*MAIL, "5", confirm], (120, 34)),
+    "consequences": ([*MAIL, "5", weighed], (120, 34)),
+    "consequences-80x24": ([*MAIL, "5", weighed], (80, 24)),
+    "edit": ([*MAIL, "5", edits], (120, 34)),
+    "undo": ([*MAIL, "5", past], (120, 34)),
+    "undo-80x24": ([*MAIL, "5", past], (80, 24)),
+    "explain": ([*MAIL, "5", "t"], (120, 34)),
+    "explain-80x24": ([*MAIL, "5", "t"], (80, 24)),
+    "groups": ([*MAIL, "7", "j", "space"], (120, 34)),
+    "groups-80x24": ([*MAIL, "7"], (80, 24)),
+    "consumers": ([*MAIL, "8"], (120, 34)),
+    "consumers-80x24": ([*MAIL, "8"], (80, 24)),
+    "help-80x24": (["question_mark"], (80, 24)),
     "stale": ([*MAIL, "5", breaks], (120, 34)),
     "help": (["question_mark"], (120, 34)),
     "unoffered": ([*REMINDERS, "3"], (80, 24)),

@@ -29,7 +29,11 @@ def edited(payload: bytes) -> bytes:
 
     Takes the terminal until the editor ends; `Refused` if it fails, so that nothing is changed.
     """
-    editor = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
+    named = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    try:
+        editor = shlex.split(named) or ["vi"]
+    except ValueError as error:
+        raise Refused(f"EDITOR={named}: {error}") from error
     suffix = ".json" if payload[:1] in (b"{", b"[") else ".txt"
     # Only its owner can read it: payloads may be secrets.
     with tempfile.TemporaryDirectory(prefix="redisq-") as folder:

@@ -41,9 +41,7 @@ STEPS = (
 """widths a bar of the timeline may have, ms"""
 
 
-async def fetch(
-    deployment: Deployment, wish: Wish, redaction: Redaction = NOTHING
-) -> Snapshot:
+async def fetch(deployment: Deployment, wish: Wish, redaction: Redaction = NOTHING) -> Snapshot:
     """What ``wish`` asks for. A queue that isn't there is a ``problem``, not an error."""
     if wish.why is None:
         return await _picture(deployment, wish)

@@ -7,31 +7,44 @@ Each function returns whether anything was changed.
 from __future__ import annotations
 
 import asyncio
-import re
+import shlex
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from redisq_ops.core.io import arun
 from redisq_ops.core.queue import Verb
 from redisq_ops.core.settings import DEFAULTS
 from redisq_ops.core.values import Entry, State
-from redisq_ops.ops import control, journal
-from redisq_ops.ops.bulk import MEANS, PAST, TYPED_ABOVE, Bulk, entries
+from redisq_ops.ops import consequences, consumers, control, journal
+from redisq_ops.ops.bulk import MEANS, PAST, TYPED_ABOVE, Bulk, allowed, entries
+from redisq_ops.ops.consequences import Consequences, weigh
+from redisq_ops.ops.edit import Edit, Unfit, editable, samples
+from redisq_ops.ops.editor import readable
+from redisq_ops.ops.groups import Grouping
 from redisq_ops.ops.journal import Author, Outcome, Undo
+from redisq_ops.ops.language import Query
 from redisq_ops.ops.selection import Filter, Selection, select
 from redisq_ops.ops.terminal import age, count, printable
+from redisq_ops.ops.whole import Whole, WholeBulk, movable, whole
 from redisq_ops.tui.confirm import Question
+from redisq_ops.tui.views.groups import Scanned
 
 if TYPE_CHECKING:
     from .changes import Changes
 
+Driven: TypeAlias = Bulk | consumers.Change | Edit | Undo
+
 CLAIMANT = "operator"
-_SAMPLE = 5
+_SAMPLE = 3
+_LISTED = 50
 _SKIPPED = {
     "changed": "were in another state by then",
     "late": "came into this state after you looked",
     "expired": "were kept for too long to be put back",
     "same": "were so already",
+    "gone": "are not there any more",
+    "deep": "lie too deep in another program's list for now: undo it again later",
 }
 
 
@@ -49,7 +62,7 @@ class Scope:
     queue: str
     state: State
     ids: tuple[str, ...] = ()
-    match: re.Pattern[str] | None = None
+    where: Query | None = None
 
     @property
     def words(self) -> str:
@@ -57,7 +70,7 @@ class Scope:
             return self.ids[0]
         if self.ids:
             return f"The {count(len(self.ids))} marked"
-        return f"All that match /{self.match.pattern}/" if self.match else "All in this state"
+        return f"All that match /{self.where.text}/" if self.where else "All in this state"
 
 
 # --- moving entries ----------------------------------------------------------------------------
@@ -67,29 +80,49 @@ async def move(changes: Changes, verb: Verb, scope: Scope) -> bool:
     """Requeue, claim, replay or purge."""
     deployment = changes.deployment
     client = deployment.client
+    changes.guard.checked([{"matched": len(scope.ids)}])  # before anything is looked through
+    queue = await arun(client, deployment.queue(scope.queue))
+    allowed(queue, verb, scope.state)
+    filter = Filter(ids=scope.ids, where=scope.where)
+    look = (queue, scope.state, filter, _looking(changes))
+    selection: Selection | Whole
+    if await arun(client, movable(queue, scope.state, verb, filter)):
+        selection, weight = await arun(client, whole(*look, shown=changes.redaction.text))
+    else:
+        selection, weight = await arun(client, weigh(*look, shown=changes.redaction.text))
+    trash_ms = int((await arun(client, queue.settings.op())).get("trash_ms", DEFAULTS.trash_ms))
+    if not selection.count:
+        changes.tell("0 matched: " + (", ".join(selection.remarks) or "nothing to do"))
+        return False
+    sample = [changes.redaction.entry(entry) for entry in selection.sample[:_SAMPLE]]
+    asked = question(verb, scope, selection, trash_ms, sample, weight)
+    if not await changes.ask(asked, selection.count):
+        return False
+    rate = changes.guard.rate(None)
+    made = WholeBulk if isinstance(selection, Whole) else Bulk
+    bulk = made(selection, verb, Author.here(changes.why), consumer=CLAIMANT, rate=rate)
+    await _drive(changes, bulk, verb, PAST[verb])
+    return True
 
+
+def _looking(changes: Changes) -> Callable[[int, int], None]:
     def progress(scanned: int, total: int) -> None:
         if changes.stopping:
             raise Stopped
         changes.say(f"looking: {count(scanned)} of {count(total)}")
 
-    queue = await arun(client, deployment.queue(scope.queue))
-    filter = Filter(ids=scope.ids, match=scope.match)
-    selection = await arun(client, select(queue, scope.state, filter, progress))
-    trash_ms = int((await arun(client, queue.settings.op())).get("trash_ms", DEFAULTS.trash_ms))
-    if not selection.count:
-        changes.tell("0 matched: nothing to do")
-        return False
-    if not await changes.ask(question(verb, scope, selection, trash_ms)):
-        return False
-    bulk = Bulk(selection, verb, Author.here(), consumer=CLAIMANT)
-    changes.last_op = bulk.outcome.op
-    await _drive(changes, bulk, verb, PAST[verb])
-    return True
+    return progress
 
 
-def question(verb: Verb, scope: Scope, selection: Selection, trash_ms: int) -> Question:
-    """What will happen to how many, by reason, with a sample."""
+def question(
+    verb: Verb,
+    scope: Scope,
+    selection: Selection | Whole,
+    trash_ms: int,
+    sample: Sequence[Entry] | None = None,
+    weight: Consequences | None = None,
+) -> Question:
+    """What will happen to how many, what they are like, by reason, with a sample."""
     number = selection.count
     lines = [f"{scope.words}: {MEANS[verb]}."]
     if verb == "purge":
@@ -100,7 +133,10 @@ def question(verb: Verb, scope: Scope, selection: Selection, trash_ms: int) -> Q
         ranked = sorted(selection.reasons.items(), key=lambda item: -item[1])
         reasons = " · ".join(f"{word} {count(n)}" for word, n in ranked[:4])
         lines += ["", f"By reason: {reasons}"]
-    lines += ["", *map(_sampled, selection.sample[:_SAMPLE])]
+    if weight is not None:
+        lines += [*([] if number > 1 and selection.reasons else [""]),
+                  *consequences.lines(weight.facts(verb))]  # fmt: skip
+    lines += ["", *map(_sampled, selection.sample[:_SAMPLE] if sample is None else sample)]
     if number > _SAMPLE:
         lines.append(f"  … and {count(number - _SAMPLE)} more")
     title = f"{verb.capitalize()} {entries(number, scope.state)} of {scope.queue}?"
@@ -111,22 +147,128 @@ def question(verb: Verb, scope: Scope, selection: Selection, trash_ms: int) -> Q
 def _sampled(entry: Entry) -> str:
     error = entry.error
     said = f"{error.type}: {error.message}" if error else entry.reason or ""
-    return printable(f"  {entry.id}  {said}", 58)
+    return printable(f"  {entry.id}  {said}", 70)
+
+
+async def take_over(
+    changes: Changes, verb: Verb, name: str, group: str | None, consumer: str
+) -> bool:
+    """Claim what a consumer has held for long, or let it wait again; it stays a consumer."""
+    client = changes.deployment.client
+    queue = await arun(client, changes.deployment.queue(name))
+
+    def progress(found: int, looked: int) -> None:
+        if changes.stopping:
+            raise Stopped
+        changes.say(f"looking: {count(found)} of its entries so far")
+
+    look = consumers.held_by(
+        queue, consumer, group, min_idle_ms=consumers.SILENT_MS, progress=progress
+    )
+    held = await arun(client, look)
+    to = CLAIMANT if verb == "claim" else None
+    change = consumers.Change(held, to, Author.here())
+    spared = f"{count(held.too_young)} held for less than {age(consumers.SILENT_MS)}: left out."
+    if not held.ids:
+        changes.tell(f"0 matched: {spared if held.too_young else 'it holds nothing'}")
+        return False
+    number = len(held.ids)
+    to_whom = f"{to} has them then" if to else "They wait for the next worker"
+    void = "" if "consumers" in queue.capabilities else f"; {consumer} can't settle them any more"
+    lines = [f"{to_whom}{void}. It stays a consumer."]
+    lines += [spared] if held.too_young else []
+    if held.idle_ms is not None and held.idle_ms < consumers.SILENT_MS:
+        lines.append(f"It was heard of {age(held.idle_ms)} ago: it may be at work on them.")
+    if not change.undoable:
+        lines.append("There is no undo for so many in a stream: claim them back.")
+    lines += ["", *(printable(f"  {id}") for id in held.ids[:_SAMPLE])]
+    lines += [f"  … and {count(number - _SAMPLE)} more"] if number > _SAMPLE else []
+    title = f"{verb.capitalize()} {entries(number, 'pending')} of {held.what} in {name}?"
+    typed = str(number) if number > TYPED_ABOVE else None
+    if not await changes.ask(Question(title, tuple(lines), False, typed), number):
+        return False
+    change.author = Author.here(changes.why)
+    await _drive(changes, change, verb, PAST[verb], change.undoable)
+    return True
+
+
+async def edit(changes: Changes, name: str, state: State, id: str) -> bool:
+    """The payload in the person's editor, then what would change, then the change."""
+    client = changes.deployment.client
+    queue = await arun(client, changes.deployment.queue(name))
+    editable(queue, state)
+    selection = await arun(client, select(queue, state, Filter(ids=(id,))))
+    entry = await arun(client, queue.get.op(id))
+    if not selection.count or entry is None or entry.payload is None:
+        changes.tell(f"{id} is not {state} any more, or has no payload.", False)
+        return False
+    readable(entry.payload)
+    after = changes.edited(entry.payload)
+    if after is None:
+        noun = "dlq" if state == "dead" else "delay"
+        how = shlex.join(["redisq", noun, "edit", f"{name}/{id}"])
+        changes.tell(f"No editor can be opened from this terminal: {how}", False)
+        return False
+    if after == entry.payload:
+        changes.tell("The payload is as it was: nothing was changed.")
+        return False
+    looked = await arun(client, samples(selection, lambda _: after, _shown(changes)))
+    lines: list[str] = []
+    for sample in looked:
+        lines += sample.diff or ("What differs isn't shown here: it is redacted.",)
+    lines += ["", f"It stays {state}; U gives the old payload back."]
+    if not await changes.ask(Question(f"Edit {id} of {name}?", tuple(lines)), 1):
+        return False
+    before = entry.payload
+
+    def change(payload: bytes) -> bytes:
+        if payload != before:  # somebody else was quicker: theirs is not overwritten unseen
+            raise Unfit("changed")
+        return after
+
+    await _drive(changes, Edit(selection, change, Author.here(changes.why)), "edit", "edited")
+    return True
+
+
+def _shown(changes: Changes) -> Callable[[bytes], str]:
+    return lambda payload: changes.redaction.payload(payload).decode("utf-8", "backslashreplace")
+
+
+async def group_all(changes: Changes, name: str) -> Scanned | None:
+    """Groups of all dead letters there are now; None after Esc. Reads only."""
+    client = changes.deployment.client
+    queue = await arun(client, changes.deployment.queue(name))
+    grouping = Grouping(queue, "dead", Filter(), await arun(client, queue.now.op()))
+    while not grouping.over:
+        await arun(client, grouping.step())
+        changes.say(f"grouping: {count(grouping.scanned)} of {count(grouping.total)}")
+        await asyncio.sleep(0)  # keys and pictures come in between
+        if changes.stopping:
+            changes.tell("Stopped: the groups are those of the latest again.")
+            return None
+    groups = grouping.groups
+    ranked = tuple(groups.ranked())
+    others = groups.others
+    return Scanned(ranked, groups.total, others.groups, others.count, grouping.now_ms)
 
 
 async def undo(changes: Changes, name: str | None) -> bool:
-    """Take back the latest change: this session's own, else the queue's, else of all queues."""
+    """Take back one of the latest changes of a queue, or of all; the person picks it."""
     deployment = changes.deployment
     client = deployment.client
-    listed = await arun(client, journal.log(deployment, 50, name))
-    able = [operation for operation in listed if operation.undoable]
-    own = [operation for operation in able if operation.id == changes.last_op]
-    if not able:
+    listed = await arun(client, journal.log(deployment, _LISTED, name))
+    listed = [operation for operation in listed if operation.verb != "undo"]
+    if not listed:
         changes.tell("There is nothing to undo here.", False)
         return False
-    operation = (own or able)[0]
+    newest = await arun(client, deployment.queue(listed[0].queue))
+    now = await arun(client, newest.now.op())
+    chosen = await changes.choose(listed, now)
+    operation = next((one for one in listed if one.id == chosen), None)
+    if operation is None:
+        return False
     queue = await arun(client, deployment.queue(operation.queue))
-    now = await arun(client, queue.now.op())
+    change = Undo(queue, operation, Author.here())  # refuses what can't be undone, and says why
     why = f": {operation.why}" if operation.why else ""
     asked = Question(
         f"Undo {operation.verb} of {count(operation.done - operation.undone)} in {queue.name}?",
@@ -134,29 +276,32 @@ async def undo(changes: Changes, name: str | None) -> bool:
             f"{operation.id} ({operation.what})",
             f"{age(now - operation.started_ms)} ago by {operation.who} at {operation.whence}{why}",
             "",
-            "What was touched since is left alone.",
+            "What was touched since is left alone, and said.",
         ),
     )
-    if not await changes.ask(asked):
+    if not await changes.ask(asked, operation.done - operation.undone):
         return False
-    await _drive(changes, Undo(queue, operation, Author.here()), "undo", "put back")
+    change.author = Author.here(changes.why)
+    await _drive(changes, change, "undo", "put back", False)
     return True
 
 
-async def _drive(changes: Changes, change: Bulk | Undo, what: str, past: str) -> None:
+async def _drive(changes: Changes, change: Driven, what: str, past: str, undo: bool = True) -> None:
     """Take all steps, or those until Esc or an error, and say what came of them."""
-    outcome, stopped = change.outcome, ""
+    outcome, stopped, began = change.outcome, "", changes.now()
+    if undo:
+        changes.last_op = outcome.op
     try:
         while await arun(changes.deployment.client, change.step()):
             handled = outcome.done + sum(outcome.skipped.values())
             changes.say(f"{what}: {count(handled)} of {count(outcome.matched)}")
-            await asyncio.sleep(change.pause)
+            await asyncio.sleep(max(change.pause, changes.pause(handled, began)))
             if changes.stopping:
                 stopped = "stopped before the rest"
                 break
     except Exception as error:
         stopped = f"stopped: {' '.join(str(error).split())}"
-    _told(changes, outcome, past, stopped, isinstance(change, Bulk))
+    _told(changes, outcome, past, stopped, undo)
 
 
 def _told(
@@ -165,7 +310,7 @@ def _told(
     said = [f"{count(outcome.done)} {past}"]
     said += [f"{count(n)} {_SKIPPED.get(word, word)}" for word, n in outcome.skipped.items()]
     said += [stopped] if stopped else []
-    again = f"\n{outcome.op} · U undoes it" if undo and outcome.op else ""
+    again = f"\n{outcome.op} · U undoes it" if undo and outcome.op and outcome.done else ""
     changes.tell(", ".join(said) + again, not stopped and outcome.done == outcome.matched)
 
 
@@ -209,7 +354,7 @@ async def hold_requests(changes: Changes, name: str, ids: tuple[str, ...]) -> bo
         return False
     for request in live:
         change = control.change_request(
-            queue, request.id, "resume" if held else "pause", Author.here()
+            queue, request.id, "resume" if held else "pause", Author.here(changes.why)
         )
         changes.last_op = (await arun(client, change)).op
     _told_held(changes, held, what, len(live))

@@ -1,10 +1,10 @@
-"""`redisq-top`: one poller, one snapshot, six views that draw it."""
+"""`redisq-top`: one poller, one snapshot, and the views that draw it."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from datetime import tzinfo
+from datetime import UTC, tzinfo
 from typing import ClassVar
 
 from textual import on
@@ -13,7 +13,7 @@ from textual.binding import BindingType
 from textual.screen import ModalScreen
 from textual.widgets import ContentSwitcher, Footer, Input, Static
 
-from redisq_ops.ops.snapshot import Listed, Snapshot, View, Wish
+from redisq_ops.ops.snapshot import About, Listed, Snapshot, View, Wish
 from redisq_ops.ops.terminal import printable
 from redisq_ops.tui import keys
 from redisq_ops.tui.banner import Banner, State, Tabs
@@ -24,7 +24,9 @@ from redisq_ops.tui.help import HelpScreen
 from redisq_ops.tui.poller import Missed, Poller, Seen, Source
 from redisq_ops.tui.table import PagedTable
 from redisq_ops.tui.theme import REDISQ
-from redisq_ops.tui.views import ALL, QueueView
+from redisq_ops.tui.views import ALL, Consumers, Groups, QueueView
+from redisq_ops.tui.views.consumers import parted
+from redisq_ops.tui.why import WhyScreen
 
 
 class Top(App[Exception]):
@@ -50,7 +52,7 @@ class Top(App[Exception]):
         self.source = source
         self.interval = interval
         self.queue = queue
-        """what views 2 to 6 are about"""
+        """what all views but the overview are about"""
         self.view: View = "overview"
         self.read_only = read_only
         self.zone = zone
@@ -62,6 +64,9 @@ class Top(App[Exception]):
         self.changes = Changes(self)
         self._opened = queue is None
         self._detail: str | None = None
+        self._why: About | None = None
+        self._back: View | None = None
+        """the view whose row opened this one, where Esc leads back to"""
         self._seen_at: float | None = None
         # Held, not queried: messages still come while the screen is being taken apart at the end.
         self._banner, self._tabs, self._field = Banner(), Tabs(), Field()
@@ -95,7 +100,10 @@ class Top(App[Exception]):
         view = self.current
         start, end = view.window
         buckets = max(10, min(200, self.size.width - 2))
-        return Wish(view.name_, self.queue, start, end, view.descending, buckets, self._detail)
+        return Wish(
+            view.name_, self.queue, start, end, view.descending, buckets, self._detail,
+            view.fetched, self._why, self.zone,
+        )  # fmt: skip
 
     def on_seen(self, seen: Seen) -> None:
         if not self.screen_stack:  # it came while we were leaving
@@ -108,8 +116,9 @@ class Top(App[Exception]):
         with self.batch_update():
             if wish.view == self.view and (wish.queue == self.queue or wish.view == "overview"):
                 self.current.show(seen.snapshot)
-            if isinstance(self.screen, DetailScreen):
-                self.screen.show(seen.snapshot)
+            for screen in self.screen_stack:
+                if isinstance(screen, (DetailScreen, WhyScreen)):
+                    screen.show(seen.snapshot)
             self.tick()
 
     def on_missed(self, missed: Missed) -> None:
@@ -150,6 +159,8 @@ class Top(App[Exception]):
             int(silent or 0) if stale else None,
             failing,
             self.zone,
+            connected.word if connected else "",
+            connected.color if connected else "",
         )
         self._tabs.state = (self.view, self.snapshot)
         self._say_notice()
@@ -191,7 +202,7 @@ class Top(App[Exception]):
     def _show_view(self, name: View) -> None:
         self._field.display = False
         self.current.everything = False
-        self.view = name
+        self.view, self._back = name, None
         self._switcher.current = name
         if name == "overview" and self.queue is not None:
             self.current.table.go_to(self.queue)
@@ -215,8 +226,13 @@ class Top(App[Exception]):
         elif view.everything:
             view.everything = False
             self.say_status()
+        elif isinstance(view, Groups) and view.whole is not None:
+            view.take(None)
+            self.say_status()
         elif view.filter is not None:
             view.narrow(None)
+            if self._back is not None:
+                self._show_view(self._back)
             self._look()
         elif view.table.marks:
             view.table.mark(())
@@ -250,10 +266,32 @@ class Top(App[Exception]):
         if self.view == "overview":
             self._choose(opened.identity)
             self._go_home()
+        elif self.view == "groups":
+            self._narrowed("dead", f"group={opened.identity}")
+        elif self.view == "consumers":
+            group, name = parted(opened.identity)
+            whole = name if group is None else f"{group}:{name}"
+            self._narrowed("pending", f'consumer="{whole}"')
         else:
             self._detail = opened.identity
             self._open(DetailScreen(opened.identity, self.zone), self._left_detail)
             self.poller.wake()
+
+    def _narrowed(self, view: View, expression: str) -> None:
+        """Another view of what a row stands for; Esc leads back."""
+        from redisq_ops.ops.language import Unreadable, parse
+
+        try:
+            query = parse(expression)
+        except Unreadable as error:  # a consumer's name may be any bytes
+            self.notify(printable(error.why), severity="warning", markup=False)
+            return
+        came = self.view
+        self._show_view(view)
+        self._back = came
+        self.current.narrow(query)
+        self.poller.wake()
+        self.say_status()
 
     def on_paged_table_wanted(self) -> None:
         self.poller.wake()
@@ -281,11 +319,12 @@ class Top(App[Exception]):
     # --- filter, order, clipboard, help --------------------------------------------------------
 
     def action_filter(self) -> None:
-        self._field.begin(self.current.filter)
+        view = self.current
+        self._field.begin(view.filter, entries=view.state is not None, utc=self.zone is UTC)
 
     @on(Field.Narrowed)
     def narrow(self, narrowed: Field.Narrowed) -> None:
-        self.current.narrow(narrowed.pattern)
+        self.current.narrow(narrowed.query)
         self.poller.wake()
         self.say_status()
 
@@ -300,8 +339,32 @@ class Top(App[Exception]):
 
     def action_yank(self) -> None:
         if (identity := self.current.table.identity) is not None:
-            self.copy_to_clipboard(identity)
-            self.notify(f"copied {printable(identity)}", markup=False)
+            copied = self.current.copied(identity)
+            self.copy_to_clipboard(copied)
+            self.notify(f"copied {printable(copied)}", markup=False)
+
+    def action_explain(self) -> None:
+        """What is under the cursor, or open; where nothing is, the queue."""
+        view = self.current
+        if self.view == "overview":
+            under = view.table.identity
+            about = About(under) if under else None
+        else:
+            id = self._detail if self._detail is not None else view.subject
+            about = About(self.queue, id) if self.queue else None
+        if about is None:
+            self.notify("Nothing is under the cursor.", markup=False)
+            return
+        self._why = about
+        self._open(WhyScreen(about, self.zone), self._left_why)
+        self.poller.wake()
+
+    def _left_why(self, _: None) -> None:
+        self._why = None
+
+    def action_scan(self) -> None:
+        if isinstance(self.current, Groups):
+            self.changes.scan(self.current)
 
     def action_help(self) -> None:
         self._open(HelpScreen())
@@ -314,12 +377,16 @@ class Top(App[Exception]):
             return False
         if action in ("queue", "filter"):  # asked before a dialog's own Tab and /
             return len(self.screen_stack) == 1
-        verbs = self.current.verbs
-        if (action == "everything" and not verbs) or (
-            action == "move" and parameters[0] not in verbs
-        ):
+        view = self.current
+        absent = {
+            "everything": view.state is None or not view.verbs,
+            "move": action == "move" and parameters[0] not in view.verbs,
+            "edit": not view.edits,
+            "scan": not isinstance(view, Groups),
+        }
+        if absent.get(action, False):
             return False
-        changes = action in ("everything", "move", "hold", "undo")
+        changes = action in ("everything", "move", "edit", "hold", "undo")
         return None if changes and self.read_only else True
 
     def action_everything(self) -> None:
@@ -327,7 +394,13 @@ class Top(App[Exception]):
         self.say_status()
 
     def action_move(self, verb: str) -> None:
-        self.changes.move(verb, self.current)
+        if isinstance(self.current, Consumers):
+            self.changes.take_over(verb, self.current)
+        else:
+            self.changes.move(verb, self.current)
+
+    def action_edit(self) -> None:
+        self.changes.edit(self.current)
 
     def action_hold(self) -> None:
         self.changes.hold(self.current)

@@ -31,6 +31,9 @@ class State:
     failing: bool = False
     """the latest look brought an error"""
     zone: tzinfo | None = None
+    word: str = ""
+    """which context this is"""
+    color: str = ""
 
 
 class Banner(Widget):
@@ -55,6 +58,9 @@ class Banner(Widget):
 
 def _left(state: State) -> Text:
     text = Text(" redisq", "bold")
+    if state.word:
+        text.append(" ")
+        text.append(f" {printable(state.word)} ", f"bold reverse {state.color or WARN}")
     if state.queue is not None:
         text.append("  " + printable(state.queue), f"bold {HELD}")
         if state.snapshot is not None and (queue := state.snapshot.queue):

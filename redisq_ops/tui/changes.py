@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from redisq_ops.ops.terminal import printable
+from redisq_ops.tui.views.consumers import parted
 
 if TYPE_CHECKING:
     from redisq_ops.core.queue import Verb
     from redisq_ops.ops.deployment import Deployment
+    from redisq_ops.ops.guard import Guard
+    from redisq_ops.ops.journal import Operation
+    from redisq_ops.ops.redaction import Redaction
     from redisq_ops.tui.confirm import Question
-    from redisq_ops.tui.views import QueueView
+    from redisq_ops.tui.views import Groups, QueueView
 
     from .app import Top
 
@@ -29,6 +34,8 @@ class Changes:
         self.progress = ""
         """how far the running change is; empty: none runs"""
         self.stopping = False
+        self.why = ""
+        """the reason given for the running change"""
         self.last_op: str | None = None
         """the latest change made here"""
         self._said_at = 0.0
@@ -36,38 +43,85 @@ class Changes:
     # --- what keys ask for ---------------------------------------------------------------------
 
     def move(self, verb: str, view: QueueView) -> None:
-        """A verb for the marked entries, else the one under the cursor, or all that match."""
-        queue, state, ids = self._app.queue, view.state, view.chosen
-        if queue is None or state is None or not (ids or view.everything):
+        """A verb for what the view means: marked entries, else the one under the cursor, or all."""
+        queue, target = self._app.queue, view.target
+        if queue is None or target is None:
             return self._nothing()
 
         async def run() -> bool:
             from . import act
 
-            match = view.filter if view.everything else None
-            scope = act.Scope(queue, state, () if view.everything else ids, match)
+            scope = act.Scope(queue, target.state, target.ids, target.where)
             return await act.move(self, cast("Verb", verb), scope)
 
         self._start(run, view)
 
+    def take_over(self, verb: str, view: QueueView) -> None:
+        """Claim what a consumer holds, or let it wait again."""
+        queue, chosen = self._app.queue, view.chosen
+        if queue is None or not chosen:
+            return self._nothing()
+        if len(chosen) > 1:
+            return self.tell("One consumer at a time: take the marks away.", False)
+
+        async def run() -> bool:
+            from . import act
+
+            group, name = parted(chosen[0])
+            return await act.take_over(self, cast("Verb", verb), queue, group, name)
+
+        self._start(run, view)
+
+    def edit(self, view: QueueView) -> None:
+        """Another payload for the entry under the cursor, in the person's editor."""
+        queue, state, id = self._app.queue, view.state, view.table.identity
+        if queue is None or state is None or id is None:
+            return self._nothing()
+        if len(view.table.marks) > 1:
+            more = f"redisq {'dlq' if state == 'dead' else 'delay'} edit --patch"
+            return self.tell(f"One entry at a time here; for many: {more}", False)
+
+        async def run() -> bool:
+            from . import act
+
+            return await act.edit(self, queue, state, id)
+
+        self._start(run, view)
+
+    def scan(self, view: Groups) -> None:
+        """Group all dead letters, page by page; Esc stops it. Nothing is changed."""
+        queue = self._app.queue
+        if queue is None:
+            return self._nothing()
+
+        async def run() -> bool:
+            from . import act
+
+            found = await act.group_all(self, queue)
+            if found is not None and self._app.queue == queue:
+                view.take(found)
+            return False
+
+        self._start(run, None)
+
     def hold(self, view: QueueView) -> None:
         """Hold or resume queues in the overview, requests in their views, else this queue."""
         queue = self._app.queue
-        names = view.chosen if view.needs or view.state is None else (queue,) if queue else ()
+        names = (queue,) if view.holds == "queue" and queue else view.chosen
         if not names:
             return self._nothing()
 
         async def run() -> bool:
             from . import act
 
-            if view.needs and queue:
+            if view.holds == "requests" and queue:
                 return await act.hold_requests(self, queue, names)
             return await act.hold_queues(self, names)
 
         self._start(run, view)
 
     def undo(self, queue: str | None) -> None:
-        """Take back the latest change of this session, else of this queue, else of all."""
+        """Take back one of the latest changes of this queue, or of all."""
 
         async def run() -> bool:
             from . import act
@@ -84,11 +138,63 @@ class Changes:
         assert self._app.source.connected is not None
         return self._app.source.connected.deployment
 
-    async def ask(self, question: Question) -> bool:
+    @property
+    def guard(self) -> Guard:
+        """What changes may do there."""
+        from redisq_ops.ops.guard import FREE
+
+        assert self._app.source.connected is not None
+        return self._app.source.connected.guard or FREE
+
+    @property
+    def redaction(self) -> Redaction:
+        """What isn't to be shown."""
+        from redisq_ops.ops.redaction import NOTHING
+
+        assert self._app.source.connected is not None
+        return self._app.source.connected.redaction or NOTHING
+
+    async def ask(self, question: Question, entries: int = 1) -> bool:
+        """Whether to go ahead with a change of so many entries; refuses more than there may be."""
         from .confirm import Confirm
 
         self.progress, self.stopping = "", False
-        return await self._app.push_screen_wait(Confirm(question))
+        self.guard.checked([{"matched": entries}])
+        asked = replace(question, typed=self.guard.typed(None, question.typed), why=True)
+        dialog = Confirm(asked)
+        yes = await self._app.push_screen_wait(dialog)
+        self.why = dialog.why
+        return yes
+
+    async def choose(self, operations: Sequence[Operation], now_ms: int) -> str | None:
+        """Which of the operations is to be taken back."""
+        from .past import PastScreen
+
+        able = [operation.id for operation in operations if operation.undoable]
+        first = self.last_op if self.last_op in able else next(iter(able), None)
+        return await self._app.push_screen_wait(PastScreen(operations, now_ms, first))
+
+    def edited(self, payload: bytes) -> bytes | None:
+        """What the person's editor makes of it, while the terminal is the editor's; None where
+        this terminal can't be left."""
+        from textual.app import SuspendNotSupported
+
+        from redisq_ops.ops import editor
+
+        try:
+            with self._app.suspend():
+                return editor.edited(payload)
+        except SuspendNotSupported:
+            return None
+        finally:
+            self._app.refresh(layout=True)
+
+    def pause(self, handled: int, began: float) -> float:
+        """Seconds to rest after so many entries, to keep to what the context allows."""
+        return self.guard.rest(handled, self._app.clock() - began)
+
+    def now(self) -> float:
+        return self._app.clock()
 
     def say(self, progress: str) -> None:
         """How far it is. It takes thousands of steps a second: drawing each would be the work."""
@@ -121,7 +227,7 @@ class Changes:
             return self.tell("There is no server yet.", False)
         if self.running:
             return self.tell("One change at a time: Esc stops the running one.", False)
-        self.stopping = False
+        self.stopping, self.why = False, ""
         self._app.run_worker(self._run(run, view), group="change")
         return None
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
@@ -20,6 +21,8 @@ class Question:
     lines: tuple[str, ...] = ()
     danger: bool = False
     typed: str | None = None
+    why: bool = False
+    """whether a reason may be given; it goes into the journal"""
 
 
 class _Field(Input):
@@ -32,6 +35,16 @@ class _Field(Input):
 
     def check_consume_key(self, key: str, character: str | None) -> bool:
         return self.value != self._typed and character is not None and character in self._typed
+
+
+class _Reason(Input):
+    """Takes any text; Enter leaves it, and is no answer."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "app.focus_next", "Done", show=False)]
+
+    def __init__(self) -> None:
+        super().__init__(id="why", compact=True, placeholder="why? (w; kept in the journal)")
+        self.cursor_blink = False
 
 
 class Confirm(ModalScreen[bool]):
@@ -49,7 +62,7 @@ class Confirm(ModalScreen[bool]):
         align: center middle;
         background: $background 70%;
         #dialog {
-            width: 66;
+            width: 78;
             max-width: 100%;
             height: auto;
             max-height: 100%;
@@ -62,7 +75,8 @@ class Confirm(ModalScreen[bool]):
         #what { height: auto; scrollbar-size: 0 1; }
         #title { text-style: bold; margin-bottom: 1; }
         #foot { dock: bottom; height: auto; }
-        #typed { background: $panel; padding: 0 1; margin-top: 1; }
+        #how, #why { margin-top: 1; }
+        #typed, #why { background: $panel; padding: 0 1; }
         #answers { height: 1; margin-top: 1; align-horizontal: right; }
         #answers Button {
             min-width: 11;
@@ -76,7 +90,8 @@ class Confirm(ModalScreen[bool]):
         #dialog.-danger #yes:focus { background: $error; }
         &.-short {
             #dialog { border: none; padding: 0 1; }
-            #title, #typed, #answers { margin: 0; }
+            #title, #answers { margin: 0; }
+            #how, #why { display: none; }
             #answers Button { min-width: 8; margin: 0 1 0 0; }
         }
     }
@@ -86,6 +101,7 @@ class Confirm(ModalScreen[bool]):
         Binding("y", "yes", "Yes", priority=True),
         Binding("n", "no", "No", priority=True),
         Binding("escape", "answer(False)", "No"),
+        Binding("w", "reason", "Say why", show=False),
         Binding("left", "app.focus_previous", "Previous", show=False),
         Binding("right", "app.focus_next", "Next", show=False),
         Binding("up", "scroll_text(-1)", "Scroll up", show=False),
@@ -95,6 +111,13 @@ class Confirm(ModalScreen[bool]):
     def __init__(self, question: Question) -> None:
         super().__init__()
         self.question = question
+        # Held, not queried: it is read after the screen is gone.
+        self._why = _Reason() if question.why else None
+
+    @property
+    def why(self) -> str:
+        """The reason given, if any."""
+        return self._why.value.strip() if self._why is not None else ""
 
     @property
     def agreed(self) -> bool:
@@ -104,16 +127,17 @@ class Confirm(ModalScreen[bool]):
 
     def compose(self) -> ComposeResult:
         question = self.question
-        typed, lines = question.typed, question.lines
-        if typed is not None:
-            lines = (*lines, "", f"To go on, type {typed}")
+        typed = question.typed
         with Vertical(id="dialog", classes="-danger" if question.danger else ""):
             with VerticalScroll(id="what", can_focus=False):
                 yield Static(printable(question.title), id="title", markup=False)
-                yield Static("\n".join(map(printable, lines)), markup=False)
+                yield Static("\n".join(map(printable, question.lines)), markup=False)
             with Vertical(id="foot"):
                 if typed is not None:
+                    yield Static(printable(f"To go on, type {typed}"), id="how", markup=False)
                     yield _Field(typed)
+                if self._why is not None:
+                    yield self._why
                 with Horizontal(id="answers"):
                     yield Button("No (n)", id="no", compact=True)
                     yield Button(
@@ -137,13 +161,19 @@ class Confirm(ModalScreen[bool]):
     def action_no(self) -> None:
         self.action_answer(False)
 
+    def action_reason(self) -> None:
+        if self._why is not None:
+            self._why.focus()
+
     def action_scroll_text(self, lines: int) -> None:
         self.query_one("#what").scroll_relative(y=lines, animate=False)
 
-    def on_input_changed(self) -> None:
+    @on(Input.Changed, "#typed")
+    def typed_more(self) -> None:
         self.query_one("#yes", Button).disabled = not self.agreed
 
-    def on_input_submitted(self) -> None:
+    @on(Input.Submitted, "#typed")
+    def answer_typed(self) -> None:
         self.action_answer(True)
 
     def on_button_pressed(self, event: Button.Pressed) -> None:

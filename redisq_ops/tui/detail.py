@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from dataclasses import replace
 from datetime import tzinfo
 from typing import TYPE_CHECKING, ClassVar
 
@@ -18,6 +19,7 @@ from redisq_ops.ops.snapshot import Snapshot
 from redisq_ops.ops.terminal import age, count, printable, size
 from redisq_ops.tui.theme import BAD, DEAD, DELAYED, DIM, HELD, OK, WARN
 from redisq_ops.tui.views.delayed import moment
+from redisq_ops.tui.views.view import redaction_of
 
 if TYPE_CHECKING:
     from redisq_ops.ops.inspect import RequestView, Story
@@ -34,6 +36,7 @@ class DetailScreen(ModalScreen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,enter", "dismiss", "Back"),
         Binding("y", "yank", "Copy", tooltip="Copy payload or id to the clipboard"),
+        Binding("t", "app.explain", "Explain", tooltip="What holds it, and what helps"),
         Binding("j,down", "scroll(1)", "Down", show=False),
         Binding("k,up", "scroll(-1)", "Up", show=False),
         Binding("pagedown", "scroll(20)", "Page down", show=False),
@@ -57,6 +60,9 @@ class DetailScreen(ModalScreen[None]):
 
     def show(self, snapshot: Snapshot) -> None:
         if snapshot.wish.detail == self.about:
+            if snapshot.entry is not None and (redaction := redaction_of(self)):
+                shown = redaction.entry(snapshot.entry.entry)
+                snapshot = replace(snapshot, entry=replace(snapshot.entry, entry=shown))
             self._payload = snapshot.entry.entry.payload if snapshot.entry else None
             self._body.update(described(snapshot, self._zone))
 

@@ -22,18 +22,26 @@ LOOK = (
     _hidden("shift+tab,left_square_bracket", "queue(-1)", "Previous queue", first=True),
     # First, or letters that come along with it reach the table and its commands before the field.
     _shown("slash", "filter", "Filter", "Show only what an expression matches", first=True),
-    _shown("s", "sort", "Sort", "Sort in the next way there is"),
+    _hidden("s", "sort", "Sort", "Sort in the next way there is"),
+    _shown("t", "explain", "Explain", "Explain: what holds it, what helps"),
+    _shown("f", "scan", "Scan all", "Group all dead, not just the latest"),
     _hidden("y", "yank", "Copy", "Copy the id to the clipboard"),
     _hidden("escape", "leave", "Back", "Stop a change, drop the filter, go back"),
 )
 CHANGE = (
-    _shown("A", "everything", "All matching", "Aim the next key at all that match"),
+    _shown("A", "everything", "All", "Aim the next key at all that match"),
     _shown("R", "move('requeue')", "Requeue", "Requeue: pending or delayed → waiting now"),
-    _shown("C", "move('claim')", "Claim", "Claim: pending → yours, receipt void"),
+    _shown(
+        "C",
+        "move('claim')",
+        "Claim",
+        "Claim: pending → yours, receipt void",
+    ),
     _shown("P", "move('replay')", "Replay", "Replay: dead → waiting, attempts afresh"),
     _shown("X", "move('purge')", "Purge", "Purge: any → trash, until undo expires"),
+    _shown("E", "edit", "Edit", "Edit the payload in $EDITOR"),
     _shown("H", "hold", "Hold", "Hold or resume queues, or requests"),
-    _shown("U", "undo", "Undo", "Undo the latest change"),
+    _shown("U", "undo", "Undo", "Undo one of the latest changes"),
 )
 LEAVE = (
     _shown("question_mark", "help", "Help", "These keys"),

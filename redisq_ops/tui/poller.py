@@ -15,15 +15,25 @@ from redisq_ops.ops.snapshot import Snapshot, Wish
 
 if TYPE_CHECKING:
     from redisq_ops.ops.deployment import Deployment
+    from redisq_ops.ops.guard import Guard
+    from redisq_ops.ops.redaction import Redaction
 
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """A server: its name without secrets, its queues, and whether they may be changed."""
+    """A server: its name without secrets, its queues, and what may be changed and shown of them.
+
+    None: nothing is limited, everything is shown.
+    """
 
     label: str
     deployment: Deployment
     read_only: bool = False
+    guard: Guard | None = None
+    redaction: Redaction | None = None
+    word: str = ""
+    """what the context is called in the header"""
+    color: str = ""
 
 
 class Source(Protocol):
@@ -58,10 +68,12 @@ class Live:
             self.connected = self._connect()
         from redisq_ops.core.io import arun
         from redisq_ops.ops.look import eviction_policy
+        from redisq_ops.ops.redaction import NOTHING
         from redisq_ops.ops.watch import fetch
 
         deployment = self.connected.deployment
-        snapshot = await arun(deployment.client, fetch(deployment, wish))
+        redaction = self.connected.redaction or NOTHING
+        snapshot = await arun(deployment.client, fetch(deployment, wish, redaction))
         if first and (policy := await arun(deployment.client, eviction_policy())):
             self.warning = (
                 f"this server's maxmemory-policy is {policy}: once memory is full it deletes what "

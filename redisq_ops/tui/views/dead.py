@@ -29,6 +29,7 @@ class Dead(EntryView):
     about = "Dead letters"
     state = "dead"
     verbs = frozenset({"replay", "purge"})
+    edits = True
     columns = (
         Column("id", "entry", 30, flex=1),
         Column("reason", "reason", 8),

@@ -27,6 +27,7 @@ class Delayed(EntryView):
     about = "Delayed: what becomes due"
     state = "delayed"
     verbs = frozenset({"requeue", "purge"})
+    edits = True
     columns = (
         Column("id", "entry", 30, flex=1),
         Column("in", "due in", 9, align="right"),

@@ -26,6 +26,7 @@ class Levels(QueueView):
     title = "priorities"
     about = "Priority lists, and who holds tokens"
     needs = "levels"
+    holds = "requests"
     columns = (
         Column("priority", "prio", 4, align="right"),
         Column("id", "request", 26, flex=1),

@@ -24,6 +24,7 @@ class OverviewView(QueueView):
     name_ = "overview"
     title = "overview"
     about = "Overview of all queues"
+    holds = "queues"
     columns = (
         Column("name", "queue", 12, flex=1),
         Column("kind", "kind", 8, style=DIM, priority=5),

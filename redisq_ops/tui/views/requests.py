@@ -22,6 +22,7 @@ class Requests(QueueView):
     title = "requests"
     about = "Requests, open ones first"
     needs = "requests"
+    holds = "requests"
     columns = (
         Column("id", "request", 26, flex=1),
         Column("state", "state", 9),

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
@@ -17,8 +16,15 @@ from redisq_ops.ops.snapshot import Snapshot, View
 from redisq_ops.ops.terminal import count
 from redisq_ops.tui.table import Column, PagedTable, Row, Window
 
+if TYPE_CHECKING:
+    from redisq_ops.ops.fields import Need
+    from redisq_ops.ops.language import Query
+    from redisq_ops.ops.redaction import Redaction
+
 LOADED: Final = 500
 """rows looked through by a filter, and sorted by what the server keeps no order of"""
+WITH_PAYLOADS: Final = 100
+"""the same where the filter looks at payloads: each may have a mebibyte, at every refresh"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +50,15 @@ class Items:
         return self.start == 0 and len(self.items) >= self.total
 
 
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a change is about: the ids, or all of the state that ``where`` means."""
+
+    state: State
+    ids: tuple[str, ...] = ()
+    where: Query | None = None
+
+
 class QueueView(Vertical):
     """One view. Subclasses say what it lists, how a row looks, and what may be done to it.
 
@@ -60,6 +75,10 @@ class QueueView(Vertical):
     """of the entries listed here"""
     verbs: ClassVar[frozenset[str]] = frozenset()
     """what may be done to them, beside hold and undo"""
+    edits: ClassVar[bool] = False
+    """whether payloads can be edited here"""
+    holds: ClassVar[Literal["queues", "requests", "queue"]] = "queue"
+    """what hold is about: rows that are queues or requests, else the queue that is open"""
     columns: ClassVar[tuple[Column, ...]]
     orders: ClassVar[tuple[Order, ...]]
     empty: ClassVar[str]
@@ -69,7 +88,7 @@ class QueueView(Vertical):
     def __init__(self) -> None:
         super().__init__(id=self.name_)
         self.order = 0
-        self.filter: re.Pattern[str] | None = None
+        self.filter: Query | None = None
         self.everything = False
         """whether the next change is for all that match, not for marked rows or the cursor's"""
         self.snapshot: Snapshot | None = None
@@ -114,7 +133,14 @@ class QueueView(Vertical):
     @property
     def window(self) -> tuple[int, int]:
         """The rows to fetch."""
+        if "payload" in self.fetched:
+            return 0, WITH_PAYLOADS
         return (0, LOADED) if self.local else self.table.wanted
+
+    @property
+    def fetched(self) -> frozenset[Need]:
+        """What has to be fetched for the filter, besides the rows."""
+        return frozenset() if self.filter is None else self.filter.needs
 
     @property
     def descending(self) -> bool:
@@ -129,14 +155,32 @@ class QueueView(Vertical):
             return tuple(sorted(self.table.marks))
         return () if self.table.identity is None else (self.table.identity,)
 
+    @property
+    def target(self) -> Target | None:
+        """What the next change is about, if there is something."""
+        if self.state is None:
+            return None
+        if self.everything:
+            return Target(self.state, where=self.filter)
+        return Target(self.state, self.chosen) if self.chosen else None
+
+    @property
+    def subject(self) -> str | None:
+        """The request or entry that an explanation is asked of; None: of the queue."""
+        return self.table.identity
+
+    def copied(self, identity: str) -> str:
+        """What is copied of a row."""
+        return identity
+
     def next_order(self) -> None:
         self.order = (self.order + 1) % len(self.orders)
         self._from_the_top()
 
-    def narrow(self, pattern: re.Pattern[str] | None) -> None:
-        """Show only rows that match, from what is loaded."""
-        if pattern != self.filter:
-            self.filter, self.everything = pattern, False
+    def narrow(self, query: Query | None) -> None:
+        """Show only rows that are meant, from what is loaded."""
+        if query != self.filter:
+            self.filter, self.everything = query, False
             self._from_the_top()
 
     def _from_the_top(self) -> None:
@@ -158,6 +202,8 @@ class QueueView(Vertical):
     def show(self, snapshot: Snapshot) -> None:
         if snapshot.wish.descending != self.descending:
             return  # asked for before the order was changed
+        if not self.fetched <= snapshot.wish.needs:
+            return  # asked for before the filter was typed, without what it looks at
         self.snapshot = snapshot
         drawn = self.chart(snapshot, self.size.width) if self.app.size.height >= self.tall else None
         self._chart.display = drawn is not None
@@ -168,18 +214,23 @@ class QueueView(Vertical):
             self.orders[self.order], listed.items, listed.start, listed.total,
         )  # fmt: skip
         if self.filter is not None:
-            items = [item for item in items if self._accepts(item)]
+            items = [item for item in items if self.accepts(item, snapshot)]
         if order.by is not None:
             items = sorted(items, key=order.by, reverse=order.descending)
         if self.local:
             start, total = 0, len(items)
-        rows = tuple(self.row(item, snapshot) for item in items)
+        rows = tuple(self.row(self.shown(item), snapshot) for item in items)
         self._shown = len(rows)
         self.table.show(Window(start, total, rows))
         self._say_order()
 
-    def _accepts(self, item: Any) -> bool:
-        return self.filter is None or any(map(self.filter.search, self.words(item)))
+    def shown(self, item: Any) -> Any:
+        """The item as it may be shown; filters look at it as it is, as changes do."""
+        return item
+
+    def accepts(self, item: Any, snapshot: Snapshot) -> bool:
+        """Whether the filter means it."""
+        return self.filter is None or self.filter.speaks_of(self.words(item))
 
     @property
     def exact(self) -> bool:
@@ -200,7 +251,10 @@ class QueueView(Vertical):
         said.append(order.words + ("" if self.exact else f", of the {loaded} loaded"))
         if self.filter is not None:
             among = total if complete else f"the {loaded} loaded of {total}"
-            said.append(f"/{self.filter.pattern}/ in {count(self._shown)} of {among}")
+            said.append(f"/{self.filter.text}/ in {count(self._shown)} of {among}")
+            about = self.filter.states
+            if about is not None and self.state is not None and self.state not in about:
+                said.append(f"it is about {' or '.join(sorted(about)) or 'no'} entries")
         if marks := self.table.marks:
             said.append(f"{count(len(marks))} marked")
         return said
@@ -212,6 +266,22 @@ class EntryView(QueueView):
     def items(self, snapshot: Snapshot) -> Items:
         return Items(snapshot.start, snapshot.total, snapshot.entries)
 
-    def words(self, item: Entry) -> tuple[str, ...]:
-        error = item.error
-        return (item.id,) if error is None else (item.id, error.type, error.message)
+    def shown(self, item: Entry) -> Entry:
+        redaction = redaction_of(self)
+        return item if redaction is None else redaction.entry(item)
+
+    def accepts(self, item: Entry, snapshot: Snapshot) -> bool:
+        if self.filter is None:
+            return True
+        from redisq_ops.ops.fields import Place
+
+        queue = snapshot.queue
+        place = Place(queue.name, queue.kind, snapshot.priorities) if queue else Place()
+        return self.filter.accepts(item, snapshot.now_ms, place)
+
+
+def redaction_of(widget: Any) -> Redaction | None:
+    """What isn't to be shown on the server the dashboard looks at."""
+    source = getattr(widget.app, "source", None)
+    connected = source and source.connected
+    return connected.redaction if connected else None

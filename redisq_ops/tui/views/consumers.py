@@ -1,0 +1,206 @@
+"""`8`: consumers: what each holds and since when, which are silent; lag and pending of groups."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
+
+from redisq_ops.ops.snapshot import Snapshot
+from redisq_ops.ops.terminal import age, count, printable, short_count
+from redisq_ops.tui.table import Cell, Column, Row
+from redisq_ops.tui.theme import BAD, DIM, HEAT, HELD, WARN
+
+from .requests import number
+from .view import Items, Order, QueueView
+
+if TYPE_CHECKING:
+    from redisq_ops.core.holdings import Load
+    from redisq_ops.ops.consumers import Report, Seen
+
+_AGES = ("<1m", "<10m", "<1h", "<1d", "≥1d")
+_DELIVERIES = (1, 2, 3, 5, 10)
+"""as `ops.consumers` has them, which isn't loaded before the first frame; a test compares them"""
+_LABEL, _CELL = 7, 7
+_GRID = 2 + _LABEL + _CELL * len(_AGES)
+_GROUPS = 5
+_APART = "\0"
+
+
+@dataclass(frozen=True, slots=True)
+class One:
+    """A consumer in its group."""
+
+    seen: Seen
+    group: str | None
+    poison: int
+    """entries it has that were delivered ten times or more"""
+
+    @property
+    def identity(self) -> str:
+        return self.seen.name if self.group is None else self.group + _APART + self.seen.name
+
+
+def parted(identity: str) -> tuple[str | None, str]:
+    """The group, where groups read for themselves, and the consumer."""
+    group, apart, name = identity.rpartition(_APART)
+    return (group if apart else None), name
+
+
+class Consumers(QueueView):
+    name_ = "consumers"
+    title = "consumers"
+    about = "Consumers: who holds what, who is silent"
+    verbs = frozenset({"claim", "requeue"})
+    columns = (
+        Column("consumer", "consumer", 20, flex=2),
+        Column("group", "group", 8, flex=1, priority=3),
+        Column("pending", "pending", 7, align="right"),
+        Column("oldest", "oldest", 8, align="right"),
+        Column("idle", "idle", 8, align="right", priority=2),
+        Column("late", "late", 5, align="right", priority=1),
+        Column("poison", "10×", 5, align="right", priority=4),
+        Column("silent", "silent", 10, align="right"),
+    )
+    orders = (
+        Order("silent", "longest silent first", True, lambda one: one.seen.silent_ms or -1),
+        Order("pending", "most pending first", True, lambda one: one.seen.pending),
+        Order("oldest", "oldest first", True, lambda one: one.seen.oldest_ms or -1),
+        Order("consumer", "by name", by=lambda one: (one.seen.name, one.group or "")),
+    )
+    empty = "nobody holds anything"
+    tall = 18
+
+    @property
+    def window(self) -> tuple[int, int]:
+        return 0, 1  # what a report looks at is its own
+
+    def items(self, snapshot: Snapshot) -> Items:
+        found = [
+            One(seen, report.group, sum(row.consumer == seen.name for row in report.poison))
+            for report in snapshot.reports
+            for seen in report.consumers
+        ]
+        return Items(0, len(found), found)
+
+    def words(self, item: Any) -> tuple[str, ...]:
+        return (item.seen.name, item.group or "")
+
+    def row(self, item: Any, snapshot: Snapshot) -> Row:
+        one: One = item
+        seen = one.seen
+        return Row(
+            one.identity,
+            (
+                seen.name,
+                one.group or "-",
+                number(seen.pending, HELD),
+                _span(seen.oldest_ms),
+                _span(seen.idle_ms),
+                number(seen.late, BAD) if seen.late is not None else ("-", DIM),
+                number(one.poison, WARN),
+                ("-", DIM) if seen.silent_ms is None else (age(seen.silent_ms), BAD),
+            ),
+        )
+
+    def chart(self, snapshot: Snapshot, width: int) -> Text | None:
+        return drawn(snapshot.reports, width) if snapshot.reports else None
+
+    @property
+    def subject(self) -> str | None:
+        return None
+
+    def copied(self, identity: str) -> str:
+        return parted(identity)[1]
+
+    @property
+    def removal(self) -> str | None:
+        """The command that removes the consumer under the cursor and loses nothing of it."""
+        under, queue = self.table.identity, self.snapshot.queue if self.snapshot else None
+        if under is None or queue is None or "processes" in queue.capabilities:
+            return None
+        group, name = parted(under)
+        words = ["redisq", "consumers", "remove", queue.name, name]
+        return shlex.join([*words, *(["--group", group] if group else [])])
+
+    @property
+    def status(self) -> list[str]:
+        said = super().status
+        if self.removal:  # near the front: what comes last is cut on a narrow terminal
+            said.insert(1, f"to remove it: {self.removal}")
+        window = [(r.looked, r.pending) for r in self.snapshot.reports] if self.snapshot else []
+        looked, held = sum(n for n, _ in window), sum(n for _, n in window)
+        if looked < held:
+            said.append(f"by the first {count(looked)} of {count(held)} pending")
+        return said
+
+
+def _span(ms: int | None) -> Cell:
+    return ("-", DIM) if ms is None else age(ms)
+
+
+def drawn(reports: tuple[Report, ...], width: int) -> Text:
+    """How often and how long ago what is held was delivered; where there is room, the groups."""
+    heat = [[sum(r.heat[i][j] for r in reports) for j in range(len(_AGES))]
+            for i in range(len(_DELIVERIES))]  # fmt: skip
+    loads = [load for report in reports for load in report.loads]
+    lag = None if any(x.lag is None for x in loads) else sum(x.lag or 0 for x in loads)
+    pending = sum(report.pending for report in reports)
+    again = sum(load.again for load in loads)
+    text = Text(no_wrap=True, end="")
+    text.append(f" lag {'unknown' if lag is None else count(lag)}", "bold")
+    text.append(" given to nobody yet", DIM)
+    text.append(" · ", DIM)
+    text.append(f"pending {count(pending)}", f"bold {HELD}")
+    text.append(" given, not settled", DIM)
+    if again:
+        text.append(f" · {count(again)} run again", DIM)
+    text.append(f"\n {'given':<{_LABEL}}", DIM)
+    for title in _AGES:
+        text.append(f"{title:>{_CELL}}", DIM)
+    beside = width - _GRID >= 40 and any(load.group for load in loads)
+    lines = _loads(loads, width - _GRID - 2) if beside else []
+    if lines:
+        text.append(f"  {'group':<{width - _GRID - 20}}{'lag':>7}  {'pending':>7}", DIM)
+    peak = max((n for row in heat for n in row), default=0)
+    for at, row in enumerate(heat):
+        text.append(f"\n {_name(at):<{_LABEL}}", DIM)
+        for n in row:
+            text.append(" ")
+            text.append(f"{short_count(n):>{_CELL - 1}}" if n else " " * (_CELL - 2) + "·",
+                        _heat(n, peak))  # fmt: skip
+        if at < len(lines):
+            text.append("  ").append_text(lines[at])
+    text.append("\n")
+    return text
+
+
+def _name(at: int) -> str:
+    if at + 1 == len(_DELIVERIES):
+        return f"{_DELIVERIES[at]}+ ×"
+    low, high = list(pairwise(_DELIVERIES))[at]
+    return f"{low} ×" if high == low + 1 else f"{low}-{high - 1} ×"
+
+
+def _heat(n: int, peak: int) -> str:
+    return HEAT[min(len(HEAT) - 1, len(HEAT) * n // (peak + 1))] if n else DIM
+
+
+def _loads(loads: list[Load], width: int) -> list[Text]:
+    """The groups with the most to do, and how many more there are."""
+    ranked = sorted(loads, key=lambda x: -((x.lag or 0) + (x.pending or 0)))
+    shown = ranked if len(ranked) <= _GROUPS else ranked[: _GROUPS - 1]
+    lines = []
+    for load in shown:
+        name = printable(load.group, width - 18)
+        line = Text(f"{name}{' ' * (width - 18 - Text(name).cell_len)}")
+        for value in (load.lag, load.pending):
+            said = "?" if value is None else short_count(value)
+            line.append(f"{said:>7}  ", "" if value else DIM)
+        lines.append(line)
+    if len(ranked) > len(shown):
+        lines.append(Text(f"… {count(len(ranked) - len(shown))} more groups", DIM))
+    return lines

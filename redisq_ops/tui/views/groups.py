@@ -1,0 +1,158 @@
+"""`7`: dead letters by what went wrong with them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from redisq_ops.ops.snapshot import Snapshot
+from redisq_ops.ops.terminal import count
+from redisq_ops.tui.table import Column, Row
+from redisq_ops.tui.theme import DIM
+
+from .dead import ago
+from .delayed import moment, zone_of
+from .requests import number
+from .view import Items, Order, QueueView, Target, redaction_of
+
+if TYPE_CHECKING:
+    from redisq_ops.ops.groups import Group
+    from redisq_ops.ops.language import Query
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """Groups of all dead letters there were at one moment; the small ones are only counted."""
+
+    groups: tuple[Group, ...]
+    looked: int
+    other_groups: int
+    other_entries: int
+    at_ms: int
+
+
+class Groups(QueueView):
+    """Of the latest dead letters, as each snapshot has them, or of a scan of all."""
+
+    name_ = "groups"
+    title = "groups"
+    about = "Groups of dead letters, by error"
+    verbs = frozenset({"replay", "purge"})
+    columns = (
+        Column("group", "group", 8),
+        Column("count", "entries", 7, align="right"),
+        Column("share", "share", 5, align="right"),
+        Column("lost", "lost", 5, align="right", priority=4),
+        Column("first", "first", 7, align="right", style=DIM, priority=1),
+        Column("last", "last", 7, align="right"),
+        Column("clients", "clients", 7, align="right", priority=3),
+        Column("requests", "requests", 8, align="right", priority=5),
+        Column("error", "error", 24, flex=1),
+    )
+    orders = (
+        Order("count", "largest first", descending=True),
+        Order("last", "latest first", descending=True, by=lambda g: g.last_ms or 0),
+        Order("first", "oldest first", by=lambda g: g.first_ms or 0),
+        Order("error", "by error", by=lambda g: (g.type or "", g.form)),
+    )
+    empty = "no dead letters"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.whole: Scanned | None = None
+        """what a scan of all found, shown instead of the latest until Esc"""
+
+    @property
+    def window(self) -> tuple[int, int]:
+        return 0, 1  # the snapshot's window is its own: the latest, whatever is in sight
+
+    def take(self, whole: Scanned | None) -> None:
+        """Show all groups, or with None those of the latest again."""
+        self.whole = whole
+        self.table.clear()
+        if self.snapshot is not None:
+            self.show(self.snapshot)
+
+    def forget(self) -> None:
+        self.whole = None
+        super().forget()
+
+    def items(self, snapshot: Snapshot) -> Items:
+        found = self.whole.groups if self.whole else snapshot.groups
+        return Items(0, len(found), found)
+
+    def words(self, item: Any) -> tuple[str, ...]:
+        group: Group = item
+        return (group.fingerprint, group.type or "", group.form)
+
+    def row(self, item: Any, snapshot: Snapshot) -> Row:
+        group: Group = item
+        looked = self.whole.looked if self.whole else snapshot.looked
+        redaction = redaction_of(self)
+        form = redaction.text(group.form) if redaction else group.form
+        more = "" if group.exact else "≥"
+        return Row(
+            group.fingerprint,
+            (
+                group.fingerprint,
+                f"{more}{count(group.count)}",
+                share(group.count, looked),
+                number(group.lost, ""),
+                ago(group.first_ms, snapshot),
+                ago(group.last_ms, snapshot),
+                _different(group.clients),
+                _different(group.requests),
+                form if group.type is None else f"{group.type}: {form}",
+            ),
+        )
+
+    def group(self, fingerprint: str) -> Group | None:
+        """A listed group."""
+        return next((g for g in self._items.items if g.fingerprint == fingerprint), None)
+
+    @property
+    def subject(self) -> str | None:
+        """The latest of the group under the cursor: what holds it holds the others."""
+        under = self.table.identity
+        group = self.group(under) if under else None
+        return group.sample if group else None
+
+    @property
+    def target(self) -> Target | None:
+        return Target("dead", where=only(self.chosen)) if self.chosen else None
+
+    @property
+    def status(self) -> list[str]:
+        said = super().status
+        if self.whole is not None:
+            when = moment(self.whole.at_ms, zone_of(self))
+            said.append(f"all {count(self.whole.looked)} dead at {when}; Esc: the latest")
+            if self.whole.other_groups:
+                said.append(
+                    f"{count(self.whole.other_entries)} more in {count(self.whole.other_groups)} "
+                    "small groups"
+                )
+        elif (seen := self.snapshot) is not None and seen.looked < seen.total:
+            said.append(
+                f"the latest {count(seen.looked)} of {count(seen.total)} dead; f: look at all"
+            )
+        elif seen is not None and seen.total:
+            said.append(f"all {count(seen.total)} dead")
+        return said
+
+
+def only(groups: tuple[str, ...]) -> Query:
+    """The expression that means just these groups, as it is typed after ``/``."""
+    from redisq_ops.ops.language import parse
+
+    return parse("group=" + ",".join(groups))
+
+
+def share(n: int, of: int) -> str:
+    """In percent; 100 % is said of nothing less than all, 0 % of nothing that is there."""
+    percent = 100 if n >= of else min(99, round(100 * n / of))
+    return f"{percent} %" if percent else "<1 %"
+
+
+def _different(names: Any) -> Any:
+    return ("-", DIM) if not len(names) else f"{len(names)}{'+' if names.more else ''}"

@@ -1,0 +1,67 @@
+"""Help, footer and manual say the same of the keys, because all of them read the registry."""
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+from textual.binding import Binding
+
+from redisq_ops.tui import keys
+from redisq_ops.tui.app import Top
+from redisq_ops.tui.frame import text
+from redisq_ops.tui.help import keys as described
+from redisq_ops.tui.table import PagedTable
+from redisq_ops.tui.views import ALL
+
+from ..test_snapshots import MAIL, Seeded, settled
+
+PAGE = Path(__file__).parents[2] / "docs" / "dashboard.md"
+BEGIN, END = "<!-- keys: drawn from the code -->\n", "<!-- end of keys -->\n"
+
+
+def table() -> str:
+    rows = [*described(keys.LOOK), *described(PagedTable.BINDINGS), *described(keys.CHANGE),
+            *described(keys.LEAVE)]  # fmt: skip
+    lines = [
+        f"| {' '.join(f'`{sign}`' for sign in signs.split(' '))} | {words} |"
+        for signs, words, _ in rows
+    ]
+    return "\n".join(["| key | what |", "|---|---|", *lines, ""])
+
+
+def test_the_manual_has_all_keys() -> None:
+    page = PAGE.read_text()
+    before, _, rest = page.partition(BEGIN)
+    drawn, _, after = rest.partition(END)
+    if os.environ.get("REDISQ_DOCS") == "redraw":
+        PAGE.write_text(before + BEGIN + table() + END + after)
+        return
+    assert drawn == table(), "REDISQ_DOCS=redraw pytest tests/tui/test_keys.py"
+
+
+def test_every_view_has_a_digit_and_every_change_takes_shift() -> None:
+    digits = [b for b in keys.LOOK if b.key.isdigit()]
+    assert [b.action for b in digits] == [f"view('{view.name_}')" for view in ALL]
+    assert all(b.key.isupper() and b.show for b in keys.CHANGE)
+    assert not any(b.key.isupper() for b in (*keys.LOOK, *keys.LEAVE))
+
+
+def test_no_key_means_two_things_in_one_place() -> None:
+    bound = [*keys.LOOK, *keys.CHANGE, *keys.LEAVE, *PagedTable.BINDINGS]
+    single = [key for b in bound if isinstance(b, Binding) for key in b.key.split(",")]
+    assert len(single) == len(set(single))
+
+
+@pytest.mark.parametrize("digit", [str(n) for n in range(1, len(ALL) + 1)])
+def test_the_footer_fits_on_80_columns(digit: str) -> None:
+    async def body() -> str:
+        app = Top(Seeded(), interval=3600)
+        async with app.run_test(size=(80, 24)) as pilot:
+            await settled(app, pilot)
+            await pilot.press(*MAIL, digit)
+            await settled(app, pilot)
+            return text(app)
+
+    footer = asyncio.run(body()).splitlines()[-1]
+    assert footer.startswith("/ Filter") and footer.endswith("q Quit"), footer
