@@ -600,7 +600,7 @@ def test_claim_and_remove_as_commands(
     )
     said = redisq("consumers", "claim", "stream:orders", "w1", "--to", "w3", "--yes")
     assert said == "0 matched: claim from consumer w1 of group bill in queue stream:orders: " + (
-        "0 pending entries\n"
+        "0 pending entries; 7 were held for less than 5m (--min-idle): left out\n"
     )
     said = redisq("consumers", "remove", "stream:orders", "w1", "--yes", "--reason", "it is dead")
     assert said.startswith("removed consumer w1 of group bill of stream:orders: 7 of 7 entries to ")

@@ -558,7 +558,7 @@ def test_registering_is_planned_and_confirmed(redisq: Redisq, client: Client) ->
     before = picture(client)
     plan = redisq.rows("discover", "--register", "--dry-run")[-1]
     assert (plan["verb"], plan["matched"], plan["queues"]) == ("register", 1, ["stream:orders"])
-    assert "register 1 queue;" in redisq("discover", "--register", "--dry-run")
+    assert "register 1 queue\n  stream:orders\n" in redisq("discover", "--register", "--dry-run")
     redisq("discover", "--register", code=2)
     assert "--yes" in redisq.err
     assert picture(client) == before

@@ -523,17 +523,22 @@ def test_fair_turns_blocks_and_caps(client: redis.Redis, clock: FakeClock) -> No
     said = Answer(jobs, "acme-2")
     assert said.rule == "cap"
     assert said.sentence == "client acme has 1 pending, and its cap is 1"
+    assert said.command == "redisq client cap jobs acme 2" and "next" not in said.also
     jobs.block("acme")
     said = Answer(jobs, "acme-2")
     assert (said.rule, said.also[0]) == ("blocked", "cap")
     assert said.sentence == "client acme is blocked: nothing more of it is handed out"
-    assert said.command is None and said.row["verb"] == "unblock"
+    assert said.row["verb"] == "unblock"
+    assert said.command == "redisq client unblock jobs acme"
+    assert "next" not in said.also  # whoever takes next doesn't get it
     for name in ("bolt", "core"):
         jobs.block(name)
     said = Answer(jobs)
     assert said.rule == "held" and "3 of 3 clients with something waiting are blocked" in (
         said.sentence
     )
+    assert said.command == "redisq client ls jobs"
+    assert "waiting" not in said.also  # it was said how many wait
 
 
 def test_circular_place_in_the_list(client: redis.Redis, clock: FakeClock) -> None:

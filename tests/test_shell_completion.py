@@ -98,7 +98,10 @@ def test_queues_come_from_the_server(url: str, client: redis.Redis) -> None:
     RequestQueue(client, "mail").submit([b"x"], id="r1")
     RequestQueue(client, "maps").submit([b"x"], id="r1")
     DelaySet(client, "later").schedule([("e1", b"x")])
-    for line in ("purge --queue m", "inspect queue m", "queue pause m", "history m", "dlq ls m"):
+    for line in (
+        "purge --queue m", "inspect queue m", "queue pause m", "history m", "dlq ls m",
+        "select m", "explain m", "consumers ls m", "client ls m", "top --queue m",
+    ):  # fmt: skip
         assert completed(f"redisq {line}", REDIS_URL=url) == ["mail", "maps"], line
     assert completed(f"redisq --url {url} retention l") == ["later"]
     assert completed(f"redisq dlq ls --url={url} l") == ["later"]
