@@ -82,6 +82,11 @@ def walked(url: str, ends: dict[View, int]) -> tuple[float, float]:
         top.until("1 of ")
         first = top.memory("VmRSS")
         for key, view in enumerate(ALL, 1):
+            if view.name_ not in ends:  # a window of its own, whatever there is
+                top.press(str(key))
+                top.until(f" {key} {view.title} ")
+                top.rest(2 * INTERVAL_S)
+                continue
             total = f"{ends[view.name_]:,}"
             home = f"1 of {total} · {view.orders[0].words}"
             top.press(str(key))

@@ -85,6 +85,11 @@ def test_an_editor_changes_one_payload(redisq: Redisq, queue: Any, editor: Any) 
     [
         (["text += chr(10)"], 0, ""),
         (["sys.exit(3)"], 1, "ended with 3: nothing was changed"),
+        (
+            ["import os, signal, time", "os.kill(os.getppid(), signal.SIGINT)", "time.sleep(60)"],
+            130,
+            "interrupted, nothing was changed",
+        ),
     ],
 )
 def test_an_editor_that_changes_nothing(
@@ -100,6 +105,16 @@ def test_an_editor_that_changes_nothing(
     assert said in redisq.err
     assert payloads(queue) == PAYLOADS
     assert not redisq.rows("log")
+
+
+@pytest.mark.parametrize(("named", "said"), [("vi '", "EDITOR=vi '"), ("/no/such", "No such")])
+def test_an_editor_that_is_none(
+    redisq: Redisq, queue: Any, monkeypatch: pytest.MonkeyPatch, named: str, said: str
+) -> None:
+    monkeypatch.setenv("EDITOR", named)
+    monkeypatch.delenv("VISUAL", raising=False)
+    assert said in redisq.refusal("dlq", "edit", "mail/r1/1", "--yes", code=1)
+    assert payloads(queue) == PAYLOADS
 
 
 def test_what_is_no_text_needs_another_way(redisq: Redisq, queue: Any, tmp_path: Path) -> None:
@@ -155,6 +170,12 @@ def test_a_large_selection_goes_in_bounded_steps(
     ("words", "code", "said"),
     [
         (["mail", "--patch", "{"], 2, "--patch is not JSON"),
+        (["mail", "--patch", "[" * 100_000], 2, "--patch is not JSON"),
+        (
+            ["mail", "--patch", '[{"op": "add", "path": "/a", "value": NaN}]'],
+            2,
+            "--patch is not JSON: NaN is no number",
+        ),
         (["mail", "--patch", '{"op": "add"}'], 2, "--patch is a list of operations"),
         (["mail", "--patch", '[{"op": "turn", "path": "/a"}]'], 2, "--patch: "),
         (["mail", "--patch", '[{"op": "add", "path": "a", "value": 1}]'], 2, "--patch: "),
@@ -186,3 +207,40 @@ def test_numbers_and_text_come_through_a_patch() -> None:
     assert patch(b'{"big": 123456789012345678901234567890}') == (
         b'{"big": 123456789012345678901234567890, "a": "\xc3\xa9"}'
     )
+
+
+@pytest.mark.parametrize(
+    ("before", "value", "after"),
+    [
+        (b'{"a": 1}', "true", b'{"a": true}'),
+        (b'{"a": true}', "1", b'{"a": 1}'),
+        (b'{"a":1}', "1.0", b'{"a":1.0}'),
+        (b'{"a":1}', '"\\ud800"', b'{"a": "\\ud800"}'),
+        (b'{"a": 1, "x": 0.10000000000000001}', "2", b'{"a": 2, "x": 0.1}'),
+    ],
+)
+def test_a_patch_changes_what_it_says(before: bytes, value: str, after: bytes) -> None:
+    text = f'[{{"op": "replace", "path": "/a", "value": {value}}}]'
+    assert edit.Patch.parse(text)(before) == after
+
+
+@pytest.mark.parametrize(
+    ("payload", "why"),
+    [
+        (b'{"a": 1, "sum": 1234567890.123456789012345678}', "lose digits"),
+        (b'{"a": 1, "sum": 1e400}', "lose digits"),
+        (b'{"a": 1, "x": ' + b"[" * 600 + b"]" * 600 + b"}", "nested too deeply"),
+        ('{"a": 1}'.encode("utf-16"), "not JSON"),
+        (b"\xef\xbb\xbf" + b'{"a": 1}', "not JSON"),
+    ],
+)
+def test_what_would_come_back_spoilt_is_left_alone(payload: bytes, why: str) -> None:
+    with pytest.raises(edit.Unfit, match=why):
+        edit.Patch.parse('[{"op": "add", "path": "/b", "value": 2}]')(payload)
+
+
+def test_a_patch_is_the_same_for_every_entry() -> None:
+    patch = edit.Patch.parse(
+        '[{"op": "add", "path": "/m", "value": []}, {"op": "add", "path": "/m/-", "value": 1}]'
+    )
+    assert [patch(b"{}") for _ in range(3)] == [b'{"m":[1]}'] * 3

@@ -10,10 +10,14 @@ import redis
 
 from redisq_ops import DelaySet, RequestQueue
 from redisq_ops.core.clock import FakeClock
+from redisq_ops.core.errors import Superseded
 from redisq_ops.core.io import run
 from redisq_ops.core.values import Settlement
+from redisq_ops.ops import edit as edits
 from redisq_ops.ops.deployment import Deployment
-from redisq_ops.ops.journal import Author, Undo, begin, find
+from redisq_ops.ops.edit import Edit
+from redisq_ops.ops.journal import Author, Undo, begin, find, note
+from redisq_ops.ops.selection import Filter, select
 
 from .buried import KINDS, bury
 
@@ -144,3 +148,84 @@ def test_an_edit_is_forgotten_with_its_sub_request(client: redis.Redis) -> None:
     assert one.payload == b"1!"
     queue.settle([Settlement(one, "ack")])
     assert client.hgetall(queue.keys["edited"]) == {b"r1/3": b"3!"}
+
+
+def test_what_undo_counts_is_not_kept_for_ever(queue: Any, client: redis.Redis) -> None:
+    id = next(iter(payloads(queue)))
+    started(queue, "op", 1)
+    edit(queue, "op", [id], lambda old: old + NEW)
+    run(queue.client, note(queue, "op", ended=1))
+    undo(queue, "op")
+    found = [key for key in client.scan_iter() if key.endswith(b"op")]
+    assert found and all(client.ttl(key) > 0 for key in found)
+
+
+def test_an_edit_undone_while_it_runs_stops(queue: Any) -> None:
+    """The undo takes the place of its next step, and none behind it is carried out either."""
+    had = payloads(queue)
+    selection = run(queue.client, select(queue, "dead", Filter()))
+    change = Edit(selection, lambda old: old + NEW, Author("me", "here"))
+    few = iter(list(had)[:6])
+    change._ids = few
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(edits, "BATCH", 3)
+        assert run(queue.client, change.step())
+        assert undo(queue, str(change.outcome.op)).outcome.done == 3
+        with pytest.raises(Superseded, match=r"taken back|with other entries"):
+            while run(queue.client, change.step()):
+                pass
+    assert payloads(queue) == had
+
+
+def test_undo_leaves_no_record_where_there_was_none(client: redis.Redis) -> None:
+    queue = DelaySet(client, "q", clock=FakeClock())
+    queue.schedule([("e", b"old")], after_ms=5000)
+    started(queue, "op", 1)
+    rows = [("e", b"old", b"new")]
+    queue.edit("op", 1, rows, source="delayed", high_water_ms=queue.now())
+    assert undo(queue, "op").outcome.done == 1
+    assert client.hgetall(queue.keys["meta"]) == {}
+    assert [e.payload for e in queue.page("delayed", payloads=True).entries] == [b"old"]
+
+
+def test_an_edit_that_was_undone_takes_no_room(client: redis.Redis) -> None:
+    queue = RequestQueue(client, "q", clock=FakeClock())
+    queue.submit([b"1", b"2"], id="r1", limit=5)
+    bury(queue)
+    for op in ("one", "two"):
+        started(queue, op, 1)
+        edit(queue, op, ["r1/1"], lambda old: old + b"!")
+    assert undo(queue, "two").outcome.done == 1
+    assert client.hgetall(queue.keys["edited"]) == {b"r1/1": b"1!"}
+    assert undo(queue, "one").outcome.done == 1
+    assert not client.exists(queue.keys["edited"])
+    assert set(payloads(queue).values()) == {b"1", b"2"}
+
+
+def test_what_was_edited_goes_with_a_cancelled_request(client: redis.Redis) -> None:
+    clock = FakeClock()
+    queue = RequestQueue(client, "q", clock=clock)
+    queue.submit([b"1", b"2", b"3"], id="r1", limit=5)
+    bury(queue)
+    clock.advance(1)
+    edit(queue, "op", ["r1/1", "r1/2"], lambda old: old + b"!")
+    high = queue.now()
+    queue.move("back", 1, ["r1/1", "r1/2", "r1/3"], source="dead", target="waiting",
+               high_water_ms=high)  # fmt: skip
+    queue.control("stop", 1, "cancel", "r1")
+    clock.advance(365 * 86_400_000)
+    while queue.sweep():
+        pass
+    assert queue.request("r1") is None
+    assert not client.exists(queue.keys["edited"], queue.keys["meta"], queue.keys["err"])
+
+
+def test_a_take_sent_again_is_not_stopped_by_a_lost_payload(client: redis.Redis) -> None:
+    queue = RequestQueue(client, "q", clock=FakeClock())
+    queue.submit([b"1", b"2"], id="r1", limit=5)
+    take = queue._script("take").call(
+        queue.keys, queue.clock, list, caller="w", seq=1, n=2, lease_ms=1000, consumer="w"
+    )
+    first = run(client, take)
+    client.xdel(queue.keys["s_"] + "r1", "1-0")  # by hand
+    assert run(client, take) == first[:3] + first[8:]

@@ -5,7 +5,9 @@ import sys
 
 import pytest
 
-HEAVY = {"redis", "rich", "textual", "pyspark", "pydantic", "asyncio", "cronsim"}
+HEAVY = {
+    "redis", "rich", "textual", "pyspark", "pyarrow", "pandas", "pydantic", "asyncio", "cronsim",
+}  # fmt: skip
 
 
 def loaded(code: str) -> set[str]:
@@ -21,7 +23,9 @@ def test_importing_the_package_loads_nothing() -> None:
     assert not loaded("import redisq_ops") & (HEAVY | {"typer", "click"})
 
 
-@pytest.mark.parametrize("words", [["--help"], ["ls", "--help"], ["replay", "--help"]])
+@pytest.mark.parametrize(
+    "words", [["--help"], ["ls", "--help"], ["replay", "--help"], ["spark", "--help"]]
+)
 def test_help_loads_nothing_heavy(words: list[str]) -> None:
     found = loaded(f"from redisq_ops.cli import run; assert run({words}) == 0")
     assert "typer" in found

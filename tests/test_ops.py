@@ -211,13 +211,23 @@ def test_a_stride_follows_the_measured_time() -> None:
         stride.learn(stride.size, stride.size * 0.000_01)  # 10 µs each: 50 in half a millisecond
     assert 45 <= stride.size <= 55
     for _ in range(20):
-        stride.learn(stride.size, 0.0)
+        stride.learn(stride.size, stride.size * 0.000_000_1)
     assert stride.size > MAX_BATCH - 5
     for _ in range(20):
         stride.learn(stride.size, stride.size * 0.01)
     assert stride.size == 10
     stride.learn(1, 10.0)  # the short rest at the end of a run tells nothing
     assert stride.size == 10
+
+
+def test_a_far_server_is_not_taken_for_a_slow_one() -> None:
+    stride = Stride(50)
+    stride.way = 0.08
+    for _ in range(20):
+        stride.learn(stride.size, stride.way + stride.size * 0.000_01)
+    assert 45 <= stride.size <= 55
+    stride.learn(stride.size, 0.07)  # faster than a call that does nothing: no measure of anything
+    assert 45 <= stride.size <= 55
 
 
 def test_a_rate_is_kept_whatever_the_steps_take(client: redis.Redis) -> None:

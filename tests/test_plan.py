@@ -1,5 +1,6 @@
 """Plans: written without changing anything, applied to just their entries, and what goes wrong."""
 
+import hashlib
 import io
 import json
 import os
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -194,6 +196,36 @@ def test_a_full_disk_leaves_no_half_plan(redisq: Redisq, client: redis.Redis) ->
     assert (done.returncode, done.stderr.splitlines()[-1]) == (1, "redisq: File too large: p")
     assert os.listdir() == []
     assert picture(client) == before
+
+
+@pytest.mark.parametrize("path", ["", "folder", "pipe"])
+def test_only_a_file_becomes_a_plan(redisq: Redisq, client: redis.Redis, path: str) -> None:
+    """Not even an empty name, of a variable that isn't set, makes the change itself of it."""
+    queue = dead_letters(client, 3)
+    os.mkdir("folder")
+    os.mkfifo("pipe")
+    before = sorted(os.listdir())
+    said = redisq.refusal("replay", "mail", "--plan", path, "--yes", code=2)
+    assert "is no file" in said
+    assert sorted(os.listdir()) == before and states(queue) == (3, 0)
+
+
+def test_a_plan_goes_behind_a_link(redisq: Redisq, client: redis.Redis) -> None:
+    dead_letters(client, 3)
+    os.symlink("real", "link")
+    redisq("replay", "mail", "--plan", "link")
+    assert os.path.islink("link")
+    assert redisq.rows("apply", "real", "--yes")[0]["done"] == 3
+
+
+def test_a_report_is_not_written_over_its_plan(redisq: Redisq, client: redis.Redis) -> None:
+    queue = dead_letters(client, 3)
+    redisq("replay", "mail", "--plan", "p")
+    os.symlink("p", "r")
+    before = Path("p").read_bytes()
+    said = redisq.refusal("apply", "p", "--report", "r", "--yes", code=2)
+    assert "would write over the plan" in said
+    assert Path("p").read_bytes() == before and states(queue) == (3, 0)
 
 
 def test_memory_does_not_grow_with_a_plan(client: redis.Redis) -> None:
@@ -410,15 +442,13 @@ def applying(client: redis.Redis, path: str = "p", **more: Any) -> Apply:
 
 
 class Ticks:
-    """Every step takes half a millisecond, and the way to the server no time: they stay at 50."""
+    """Every call takes half a millisecond, one that does nothing too: steps stay at 50."""
 
     def __init__(self) -> None:
         self._now = 0.0
-        self._looks = 0
 
     def __call__(self) -> float:
-        self._looks += 1
-        self._now += 0.0005 * (self._looks != 3)  # the way is measured from the second look on
+        self._now += 0.0005
         return self._now
 
 
@@ -493,6 +523,25 @@ def test_a_change_undone_while_it_runs_stops(redisq: Redisq, client: redis.Redis
     with pytest.raises(Exception, match="taken back"):
         drive(client, bulk)
     assert states(queue) == (300, 0)
+
+
+def test_two_undos_at_once_share_the_work(redisq: Redisq, client: redis.Redis) -> None:
+    """Who finds the other's half done says so, and calls nothing expired."""
+    queue = dead_letters(client, 300)
+    (ended,) = redisq.rows("replay", "mail", "--yes")
+    _, operation = run(client, journal.find(Deployment(client), ended["op"]))
+    first, second = (journal.Undo(queue, operation, ME) for _ in range(2))
+    assert run(client, first.step()) and run(client, second.step())
+    for change in (first, second):
+        while run(client, change.step()):
+            pass
+    assert states(queue) == (300, 0)
+    outcomes = first.outcome, second.outcome
+    assert sum(outcome.done for outcome in outcomes) == 300
+    assert second.outcome.skipped["same"] > 200
+    for outcome in outcomes:
+        assert outcome.skipped.get("same", 0) == outcome.matched - outcome.done
+        assert set(outcome.skipped) <= {"same"} and outcome.exit_code == 0
 
 
 def test_steps_may_be_cut_differently(redisq: Redisq, client: redis.Redis) -> None:
@@ -663,6 +712,7 @@ def edited(number: int, old: bytes, new: bytes) -> Callable[[list[bytes]], list[
         (lambda rows: [*rows, rows[-1]], 24),
         (lambda rows: [*rows[:3], b"\xff\xfe\n", *rows[4:]], 4),
         (lambda rows: [b"hello\n"], 1),
+        (lambda rows: [b"[" * 200_000], 1),
         (lambda rows: [b'{"id":"r1/1"}\n', *rows], 1),
         (lambda rows: [], 1),
     ],
@@ -677,6 +727,43 @@ def test_a_spoilt_plan_is_refused_with_its_line(
     said = redisq.refusal("apply", "p", "--yes", code=2)
     assert re.match(rf"p: line {line}: ", said) and "nothing was done" in said
     assert picture(client) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("verb", []), ("verb", "explode"), ("state", "waiting"), ("high_water_ms", "1"),
+        ("op", 5), ("queue", 7), ("step", 0), ("step", "9"), ("rate", 0), ("rate", "x"),
+        ("planned_ms", None), ("created_ms", "x"), ("why", None),
+    ],
+)  # fmt: skip
+def test_a_plan_of_another_hand_is_refused(
+    redisq: Redisq, client: redis.Redis, name: str, value: Any
+) -> None:
+    """Its checksums are right, and what it says can't be."""
+    dead_letters(client, 3)
+    redisq("replay", "mail", "--plan", "p")
+    before = picture(client)
+    header = lines()[0] | {name: value}
+    crafted(header)
+    said = redisq.refusal("apply", "p", "--yes", code=2)
+    assert re.match(rf"p: line 1: that can't be its .*{name}", said)
+    assert picture(client) == before
+
+
+def crafted(header: dict[str, Any]) -> None:
+    """The same plan under a header that nothing of ours would write."""
+    from redisq_ops.ops.plan import _line
+
+    rows = [{k: v for k, v in row.items() if k != "crc"} for row in (header, *lines()[1:-1])]
+    whole, crc = b"", 0
+    for number, row in enumerate(rows):
+        if number == 2:
+            crc = zlib.crc32(str(header["op"]).encode())
+        line, crc = _line(row, crc)
+        whole += line
+    end = {"count": len(rows) - 2, "sha256": hashlib.sha256(whole).hexdigest()}
+    Path("p").write_bytes(whole + _line(end, crc)[0])
 
 
 def test_a_plan_of_a_newer_release(redisq: Redisq, client: redis.Redis) -> None:

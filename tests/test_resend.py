@@ -265,9 +265,9 @@ def replay_of(client: redis.Redis, before_a_move: Callable[[], None] = lambda: N
     queue = dead_letters(client, 130)
     ticks = count(1)
 
-    def clock() -> float:  # looked at once to begin with, then before and after each move
+    def clock() -> float:  # looked at three times to begin with, then before and after each move
         tick = next(ticks)
-        if tick > 1:
+        if tick > 3:
             before_a_move()
         return tick * 0.0005
 

@@ -9,9 +9,14 @@ from typing import Any
 import pytest
 import redis
 
-from redisq_ops.core.delay import DelaySet
+from redisq_ops.core.delay import DelaySet, ShardedDelaySet
+from redisq_ops.core.errors import Superseded
+from redisq_ops.core.io import run
 from redisq_ops.core.values import Settlement
 from redisq_ops.ops import whole
+from redisq_ops.ops.deployment import Deployment
+from redisq_ops.ops.journal import Author, Undo, find
+from redisq_ops.ops.selection import Filter
 
 from .cli import ERROR, Redisq, dead_letters
 
@@ -97,6 +102,25 @@ def test_what_left_is_counted_and_what_came_later_is_left(
     assert (ended["matched"], ended["done"], ended["skipped"]) == (90, 88, {"changed": 2})
     late = {entry.id for entry in queue.page("dead", None, 500).entries}
     assert late == {one.id for one in taken[90:]}
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_a_change_undone_while_it_runs_stops(client: redis.Redis, shards: int) -> None:
+    made = DelaySet(client, "q") if shards == 1 else ShardedDelaySet(client, "q", shards=shards)
+    made.schedule([(f"e{n}", b"x") for n in range(300)], after_ms=0)
+    while taken := made.take(100, consumer="w").deliveries:
+        made.settle([Settlement(one, "reject", ERROR.encoded()) for one in taken])
+    author = Author("me", "here")
+    chosen, _ = run(client, whole.whole(made, "dead", Filter()))
+    change = whole.WholeBulk(chosen, "purge", author)
+    assert run(client, change.step())
+    _, operation = run(client, find(Deployment(client), change.op))
+    undo = Undo(made, operation, author)
+    while run(client, undo.step()):
+        pass
+    with pytest.raises(Superseded, match="taken back"):
+        run(client, change.step())
+    assert made.counts().dead == 300 and made.counts().trash == 0
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -80,6 +81,7 @@ def written(s: Session, file: Draft, bulk: Bulk, plan: Plan) -> int:
 
 def apply(s: Session, given: dict[str, Any]) -> int:
     """Carry a plan out, or the rest of it."""
+    from redisq_ops.core.errors import BadInput
     from redisq_ops.ops.apply import Apply, progress
     from redisq_ops.ops.bulk import PAST
     from redisq_ops.ops.journal import Author
@@ -94,6 +96,9 @@ def apply(s: Session, given: dict[str, Any]) -> int:
     again = f"redisq apply {path}"
     if not given["dry_run"]:
         s.writable()
+    with suppress(OSError):  # what can't be read or isn't there yet is told of, or made, below
+        if given["report"] is not None and os.path.samefile(given["report"], path):
+            raise BadInput(f"--report {given['report']} would write over the plan")
     with untouched():
         with metered(f"checking {path}") as meter:
             plan = PlanFile(path, meter)

@@ -69,12 +69,29 @@ def change(s: Session, verb: str, given: dict[str, Any]) -> int:
         title = f"change {verb} of client {name} of queue {queue.name} from {' to '.join(words)}"
     lines = (f"{now.waiting:,} waiting, {now.pending:,} pending",)
     facts = {"verb": verb, "queue": queue.name, "client": name, "value": given.get("value")}
+    if int(before) == value:
+        return _unchanged(s, title, facts, dry_run=given["dry_run"])
     if not agreed(s, [Plan(title, lines, facts=facts | {"matched": 1})], given):
         return 0
     author = Author.here(given["reason"])
     outcome = s.run(control.change_client(queue, name, verb, author, value))
     ended(s, outcome, title)
     return outcome.exit_code
+
+
+def _unchanged(s: Session, title: str, facts: dict[str, Any], *, dry_run: bool) -> int:
+    """The rule is so already: nothing is asked, nothing is written."""
+    from redisq_ops.ops.journal import Outcome
+
+    from .output import emit, printable
+
+    if not s.json:
+        print(printable(f"0 matched: {title}: it is so already"))
+    elif dry_run:
+        emit({"plan": title, **facts, "matched": 0})
+    else:
+        emit(Outcome(None, 0))
+    return 0
 
 
 def _add(verb: str) -> None:

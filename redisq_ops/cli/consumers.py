@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .app import app, examples
+from .completion import queues
 from .options import GO, Options, argument, command
 from .plan import agreed, drive, untouched
 from .session import Session
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
 consumers = typer.Typer(help="Who holds what, since when, how often; claim it, remove them.")
 app.add_typer(consumers, name="consumers")
 
-_QUEUE = Annotated[str | None, typer.Argument(metavar="[QUEUE]", show_default=False)]
+_QUEUE = Annotated[
+    str | None, typer.Argument(metavar="[QUEUE]", show_default=False, autocompletion=queues)
+]
 _REQUEST = Annotated[
     str | None, typer.Option("--request", "--group", metavar="ID", help="Of one request, or group.")
 ]
@@ -44,9 +47,9 @@ def listed(s: Session, given: dict[str, Any]) -> int:
 
     silent = duration_ms(given["silent_for"])
     named = given["name"]
-    queues = [s.run(s.deployment.queue(named))] if named else s.run(s.deployment.queues())
+    all_of_them = [s.run(s.deployment.queue(named))] if named else s.run(s.deployment.queues())
     first, broken = True, 0
-    for queue in queues:
+    for queue in all_of_them:
         try:
             found = s.run(
                 reports(queue, given["request"], silent_ms=silent, poison=given["poison"])
@@ -137,7 +140,8 @@ def claimed(s: Session, given: dict[str, Any]) -> int:
     from redisq_ops.ops.moment import duration_ms
 
     held = _held(s, given, duration_ms(given["min_idle"]))
-    young = f"{held.too_young:,} were held for less than {given['min_idle']}: left out"
+    n, span = held.too_young, given["min_idle"]
+    young = f"{n:,} {'was' if n == 1 else 'were'} held for less than {span} (--min-idle): left out"
     lines = [f"{given['to']} has them then"] + ([young] if held.too_young else [])
     return _changed(s, held, given, given["to"], lines, remove=False)
 
@@ -205,7 +209,7 @@ def _changed(
         if s.json:
             emit({"plan": title, **facts} if given["dry_run"] else asdict(outcome) | {"op": None})
         else:
-            print(printable(f"0 matched: {title}"))
+            print(printable("; ".join([f"0 matched: {title}", *lines[1:]])))
         return 0
     typed = str(n) if n > TYPED_ABOVE else None
     if not agreed(s, [Plan(title, tuple(lines), typed, facts)], given):

@@ -59,11 +59,12 @@ def edit(s: Session, state: State, given: Mapping[str, Any]) -> int:
         return 0
     if patch is None and selection.count > 1:
         raise BadInput(f"{selection.count:,} entries: name one, or say --patch for all of them")
-    change = patch or _replacement(s, selection, given["payload"])
-    if change is None:
-        print("the payload is as it was: nothing was changed")
-        return 0
-    plan, lines = _plan(s, selection, change)
+    with untouched():
+        change = patch or _replacement(s, selection, given["payload"])
+        if change is None:
+            print("the payload is as it was: nothing was changed")
+            return 0
+        plan, lines = _plan(s, selection, change)
     if not s.json:
         for line in lines:  # part of the plan: data where nobody is asked
             (print if given["dry_run"] else say)(printable(line))

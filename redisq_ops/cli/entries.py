@@ -93,13 +93,16 @@ def _add(to: typer.Typer, verb: Verb, states: Sequence[State], typed: str) -> No
     if not states:
         options["state"] = (Annotated[str | None, _STATE], None)
     more = {"claim": " --consumer me", "reschedule": " --in 5m"}.get(verb, "")
+    # Without a noun a verb of several states has to be told which.
+    which = {"purge": " --state dead", "requeue": " --state delayed"}.get(verb, "")
+    which = which if not states else ""
     queue, id = ("later", "e1") if verb == "reschedule" else ("mail", "r1/17")
     to.command(
         name,
         help=HELP[verb],
         epilog=examples(
             f"{typed} {name} {queue}/{id}{more} --dry-run",
-            f"{typed} {name} --queue {queue} --older-than 2h --rate 100/s{more} --yes",
+            f"{typed} {name} --queue {queue}{which} --older-than 2h --rate 100/s{more} --yes",
         ),
     )(command(options, lambda s, given: changed(s, verb, states, given)))
 
@@ -194,7 +197,7 @@ def changed(s: Session, verb: Verb, states: Sequence[State], given: Mapping[str,
     wanted = meant(s, states or sources, given)
     for target in wanted:
         allowed(target.queue, verb, target.state)
-    file = draft(verb, wanted, given) if given["plan"] else None
+    file = draft(verb, wanted, given) if given["plan"] is not None else None
     with file or nullcontext():
         weighed: list[tuple[Looked, Consequences]] = []
         for target in wanted:

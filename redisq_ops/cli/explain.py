@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from .app import app, examples
+from .completion import queues
 from .rows import tell
 from .session import session
 
@@ -18,7 +19,9 @@ from .session import session
 )
 def explain(
     context: typer.Context,
-    address: Annotated[str, typer.Argument(metavar="ADDRESS", show_default=False)],
+    address: Annotated[
+        str, typer.Argument(metavar="ADDRESS", show_default=False, autocompletion=queues)
+    ],
 ) -> int:
     """Why is it not running, not finishing, or where did it go?
 

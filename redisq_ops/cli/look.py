@@ -150,7 +150,11 @@ def config(
         for value in values:
             emit(value)
     else:
-        table(["setting", "value", "from"], [[v.name, v.value, v.origin] for v in values])
+        unit = {"max_rate": "/s"}
+        table(
+            ["setting", "value", "from"],
+            [[v.name, v.value and v.value + unit.get(v.name, ""), v.origin] for v in values],
+        )
     return None
 
 

@@ -5,13 +5,20 @@ from __future__ import annotations
 import base64
 import json
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 from datetime import UTC, datetime
+from shutil import get_terminal_size
 from typing import Any, Protocol
 
 from redisq_ops.ops.terminal import age, count, printable
+
+_LEAST = 24
+"""cells that the last column of a table has at least"""
+_QUICK_S = 0.3
+"""what is over so soon shows no progress, and doesn't load what draws it"""
 
 
 def emit(row: Any) -> None:
@@ -51,7 +58,11 @@ def when(ms: int | None, utc: bool = False) -> str:
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """A plain aligned table; numbers to the right, everything escaped."""
+    """A plain aligned table; numbers to the right, everything escaped.
+
+    On a terminal a text in the last column (an error, as a rule) ends where the line does: what
+    wraps can't be read as a table. In a pipe and in a file it is whole.
+    """
     from rich.cells import cell_len
 
     texts = [[_cell(value) for value in row] for row in rows]
@@ -63,12 +74,27 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     widths = [
         max([len(header), *(cell_len(row[i]) for row in texts)]) for i, header in enumerate(headers)
     ]
+    if sys.stdout.isatty() and not right[-1]:
+        before = sum(widths[:-1]) + 2 * (len(widths) - 1)
+        widths[-1] = min(widths[-1], max(_LEAST, get_terminal_size().columns - before))
+        for row in texts:
+            row[-1] = _cut(row[-1], widths[-1])
     for row in [list(headers), *texts]:
         cells = []
         for i, text in enumerate(row):
             gap = " " * (widths[i] - cell_len(text))
             cells.append(gap + text if right[i] else text + gap)
         sys.stdout.write("  ".join(cells).rstrip() + "\n")
+
+
+def _cut(text: str, width: int) -> str:
+    from rich.cells import cell_len
+
+    if cell_len(text) <= width:
+        return text
+    while cell_len(text) >= width:
+        text = text[:-1]
+    return text + "…"
 
 
 def _cell(value: Any) -> str:
@@ -96,19 +122,47 @@ def progress(what: str, total: int | None = None) -> Iterator[Meter]:
     if not sys.stderr.isatty():
         yield lambda done, total=None: None
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    line = _Line(what, total)
+    try:
+        yield line
+    finally:
+        line.close()
 
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
-    with Progress(
-        *columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True
-    ) as bar:
-        task = bar.add_task(what, total=total)
 
-        def meter(done: int, total: int | None = None) -> None:
-            bar.update(task, completed=done, total=total)
+class _Line:
+    """Shown from the first report on that comes after a moment."""
 
-        yield meter
+    def __init__(self, what: str, total: int | None) -> None:
+        self._what, self._total = what, total
+        self._began = time.monotonic()
+        self._bar: Any = None
+
+    def __call__(self, done: int, total: int | None = None) -> None:
+        if self._bar is None and time.monotonic() - self._began < _QUICK_S:
+            return
+        if self._bar is None:
+            self._bar, self._task = self._begun()
+        self._bar.update(self._task, completed=done, total=total)
+
+    def _begun(self) -> tuple[Any, Any]:
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+        )
+
+        text = TextColumn("{task.description}", markup=False)
+        columns = (text, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        bar = Progress(*columns, console=Console(stderr=True), transient=True)
+        bar.start()
+        return bar, bar.add_task(self._what, total=self._total)
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
 
 
 __all__ = [

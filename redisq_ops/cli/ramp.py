@@ -58,7 +58,7 @@ def limits(given: Mapping[str, Any], rate: float | None, verb: Verb = "replay") 
         return None
     if verb != "replay":
         raise BadInput(f"a canary and a ramp are for a replay, not to {verb}")
-    if given.get("plan"):
+    if given.get("plan") is not None:
         raise BadInput("--plan changes nothing: say --canary and --ramp to redisq apply")
     found = Limits(canary=given["canary"] or 0, rate=rate)
     if given["max_reentry"] is not None:

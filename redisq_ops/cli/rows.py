@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .session import Session, redaction
@@ -10,6 +10,9 @@ from .session import Session, redaction
 if TYPE_CHECKING:
     from redisq_ops.core.values import Entry, Event
     from redisq_ops.ops.look import Row
+
+NAMED = 8
+"""entries of one event that a line names"""
 
 
 def queue_row(row: Row, now_ms: int) -> dict[str, Any]:
@@ -52,9 +55,15 @@ def tell_events(s: Session, events: Iterable[Event]) -> None:
     from .output import when
 
     for event in events:
-        what = "; ".join(f"{name} {' '.join(items)}" for name, items in event.what.items())
+        what = "; ".join(f"{name} {_some(items)}" for name, items in event.what.items())
         by = f"  by {event.by}" if event.by != "-" else ""
         tell(f"  {when(event.at_ms, s.utc)}  {what}{by}")
+
+
+def _some(items: Sequence[str]) -> str:
+    """What a line has room for: one event may name 500 entries."""
+    more = f" … and {len(items) - NAMED:,} more" if len(items) > NAMED else ""
+    return " ".join(items[:NAMED]) + more
 
 
 def tell(text: str) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .app import app, examples
+from .completion import queues
 from .options import SELECTING, Options, command, flag
 from .selecting import filtered, pages, whole
 from .session import Session, redaction
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from redisq_ops.ops.selection import Filter, Scan
 
 SHOWN = 100
-_QUEUE = typer.Argument(metavar="[QUEUE]", show_default=False)
+_QUEUE = typer.Argument(metavar="[QUEUE]", show_default=False, autocompletion=queues)
 OPTIONS: Options = {
     "name": (Annotated[str | None, _QUEUE], None),
     "all_queues": flag("--all-queues", "Of every queue."),
@@ -146,14 +147,15 @@ def _tell_rows(rows: list[list[Any]], looks: list[Scan], most: int | None) -> No
         found = sum(scan.found for scan in scans)
         said = [f"{count(found)} {'entry' if found == 1 else 'entries'}"]
         said += [f"{count(scan.found)} {scan.state}" for scan in scans if scan.found]
-        said += [f"{scan.looked} {scan.state}" for scan in scans if scan.looked]
+        # What was looked through to its end needs no word: six states would fill two lines.
+        said += [f"{x.looked} {x.state}" for x in scans if x.looked and x.scanned < x.total]
         say(printable(f"{name}: " + ", ".join(said)))
     if most is not None and sum(scan.found for scan in looks) >= most:
         say(f"the first {count(most)}: --max shows more, --count says how many there are")
 
 
 def _tell_counts(s: Session, looks: list[Scan]) -> None:
-    from .output import emit, table
+    from .output import count, emit, say, table
 
     rows = [
         {"queue": scan.queue.name, "state": scan.state, "matched": scan.found,
@@ -165,7 +167,12 @@ def _tell_counts(s: Session, looks: list[Scan]) -> None:
             emit(row)
     elif rows:
         shown = ("queue", "state", "matched", "looked", "total")
-        table((*shown[:3], "looked at", "of"), [[row[name] for name in shown] for row in rows])
+        some = [row for row in rows if row["total"] != 0]
+        lines = [[row[name] for name in shown] for row in some]
+        if lines:
+            table((*shown[:3], "looked at", "of"), lines)
+        found = sum(scan.found for scan in looks)
+        say(f"{count(found)} {'entry' if found == 1 else 'entries'}")
 
 
 app.command(

@@ -22,6 +22,7 @@ import redis.asyncio as aredis
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.asyncio.sentinel import Sentinel as AsyncSentinel
 from redis.backoff import ConstantBackoff
+from redis.cluster import LoadBalancingStrategy
 from redis.exceptions import RedisError
 from redis.retry import Retry
 from redis.sentinel import Sentinel
@@ -82,7 +83,8 @@ class _ReplicaCluster(redis.RedisCluster):
     """Asks replicas also where the node is chosen by us, as a pipeline's is."""
 
     def get_node_from_key(self, key: Any, replica: bool = True) -> Any:
-        return super().get_node_from_key(key, replica) or super().get_node_from_key(key, False)
+        found: Any = super().get_node_from_key  # untyped in redis-py
+        return found(key, replica) or found(key, False)
 
 
 def connect(
@@ -100,7 +102,8 @@ def connect(
         if mode == "cluster":
             options.pop("retry")  # the cluster client counts its own attempts per node
             if replica:
-                return _ReplicaCluster.from_url(url, read_from_replicas=True, **options)
+                which = LoadBalancingStrategy.ROUND_ROBIN_REPLICAS
+                return _ReplicaCluster.from_url(url, load_balancing_strategy=which, **options)
             return redis.RedisCluster.from_url(url, **options)
         if mode == "sentinel":
             nodes, name, options = _sentinels(url, options)
@@ -144,7 +147,13 @@ def blocking_twin(target: Target | str, role: str = "wait") -> BlockingClient:
 
 
 def _dissect(target: Target, role: str) -> tuple[str, str, dict[str, Any]]:
-    parts = urlsplit(target.url)
+    try:
+        parts = urlsplit(target.url)
+    except ValueError:  # its text may quote the password
+        raise BadInput(
+            "the server's URL can't be read: [ ] / ? # @ and what isn't ASCII are percent-encoded "
+            "in a password, or it is given by REDISQ_PASSWORD"
+        ) from None
     scheme, _, mode = parts.scheme.partition("+")
     scheme = {"valkey": "redis", "valkeys": "rediss"}.get(scheme, scheme)
     if scheme not in {"redis", "rediss", "unix"} or mode not in {"", "cluster", "sentinel"}:

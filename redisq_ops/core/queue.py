@@ -18,7 +18,7 @@ from urllib.parse import quote, unquote
 from . import record
 from .callers import Callers
 from .clock import Clock, ServerClock
-from .errors import BadInput, Refused, WrongKind
+from .errors import BadInput, Refused, Superseded, WrongKind
 from .holdings import HOLDINGS, Holding, Holdings, Load, Reassigned
 from .io import Bound, C_co, Call, Description, both, operation, together
 from .keys import PREFIX, Keys, checked_name
@@ -396,6 +396,11 @@ class Queue(Bound[C_co], ABC):
                 return (await self._entries(state, [(id, score)]))[0]
         return await self._get_waiting(id)
 
+    @operation
+    async def several(self, ids: Sequence[str]) -> list[Entry | None]:
+        """What `get` says of each of these; in few commands where a kind has a way to."""
+        return await together(self.get.op(id) for id in ids)
+
     @abstractmethod
     async def _get_waiting(self, id: str) -> Entry | None: ...
 
@@ -756,6 +761,8 @@ class Queue(Bound[C_co], ABC):
         checked_name(op, "operation")
 
         def read(reply: list[bytes]) -> Front:
+            if len(reply) != 2:  # of a step of nothing: an undo took its place
+                raise Superseded(f"{op} was taken back meanwhile")
             moved, stuck = map(int, reply)
             return Front(moved, (left[0] + stuck,), not moved + stuck)
 

@@ -143,7 +143,8 @@ async def page(
     end = None if span.until is None else position(span.until)
     rank, _, last = ("0", "", span.after) if cursor is None else cursor.partition("@")
     after = None if last is None else position(last)
-    first, slowest, rows = int(rank), 0, []
+    rows: list[Position] = []
+    first, slowest = int(rank), 0
     if cursor is not None:
         rows, slowest = await _timed(key, ranked(key, first - 1, first + max))
         rows = rows[1:] if rows[:1] == [after] else []

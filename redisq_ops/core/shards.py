@@ -462,6 +462,11 @@ class Sharded(Queue[C_co], Generic[C_co, Part]):
     async def get(self, id: str) -> Entry | None:
         return await self._fresh(lambda: self._get(id))
 
+    @operation
+    async def several(self, ids: Sequence[str]) -> list[Entry | None]:
+        # Before a kind's own way in the order of bases: that one looks at one shard's keys.
+        return await together(self.get.op(id) for id in ids)
+
     async def _get(self, id: str) -> Entry | None:
         shards = sorted((await self._places([id]))[id])
         found = await together(self._part(k).get.op(id) for k in shards)

@@ -158,10 +158,9 @@ class Stride:
         """seconds a call takes that does nothing: a far server is not a slow one"""
 
     def learn(self, done: int, seconds: float) -> None:
-        if not done or done < self.size // 2:
+        if done < self.size // 2 or seconds <= self.way:  # nothing to be learnt from
             return
-        each = max(seconds - self.way, 0.0) / done
-        aim = int(0.0005 / each) if each > 0 else MAX_BATCH
+        aim = int(0.0005 * done / (seconds - self.way))
         # Half way to the aim: one slow call must not stall a long run, nor one fast call rush it.
         self.size = max(10, min(MAX_BATCH, (self.size + aim) // 2))
 

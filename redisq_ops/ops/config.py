@@ -334,7 +334,7 @@ def _checked(name: str, known: Setting, text: str, where: str) -> str:
             return str(int(text))
         case "rate":
             try:
-                return str(per_second(text))
+                return str(per_second(text)).removesuffix(".0")
             except BadInput as error:
                 raise BadInput(f"{where}: {name}: {error}") from error
         case "confirm":

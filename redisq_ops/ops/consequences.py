@@ -180,7 +180,8 @@ def lines(facts: Mapping[str, Any]) -> list[str]:
     if facts["drain_ms"]:
         pace = f"{facts['settled_a_minute']:,.4g} a minute in the last hour"
         said.append(f"all that waits then is done in ≈ {age(facts['drain_ms'])} ({pace})")
-    cost = f"server: {count(facts['calls'])} calls, ≈ {count(facts['server_ms'])} ms"
+    calls = "1 call" if facts["calls"] == 1 else f"{count(facts['calls'])} calls"
+    cost = f"server: {calls}, ≈ {count(facts['server_ms'])} ms"
     if facts["bytes"] is not None:
         cost += f"; payloads {size(facts['bytes'])}"
     return [*said, cost]

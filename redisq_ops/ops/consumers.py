@@ -306,7 +306,7 @@ class Change:
         assert op is not None
         self._steps = 1
         where = self.to or "waiting"
-        moves = {} if self._apart else {
+        moves: dict[str, Any] = {} if self._apart else {
             "source": "pending", "target": "pending" if self.to else "waiting"
         }  # fmt: skip
         await journal.begin(

@@ -331,6 +331,8 @@ async def named(deployment: Deployment, finds: Iterable[Find]) -> list[Named]:
     for one in finds:
         at, own = text(one.at), text(one.what)
         entry = known.get((one.kind, at, own))
+        if entry is None and at == own:  # noted by its name alone
+            entry = known.get((one.kind, "", own))
         registered = entry is not None
         name = f"{one.kind}:{legal(one.what)}" if one.what else one.kind
         if name in taken and (taken[name].kind, taken[name].at) == (one.kind, None):

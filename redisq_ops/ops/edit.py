@@ -5,14 +5,17 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
+from decimal import Decimal
 from itertools import islice
+from math import isfinite
 from typing import Any
 
 import jsonpatch
 import jsonpointer
 
-from redisq_ops.core.errors import BadInput, Refused
+from redisq_ops.core.errors import BadInput, Refused, Superseded
 from redisq_ops.core.io import together
 from redisq_ops.core.queue import EDIT, Queue
 from redisq_ops.core.settings import MAX_PAYLOAD
@@ -26,6 +29,9 @@ BATCH = 50
 STEP_BYTES = 1024 * 1024
 """a step carries no more than this, or one entry"""
 
+DOUBLE_DIGITS = 17
+"""as many as a double has when it is written out in full"""
+
 Change = Callable[[bytes], bytes]
 """a payload's new bytes; `Unfit` where it can't be changed so"""
 
@@ -38,37 +44,59 @@ class Unfit(Exception):
 class Patch:
     """A JSON Patch (RFC 6902): what it makes of a payload."""
 
-    operations: jsonpatch.JsonPatch
+    operations: list[dict[str, Any]]
 
     @classmethod
     def parse(cls, text: str) -> Patch:
         """One line says what is wrong with it, before anything is looked at."""
         try:
-            found = json.loads(text)
-        except ValueError as error:
+            found = json.loads(text, parse_constant=_no_number)
+        except (ValueError, RecursionError) as error:
             raise BadInput(f"--patch is not JSON: {error}") from error
         if not isinstance(found, list) or not all(isinstance(step, dict) for step in found):
             raise BadInput('--patch is a list of operations: [{"op": "replace", "path": …}]')
         try:
-            return cls(jsonpatch.JsonPatch(found))
+            jsonpatch.JsonPatch(found)
         except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException) as error:
             raise BadInput(f"--patch: {error}") from error
+        return cls(found)
 
     def __call__(self, payload: bytes) -> bytes:
         """The patched payload, written as the old one was: spaced or not, keys in their order."""
         try:
-            before = json.loads(payload, object_pairs_hook=_unique)
+            # As text: from bytes, UTF-16 would be read too, and come back as UTF-8.
+            text = payload.decode("utf-8")
+            before = json.loads(text, object_pairs_hook=_unique, parse_float=_exact)
         except (ValueError, RecursionError) as error:
             raise Unfit("not JSON") from error
-        try:
-            after = self.operations.apply(before)
-        except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException) as error:
-            raise Unfit("the patch doesn't apply") from error
-        if after == before:
-            return payload
         tight = (",", ":") if b'": ' not in payload else (", ", ": ")
         escaped = b"\\u" in payload
-        return json.dumps(after, ensure_ascii=escaped, separators=tight).encode()
+        try:
+            # A value that is put in is the patch's own, and later steps would change it there.
+            after = jsonpatch.JsonPatch(deepcopy(self.operations)).apply(before)
+            # As text: to Python 1 is true is 1.0.
+            if (said := json.dumps(after)) == json.dumps(before):
+                return payload
+            return json.dumps(after, ensure_ascii=escaped, separators=tight).encode()
+        except UnicodeEncodeError:  # half of a surrogate pair has no UTF-8
+            return said.encode()
+        except RecursionError as error:
+            raise Unfit("nested too deeply") from error
+        except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException) as error:
+            raise Unfit("the patch doesn't apply") from error
+
+
+def _exact(digits: str) -> float:
+    """A number that can be written again as it was; one with more digits may be an amount."""
+    number, exact = float(digits), Decimal(digits)
+    many = len(exact.as_tuple().digits) > DOUBLE_DIGITS
+    if not isfinite(number) or (many and Decimal(repr(number)) != exact):
+        raise Unfit("a number would lose digits")
+    return number
+
+
+def _no_number(word: str) -> float:
+    raise ValueError(f"{word} is no number of JSON")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -178,6 +206,8 @@ class Edit:
             outcome.op, self._steps, self._sent, source=self.selection.state,
             high_water_ms=self.selection.high_water_ms,
         )  # fmt: skip
+        if len(said) != len(self._sent):  # an undo took the step's place
+            raise Superseded(f"{outcome.op} was taken back meanwhile")
         self._rows = self._rows[len(self._sent) :]
         self._sent = ()
         for word in said:

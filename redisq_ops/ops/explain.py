@@ -145,7 +145,11 @@ class _Answer(Reasons):
         ]  # fmt: skip
         held.sort(key=lambda reason: reason.rule == "busy")
         yield from held
-        yield self._ahead()
+        # A client that isn't served has no place in the turns: nobody comes before it there, and
+        # still the next take doesn't get its entry.
+        unserved = any(reason.rule in ("blocked", "cap") for reason in held)
+        if not unserved or self.look.standing.ahead:
+            yield self._ahead()
 
     def _delayed(self, entry: Entry) -> Iterator[Reason]:
         at = entry.at_ms
@@ -444,12 +448,16 @@ class _Answer(Reasons):
         nobody = list(self._nobody()) if waits or overdue or counts.delayed else []
         if waits or overdue:
             yield from (reason for reason in nobody if reason.rule == "no-worker")
-        if counts.waiting and self.look.standing.open == 0 and counts.paused is None:
+        held = bool(counts.waiting) and self.look.standing.open == 0 and counts.paused is None
+        if held:
             why = "; ".join(self.look.held) or "see redisq fsck"
             some = _n(counts.waiting, "waits", "wait")
+            see: dict[str, Any] = {}
+            if self.queue.rules:
+                see = {"verb": "client", "command": self._command("client", "ls", self.queue.name)}
             yield Reason(
                 "held", f"{some}, and nothing may be handed out: {why}",
-                facts={"waiting": counts.waiting, "held": list(self.look.held)},
+                facts={"waiting": counts.waiting, "held": list(self.look.held)}, **see,
             )  # fmt: skip
         if overdue and late is not None and late.at_ms is not None:
             yield Reason(
@@ -484,10 +492,11 @@ class _Answer(Reasons):
         elif counts.waiting:
             oldest = counts.oldest_ms
             since = "" if oldest is None else f", the oldest since {age(self.now - oldest)}"
-            yield Reason(
-                "waiting", f"{_n(counts.waiting, 'waits', 'wait')}{since}",
-                facts={"waiting": counts.waiting, "oldest_ms": oldest},
-            )  # fmt: skip
+            if not held:  # that said how many
+                yield Reason(
+                    "waiting", f"{_n(counts.waiting, 'waits', 'wait')}{since}",
+                    facts={"waiting": counts.waiting, "oldest_ms": oldest},
+                )  # fmt: skip
         elif counts.delayed:
             first = self.look.first["delayed"]
             at = first.at_ms if first else None

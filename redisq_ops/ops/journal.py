@@ -136,12 +136,13 @@ async def begin(
     source: str = "",
     target: str = "",
     matched: int = 0,
+    parts: int = 0,
 ) -> None:
-    """Write an operation down before its first step."""
+    """Write an operation down before its first step; ``parts``: see `part`."""
     await _write(
         queue, id, str(now_ms),
         verb=verb, started_ms=now_ms, who=author.who, whence=author.whence, why=author.why,
-        what=what, source=source, target=target, matched=matched,
+        what=what, source=source, target=target, matched=matched, parts=parts,
     )  # fmt: skip
 
 
@@ -288,10 +289,14 @@ class Undo:
         elif not deep:  # those can be put back by and by
             await note(queue, operation.id, tried=1)
         gone = outcome.matched - outcome.done - outcome.skipped.get("changed", 0) - deep
-        # What came by an import and is not put away was touched; any other inverse found it so.
-        so = "changed" if operation.verb == "import" else "same"
-        outcome.skip(so if self._inverses else "expired", gone)
-        await note(queue, outcome.op, done=outcome.done, ended=1)
+        if self._inverses:
+            # What came by an import and is not put away was touched; any other one found it so.
+            outcome.skip("changed" if operation.verb == "import" else "same", gone)
+        else:
+            others = min(gone, max(0, await self.reached() - outcome.done))
+            outcome.skip("same", others)  # another undo was at it too
+            outcome.skip("expired", gone - others)
+        await note(queue, outcome.op, matched=outcome.matched, done=outcome.done, ended=1)
         return False
 
     async def _close(self) -> None:
@@ -345,6 +350,8 @@ def _why_not(operation: Operation) -> str:
         return "its entries were removed for good"
     if operation.undone or operation.tried:
         return "it was undone already, as far as its entries were untouched"
+    if operation.verb == "undo":
+        return "an undo is not taken back; do again what it took back"
     if operation.done:
         return f"nothing takes back a {operation.verb}"
     return "it changed nothing"

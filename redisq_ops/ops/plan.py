@@ -23,8 +23,10 @@ from typing import IO, Any, NoReturn
 
 from redisq_ops.core.errors import BadInput, Refused, SchemaTooNew
 from redisq_ops.core.io import Call
+from redisq_ops.core.keys import checked_name
 from redisq_ops.core.queue import VERBS, Queue, Verb
 from redisq_ops.core.registry import find
+from redisq_ops.core.settings import MAX_BATCH
 from redisq_ops.core.values import Entry, State
 
 from .bulk import Pick
@@ -69,6 +71,16 @@ class Header:
     rate: float | None = None
 
 
+_NONE = type(None)
+_TYPES: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys((field.name for field in fields(Header)), (str,)),
+    **dict.fromkeys(("argument", "high_water_ms", "planned_ms", "step"), (int,)),
+    "created_ms": (int, _NONE),
+    "rate": (int, float, _NONE),
+}
+"""what the first line of a plan has; one that was made by something else is told so"""
+
+
 class Draft:
     """A plan that is being written: to a file beside the one it will be, or for ``-`` to stdout at
     the end. Nothing is left of it unless `finish` was reached."""
@@ -77,8 +89,13 @@ class Draft:
         self.path = path
         self.op = op
         self.count = 0
-        folder = None if path == "-" else Path(path).absolute().parent
-        self._name = Path(path).name
+        # Behind a link; and a device that was replaced by a file would be missed.
+        self._target = Path(os.path.realpath(path))
+        if path != "-" and any(
+            os.path.exists(at) and not os.path.isfile(at) for at in (path, self._target)
+        ):
+            raise BadInput(f"{path or '--plan'} is no file: a plan goes to one, or to stdout by -")
+        folder = None if path == "-" else self._target.parent
         with _naming(path):
             # Closed by __exit__.
             self._body: IO[bytes] = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
@@ -119,9 +136,9 @@ class Draft:
         if self.path == "-":
             self._compose(sys.stdout.buffer, header, facts)
             return
-        target = Path(self.path).absolute()
+        target = self._target
         with _naming(self.path):
-            handle, part = tempfile.mkstemp(prefix=f".{self._name}.", dir=target.parent)
+            handle, part = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
             self._parts.append(part)
             with os.fdopen(handle, "wb") as file:
                 self._compose(file, header, facts)
@@ -170,6 +187,8 @@ class PlanFile:
             if header is None:
                 header = self._header(row, number)
             elif number == 2:
+                if "consequences" not in row:
+                    self._refuse(number, "it doesn't say what will come of it")
                 facts, crc = row, zlib.crc32(header.op.encode())
                 self._first = self._file.tell()
             elif "sha256" in row:
@@ -180,6 +199,8 @@ class PlanFile:
                 return header, facts, number - 3
             elif not isinstance(row.get("id"), str):
                 self._refuse(number, "an entry lacks its id")
+            elif type(row.get("at_ms", 0)) is not int:
+                self._refuse(number, "an entry's time is no number")
             digest.update(line)
             if progress is not None and number % _SHOWN == 0:
                 progress(number)
@@ -189,7 +210,7 @@ class PlanFile:
         text, mark, rest = line.rpartition(b',"crc":"')
         try:
             row = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             row = None
         if number == 1 and (not isinstance(row, dict) or "redisq_plan" not in row):
             self._refuse(1, "this is no plan of redisq")
@@ -207,9 +228,14 @@ class PlanFile:
             raise SchemaTooNew(
                 f"{self.path}: line 1: a plan of format {version}, this release knows {FORMAT}"
             )
-        names = {field.name for field in fields(Header)}
-        if set(row) != names or row["verb"] not in VERBS:
+        if set(row) != set(_TYPES):
             self._refuse(number, "a plan of this format has other fields")
+        wrong = [name for name, types in _TYPES.items() if type(row[name]) not in types]
+        if wrong or row["verb"] not in VERBS or row["state"] not in VERBS[row["verb"]][0]:
+            self._refuse(number, f"that can't be its {(*wrong, 'verb and state')[0]}")
+        if not 1 <= row["step"] <= MAX_BATCH or (row["rate"] is not None and row["rate"] <= 0):
+            self._refuse(number, "that can't be its step or rate")
+        checked_name(row["op"], "operation")
         return Header(**row)
 
     def _refuse(self, number: int, why: str) -> NoReturn:

@@ -194,5 +194,9 @@ class Prune:
 
 def fates(jobs: Counter[str]) -> Sequence[str]:
     """What became of jobs, in words."""
-    words = {"waiting": "wait again", "dead": "are failures now", "lost": "are lost"}
-    return [f"{_jobs(jobs[fate])} {said}" for fate, said in words.items() if jobs[fate]]
+    words = {
+        "waiting": ("waits again", "wait again"),
+        "dead": ("is a failure now", "are failures now"),
+        "lost": ("is lost", "are lost"),
+    }
+    return [f"{_jobs(n)} {words[fate][n > 1]}" for fate in words if (n := jobs[fate])]

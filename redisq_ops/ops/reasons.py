@@ -223,13 +223,21 @@ class Reasons:
         if client.blocked:
             yield Reason(
                 "blocked", f"client {client.client} is blocked: nothing more of it is handed out",
-                "unblock", facts=facts,
+                facts=facts, **self._rule("unblock", client.client),
             )  # fmt: skip
         if client.cap is not None and client.pending >= client.cap:
             yield Reason(
                 "cap", f"client {client.client} has {client.pending} pending, and its cap is "
-                f"{client.cap}", "limit", facts=facts, **self._after(1),
+                f"{client.cap}", facts=facts,
+                **self._rule("cap", client.client, str(2 * client.cap)), **self._after(1),
             )  # fmt: skip
+
+    def _rule(self, verb: str, client: str, *words: str) -> dict[str, Any]:
+        """The command that changes a client's rule, where this queue's clients have rules."""
+        if not self.queue.rules:
+            return {}
+        command = self._command("client", verb, self.queue.name, client, *words)
+        return {"verb": verb, "command": command}
 
     def _limit(self) -> Iterator[Reason]:
         """All tokens of the request are out."""

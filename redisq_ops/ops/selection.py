@@ -210,7 +210,10 @@ class Scan:
 
     async def _from_the_end(self, most: int) -> None:
         if self.state == "waiting":
-            raise BadInput("the latest of what waits can't be told: --window counts from the front")
+            raise BadInput(
+                "the latest of what waits can't be told: --window N counts from the front, and "
+                "--where 'state:dead' (or pending, delayed, trash) leaves out what waits"
+            )
         number = (await self.queue.counts.op(self.now_ms)).of(self.state)
         if number is None:
             raise Refused(f"how many are {self.state} can't be known of queue {self.queue.name}")

@@ -389,7 +389,9 @@ def said(content: Content, queue: Queue[Any], as_waiting: bool, whole: bool) -> 
         parts = [
             rid for rid, places in content.requests.items() if len(places[0]) < content.totals[rid]
         ]
-        lines.append(f"as {count(len(content.requests))} requests, sealed, attempts afresh")
+        n_requests = len(content.requests)
+        as_requests = "1 request" if n_requests == 1 else f"{count(n_requests)} requests"
+        lines.append(f"as {as_requests}, sealed, attempts afresh")
         if parts:
             some = ", ".join(parts[:3]) + (", …" if len(parts) > 3 else "")
             lines.append(f"{count(len(parts))} of them in part, numbered afresh: {some}")
@@ -569,7 +571,7 @@ class Import:
         said = await self.queue.accept.op([self._as(r.entry) for r in fresh.values()], self._op)
         taken = [row for row, word in zip(fresh.values(), said, strict=True) if word == "exists"]
         now, found = await both(
-            self.queue.now.op(), together(self.queue.get.op(row.entry.id) for row in taken)
+            self.queue.now.op(), self.queue.several.op([row.entry.id for row in taken])
         )
         for row, there in zip(taken, found, strict=True):
             del fresh[row.entry.id]

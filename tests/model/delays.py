@@ -22,7 +22,13 @@ class DelayModel(Model):
         return DelaySet(self.client, "q", clock=self.clock)
 
     def rules(self) -> Iterable[tuple[int, Callable[[], None]]]:
-        return [*super().rules(), (8, self.schedule), (4, self.schedule_again)]
+        return [
+            *super().rules(),
+            (8, self.schedule),
+            (4, self.schedule_again),
+            (3, self.edit),
+            (2, self.move_whole),
+        ]
 
     # --- producers -----------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ import redis
 from redisq_ops.core.clock import FakeClock
 from redisq_ops.core.io import Description, run
 from redisq_ops.core.keys import registry_key
-from redisq_ops.core.queue import VERBS, Queue, Verb
+from redisq_ops.core.queue import EDIT, VERBS, Queue, Verb
 from redisq_ops.core.settings import DEFAULTS
 from redisq_ops.core.values import Delivery, Settlement
 
@@ -32,8 +32,15 @@ from .wire import run_twice
 LEASE = 30_000
 HOUR = 3_600_000
 SETS = {"pending": "lease", "delayed": "delay", "dead": "dead", "trash": "trash"}
+WHOLE = [
+    ("replay", "dead", "waiting"),
+    ("purge", "dead", "trash"),
+    ("hard", "dead", "gone"),
+    ("hard", "trash", "gone"),
+]
 CRASHES = 0.25
 TWICE = 0.3
+OFTEN = 8
 
 
 @dataclass
@@ -83,6 +90,8 @@ class Model(ABC):
     """entries at a time, so that a step stays quick"""
     waits: ClassVar[tuple[str, ...]] = ("fail",)
     """outcomes that may have a delay"""
+    often: tuple[str, ...] = ()
+    """rules that are played more than their share, in a story about them"""
     rests: ClassVar[tuple[str, ...]] = ("cfg", "stat", "callers", "hist", "wake")
     """keys that an empty queue may keep"""
 
@@ -113,7 +122,11 @@ class Model(ABC):
 
     def play(self, steps: int) -> None:
         """The whole of it: ``steps`` random ones, then to rest, then nothing may be left."""
-        rules = [rule for weight, rule in self.rules() for _ in range(weight)]
+        rules = [
+            rule
+            for weight, rule in self.rules()
+            for _ in range(OFTEN * max(weight, 1) if rule.__name__ in self.often else weight)
+        ]
         for _ in range(steps):
             if self.rng.random() < 0.2:
                 self.reopen_doors()
@@ -137,6 +150,7 @@ class Model(ABC):
             (2, self.pause_or_resume),
             (1, self.configure),
             (1, self.flush_scripts),
+            (0, self.pass_an_hour),
         ]
 
     def run(self, description: Description[Any]) -> Any:
@@ -251,6 +265,11 @@ class Model(ABC):
             self.rng.choice([1, 1_000, LEASE // 3, LEASE // 2, LEASE, LEASE * 3 // 2])
         )
 
+    def pass_an_hour(self) -> None:
+        """Only in stories about what is let go of in the end: it ends what was going on."""
+        self.clock.advance(HOUR)
+        self.swept(100)
+
     def sweep(self) -> None:
         self.swept(self.rng.choice([1, 5, 100]))
 
@@ -302,6 +321,62 @@ class Model(ABC):
         if step.rows and target != "gone":
             self.steps.append(step)
 
+    def move_whole(self) -> None:
+        """The beginning of a whole state, in the server's order."""
+        verb, source, target = self.rng.choice(WHOLE)
+        n, high_water = self.rng.choice([1, 3, 100]), self.now - self.rng.choice([0, 0, LEASE])
+        self.operations += 1
+        step = Step(f"{verb}-{self.operations}", 1)
+        meant = sorted((u for u in self.of(source) if u.at <= high_water), key=place)
+        front = self.run(
+            self.queue.move_front.op(
+                step.op, step.seq, n, source=source, target=target, high_water_ms=high_water
+            )
+        )
+        for unit in meant[:n]:
+            self.moved(unit, step, source, target, LEASE)
+        assert (front.moved, front.left, front.over) == (len(meant[:n]), (0,), not meant)
+        if step.rows and target != "gone":
+            self.steps.append(step)
+
+    def edit(self) -> None:
+        """Other payloads: for some that are so already, some that were read wrong or elsewhere."""
+        source = self.rng.choice(self.queue.editable)
+        right, known = self.of(source), list(self.units.values())
+        units = self.rng.sample(right, k=min(4, len(right)))
+        units += self.rng.sample(known, k=min(1, len(known)))
+        rows = [("nobody/1", b"", b"x")]
+        for unit in units:
+            was = unit.payload if self.rng.random() < 0.8 else self.content()
+            rows.append((unit.id, was, was if self.rng.random() < 0.2 else self.content()))
+        high_water = self.now - self.rng.choice([0, 0, 0, LEASE])
+        self.operations += 1
+        step = Step(f"{EDIT}-{self.operations}", self.rng.randrange(1, 3))
+        said = self.run(
+            self.queue.edit.op(step.op, step.seq, rows, source=source, high_water_ms=high_water)
+        )
+        expected = [self.edited(step, source, high_water, *row) for row in rows]
+        assert said == expected, rows
+        if step.rows:
+            self.steps.append(step)
+
+    def edited(
+        self, step: Step, source: str, high_water: int, id: str, was: bytes, to: bytes
+    ) -> str:
+        unit = self.units.get(id)
+        if unit is None or not self.in_state(unit, source) or unit.payload != was:
+            return "changed"
+        if unit.line is None:
+            unit.since = unit.ready = 0  # nothing was known of it
+        if unit.since > high_water:
+            return "late"
+        if was == to:
+            return "same"
+        step.rows.append((replace(unit), source))
+        unit.op, unit.payload = step.op, to
+        assert run(self.client, self.queue.get.op(id)).payload == to
+        return "moved"
+
     def misspelt(self, ids: Sequence[str]) -> list[str]:
         """Names no entry has, some of them close to one."""
         return ["nobody", "nobody/1", *(f"{id}9999" for id in ids[:1])]
@@ -349,7 +424,8 @@ class Model(ABC):
             return
         step = self.steps.pop(self.rng.randrange(len(self.steps)))
         self.operations += 1
-        target = VERBS[step.op.partition("-")[0]][1]  # type: ignore[index]
+        verb: Any = step.op.partition("-")[0]
+        target = EDIT if verb == EDIT else VERBS[verb][1]
         lasted = self.lasts(step)
         said = self.run(
             self.queue.undo.op(
@@ -363,6 +439,9 @@ class Model(ABC):
             if unit is None or unit.op != step.op or not self.still(unit, to, target):
                 continue
             back += 1
+            if target == EDIT:
+                unit.payload, unit.op = before.payload, before.op
+                continue
             for name in ("failures", "lost", "first", "consumer", "op", "reason", "ready"):
                 setattr(unit, name, getattr(before, name))
             receipt = before.receipt

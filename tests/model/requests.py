@@ -60,6 +60,8 @@ class RequestModel(Model):
             (4, self.go_on),
             (2, self.submit_the_rest),
             (5, self.control),
+            (3, self.edit),
+            (2, self.move_whole),
         ]
 
     # --- producers -----------------------------------------------------------------------------
@@ -428,6 +430,9 @@ class RequestModel(Model):
                 dict(zip(names, zip(row, want, strict=True), strict=True)),
             )
             assert results == book.results, book.id
+        for id, payload in self.client.hgetall(self.key("edited")).items():
+            unit = self.units[id.decode()]
+            assert unit.payload == payload and unit.state not in ("done", "gone")
         listed = {m.decode() for m in self.client.zrange(self.key("open"), 0, -1)}
         assert listed == {b.id for b in books if b.state in LIVE}
 

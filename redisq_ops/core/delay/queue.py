@@ -17,7 +17,7 @@ from .. import record
 from ..errors import BadInput, Refused, TooLarge
 from ..io import C_co, Call, attempt, both, operation, together
 from ..keys import checked_name
-from ..queue import Queue, checked_ms, scored, words
+from ..queue import ZSETS, Queue, checked_ms, scored, words
 from ..settings import BATCH, LEASE_MS, MAX_PAYLOAD
 from ..timed import TimedQueue
 from ..values import Delivery, Entry, State
@@ -250,6 +250,32 @@ class DelaySet(TimedQueue[C_co]):
             if entry.at_ms is not None and entry.at_ms <= now:
                 return replace(entry, state="waiting")
         return entry
+
+    @operation
+    async def several(self, ids: Sequence[str]) -> list[Entry | None]:
+        """Three commands for each state one of them is in, however many ids there are."""
+        if not ids:
+            return []
+        now, scores = await both(
+            self._now(),
+            together(
+                Call(("ZMSCORE", self.keys[part], *ids), list[Any], key=self.keys[part])
+                for part in ZSETS.values()
+            ),
+        )
+        rows: dict[State, list[tuple[str, float | None]]] = {}
+        for id, *places in zip(ids, *scores, strict=True):
+            for state, score in zip(ZSETS, places, strict=True):
+                if score is not None:
+                    rows.setdefault(state, []).append((id, float(score)))
+                    break
+        found = await together(self._entries(state, part) for state, part in rows.items())
+        known = {entry.id: entry for part in found for entry in part}
+        due = {id for id, at in rows.get("delayed", ()) if at is not None and at <= now}
+        return [
+            replace(entry, state="waiting") if entry is not None and id in due else entry
+            for id, entry in ((id, known.get(id)) for id in ids)
+        ]
 
     async def _get_waiting(self, id: str) -> Entry | None:
         return None

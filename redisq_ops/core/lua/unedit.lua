@@ -15,13 +15,15 @@ for k, row in ipairs(rows) do ids[k] = row:match('^%S+') end
 for k, r in ipairs(records(ids)) do
   local id, state, line, payload = rows[k]:match(ROW)
   if r.op == op and room_score(id, state) then
-    keep(id, line)
+    r.op = unpacked(line).op -- the rest is as it was, or newer: it may have gone and been put back
+    retain(id, r)
     rewrite(id, payload)
     back = back + 1
   end
 end
 redis.call('DEL', list)
 redis.call('HINCRBY', op_ .. op, 'undone', back)
+redis.call('PEXPIRE', op_ .. op, 2592000000) -- as in `undo`
 note('op', table.concat({caller, 'undo', op, back}, '|'))
 flush()
 return remember({tostring(back), tostring(#rows - back)})

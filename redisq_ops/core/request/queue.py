@@ -61,6 +61,10 @@ class Digest:
         self._hash.update(b"%d:" % len(payload))
         self._hash.update(payload)
 
+    def extend(self, payloads: Iterable[bytes]) -> None:
+        """`add` for each, in one go."""
+        self._hash.update(b"".join([b"%d:%b" % (len(payload), payload) for payload in payloads]))
+
     def __str__(self) -> str:
         return self._hash.copy().hexdigest()
 
@@ -262,8 +266,13 @@ class RequestQueue(Queue[C_co]):
         key = self.keys["fin" if settled else "open"]
         rows, onward, _ = await page(key, span, cursor, max)
         ids = [member.decode() for _, member in rows]
-        found = await together(attempt(self._record(id)) for id in ids)
+        found = await together(self._readable(id) for id in ids)
         return list(zip(ids, found, strict=True)), onward
+
+    async def _readable(self, id: str) -> Request | Exception | None:
+        asked: Call[Request | None] = self._record(id)
+        said: Request | Exception | None = await attempt(asked)
+        return said
 
     @operation
     async def subrequests(

@@ -201,7 +201,9 @@ class StreamQueue(ForeignQueue[C_co]):
         """Before the first change: an entry in the registry, so that the journal is found."""
         if not self._enrolled and await find(self.name, self.prefix) is None:
             now = await server_ms()
-            await adopt(Registered(self.name, self.kind, self.schema, now, at=self.at), self.prefix)
+            # With its key, as `discover` would: else that finds it again under a second name.
+            entry = Registered(self.name, self.kind, self.schema, now, at=text(self.key))
+            await adopt(entry, self.prefix)
         self._enrolled = True
 
     @operation

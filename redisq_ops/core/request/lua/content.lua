@@ -1,14 +1,20 @@
 -- A sub-request's payload, and another one in its place. A stream's entries can't be changed, so what
 -- was edited is kept beside it, and goes with the entry.
 -- KEYS: edited s_
-local function content(id)
-  local other = redis.call('HGET', edited, id)
-  if other then return other end
+local function submitted(id)
   local rid, n = split(id)
   local found = redis.call('XRANGE', s_ .. rid, n .. '-0', n .. '-0')
   return found[1] and found[1][2][2] or false
 end
 
+local function content(id)
+  return redis.call('HGET', edited, id) or submitted(id)
+end
+
 local function rewrite(id, payload)
-  redis.call('HSET', edited, id, payload)
+  if payload == submitted(id) then
+    redis.call('HDEL', edited, id)
+  else
+    redis.call('HSET', edited, id, payload)
+  end
 end

@@ -1,7 +1,7 @@
 -- Take up to n sub-requests, highest priority first, round robin among the requests of one.
 -- The first write that could refuse comes after all reads; a re-sent take gets the same deliveries.
 -- ARGV: caller seq n lease_ms consumer
--- USES: guard due
+-- USES: guard due content
 -- FLAGS: allow-oom
 -- Returns: when to look again (ms; 0: no need), 1 if there may be more now, the deadline (ms), then
 -- rows of id receipt failures lost payload.
@@ -15,11 +15,11 @@ if said then
   for i = 5, #said do ids[#ids + 1] = said[i] end
   for i, r in ipairs(records(ids)) do
     if r.receipt == (said[4] + i) .. '-' .. seq then
-      local rid, k = split(ids[i])
-      local found = redis.call('XRANGE', s_ .. rid, k .. '-0', k .. '-0')
-      local payload = redis.call('HGET', edited, ids[i]) or found[1][2][2]
-      for _, word in ipairs({ids[i], r.receipt, tostring(r.failures), tostring(r.lost),
-        payload}) do reply[#reply + 1] = word end
+      local payload = content(ids[i])
+      if payload then -- else somebody removed it by hand: its lease will run out
+        for _, word in ipairs({ids[i], r.receipt, tostring(r.failures), tostring(r.lost),
+          payload}) do reply[#reply + 1] = word end
+      end
     end
   end
   return reply

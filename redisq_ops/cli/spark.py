@@ -1,0 +1,290 @@
+"""`redisq spark`: the pipeline. Spark is imported, and a JVM started, only where rows are read."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .app import app, examples
+from .options import Options, argument, command
+from .session import Session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from redisq_ops.ops.redaction import Redaction
+    from redisq_ops.pipeline.doctor import Finding
+
+spark = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Queues' tables on Spark: read, report, more."
+)
+app.add_typer(spark, name="spark")
+
+RUNNING: Options = {
+    "master": (
+        Annotated[
+            str | None,
+            typer.Option("--master", metavar="URL", help="Spark's master; this machine, else."),
+        ],
+        None,
+    ),
+    "remote": (
+        Annotated[
+            str | None,
+            typer.Option("--remote", metavar="sc://HOST", help="A Spark Connect server instead."),
+        ],
+        None,
+    ),
+    "conf": (
+        Annotated[
+            list[str] | None,
+            typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark; repeatable."),
+        ],
+        None,
+    ),
+    "print_submit": (
+        Annotated[
+            bool,
+            typer.Option("--print-submit", help="Only show the spark-submit line for this."),
+        ],
+        False,
+    ),
+}
+"""what every command that runs Spark takes; see `printed` and `started`"""
+
+SHOWN = 100
+"""rows a person is shown; programs get all"""
+
+
+def printed(given: Mapping[str, Any]) -> bool:
+    """Whether only the spark-submit line was wanted; then it was printed."""
+    if not given["print_submit"]:
+        return False
+    from redisq_ops.core.errors import BadInput
+    from redisq_ops.pipeline.session import submit_line
+
+    if given["remote"]:
+        raise BadInput("--print-submit goes with --master: nothing is submitted to Spark Connect")
+    print(submit_line(_typed(sys.argv[1:]), given["master"], given["conf"] or ()))
+    return True
+
+
+_TAKEN = {"--master": 1, "--conf": 1, "--print-submit": 0, "--url": 1}
+
+
+def _typed(argv: list[str]) -> list[str]:
+    """What was typed, without what spark-submit is told itself. A URL may have a password in it:
+    it is for the environment of who runs the line."""
+    words, kept = iter(argv), []
+    for word in words:
+        name, equals, _ = word.partition("=")
+        if name not in _TAKEN:
+            kept.append(word)
+        elif _TAKEN[name] and not equals:
+            next(words, None)
+    return kept
+
+
+def started(s: Session, given: Mapping[str, Any]) -> SparkSession:
+    """The session this command runs on, its readers pointed at the server of this invocation."""
+    from redisq_ops.pipeline.session import session
+
+    return session(
+        "redisq", master=given["master"], remote=given["remote"], conf=given["conf"] or (),
+        target=s.config.target(),
+    )  # fmt: skip
+
+
+def frame(s: Session, spark: SparkSession, table: str, **options: str) -> DataFrame:
+    """A table of this invocation's server; ``options`` as docs/spark.md has them."""
+    from redisq_ops.pipeline.options import parsed
+
+    given = {"table": table, "prefix": s.config["prefix"] or "rq", **options}
+    parsed(given)  # said here in one line, not by Spark in fifty
+    return spark.read.format("redisq").options(**given).load()
+
+
+# --- the commands ------------------------------------------------------------------------------
+
+
+def doctored(s: Session, given: dict[str, Any]) -> int:
+    from redisq_ops.pipeline.doctor import driver, workers
+
+    from .output import emit
+
+    if printed(given):
+        return 0
+    found: list[Finding] = []
+
+    def tell(findings: list[Finding]) -> None:
+        for finding in findings:
+            if s.json:
+                emit(finding)
+            else:
+                _say_finding(finding)
+        found.extend(findings)
+
+    tell(driver(s.config.target(), connects=given["remote"] is not None))
+    if all(finding.ok for finding in found):
+        spark = started(s, given)
+        try:
+            tell(workers(spark, given["tasks"]))
+        finally:
+            spark.stop()
+    return 0 if all(finding.ok for finding in found) else 1
+
+
+def _say_finding(finding: Finding) -> None:
+    from .output import printable
+
+    mark = "ok   " if finding.ok else "WRONG"
+    print(f"{mark}  {finding.name:<10}  {printable(finding.says)}")
+
+
+spark.command(
+    "doctor",
+    help="Whether everything is there: Java, Python, packages, and that each executor runs the "
+    "same and reaches the server.",
+    epilog=examples("redisq spark doctor", "redisq spark doctor --master spark://head:7077 --json"),
+)(
+    command(
+        {
+            **RUNNING,
+            "tasks": (
+                Annotated[
+                    int, typer.Option("--tasks", min=1, help="Tasks to look from; executors × 2.")
+                ],
+                8,
+            ),
+        },
+        doctored,
+    )
+)
+
+
+def described(s: Session, given: dict[str, Any]) -> int:
+    from redisq_ops.pipeline.options import table as named
+    from redisq_ops.pipeline.tables import TABLES
+
+    from .output import emit, table
+
+    name = given["table"]
+    if name is None:
+        rows = [(t.name, t.says, t.time) for t in TABLES.values()]
+        if s.json:
+            for row in rows:
+                emit(dict(zip(("table", "says", "time"), row, strict=True)))
+        else:
+            table(["table", "what", "time"], rows)
+        return 0
+    columns = named(name).columns
+    if s.json:
+        for column in columns:
+            emit(column)
+    else:
+        table(["column", "type", "what"], [(c.name, c.type, c.says) for c in columns])
+    return 0
+
+
+spark.command(
+    "schema",
+    help="The columns of a table; without one, the tables. Starts no Spark.",
+    epilog=examples("redisq spark schema", "redisq spark schema dead --json"),
+)(command({"table": (Annotated[str | None, typer.Argument(metavar="[TABLE]")], None)}, described))
+
+
+def queried(s: Session, given: dict[str, Any]) -> int:
+    from redisq_ops.pipeline.tables import TABLES
+    from redisq_ops.pipeline.writing import ran
+
+    if printed(given):
+        return 0
+    queue = {} if given["queue"] is None else {"queue": given["queue"]}
+    spark = started(s, given)
+    try:
+        for name in TABLES:
+            # Asking Spark for a table takes it a while: only for those that may be meant.
+            if re.search(rf"\b{name}\b", given["query"], re.IGNORECASE):
+                own = queue | ({"payloads": "true"} if given["payloads"] and _has(name) else {})
+                frame(s, spark, name, **own).createOrReplaceTempView(name)
+        ran(lambda: _tell(s, spark.sql(given["query"])))
+    finally:
+        spark.stop()
+    return 0
+
+
+def _tell(s: Session, found: DataFrame) -> None:
+    from .output import count, emit, say, table
+
+    if s.json:
+        for row in found.toLocalIterator():
+            emit(_plain(row.asDict(recursive=True), s.redaction))
+        return
+    rows = [_plain(row.asDict(recursive=True), s.redaction) for row in found.take(SHOWN + 1)]
+    shown = [list(row.values()) for row in rows]
+    table(found.columns, shown[:SHOWN])
+    more = "; more are there: --json has all" if len(shown) > SHOWN else ""
+    n = min(len(shown), SHOWN)
+    say(f"{count(n)} {'row' if n == 1 else 'rows'}{more}")
+
+
+def _has(name: str) -> bool:
+    from redisq_ops.pipeline.tables import TABLES
+
+    return TABLES[name].column("payload") is not None
+
+
+def _plain(row: Mapping[str, Any], redaction: Redaction) -> dict[str, Any]:
+    """A row as the contract's JSON has it: moments in ISO 8601, bytes as bytes. A query may put
+    anything anywhere, so all text and bytes are redacted."""
+    from datetime import date
+    from decimal import Decimal
+
+    def value(item: Any) -> Any:
+        if isinstance(item, (bytes, bytearray)):
+            return redaction.payload(bytes(item))
+        if isinstance(item, str):
+            return redaction.text(item)
+        if isinstance(item, date):
+            return item.isoformat()
+        if isinstance(item, Mapping):
+            return {name: value(part) for name, part in item.items()}
+        if isinstance(item, list):
+            return [value(part) for part in item]
+        return float(item) if isinstance(item, Decimal) else item
+
+    return {name: value(item) for name, item in row.items()}
+
+
+spark.command(
+    "sql",
+    help="A query over the tables dead, pending, delayed, waiting, requests, subrequests, results "
+    "and history (redisq spark schema).",
+    epilog=examples(
+        'redisq spark sql "select queue, error_type, count(*) n from dead group by all"',
+        'redisq spark sql "select * from history where at > now() - interval 1 hour" --json',
+    ),
+)(
+    command(
+        {
+            "query": argument("QUERY"),
+            "queue": (
+                Annotated[
+                    str | None,
+                    typer.Option("--queue", metavar="NAME", help="Only of this queue."),
+                ],
+                None,
+            ),
+            "payloads": (
+                Annotated[bool, typer.Option("--payloads", help="Read payloads too.")],
+                False,
+            ),
+            **RUNNING,
+        },
+        queried,
+    )
+)

@@ -1,0 +1,599 @@
+"""`redisq spark report | groups | critical-path`: what the history and the dead letters say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .app import examples
+from .completion import queues
+from .options import Options, argument, command, flag
+from .session import Session
+from .spark import RUNNING, frame, printed, spark, started
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from redisq_ops.pipeline.report import Figures, Progress, Report, Row
+
+DAY = 86_400_000
+SHOWN = 30
+"""rows of a table that a person is shown; --json and --parquet have all"""
+WIDE = 100
+
+_LAKE = typer.Option("--lake", metavar="DIR", help="Read this lake, not the server.")
+_SINCE = typer.Option("--since", metavar="AGE|TIME", help="6h, 03:12 or ISO 8601; else 24 h.")
+_UNTIL = typer.Option("--until", metavar="AGE|TIME", help="Up to then; else now.")
+_QUEUES = typer.Argument(metavar="[QUEUE]...", show_default=False, autocompletion=queues)
+_CLIENT = typer.Option("--client", metavar="REGEX", help="Finds the client in an id: '^(\\w+)-'.")
+FROM: Options = {
+    "lake": (Annotated[Path | None, _LAKE], None),
+    "since": (Annotated[str | None, _SINCE], None),
+    "until": (Annotated[str | None, _UNTIL], None),
+}
+WHOSE: Options = {"queues": (Annotated[list[str] | None, _QUEUES], None)}
+
+
+# --- report --------------------------------------------------------------------------------------
+
+
+def reported(s: Session, given: dict[str, Any]) -> int:
+    from .output import say
+
+    html, parquet = given["html"], given["parquet"]
+    _writable(html, parquet)
+    if printed(given):
+        return 0
+    with _report(s, given, client=_pattern(given["client"])) as (report, meter):
+        written = report.write(parquet, meter) if parquet is not None else {}
+        figures = report.figures(progress=meter)
+    if html is not None:
+        _put(html, _page(s, figures, given))
+    if s.json:
+        _emitted(figures)
+    else:
+        _described(s, figures)
+    for what, where in ((html, html), (parquet, f"{len(written)} tables below {parquet}")):
+        if what is not None:
+            say(f"written: {where}")
+    return 0
+
+
+def _page(s: Session, figures: Figures, given: Mapping[str, Any]) -> str:
+    from redisq_ops.pipeline.page import page
+
+    names = given["queues"] or []
+    title = ", ".join(names[:4]) + (" …" if len(names) > 4 else "") if names else "All queues"
+    place = f"lake {given['lake']}" if given["lake"] else _server(s)
+    return page(figures, title=title, whence=place)
+
+
+def _server(s: Session) -> str:
+    """Where, without who: no user name, no password."""
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(s.config.target().url)
+    host = parts.hostname or parts.path
+    return f"{host}:{parts.port}" if parts.port else host
+
+
+def _emitted(figures: Figures) -> None:
+    from redisq_ops.pipeline.report import notes
+
+    from .output import emit
+
+    emit(
+        {"table": "report", "begin_ms": figures.begin_ms, "end_ms": figures.end_ms,
+         "events": figures.events, "deliveries": figures.deliveries, "notes": notes(figures)}
+    )  # fmt: skip
+    for name, rows in figures.tables.items():
+        for row in rows:
+            emit({"table": name, **row})
+
+
+def _described(s: Session, figures: Figures) -> None:
+    from redisq_ops.pipeline.page import METRICS
+    from redisq_ops.pipeline.plot import duration, number
+    from redisq_ops.pipeline.report import notes, percent, totals
+
+    from .output import say, when
+
+    def moment(ms: int | None) -> str:
+        return when(ms, s.utc)[:16]
+
+    def time(ms: float | None) -> str | None:
+        return None if ms is None else duration(ms)
+
+    tables = figures.tables
+    if figures.begin_ms is not None:
+        say(f"{when(figures.begin_ms, s.utc)} to {when(figures.end_ms, s.utc)}")
+    names = ("submitted", "taken", "done", "failed", "lost", "dead")
+    _told("queues", ["queue", *names], ([r["queue"], *(r[n] for n in names)]
+                                        for r in totals(figures)))  # fmt: skip
+    spread = [f"{what}_{p}_ms" for what in ("wait", "run") for p in ("p50", "p95", "p99")]
+    _told(
+        "latency by the hour",
+        ["queue", "hour", "taken", "wait p50", "p95", "p99", "run p50", "p95", "p99"],
+        ([r["queue"], moment(r["from_ms"]), r["taken"], *(time(r[name]) for name in spread)]
+         for r in tables["latency"]),
+    )  # fmt: skip
+    _told(
+        "how deliveries end",
+        ["queue", "attempt", "deliveries", "done", "failed", "lost", "dead", "not done"],
+        ([r["queue"], r["attempt"], r["n"], r["done"], r["failed"], r["lost"], r["dead"],
+          None if r["bad_share"] is None else percent(r["bad_share"])] for r in tables["retries"]),
+    )  # fmt: skip
+
+    def value(row: Row, name: str) -> str:
+        return (duration if row["metric"].endswith("_ms") else number)(row[name])
+
+    _told(
+        f"unusual (steps of {duration(figures.anomaly_ms)})",
+        ["queue", "what", "from", "to", "", "value", "usually", "z"],
+        ([r["queue"], METRICS[r["metric"]], moment(r["from_ms"]), moment(r["to_ms"]), r["side"],
+          value(r, "value"), value(r, "median"), f"{r['z']:.1f}"] for r in tables["anomalies"]),
+    )  # fmt: skip
+    _groups_told(s, tables["dead_groups"], [])
+    _told(
+        "fairness",
+        ["queue", "hour", "Jain", "clients", "most to", "share", "of fair"],
+        _fairness(tables["fairness"], moment),
+    )
+    _told(
+        "slowest requests",
+        ["request", "took", "sub-requests", "deliveries", "failed", "mostly"],
+        ([f"{r['queue']}/{r['request']}", duration(r["took_ms"]), r["entries"], r["deliveries"],
+          r["bad"], _mostly(r, tables["critical_paths"])] for r in tables["requests"]),
+        most=10,
+    )  # fmt: skip
+    for note in notes(figures):
+        say(note)
+
+
+def _fairness(rows: Iterable[Row], moment: Any) -> Iterator[list[Any]]:
+    from redisq_ops.pipeline.report import percent
+
+    hours: dict[tuple[str, int], list[Row]] = {}
+    for row in rows:
+        hours.setdefault((row["queue"], row["from_ms"]), []).append(row)
+    for (queue, at), clients in hours.items():
+        first = clients[0]
+        yield [
+            queue, moment(at), None if first["jain"] is None else f"{first['jain']:.3f}",
+            len(clients), first["client"],
+            None if first["share"] is None else percent(first["share"]),
+            None if first["ratio"] is None else f"{first['ratio']:.2f}",
+        ]  # fmt: skip
+
+
+def _mostly(request: Row, stretches: Iterable[Row]) -> str | None:
+    """What a request's critical path was spent on most."""
+    from redisq_ops.pipeline.report import percent
+
+    own = [
+        r for r in stretches if (r["queue"], r["request"]) == (request["queue"], request["request"])
+    ]
+    spent = _spent(own)
+    if not spent:
+        return None
+    what, ms = spent[0]
+    return f"{percent(ms / max(1, sum(took for _, took in spent)))} {what}"
+
+
+def _spent(stretches: Iterable[Row]) -> list[tuple[str, int]]:
+    from redisq_ops.pipeline.critical import SAYS
+
+    found: dict[str, int] = {}
+    for row in stretches:
+        name = SAYS[row["what"]]
+        found[name] = found.get(name, 0) + row["took_ms"]
+    return sorted(found.items(), key=lambda item: -item[1])
+
+
+spark.command(
+    "report",
+    help="Latency, throughput, retries, what is unusual, dead-letter groups, fairness and the "
+    "slowest requests, from the history and the dead letters of the server or a lake: as tables, "
+    "as one HTML page, as Parquet. How much the history knows is the queue's setting `history`.",
+    epilog=examples(
+        "redisq spark report mail --html report.html",
+        "redisq spark report --since 6h --until 2h --parquet tables/",
+        "redisq spark report --lake /data/queues --since 30d --html month.html --json",
+    ),
+)(
+    command(
+        {
+            **WHOSE,
+            **FROM,
+            "html": (
+                Annotated[
+                    Path | None, typer.Option("--html", metavar="FILE", help="The page, for all.")
+                ],
+                None,
+            ),
+            "parquet": (
+                Annotated[
+                    Path | None,
+                    typer.Option("--parquet", metavar="DIR", help="Each table below this folder."),
+                ],
+                None,
+            ),
+            "client": (Annotated[str | None, _CLIENT], None),
+            "payloads": flag("--payloads", "Look into dead letters' payloads too."),
+            **RUNNING,
+        },
+        reported,
+    )
+)
+
+
+# --- groups --------------------------------------------------------------------------------------
+
+
+def grouped(s: Session, given: dict[str, Any]) -> int:
+    from .output import count, emit, say
+
+    if printed(given):
+        return 0
+    with _report(s, given, history=False) as (report, meter):
+        figures = report.letters(progress=meter)
+    groups, traits = figures["dead_groups"], figures["contrasts"]
+    if not s.json:
+        _groups_told(s, groups, traits)
+        say(
+            f"{count(sum(row['entries'] for row in groups))} dead letters in "
+            f"{count(len(groups))} groups"
+        )
+        return 0
+    own = ("field", "value", "share", "rest", "surely")
+    for row in groups:
+        same = (row["queue"], row["fingerprint"])
+        told = [t for t in traits if (t["queue"], t["fingerprint"]) == same]
+        emit({**row, "contrast": [{name: t[name] for name in own} for t in told]})
+    return 0
+
+
+def _groups_told(s: Session, groups: Sequence[Row], traits: Sequence[Row]) -> None:
+    from redisq_ops.pipeline.report import percent, sentences
+
+    from .output import when
+
+    by_group: dict[tuple[str, str], list[Row]] = {}
+    for trait in traits:
+        by_group.setdefault((trait["queue"], trait["fingerprint"]), []).append(trait)
+    ranked = sorted(groups, key=lambda row: -row["entries"])
+    rows = []
+    for row in ranked:
+        error = row["form"] if row["error_type"] is None else f"{row['error_type']}: {row['form']}"
+        rows.append([row["queue"], row["fingerprint"], row["entries"], percent(row["share"]),
+                     row["lost"], row["clients"] or None, row["requests"] or None,
+                     when(row["last_ms"], s.utc)[:16], error])  # fmt: skip
+    _told(
+        "dead letters",
+        ["queue", "group", "entries", "share", "lost", "clients", "requests", "last", "error"],
+        rows,
+    )
+    for row in ranked[:SHOWN]:
+        said = sentences(
+            by_group.get((row["queue"], row["fingerprint"]), ()), lambda ms: when(ms, s.utc)
+        )
+        if said:
+            rest = any(t["rest"] is not None for t in by_group[row["queue"], row["fingerprint"]])
+            what = "more frequent here than elsewhere" if rest else "in common"
+            _line(f"{row['queue']} {row['fingerprint']}, {what}:")
+            for line in said:
+                _line(f"  {line}")
+
+
+spark.command(
+    "groups",
+    help="Dead letters by what went wrong, however many they are, and what each group has in "
+    "common that others have not; groups are named as redisq dlq groups names them.",
+    epilog=examples(
+        "redisq spark groups mail", "redisq spark groups --lake /data/queues --payloads --json"
+    ),
+)(
+    command(
+        {
+            **WHOSE,
+            **FROM,
+            "payloads": flag("--payloads", "Look into payloads, all of them."),
+            **RUNNING,
+        },
+        grouped,
+    )
+)
+
+
+# --- critical path -------------------------------------------------------------------------------
+
+
+def held_back(s: Session, given: dict[str, Any]) -> int:
+    from redisq_ops.core.errors import BadInput
+
+    queue, slash, request = given["request"].rpartition("/")
+    if slash and given["queue"] not in (None, queue):
+        raise BadInput(f"{given['request']} isn't in queue {given['queue']}")
+    queue = queue or given["queue"]
+    if printed(given):
+        return 0
+    own = given | {"queues": [queue] if queue else None}
+    with _report(s, own, request=request) as (report, meter):
+        rows, silent = report.path(request, progress=meter)
+    found = sorted({row["queue"] for row in rows})
+    if len(found) > 1:
+        here = ", ".join(f"{name}/{request}" for name in found)
+        raise BadInput(f"request {request} is in more than one queue: {here}")
+    if not found:
+        _nothing(request, queue, silent)
+    _walked(s, rows, f"{found[0]}/{request}")
+    return 0
+
+
+def _nothing(request: str, queue: str | None, silent: Sequence[str]) -> None:
+    from redisq_ops.core.errors import NotFound
+
+    why = ""
+    if silent and (queue is None or queue in silent):
+        named = queue or silent[0]
+        why = (
+            f"; that of {named} has failures only (redisq retention {named} history=all keeps all)"
+        )
+    raise NotFound(f"the history has no delivery of request {request} that has ended{why}")
+
+
+def _walked(s: Session, rows: Sequence[Row], named: str) -> None:
+    from redisq_ops.pipeline.critical import SAYS
+    from redisq_ops.pipeline.plot import duration
+    from redisq_ops.pipeline.report import percent
+
+    from .output import emit, say, when
+
+    if s.json:
+        for row in rows:
+            emit(row)
+        return
+    begin, whole = rows[0]["from_ms"], max(1, rows[-1]["to_ms"] - rows[0]["from_ms"])
+    _line(f"{named}: {duration(rows[-1]['to_ms'] - begin)} from {when(begin, s.utc)}")
+    for what, ms in _spent(rows):
+        _line(f"  {percent(ms / whole):>5}  {duration(ms):>8}  {what}")
+    # What took longest is what is looked for; it is shown in the order of time.
+    kept = sorted(range(len(rows)), key=lambda i: -rows[i]["took_ms"])[:SHOWN]
+    shown = [rows[i] for i in sorted(kept)]
+    _told(
+        "the path" if len(shown) == len(rows) else f"the {len(shown)} longest stretches",
+        ["sub-request", "attempt", "what", "ended", "consumer", "after", "took", "share"],
+        ([r["id"], r["attempt"], SAYS[r["what"]], r["ended"], r["consumer"],
+          duration(r["from_ms"] - begin), duration(r["took_ms"]), percent(r["took_ms"] / whole)]
+         for r in shown),
+    )  # fmt: skip
+    held: dict[str, int] = {}
+    for row in rows:
+        held[row["id"]] = held.get(row["id"], 0) + row["took_ms"]
+    most = sorted(held.items(), key=lambda item: -item[1])[:3]
+    said = ", ".join(f"{id} ({percent(ms / whole)})" for id, ms in most)
+    say(f"held back most by {said}; {len(rows):,} stretches in all")
+
+
+spark.command(
+    "critical-path",
+    help="Which sub-requests held a request back: from its last end the one way back to its "
+    "submission, what each delivery on it waited for, and how long.",
+    epilog=examples(
+        "redisq spark critical-path mail/today",
+        "redisq spark critical-path today --queue mail --lake /data/queues --json",
+    ),
+)(
+    command(
+        {
+            "request": argument("REQUEST", help="QUEUE/REQUEST, or its id."),
+            "queue": (
+                Annotated[
+                    str | None,
+                    typer.Option(
+                        "--queue", metavar="NAME", help="The queue.", autocompletion=queues
+                    ),
+                ],
+                None,
+            ),
+            **FROM,
+            **RUNNING,
+        },
+        held_back,
+    )
+)
+
+
+# --- where from, and how it is told --------------------------------------------------------------
+
+
+@contextmanager
+def _report(
+    s: Session,
+    given: Mapping[str, Any],
+    *,
+    client: str | None = None,
+    history: bool = True,
+    request: str | None = None,
+) -> Iterator[tuple[Report, Progress]]:
+    """The report's two tables, of the server or of a lake, and a meter for its parts."""
+    from redisq_ops.core.errors import NotFound, Refused
+    from redisq_ops.pipeline.writing import failed
+
+    from .output import progress
+
+    redaction = s.redaction
+    names = tuple(given["queues"] or ())
+    lake: Path | None = given["lake"]
+    if lake is not None and not lake.is_dir():
+        raise NotFound(f"no lake at {lake}")
+    if lake is None:
+        for name in names:
+            s.run(s.deployment.queue(name))  # said now, not after Spark has started
+    since, until = _range(s, given, DAY if history else None)
+    with progress("starting Spark") as waiting:
+        waiting(0)
+        running = started(s, given)
+    try:
+        from pyspark.errors import PySparkException
+
+        from redisq_ops.pipeline.report import Report
+        from redisq_ops.pipeline.session import settings_of
+
+        with progress("working the tables out") as meter:
+            # Of one request, and of groups, only one of the two is read.
+            events = _table(s, running, "history", lake, names, since, until, empty=not history)
+            letters = _table(
+                s, running, "dead", lake, names, None, None, empty=request is not None,
+                payloads=bool(given.get("payloads")),
+            )  # fmt: skip
+            if not history:
+                letters = _between(letters, "since_at", since, until)
+            try:
+                report = Report(events, letters, client, bool(given.get("payloads")), redaction)
+                own = settings_of(given["conf"] or ())
+                for name, value in (report.settings if history else {}).items():
+                    if name not in own:
+                        running.conf.set(name, value)
+                yield report, meter
+            except PySparkException as error:
+                known = failed(error)
+                if known is error:
+                    line = next((text for text in str(error).splitlines() if text.strip()), "")
+                    known = Refused(f"Spark: {line}")
+                raise known from error
+    finally:
+        running.stop()
+
+
+def _table(
+    s: Session,
+    running: SparkSession,
+    name: str,
+    lake: Path | None,
+    names: Sequence[str],
+    since: int | None,
+    until: int | None,
+    *,
+    empty: bool,
+    payloads: bool = False,
+) -> DataFrame:
+    from redisq_ops.pipeline import report
+    from redisq_ops.pipeline.schemas import struct
+    from redisq_ops.pipeline.tables import TABLES
+
+    if empty:
+        return running.createDataFrame([], struct(TABLES[name]))
+    if lake is None:
+        columns = (*report.DEAD, "payload") if payloads else report.DEAD
+        wanted = {"columns": ",".join(report.HISTORY if name == "history" else columns)}
+        if names:
+            wanted["queue"] = ",".join(names)
+        if since is not None:
+            wanted["since"] = str(since)
+        if until is not None:
+            wanted["until"] = str(until)
+        if name == "history":
+            wanted["onTrim"] = "report"
+        return frame(s, running, name, **wanted)
+    found = report.lake(running, lake, name)
+    if names:
+        found = found.where(found["queue"].isin(*names))
+    return _between(found, "at" if name == "history" else "since_at", since, until)
+
+
+def _between(rows: DataFrame, column: str, since: int | None, until: int | None) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    at = F.unix_millis(column)
+    if since is not None:
+        rows = rows.where(at >= since)
+    return rows if until is None else rows.where(at <= until)
+
+
+def _range(
+    s: Session, given: Mapping[str, Any], default: int | None
+) -> tuple[int | None, int | None]:
+    """Since and until in ms, by the server's clock; a lake is read whole unless told."""
+    from time import time
+
+    from redisq_ops.core.errors import BadInput
+    from redisq_ops.core.registry import server_ms
+    from redisq_ops.ops.moment import duration_ms, moment_ms
+
+    now = s.run(server_ms()) if given["lake"] is None else round(time() * 1000)
+
+    def moment(text: str) -> int:
+        if re.fullmatch(r"(\s*\d+\s*(ms|s|m|h|d))+\s*", text):
+            return now - duration_ms(text)
+        return moment_ms(text, now, utc=s.utc)
+
+    until = None if given["until"] is None else moment(given["until"])
+    if given["since"] is not None:
+        since: int | None = moment(given["since"])
+    else:
+        since = None if default is None or given["lake"] else (until or now) - default
+    if since is not None and until is not None and since >= until:
+        raise BadInput("--since is not before --until")
+    return since, until
+
+
+def _pattern(text: str | None) -> str | None:
+    from redisq_ops.core.errors import BadInput
+
+    if text is None:
+        return None
+    try:
+        groups = re.compile(text).groups
+    except re.error as error:
+        raise BadInput(f"--client {text!r}: {error}") from error
+    if groups < 1:
+        raise BadInput(f"--client {text!r}: its first group is the client, as in '^(\\w+)-'")
+    return text
+
+
+def _writable(html: Path | None, parquet: Path | None) -> None:
+    """Refuse before minutes of work what can't be kept after them."""
+    from redisq_ops.core.errors import BadInput
+
+    if html is not None and (html.is_dir() or not html.absolute().parent.is_dir()):
+        raise BadInput(f"--html {html}: a file in a folder that is there")
+    if parquet is not None and parquet.exists() and not parquet.is_dir():
+        raise BadInput(f"--parquet {parquet}: a folder")
+
+
+def _put(path: Path, text: str) -> None:
+    """The whole page or none: a full disk leaves what was there."""
+    part = path.with_name(f".{path.name}.part")
+    try:
+        part.write_text(text, encoding="utf-8")
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _told(
+    title: str, headers: Sequence[str], rows: Iterable[Sequence[Any]], most: int = SHOWN
+) -> None:
+    """A table with its title; nothing where it has no rows."""
+    from .output import say, table
+
+    found = [list(row) for row in rows]
+    if not found:
+        return
+    _line(f"\n{title}")
+    table(headers, found[:most])
+    if len(found) > most:
+        say(f"{len(found) - most:,} more rows: --json and --parquet have all")
+
+
+def _line(text: str) -> None:
+    from .output import printable
+
+    blank = text.startswith("\n")
+    print(("\n" if blank else "") + printable(text.lstrip("\n")))

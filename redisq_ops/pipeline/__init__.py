@@ -1,0 +1,1 @@
+"""The data pipeline on Spark: split, export, report, replay. Nothing else imports this."""

@@ -1,0 +1,73 @@
+"""The tables as Arrow and Spark have them. Spark compares the two to the last type."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from redisq_ops.core.errors import BadInput
+
+from .tables import Column, Table, Type
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+ARROW: dict[Type, pa.DataType] = {
+    "string": pa.string(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "boolean": pa.bool_(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "binary": pa.binary(),
+    "double": pa.float64(),
+}
+
+
+def columns(table: Table, names: Sequence[str] = ()) -> list[Column]:
+    """The columns of these names; without any, all."""
+    if not names:
+        return list(table.columns)
+    by_name = {column.name: column for column in table.columns}
+    return [by_name[name] for name in names]
+
+
+def arrow(table: Table, names: Sequence[str] = ()) -> pa.Schema:
+    """The schema of the batches that are read."""
+    return pa.schema([pa.field(c.name, ARROW[c.type]) for c in columns(table, names)])
+
+
+def struct(table: Table, names: Sequence[str] = ()) -> StructType:
+    """The same for Spark; what a column says is its comment."""
+    from pyspark.sql import types
+
+    kinds: dict[Type, types.DataType] = {
+        "string": types.StringType(),
+        "int": types.IntegerType(),
+        "long": types.LongType(),
+        "boolean": types.BooleanType(),
+        "timestamp": types.TimestampType(),
+        "binary": types.BinaryType(),
+        "double": types.DoubleType(),
+    }
+    return types.StructType(
+        [
+            types.StructField(c.name, kinds[c.type], True, {"comment": c.says} if c.says else None)
+            for c in columns(table, names)
+        ]
+    )
+
+
+def chosen(table: Table, given: StructType) -> tuple[str, ...]:
+    """The columns of a schema somebody gave; `BadInput` for one of another name or type."""
+    own = {field.name: field.dataType for field in struct(table).fields}
+    for field in given.fields:
+        if field.name not in own:
+            raise BadInput(f"table {table.name} has no column {field.name!r}")
+        if field.dataType != own[field.name]:
+            raise BadInput(
+                f"column {field.name} of table {table.name} is {own[field.name].simpleString()}, "
+                f"not {field.dataType.simpleString()}"
+            )
+    return tuple(field.name for field in given.fields)

@@ -1,0 +1,198 @@
+"""A Spark session with the source ``redisq`` registered, on this machine unless told otherwise.
+
+Starting one is starting a JVM, some seconds; nothing here is imported before that is wanted.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from redisq_ops.core.connect import Target
+from redisq_ops.core.errors import BadInput, Unreachable
+
+from . import java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOCAL = "local[*]"
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+# What a session of ours has unless --conf says otherwise.
+DEFAULTS = {
+    PUSHDOWN: "true",  # allows it; a frame has to ask for it (see `source`)
+    "spark.sql.session.timeZone": "UTC",
+    # Two copies of a task would do no harm, but twice the work on the server.
+    "spark.speculation": "false",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+}
+# A session of this machine alone is nobody else's to connect to.
+_AT_HOME = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
+
+def session(
+    app: str,
+    *,
+    master: str | None = None,
+    remote: str | None = None,
+    conf: Iterable[str] = (),
+    target: Target | None = None,
+) -> SparkSession:
+    """The session; one that runs already is used as it is, but for what can be set on it.
+
+    ``conf``: ``name=value`` each. ``target``: where readers connect that name no server; its
+    secrets go to the workers by their environment, under names Spark redacts. `BadInput` when
+    there is no Java, no pyspark, or a setting that can't be used; `Unreachable` when the master
+    isn't there.
+    """
+    if master is not None and remote is not None:
+        raise BadInput("give --master or --remote, not both")
+    settings = DEFAULTS | settings_of(conf)
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise BadInput("Spark isn't installed: pip install 'redisq-ops[spark]'") from error
+    if remote is not None:
+        return _registered(_remote(SparkSession, app, remote, settings))
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # then spark-submit decides
+    if SparkSession.getActiveSession() is None and not submitted:
+        prepare(os.environ, master)
+    builder = SparkSession.builder.appName(app)
+    if not submitted:
+        builder = builder.master(master or LOCAL)
+        if at_home(master):
+            settings = _AT_HOME | settings
+    variables = {} if target is None else environment(target)
+    os.environ.update(variables)
+    if not at_home(master):
+        settings = {f"spark.executorEnv.{k}": v for k, v in variables.items()} | settings
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    try:
+        return _registered(builder.getOrCreate())
+    except Exception as error:
+        raise Unreachable(f"Spark doesn't start: {_first_line(error)}") from error
+
+
+def at_home(master: str | None) -> bool:
+    """Whether it is this machine and no other."""
+    return master is None or master.startswith("local")
+
+
+def prepare(environment: MutableMapping[str, str], master: str | None = None) -> java.Java:
+    """Set what the JVM and its workers are started with: which Java, and this very Python.
+
+    Spark's own choice is any ``python3`` of the path, which has none of the packages.
+    """
+    found = java.find(environment)
+    environment["JAVA_HOME"] = str(found.home)
+    if "SPARK_CONF_DIR" not in environment and "SPARK_HOME" not in environment:
+        environment["SPARK_CONF_DIR"] = str(_quiet(environment))
+    if at_home(master):
+        environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        environment["PYSPARK_PYTHON"] = environment["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    else:
+        environment.setdefault("PYSPARK_PYTHON", sys.executable)
+    return found
+
+
+def _quiet(environment: Mapping[str, str]) -> Path:
+    """A directory of settings in the user's cache, for what Spark says before it has read ours."""
+    directory = java.cache(environment) / "spark"
+    directory.mkdir(parents=True, exist_ok=True)
+    file = directory / "log4j2.properties"
+    if not file.exists():
+        file.write_text(_LOG4J, encoding="utf-8")
+    return directory
+
+
+_LOG4J = """rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{yyyy-MM-dd HH:mm:ss} %p %c{1}: %m%n
+"""
+
+
+def settings_of(conf: Iterable[str]) -> dict[str, str]:
+    """``name=value`` words."""
+    settings = {}
+    for word in conf:
+        name, equals, value = word.partition("=")
+        if not equals or not name.startswith("spark."):
+            raise BadInput(f"--conf {word}: spark.NAME=VALUE")
+        settings[name] = value
+    return settings
+
+
+def environment(target: Target) -> dict[str, str]:
+    """A target as the variables it is read from; the URL's password is one by itself.
+
+    ``REDISQ_PASSWORD`` is a name that Spark blots out in what it shows of its settings.
+    """
+    parts = urlsplit(target.url)
+    user, password = target.username, target.password
+    url = target.url
+    if parts.password is not None:
+        password = unquote(parts.password)
+        user = unquote(parts.username or "") or user
+        url = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    given = {
+        "REDIS_URL": url, "REDISQ_USERNAME": user, "REDISQ_PASSWORD": password,
+        "REDISQ_TLS_CA": target.tls_ca, "REDISQ_TLS_CERT": target.tls_cert,
+        "REDISQ_TLS_KEY": target.tls_key,
+    }  # fmt: skip
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def submit_line(words: Sequence[str], master: str | None, conf: Iterable[str]) -> str:
+    """The ``spark-submit`` that runs the same command; where the server is, it has to be told."""
+    given = DEFAULTS | settings_of(conf)
+    line = ["spark-submit", "--master", master or LOCAL]
+    for name, value in given.items():
+        line += ["--conf", f"{name}={value}"]
+    import redisq_ops
+
+    line.append(str(Path(redisq_ops.__file__).with_name("__main__.py")))
+    return shlex.join([*line, *words])
+
+
+def _remote(
+    kind: type[SparkSession], app: str, remote: str, settings: Mapping[str, str]
+) -> SparkSession:
+    try:
+        builder = kind.builder.appName(app).remote(remote)
+        for name, value in settings.items():
+            if name.startswith("spark.sql."):  # the others are the server's
+                builder = builder.config(name, value)
+        return builder.getOrCreate()
+    except ImportError as error:
+        raise BadInput("--remote needs Spark Connect: pip install 'pyspark[connect]'") from error
+    except Exception as error:
+        raise Unreachable(f"no Spark Connect at {remote}: {_first_line(error)}") from error
+
+
+def _registered(spark: SparkSession) -> SparkSession:
+    from pyspark.logger import PySparkLogger
+
+    from .source import register
+
+    # A query that can't be understood is raised, and said in one line; Spark also logs fifty.
+    for kind in ("SQL", "DataFrame"):
+        PySparkLogger.getLogger(f"{kind}QueryContextLogger").setLevel("CRITICAL")
+
+    register(spark)
+    return spark
+
+
+def _first_line(error: BaseException) -> str:
+    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)

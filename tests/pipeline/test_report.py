@@ -1,0 +1,435 @@
+"""The reports: what is told of the figures, the page as a browser shows it, the commands."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import redis
+
+from redisq_ops.core.fair import FairQueue
+from redisq_ops.core.request import RequestQueue
+from redisq_ops.core.values import Failure, Settlement
+from redisq_ops.ops.fingerprint import fingerprint
+from redisq_ops.pipeline import plot, schemas
+from redisq_ops.pipeline.tables import TABLES
+
+from .afternoon import BEGIN, MINUTE, Afternoon
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from redisq_ops.pipeline.report import Figures
+
+slow = pytest.mark.slow
+PICTURE = Path(__file__).parents[2] / "docs" / "pictures" / "report.png"
+HOSTILE = "</svg><script>alert(1)</script>\u202e\x1b[31m<img src=x onerror=alert(2)>'\""
+
+
+def table(name: str, rows: list[dict[str, Any]]) -> pa.Table:
+    """Rows as the source gives them; moments in ms."""
+    columns = []
+    for field in schemas.arrow(TABLES[name]):
+        values = [row.get(field.name) for row in rows]
+        if pa.types.is_timestamp(field.type):
+            columns.append(pa.array(values, pa.int64()).cast(pa.timestamp("ms", "UTC")))
+        else:
+            columns.append(pa.array(values, field.type))
+    return pa.table(columns, names=[c.name for c in TABLES[name].columns])
+
+
+def frame(spark: "SparkSession", name: str, rows: list[dict[str, Any]]) -> "DataFrame":
+    return spark.createDataFrame(table(name, rows), schemas.struct(TABLES[name]))
+
+
+@pytest.fixture(scope="module")
+def afternoon() -> Afternoon:
+    return Afternoon()
+
+
+@pytest.fixture(scope="module")
+def figures(spark: "SparkSession", afternoon: Afternoon) -> "Figures":
+    from redisq_ops.pipeline.report import Report
+
+    history, dead = (frame(spark, n, getattr(afternoon, n)) for n in ("history", "dead"))
+    report = Report(history, dead)
+    told: list[tuple[int, int]] = []
+    found = report.figures(progress=lambda done, total: told.append((done, total)))
+    report.close()
+    assert [done for done, _ in told] == list(range(len(told))), "progress"
+    return found
+
+
+def empty() -> "Figures":
+    from redisq_ops.pipeline.report import Figures
+
+    names = ("latency", "throughput", "retries", "anomalies", "dead_groups", "contrasts",
+             "fairness", "requests", "critical_paths")  # fmt: skip
+    return Figures(
+        None, None, MINUTE, MINUTE, None, 0, 0, 0, 0, 0, (), {name: [] for name in names},
+        {"latency": [], "throughput": []},
+    )  # fmt: skip
+
+
+class Elements(HTMLParser):
+    """The elements of a page and its text, as a browser reads them."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: set[str] = set()
+        self.text: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+# --- plots ---------------------------------------------------------------------------------------
+
+
+def test_ticks_are_round() -> None:
+    assert plot.nice(7) == [0, 2, 4, 6, 8]
+    assert plot.nice(1000) == [0, 250, 500, 750, 1000]
+    assert plot.nice(0.3)[-1] == pytest.approx(0.3) and plot.nice(0) == [0, 1]
+    assert plot.durations(45 * MINUTE) == [0, 15 * MINUTE, 30 * MINUTE, 45 * MINUTE]
+    assert plot.durations(90 * 86_400_000)[-1] >= 90 * 86_400_000
+    assert [plot.duration(ms) for ms in (0, 0.5, 999, 1500, 90_000, 5_400_000, 2e8)] == [
+        "0", "0.5 ms", "999 ms", "1.5 s", "1.5 min", "1.5 h", "2.31 d",
+    ]  # fmt: skip
+    assert [plot.number(n) for n in (0, 12, 1500, 2_000_000, -3000)] == [
+        "0", "12", "1.5k", "2M", "-3k",
+    ]  # fmt: skip
+
+
+def test_moments_say_their_date_where_it_changes() -> None:
+    night = plot.moments(BEGIN + 600 * MINUTE, BEGIN + 1000 * MINUTE)
+    assert [(clock, date) for _, clock, date in night] == [
+        ("22:00", "01 Mar"), ("23:00", ""), ("00:00", "02 Mar"), ("01:00", ""), ("02:00", ""),
+        ("03:00", ""), ("04:00", ""),
+    ]  # fmt: skip
+    month = plot.moments(BEGIN, BEGIN + 30 * 86_400_000)
+    assert len(month) <= 9 and [date for *_, date in month if date] == ["2026"]
+    assert len(plot.moments(BEGIN, BEGIN)) <= 1
+
+
+def test_a_line_is_broken_where_nothing_is_known() -> None:
+    values = [1.0, 2.0, None, 3.0, None, None, 4.0, 5.0]
+    drawn = plot.lines(0, 1000, [plot.Series("s", values)], axis="n", title="t")
+    assert drawn.count("<polyline") == 2 and drawn.count("<circle") == 1
+    assert "max 5" in drawn
+    below = plot.lines(0, 1000, [plot.Series("s", [-4.0, 3.0])], axis="n", title="t")
+    assert ">-4<" in below and ">3<" in below
+    assert plot.lines(0, 1000, [], axis="n", title="t").startswith("<svg")
+
+
+# --- the figures ---------------------------------------------------------------------------------
+
+
+@slow
+def test_the_afternoons_incidents_stand_out(figures: "Figures", afternoon: Afternoon) -> None:
+    from redisq_ops.pipeline.report import notes, totals
+
+    minutes = {
+        (a["queue"], a["metric"], (a["from_ms"] - BEGIN) // MINUTE, (a["to_ms"] - BEGIN) // MINUTE)
+        for a in figures.tables["anomalies"]
+    }
+    assert ("push", "submitted", 30, 90) in minutes, "a client's flood"
+    assert any(m[:2] == ("mail", "failed") and m[2] == 100 and m[3] <= 128 for m in minutes)
+    for row in totals(figures):
+        own = [e for e in afternoon.history if e["queue"] == row["queue"]]
+        for word in ("taken", "done", "failed", "dead"):
+            assert row[word] == sum(e["event"] == word for e in own)
+    assert {r["queue"]: r["submitted"] - r["done"] - r["dead"] for r in totals(figures)} == {
+        "mail": 0, "push": 0,
+    }  # fmt: skip
+    assert notes(figures) == ["Percentiles are exact."]
+    assert figures.step_ms == 5 * MINUTE and figures.anomaly_ms == MINUTE
+
+
+@slow
+def test_the_slowest_request_of_the_afternoon(figures: "Figures") -> None:
+    slowest = figures.tables["requests"][0]
+    assert (slowest["request"], slowest["entries"]) == ("letter-060", 400)
+    path = [r for r in figures.tables["critical_paths"] if r["request"] == "letter-060"]
+    assert sum(r["took_ms"] for r in path) == slowest["took_ms"], "no time is missing"
+    assert len({r["request"] for r in figures.tables["critical_paths"]}) == 5
+
+
+@slow
+def test_a_report_of_nothing(spark: "SparkSession") -> None:
+    from redisq_ops.pipeline.report import Report
+
+    report = Report(frame(spark, "history", []), frame(spark, "dead", []))
+    figures = report.figures(("anomalies", "critical_paths"))
+    report.close()
+    assert figures.begin_ms is None and not any(figures.tables.values())
+
+
+def test_a_page_of_nothing_says_so() -> None:
+    from redisq_ops.pipeline.page import page
+
+    shown = "".join(Elements(page(empty())).text)
+    assert "no events" in shown and "Percentiles" in shown and "What stands out" not in shown
+
+
+# --- the page ------------------------------------------------------------------------------------
+
+
+@slow
+def test_the_page_is_one_file_that_loads_nothing(figures: "Figures") -> None:
+    from redisq_ops.pipeline.page import page
+
+    text = page(figures, title="Queues of an afternoon", whence="generated")
+    assert len(text.encode()) < 500_000
+    elements = Elements(text)
+    assert not {"script", "link", "img", "iframe", "object", "image", "use"} & set(elements.tags)
+    assert not {"src", "href", "srcset", "action"} & elements.attributes
+    assert not [name for name in elements.attributes if name.startswith("on")]
+    assert "url(" not in text and "@import" not in text
+    shown = "".join(elements.text)
+    for words in ("What stands out", "Queue mail", "entries per 5 min", "time, UTC", "p99",
+                  "TimeoutError", "Jain", "What the slowest requests waited for", "letter-060",
+                  "Percentiles are exact"):  # fmt: skip
+        assert words in shown, words
+    assert elements.tags.count("svg") >= 11 and "prefers-color-scheme:dark" in text
+
+
+def test_a_page_holds_no_one_elses_markup() -> None:
+    from redisq_ops.pipeline.page import page
+
+    figures = empty()
+    place = {"queue": HOSTILE, "from_ms": BEGIN, "to_ms": BEGIN + MINUTE}
+    counts = dict.fromkeys(
+        ("submitted", "taken", "done", "failed", "lost", "dead", "bad", "grown", "peak"), 3
+    )
+    times = {f"{w}_{p}_ms": 7.0 for w in ("wait", "run") for p in ("p50", "p95", "p99", "max")}
+    figures.tables.update(
+        latency=[place | times | {"taken": 1, "waits": 1, "runs": 1}],
+        throughput=[place | counts],
+        retries=[place | counts | {"attempt": 1, "n": 4, "bad_share": 0.5, "unsaid": 0}],
+        anomalies=[place | {"metric": "failed", "side": "above", "value": 9.0, "median": 0.0,
+                            "mad": 0.0, "z": 9.0}],
+        dead_groups=[place | {"fingerprint": HOSTILE, "entries": 1, "share": 1.0, "failed": 1,
+                              "lost": 0, "rejected": 0, "clients": 1, "requests": 1,
+                              "first_ms": BEGIN, "last_ms": BEGIN, "sample": HOSTILE,
+                              "error_type": HOSTILE, "form": HOSTILE, "message": HOSTILE}],
+        contrasts=[place | {"fingerprint": HOSTILE, "field": HOSTILE, "value": HOSTILE,
+                            "share": 1.0, "rest": 0.0, "surely": 1.0}],
+        fairness=[place | {"client": HOSTILE, "taken": 1, "fair": 1.0, "jain": 1.0,
+                           "wait_p50_ms": 1.0}],
+        requests=[place | {"request": HOSTILE, "took_ms": 9, "entries": 1, "bad": 0}],
+        critical_paths=[place | {"request": HOSTILE, "what": "run", "id": HOSTILE, "attempt": 1,
+                                 "consumer": HOSTILE, "ended": "done", "took_ms": 9}],
+    )  # fmt: skip
+    figures.series.update({name: figures.tables[name] for name in figures.series})
+    from dataclasses import replace
+
+    text = page(
+        replace(figures, begin_ms=BEGIN, end_ms=BEGIN + MINUTE, silent=(HOSTILE,)),
+        title=HOSTILE, whence=HOSTILE,
+    )  # fmt: skip
+    elements = Elements(text)
+    assert not {"script", "img"} & set(elements.tags)
+    assert elements.tags.count("svg") == len(re.findall("</svg>", text)), "none is closed early"
+    assert "\u202e" not in text and "\x1b" not in text
+    assert "</svg><script>alert(1)</script>\\u202e\\x1b[31m" in "".join(elements.text)
+
+
+def test_a_page_of_thousands_of_queues_stays_small() -> None:
+    from dataclasses import replace
+
+    from redisq_ops.pipeline.page import page
+
+    figures = empty()
+    counts = dict.fromkeys(
+        ("submitted", "taken", "done", "failed", "lost", "dead", "bad", "grown", "peak"), 9
+    )
+    times = {f"{w}_{p}_ms": 1e6 + i for i, p in enumerate(("p50", "p95", "p99", "max"))
+             for w in ("wait", "run")}  # fmt: skip
+    figures.series["throughput"] = [
+        {"queue": "q" * 120 + str(q), "from_ms": BEGIN + i * MINUTE, **counts}
+        for q in range(60) for i in range(150)
+    ]  # fmt: skip
+    figures.series["latency"] = [
+        {k: row[k] for k in ("queue", "from_ms")} | times | {"taken": 9, "waits": 9, "runs": 9}
+        for row in figures.series["throughput"]
+    ]
+    figures.tables.update(throughput=figures.series["throughput"],
+                          latency=figures.series["latency"])  # fmt: skip
+    text = page(replace(figures, begin_ms=BEGIN, end_ms=BEGIN + 150 * MINUTE))
+    assert len(text.encode()) < 500_000
+    assert re.search(r"<h2>5\d more queues</h2>", text)
+
+
+@slow
+def test_the_page_in_a_browser(figures: "Figures", tmp_path: Path) -> None:
+    """Debian's Chromium draws it: axes, lines and bars are where they can be seen."""
+    from redisq_ops.pipeline.page import page
+
+    chromium = shutil.which("chromium")
+    assert chromium is not None, "apt-get install chromium"
+    file = tmp_path / "report.html"
+    file.write_text(
+        page(figures, title="Queues of an afternoon", whence="a generated history"),
+        encoding="utf-8",
+    )
+    base = [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
+            f"--user-data-dir={tmp_path / 'profile'}", "--window-size=1000,2350"]  # fmt: skip
+
+    def browse(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*base, *words, file.as_uri()], capture_output=True, text=True, timeout=120, check=True
+        )
+
+    picture = tmp_path / "report.png"
+    said = browse("--enable-logging=stderr", f"--screenshot={picture}").stderr
+    assert "CONSOLE" not in said, said  # what breaks the page's own policy is told there
+    assert picture.stat().st_size > 100_000, "a blank page is smaller"
+    if os.environ.get("REDISQ_PICTURES") == "redraw":
+        shutil.copy(picture, PICTURE)
+    dom = browse("--dump-dom").stdout
+    assert Elements(dom).tags.count("svg") == Elements(file.read_text()).tags.count("svg")
+
+
+# --- the commands --------------------------------------------------------------------------------
+
+
+def settle(queue: Any, n: int, consumer: str, outcome: str, error: str = "") -> None:
+    taken = queue.take(n, consumer=consumer).deliveries
+    value = Failure("TimeoutError", error).encoded() if error else b""
+    queue.settle([Settlement(d, outcome, value) for d in taken])  # type: ignore[arg-type]
+
+
+def worked(client: redis.Redis) -> None:
+    """A request of six, one of them failing once, one dead; a fair queue of two clients."""
+    mail, push = RequestQueue(client, "mail"), FairQueue(client, "push")
+    mail.configure("all-1", 1, {"history": "all"})
+    push.configure("all-2", 1, {"history": "all"})
+    mail.submit([b'{"region": "eu"}'] * 6, id="today")
+    settle(mail, 2, "w1", "ack")
+    settle(mail, 1, "w2", "fail", "no answer in 5 s")
+    settle(mail, 1, "w2", "reject", HOSTILE)
+    settle(mail, 4, "w1", "ack")
+    done = mail.request("today")
+    assert done is not None and done.state == "done"
+    push.submit("acme", [b"1", b"2", b"3"])
+    push.submit("zoo", [b"1"])
+    settle(push, 4, "w1", "ack")
+
+
+@slow
+def test_the_commands_on_a_real_history(
+    spark: "SparkSession",
+    valkey_url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from redisq_ops.cli import run, spark_report
+    from redisq_ops.cli.spark import frame
+
+    url, client = valkey_url, redis.Redis.from_url(valkey_url, protocol=3)
+    client.flushall()
+    worked(client)
+    # The tests' session is neither started nor stopped by a command; it knows no server.
+    monkeypatch.setattr(spark_report, "started", lambda s, given: spark)
+    monkeypatch.setattr(type(spark), "stop", lambda self: None)
+    monkeypatch.setattr(
+        spark_report, "frame", lambda s, spark, name, **o: frame(s, spark, name, url=url, **o)
+    )
+
+    def told(*words: str) -> list[dict[str, Any]]:
+        assert run(["--url", url, "--json", "spark", *words]) == 0
+        return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+    html, tables = tmp_path / "r.html", tmp_path / "tables"
+    rows = told("report", "--html", str(html), "--parquet", str(tables))
+    by_name: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        by_name.setdefault(row.pop("table"), []).append(row)
+    (counted,) = (r for r in by_name["throughput"] if r["queue"] == "mail")
+    assert {n: counted[n] for n in ("submitted", "taken", "done", "failed", "dead", "grown")} == {
+        "submitted": 6, "taken": 7, "done": 5, "failed": 1, "dead": 1, "grown": 0,
+    }  # fmt: skip
+    assert [r["waits"] for r in by_name["latency"]] == [6, 4]
+    assert {(r["client"], r["taken"], r["jain"]) for r in by_name["fairness"]} == {
+        ("acme", 3, 1.0), ("zoo", 1, 1.0),
+    }  # fmt: skip
+    (request,) = by_name["requests"]
+    assert (request["request"], request["entries"], request["bad"]) == ("today", 6, 2)
+    shown = html.read_text()
+    assert "<script" not in shown and "mail/today" in shown
+    assert {path.name for path in tables.iterdir()} == set(by_name) - {"report"} | {
+        "anomalies", "contrasts",
+    }  # fmt: skip
+    assert pq.read_table(tables / "dead_groups").num_rows == 1
+
+    path = told("critical-path", "mail/today")
+    assert path[0]["from_ms"] == request["submitted_ms"]
+    assert sum(r["took_ms"] for r in path) == request["took_ms"]
+    assert run(["--url", url, "spark", "critical-path", "tomorrow"]) == 1
+    assert "no delivery of request tomorrow" in capsys.readouterr().err
+    (group,) = told("groups", "mail", "--payloads")
+    (entry,) = RequestQueue(client, "mail").page("dead").entries
+    assert (group["fingerprint"], group["entries"]) == (fingerprint(entry), 1)
+    assert group["sample"] == entry.id
+    client.close()
+
+
+def test_a_terminal_is_shown_no_one_elses_bytes(capsys: pytest.CaptureFixture[str]) -> None:
+    from redisq_ops.cli.session import Session
+    from redisq_ops.cli.spark_report import _groups_told
+
+    row = {
+        "queue": HOSTILE,
+        "fingerprint": "f00d",
+        "entries": 7,
+        "share": 1.0,
+        "lost": 0,
+        "clients": 0,
+        "requests": 2,
+        "last_ms": BEGIN,
+        "error_type": None,
+        "form": HOSTILE,
+    }
+    trait = {"queue": HOSTILE, "fingerprint": "f00d", "field": "client", "value": HOSTILE,
+             "share": 0.996, "rest": 0.001}  # fmt: skip
+    _groups_told(Session({}, utc=True), [row], [trait])
+    shown = capsys.readouterr().out
+    assert "\u202e" not in shown and "\x1b" not in shown and "\\u202e\\x1b[31m" in shown
+    assert ">99 % have client=" in shown and "<1 % of the rest" in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["report", "nowhere"], 1, "nowhere"),
+        (["report", "--since", "1h", "--until", "2h"], 2, "--since is not before --until"),
+        (["report", "--since", "noon"], 2, "'noon' is not a time"),
+        (["report", "--client", "("], 2, "--client"),
+        (["report", "--client", "acme"], 2, "first group"),
+        (["report", "--html", "/nowhere/report.html"], 2, "a folder that is there"),
+        (["report", "--lake", "/nowhere"], 1, "no lake at /nowhere"),
+        (["critical-path", "mail/r", "--queue", "push"], 2, "isn't in queue push"),
+    ],
+)
+def test_what_can_not_be_is_said_before_spark_starts(
+    words: list[str], code: int, said: str, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from redisq_ops.cli import run
+
+    assert run(["--url", url, "spark", *words]) == code
+    err = capsys.readouterr().err
+    assert said in err and len(err.splitlines()) == 1

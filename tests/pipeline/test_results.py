@@ -1,0 +1,248 @@
+"""Results come back as a dataset; the documented job does what it says; the commands' words."""
+
+import csv
+import importlib.util
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import redis
+
+from redisq_ops import RequestQueue, Worker
+from redisq_ops.core.errors import BadInput, Refused
+from redisq_ops.pipeline import results
+from tests.cli import Redisq, dead_letters
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "spark_job.py"
+
+
+@pytest.fixture
+def valkey(valkey_url: str) -> Iterator[redis.Redis]:
+    with redis.Redis.from_url(valkey_url, protocol=3) as client:
+        client.flushall()
+        yield client
+
+
+def table(spark: "SparkSession", url: str, **options: str) -> "DataFrame":
+    return spark.read.format("redisq").options(table="results", url=url, **options).load()
+
+
+def worked(client: redis.Redis) -> RequestQueue[redis.Redis]:
+    """Two requests done, with a result each and one without; one request still waits."""
+    queue = RequestQueue(client, "mail")
+    for id in ("day-1", "day-2"):
+        queue.submit([b"%d" % n for n in range(120)], id=id)
+
+    def handle(delivery: Any) -> bytes | None:
+        n = int(delivery.payload)
+        return None if n == 7 else b"\xff%d" % n if n == 8 else b"result %d" % n
+
+    Worker(queue, handle, burst=True).run()
+    queue.submit([b"x"], id="later")
+    return queue
+
+
+# --- with Spark -----------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_results_are_written_in_order_as_bytes(
+    spark: "SparkSession", valkey: redis.Redis, valkey_url: str, tmp_path: Path
+) -> None:
+    worked(valkey)
+    picked = results.chosen(table(spark, valkey_url, queue="mail"), beginning="day-")
+    done = results.write(picked, tmp_path / "out", "parquet")
+    assert (dict(done.states), done.results, done.exit_code) == ({"done": 240}, 238, 0)
+    rows = spark.read.parquet(str(tmp_path / "out")).orderBy("request", "number").collect()
+    assert [(r.request, r.number) for r in rows] == [
+        (f"day-{k}", n) for k in (1, 2) for n in range(1, 121)
+    ]
+    assert rows[7].result is None and bytes(rows[8].result) == b"\xff8"
+    with pytest.raises(Refused, match="--overwrite"):
+        results.write(picked, tmp_path / "out", "parquet")
+    everything = results.write(
+        results.chosen(table(spark, valkey_url, queue="mail")), tmp_path / "out", "parquet",
+        overwrite=True,
+    )  # fmt: skip
+    assert everything.states["waiting"] == 1 and everything.exit_code == 3
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.slow
+def test_results_as_lines_and_as_json(
+    spark: "SparkSession", valkey: redis.Redis, valkey_url: str, tmp_path: Path
+) -> None:
+    worked(valkey)
+    picked = results.chosen(table(spark, valkey_url, queue="mail", request="day-1"), ["day-1"])
+    results.write(picked, tmp_path / "text", "text")
+    lines = b"".join(path.read_bytes() for path in sorted((tmp_path / "text").glob("part-*")))
+    expected = [b"\xff8" if n == 8 else b"result %d" % n for n in range(120) if n != 7]
+    assert lines.split(b"\n")[:-1] == expected
+    results.write(picked, tmp_path / "json", "json")
+    rows = [
+        json.loads(line)
+        for path in sorted((tmp_path / "json").glob("part-*"))
+        for line in path.read_text().splitlines()
+    ]
+    assert [row["number"] for row in rows] == list(range(1, 121))
+    assert (rows[0]["result"], rows[0]["result_b64"]) == ("result 0", None)
+    assert (rows[8]["result"], rows[8]["result_b64"]) == (None, "/zg=")
+    with pytest.raises(BadInput, match="--format xml"):
+        results.write(picked, tmp_path / "xml", "xml")
+
+
+@pytest.mark.slow
+def test_the_documented_job_splits_transforms_and_collects(
+    spark: "SparkSession", valkey: redis.Redis, valkey_url: str, tmp_path: Path
+) -> None:
+    spec = importlib.util.spec_from_file_location("spark_job", EXAMPLE)
+    assert spec is not None and spec.loader is not None
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    submitted, collected, sums = example.job(spark, valkey_url, tmp_path)
+    with (tmp_path / "generated-orders.csv").open() as file:
+        orders = list(csv.DictReader(file))
+    expected: Counter[str] = Counter()
+    for order in orders:
+        expected[order["input"]] += round(int(order["amount"]) * 0.19)
+    assert sums == expected and len(orders) == 5000
+    assert submitted.requests == {"ok": len(expected)}
+    assert collected.states == {"done": submitted.entries}
+    again, collected_again, sums_again = example.job(spark, valkey_url, tmp_path)
+    assert again.requests == {"same": len(expected)}
+    assert (collected_again, sums_again) == (collected, sums)
+
+
+# --- the commands ---------------------------------------------------------------------------------
+
+
+class Kept:
+    """The tests' session under a command that stops its own."""
+
+    def __init__(self, spark: "SparkSession") -> None:
+        self._spark = spark
+
+    def stop(self) -> None:
+        pass
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._spark, name)
+
+
+@pytest.fixture
+def redisq(
+    spark: "SparkSession",
+    valkey_url: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Redisq:
+    from redisq_ops.cli import app, spark_write
+    from redisq_ops.cli.spark import frame as read
+
+    assert app.app is not None
+
+    def frame(s: Any, session: Any, name: str, **options: str) -> Any:
+        return read(s, session, name, url=valkey_url, **options)
+
+    monkeypatch.setattr(spark_write, "started", lambda s, given: Kept(spark))
+    monkeypatch.setattr(spark_write, "frame", frame)
+    return Redisq(valkey_url, capsys)
+
+
+@pytest.mark.slow
+def test_replay_is_planned_agreed_to_done_logged_and_undone(
+    redisq: Redisq, valkey: redis.Redis, tmp_path: Path
+) -> None:
+    queue = dead_letters(valkey, 130)
+    entry = queue.page("dead", max=1).entries[0]
+    from redisq_ops.ops.fingerprint import fingerprint
+
+    group = ["spark", "replay", "--group", fingerprint(entry), "--reason", "the relay is back"]
+    (plan,) = redisq.rows(*group, "--rate", "100000/s", "--dry-run")
+    assert (plan["matched"], plan["queue"], plan["groups"]) == (
+        130, "mail", {fingerprint(entry): 130},
+    )  # fmt: skip
+    assert queue.counts().dead == 130
+    assert "--yes" in redisq("spark", "replay", "--all", code=2) + redisq.err
+    (done,) = redisq.rows(*group, "--yes", "--plan", str(tmp_path / "plan"))
+    assert (done["matched"], done["done"], done["skipped"]) == (130, 130, {})
+    assert queue.counts().waiting == 130
+    (again,) = redisq.rows(*group, "--yes")
+    assert again["matched"] == 0
+    (once_more,) = redisq.rows(*group, "--yes", "--plan", str(tmp_path / "plan"))
+    assert once_more["op"] == done["op"] and queue.counts().waiting == 130
+    (logged,) = redisq.rows("log")
+    assert (logged["id"], logged["done"], logged["why"]) == (done["op"], 130, "the relay is back")
+    redisq("undo", done["op"], "--yes")
+    assert queue.counts().dead == 130
+    assert "undone" in redisq.refusal(*group, "--yes", "--plan", str(tmp_path / "plan"), code=1)
+
+
+@pytest.mark.slow
+def test_requeue_brings_pending_entries_back_by_sql(
+    redisq: Redisq, valkey: redis.Redis, valkey_url: str
+) -> None:
+    queue = RequestQueue(valkey, "mail")
+    queue.submit([b"x"] * 20, id="r1", limit=100)
+    queue.take(8, consumer="gone")
+    queue.take(4, consumer="w2")
+    words = ["spark", "requeue", "--queue", "mail", "--where", "consumer = 'gone'", "--yes"]
+    (done,) = redisq.rows(*words)
+    assert done["done"] == 8
+    assert (queue.counts().pending, queue.counts().waiting) == (4, 16)
+    assert "--where:" in redisq.refusal(*words[:5], "nobody = 1", "--yes", code=2)
+    assert "say which" in redisq.refusal("spark", "replay", "--yes", code=2)
+
+
+@pytest.mark.slow
+def test_submit_export_and_results_by_command(
+    redisq: Redisq, valkey: redis.Redis, tmp_path: Path
+) -> None:
+    source = tmp_path / "in.csv"
+    source.write_text("id,text\n" + "".join(f"r{n % 3},row {n}\n" for n in range(30)))
+    words = ["spark", "submit", str(source), "--queue", "mail", "--id", "id", "--payload", "text"]
+    (size,) = redisq.rows(*words, "--split", "4", "--dry-run")
+    assert (size["requests"], size["entries"], size["rows"]) == (3, 9, 30)
+    assert valkey.dbsize() == 0
+    (done,) = redisq.rows(*words, "--split", "4", "--limit", "8")
+    assert (done["requests"], done["entries"]) == ({"ok": 3}, 9)
+    assert "3 requests with 9 sub-requests are there, 3 of them were" in redisq(
+        *words, "--split", "4", "--limit", "8"
+    )
+    assert "1 exists" not in redisq.err
+    redisq(*words, "--split", "5", "--limit", "8", code=1)
+    assert "3 exists" in redisq.err
+    assert "no column 'who'" in redisq.refusal(*words[:-3], "who", code=2)
+    lake = str(tmp_path / "lake")
+    (row,) = redisq.rows("spark", "export", "--table", "waiting", "--lake", lake)
+    assert row["rows"] == 9
+    Worker(RequestQueue(valkey, "mail"), lambda d: d.payload.upper(), burst=True).run()
+    out = tmp_path / "out.txt"
+    assert "9 results" in redisq("spark", "results", str(out), "r0", "r1", "r2", "--queue", "mail")
+    assert b"ROW 0\nROW 3" in b"".join(p.read_bytes() for p in sorted(out.glob("part-*")))
+
+
+def test_bad_words_end_before_any_jvm_starts(valkey_url: str, tmp_path: Path) -> None:
+    for words, why in (
+        (["submit", "x.csv"], "--id COLUMN"),
+        (["submit", "x.csv", "--id", "a", "--split", "0"], "--split"),
+        (["replay", "--yes"], "say which"),
+        (["requeue", "--state", "dead", "--all"], "requeue is for"),
+        (["replay", "--all", "--parts", "999"], "--parts 999"),
+        (["export", "--table", "nothing", "--lake", str(tmp_path)], "no table 'nothing'"),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "redisq_ops", "--url", valkey_url, "spark", *words],
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 2 and why in done.stderr, (words, done.stderr)
+        assert done.stderr.count("\n") == 1

@@ -1,0 +1,638 @@
+"""The tables as they are read: by hand, and by Spark."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+import redis
+
+from redisq_ops import DelaySet, RequestQueue
+from redisq_ops.core.connect import connect
+from redisq_ops.core.errors import BadInput, NotFound, Unreachable
+from redisq_ops.core.io import Call
+from redisq_ops.core.request import ShardedRequestQueue
+from redisq_ops.core.scan import Sheet
+from redisq_ops.core.values import Failure, Settlement
+from redisq_ops.demo.server import binaries, cluster
+from redisq_ops.ops.fingerprint import fingerprint
+from redisq_ops.pipeline import connection, decode
+from redisq_ops.pipeline.connection import NotARead, look, patiently
+from redisq_ops.pipeline.options import parsed
+from redisq_ops.pipeline.partitions import Lost, Numbers, Pace, Reading, _shared_out
+from redisq_ops.pipeline.schemas import arrow, struct
+from redisq_ops.pipeline.tables import TABLES
+
+from ..buried import KINDS
+from ..cli import dead_letters, everywhere
+from ..layouts import put
+from ..test_past_one_server import until, users, watched
+from .rows import ERROR, calls, ids, paged, reading, rows, scattered
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ONE = pytest.mark.parametrize("server", ["valkey"], indirect=True)
+"""a session and one kind of server; the other kind is met by the readers that Spark calls"""
+STATES = ("dead", "pending", "delayed", "waiting")
+
+
+def ms(moment: datetime | None) -> int | None:
+    return None if moment is None else round(moment.timestamp() * 1000)
+
+
+# --- what is in the rows -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_are_the_entries_of_every_kind_of_queue(
+    kind: str, client: redis.Redis, url: str
+) -> None:
+    make, fill = KINDS[kind]
+    queue = make(client, "mail")
+    fill(queue)
+    scattered(queue)
+    seen = 0
+    for state in STATES:
+        expected = {entry.id: entry for entry in paged(queue, state)}
+        found = rows(url, state, payloads="true", rowsPerPartition="3", queue=queue.name)
+        assert sorted(row["id"] for row in found) == sorted(expected), state
+        for row in found:
+            entry = expected[row["id"]]
+            error = entry.error or Failure("", "")
+            assert (row["queue"], row["kind"], row["state"]) == (queue.name, queue.kind, state)
+            assert (row["failures"], row["lost"], row["attempts"]) == (
+                entry.failures, entry.lost, entry.attempts,
+            )  # fmt: skip
+            assert (ms(row["first_at"]), ms(row["since_at"])) == (entry.first_ms, entry.since_ms)
+            for name in ("consumer", "client", "called", "op", "payload"):
+                assert row[name] == getattr(entry, name), (state, name)
+            time = {"pending": "deadline_at", "delayed": "ready_at", "waiting": "ready_at"}
+            if state in time:
+                assert ms(row[time[state]]) == entry.at_ms
+            if "error" in row:
+                said = (row["error_type"] or "", row["error"] or "", row["traceback"] or "")
+                assert said == (error.type, error.message, error.traceback)
+            if state == "dead":
+                assert row["reason"] == entry.reason == "rejected"
+                assert row["fingerprint"] == fingerprint(entry)
+            assert row["_corrupt"] is None
+            seen += 1
+        assert len({row["shard"] for row in found}) == 1 or "shards" in kind
+    assert seen == queue.counts().waiting + 9 + 4 + 7
+
+
+def test_other_programs_queues_are_read_by_their_name(client: redis.Redis, url: str) -> None:
+    put(client, "sidekiq-7")
+    before = client.dbsize()
+    names = {row["queue"] for row in rows(url, "dead", queue="sidekiq:default")}
+    waiting = rows(url, "waiting", queue="sidekiq:default", payloads="true")
+    assert names <= {"sidekiq:default"} and waiting
+    assert all(row["payload"].startswith(b"{") for row in waiting)
+    assert rows(url, "history", queue="sidekiq:default") == []
+    assert client.dbsize() == before
+
+
+def test_requests_their_parts_and_results(client: redis.Redis, url: str) -> None:
+    queue = everywhere(client)
+    queue.submit([b"x"] * 3, id="r2")
+    queue.settle(
+        [
+            Settlement(one, "result", b"\xff")
+            for one in queue.take(3, consumer="w2").deliveries
+            if one.request == "r2"
+        ]
+    )
+    r1 = queue.request("r1")
+    assert r1 is not None
+    (row,) = rows(url, "requests", request="r1")
+    for name in ("state", "priority", "limit", "paused", "total", "waiting", "dead", "done"):
+        assert row[name] == getattr(r1, name)
+    assert ms(row["created_at"]) == r1.created_ms and row["closed_at"] is None
+    assert {row["request"] for row in rows(url, "requests")} == {"r1", "r2"}
+    assert [r["request"] for r in rows(url, "requests", requests="open")] == [
+        r.id for r in queue.requests()
+    ]
+    for size in ("1", "3", "100"):
+        parts = rows(url, "subrequests", rowsPerPartition=size, payloads="true")
+        assert sorted(r["id"] for r in parts) == [*(f"r1/{n}" for n in range(1, 9)), *(
+            f"r2/{n}" for n in range(1, 4)
+        )]  # fmt: skip
+        for r in parts:
+            entry = queue.get(r["id"])
+            assert entry is not None and (r["state"], r["number"]) == (
+                entry.state, int(r["id"].rpartition("/")[2]),
+            )  # fmt: skip
+            if r["state"] == "dead":
+                assert (r["error_type"], ms(r["since_at"])) == ("SMTP", entry.since_ms)
+    results = rows(url, "results", request="r1")
+    assert [(r["number"], r["state"]) for r in results][:2] == [(1, "done"), (2, "dead")]
+    assert results[0]["result"] == b"fine" and results[1]["error_type"] == "SMTP"
+
+
+def test_large_requests_are_in_several_parts() -> None:
+    numbers = [Numbers("a", 1, 5), Numbers("b", 1, 1), Numbers("c", 1, 2)]
+    lots = list(_shared_out(numbers, 3))
+    assert lots == [
+        (Numbers("a", 1, 3),), (Numbers("a", 4, 5), Numbers("b", 1, 1)), (Numbers("c", 1, 2),)
+    ]  # fmt: skip
+
+
+def test_history_has_a_row_for_each_thing_that_happened(client: redis.Redis, url: str) -> None:
+    queue: RequestQueue[redis.Redis] = RequestQueue(client, "mail")
+    queue.configure("c1", 1, {"history": "all"})
+    queue.submit([b"x"] * 3, id="r1")
+    one, two, three = queue.take(3, consumer="w1").deliveries
+    queue.settle(
+        [Settlement(one, "ack"), Settlement(two, "reject", ERROR), Settlement(three, "fail", ERROR)]
+    )
+    found = rows(url, "history")
+    told = {(r["event"], r["id"], r["request"], r["number"], r["detail"]) for r in found}
+    assert ("submitted", "r1", "r1", None, "1|3") in told
+    assert ("taken", "r1/2", "r1", 2, None) in told
+    assert ("dead", "r1/2", "r1", 2, "rejected") in told
+    assert ("failed", "r1/3", "r1", 3, "w1") in told
+    assert ("op", None, None, None, "c1|set|history|all") in told
+    (done,) = [r for r in found if r["event"] == "done"]
+    assert done["run_ms"] is not None and done["detail"] is None and done["by"] == "w1"
+    events = queue.history()
+    assert len(found) == sum(len(items) for e in events for items in e.what.values())
+    assert {ms(r["at"]) for r in found} == {e.at_ms for e in events}
+
+
+def test_only_the_chosen_columns_are_read(client: redis.Redis, url: str) -> None:
+    everywhere(client)
+    client.config_resetstat()
+    (row,) = rows(url, "dead", columns="number,id")
+    assert list(row) == ["number", "id"] and row == {"number": 2, "id": "r1/2"}
+    assert "hmget" not in calls(client)
+    assert rows(url, "dead")[0]["payload"] is None
+    assert "xrange" not in calls(client)
+    assert rows(url, "dead", columns="payload_bytes")[0]["payload_bytes"] == 20
+
+
+def test_a_queue_that_is_not_there(client: redis.Redis, url: str) -> None:
+    assert rows(url, "dead") == []
+    with pytest.raises(NotFound, match="no queue 'nope'"):
+        rows(url, "dead", queue="nope")
+
+
+# --- how a state is cut ------------------------------------------------------------------------
+
+
+def test_parts_are_even_and_meet_each_entry_once(client: redis.Redis, url: str) -> None:
+    """Also where thousands have one score, as after a bulk change."""
+    dead_letters(client, 1000)
+    key = "rq:{mail}:dead"
+    client.zadd(key, {f"r1/{n}": 5 for n in range(100, 900)})
+    made = reading(url, "dead", rowsPerPartition="90")
+    made.pace.size = 7
+    parts = made.plan()
+    sizes = [sum(batch.num_rows for batch in made.read(part)) for part in parts]
+    assert len(sizes) == 12 and max(sizes) - min(sizes) <= 1 and sum(sizes) == 1000
+    found = ids(url, "dead", rowsPerPartition="90")
+    assert sorted(found) == sorted(f"r1/{n}" for n in range(1, 1001))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_stays_is_met_once_whatever_comes_and_goes(
+    seed: int, client: redis.Redis, url: str
+) -> None:
+    chance = random.Random(seed)
+    queue = dead_letters(client, 300)
+    key = "rq:{mail}:dead"
+    if seed % 2:
+        client.zadd(key, {f"r1/{n}": 5 + chance.randrange(3) for n in range(1, 301)})
+    made = reading(url, "dead", rowsPerPartition="60")
+    parts = made.plan()
+    gone: set[str] = set()
+    found: list[str] = []
+    leaf = queue
+    for part in parts:
+        cursor, more = None, True
+        while more:
+            assert part.span is not None
+            page = leaf.sheet("dead", part.span, cursor, 7)
+            found += [id.decode() for id in page.ids]
+            cursor, more = page.cursor, page.cursor is not None
+            left = [entry.id for entry in queue.page("dead", None, 300).entries]
+            away = chance.sample(left, min(4, len(left)))
+            queue.move(f"o{len(found)}-{len(gone)}", 1, away, source="dead", target="trash",
+                high_water_ms=10**13)  # fmt: skip
+            gone |= set(away)
+    assert len(found) == len(set(found))
+    assert {f"r1/{n}" for n in range(1, 301)} - gone <= set(found)
+
+
+def test_a_range_of_time_reads_that_and_no_more(client: redis.Redis, url: str) -> None:
+    dead_letters(client, 1000)
+    key = "rq:{mail}:dead"
+    at = {f"r1/{n}": 1_000_000 + n for n in range(1, 1001)}
+    client.zadd(key, at)
+    client.config_resetstat()
+    bounds = {"since": "1000500", "until": "1000509"}
+    assert ids(url, "dead", **bounds) == [f"r1/{n}" for n in range(500, 510)]
+    made = reading(url, "dead", **bounds)
+    (part,) = made.plan()
+    assert part.span is not None and part.span.entries == 10
+    # Without columns of the record nothing but the range itself is asked for.
+    assert ids(url, "dead", **bounds, columns="id") == [f"r1/{n}" for n in range(500, 510)]
+
+
+def test_what_is_due_waits_and_is_not_delayed(client: redis.Redis, url: str) -> None:
+    later: DelaySet[redis.Redis] = DelaySet(client, "later")
+    later.schedule([("due", b"1")], after_ms=0)
+    later.schedule([("not", b"2")], after_ms=3_600_000)
+    until = 1
+    while later.counts().waiting < until:
+        pass
+    assert ids(url, "waiting") == ["due"] and ids(url, "delayed") == ["not"]
+
+
+def test_history_is_cut_by_time(client: redis.Redis, url: str) -> None:
+    queue: DelaySet[redis.Redis] = DelaySet(client, "q")
+    queue.configure("c", 1, {"history": "all"})
+    key = "rq:{q}:hist"
+    client.delete(key)
+    for n in range(1, 501):
+        client.xadd(key, {"t": n * 1000, "by": "w", "taken": f"e{n}"}, id=f"{n * 1000}-0")
+    assert ids(url, "history", rowsPerPartition="50") == [f"e{n}" for n in range(1, 501)]
+    assert len(reading(url, "history", rowsPerPartition="50").plan()) == 10
+    some = ids(url, "history", since="100000", until="110000")
+    assert {f"e{n}" for n in range(100, 111)} <= set(some) and len(some) < 25
+
+
+# --- rows that can't be read, history that went ------------------------------------------------
+
+
+def test_one_bad_record_among_many_is_kept_aside(client: redis.Redis, url: str) -> None:
+    dead_letters(client, 200)
+    client.hset("rq:{mail}:meta", "r1/7", b"three words \xff")
+    client.hset("rq:{mail}:meta", "r1/8", "- 99999999999 0 0 0 w - failed 0")
+    found = {row["id"]: row for row in rows(url, "dead")}
+    assert len(found) == 200
+    bad = {id for id, row in found.items() if row["_corrupt"]}
+    assert bad == {"r1/7", "r1/8"}
+    assert found["r1/7"]["consumer"] is None and found["r1/7"]["queue"] == "mail"
+    assert "three" not in found["r1/7"]["_corrupt"]
+    assert found["r1/9"]["reason"] == "rejected" and found["r1/9"]["error_type"] == "SMTP"
+
+
+def test_a_bad_request_and_a_bad_event_are_kept_aside(client: redis.Redis, url: str) -> None:
+    everywhere(client)
+    RequestQueue(client, "mail").submit([b"x"], id="r2")
+    client.hset("rq:{mail}:r:r1", "total", "many")
+    client.xadd("rq:{mail}:hist", {"who": "knows"})
+    found = {row["request"]: row for row in rows(url, "requests")}
+    assert found["r1"]["_corrupt"] and found["r1"]["total"] is None
+    assert found["r2"]["_corrupt"] is None and found["r2"]["total"] == 1
+    *good, bad = rows(url, "history")
+    assert bad["_corrupt"] and bad["event_id"] and good
+    assert not any(row["_corrupt"] for row in good)
+
+
+def test_columns_at_once_say_what_the_core_says_of_each() -> None:
+    """The quick way and the core's own readers, over errors of every make."""
+    chance = random.Random(5)
+    odd = [
+        None, b"", b"plain", b"{", b"null", b"[1]", b'{"type": 1, "message": "m"}',
+        b'{"type": "T"}', b'{"type": "T",\n "message": "m"}', b'{"type":"T","message":"\\ud800"}',
+        b"\xff\xfe", Failure("é", "ünï\n\x00", "\x9b").encoded(), ERROR,
+        b'{"type": "T", "message": "m", "more": {"a": 1}}', b'{"type": null, "message": "m"}',
+    ]  # fmt: skip
+    table = TABLES["dead"]
+    schema = arrow(table)
+    place = decode.Place("q", "delay", 0, False)
+    for _ in range(200):
+        n = chance.randrange(1, 6)
+        errors = [chance.choice(odd) for _ in range(n)]
+        lines = [
+            chance.choice([None, b"5-1 1 2 100 200 w1 - failed 0", b"- 0 0 0 0 - op1 - 7"])
+            for _ in range(n)
+        ]
+        page = Sheet(
+            [b"e%d" % i for i in range(n)], [1000.0 + i for i in range(n)], None, 0,
+            list(lines), list(errors),
+        )  # fmt: skip
+        slow = decode.entries(decode._one_by_one(page, "dead"), place, schema)
+        assert decode.sheet(page, place, "dead", schema).to_pylist() == slow.to_pylist()
+
+
+def trimmed(client: redis.Redis, url: str, **options: str) -> tuple[Reading, Any]:
+    """A read of ten events of which three go between planning and reading."""
+    queue: DelaySet[redis.Redis] = DelaySet(client, "q")
+    queue.configure("c", 1, {"history": "all"})
+    for n in range(9):
+        queue.schedule([(f"e{n}", b"")], after_ms=0)
+    made = reading(url, "history", **options)
+    (part,) = made.plan()
+    client.xtrim("rq:{q}:hist", maxlen=7, approximate=False)
+    return made, part
+
+
+def test_history_that_goes_under_the_reader_is_an_error(client: redis.Redis, url: str) -> None:
+    made, part = trimmed(client, url)
+    with pytest.raises(Lost, match="3 events were trimmed"):
+        list(made.read(part))
+
+
+def test_or_a_row_that_says_so(client: redis.Redis, url: str) -> None:
+    made, part = trimmed(client, url, onTrim="report")
+    found = [row for batch in made.read(part) for row in batch.to_pylist()]
+    assert [row["event"] for row in found] == ["submitted"] * 7 + ["gap"]
+    assert "3 events were trimmed" in found[-1]["_corrupt"] and found[-1]["queue"] == "q"
+
+
+# --- what reading costs and what it can't do ---------------------------------------------------
+
+
+def answered(client: redis.Redis) -> int:
+    """Bytes the server has sent so far."""
+    stats: Any = client.info("stats")
+    return int(stats["total_net_output_bytes"])
+
+
+def content(client: Any) -> dict[bytes, Any]:
+    """Every key as it is. A hash by its fields: looking at one that was growing reorders it."""
+    return {
+        key: client.hgetall(key) if client.type(key) == b"hash" else client.dump(key)
+        for key in client.keys("*")
+    }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_reading_changes_nothing(kind: str, client: redis.Redis, url: str) -> None:
+    make, fill = KINDS[kind]
+    queue = make(client, "mail")
+    fill(queue)
+    scattered(queue)
+    before = content(client)
+    client.config_resetstat()
+    for name, table in TABLES.items():
+        options = {"payloads": "true"} if table.column("payload") else {}
+        rows(url, name, queue=queue.name, **options)
+    sent = calls(client)
+    assert content(client) == before
+    writes: Any = client.command_list(category="write")
+    assert not {name.decode() for name in writes} & {name.partition("|")[0] for name in sent}
+    assert not {"eval", "evalsha", "fcall", "keys", "scan"} & set(sent)
+
+
+@pytest.mark.parametrize("command", ["ZADD", "EVALSHA", "del", "CONFIG", "KEYS"])
+def test_a_reader_refuses_to_send_anything_else(command: str, client: redis.Redis) -> None:
+    client.config_resetstat()
+    with pytest.raises(NotARead):
+        look(client, Call((command, "k", "x"), str, key="k"))
+    assert command.lower() not in calls(client)
+
+
+def test_pages_are_as_large_as_the_server_time_allows() -> None:
+    pace = Pace(1000, 100)
+    for _ in range(100):
+        pace.learn(pace.size, pace.size)  # 1 µs each: half of the time is for 500
+    assert 400 < pace.size <= 500
+    pace.learn(pace.size, 10**6)  # one long call halves it
+    assert 200 <= pace.size <= 250 and pace.slowest_us == 10**6
+    for _ in range(20):
+        pace.learn(pace.size, pace.size * 1000)  # payloads of a megabyte, say
+    assert pace.size == 1
+    pace.learn(1, 10)
+    assert pace.size == 2
+
+
+def test_a_page_costs_two_round_trips(client: redis.Redis, url: str) -> None:
+    dead_letters(client, 1000)
+    made = reading(url, "dead")
+    parts = made.plan()
+    made.pace = Pace(1000, 100, most=100)
+    client.config_resetstat()
+    assert sum(batch.num_rows for part in parts for batch in made.read(part)) == 1000
+    sent = calls(client)
+    pages = 1000 // made.pace.size
+    assert sent["zrange"] <= pages + 1 and sent["hmget"] <= 2 * pages + 2
+    assert "zcount" not in sent and "zrank" not in sent
+
+
+def test_a_server_that_is_away_for_a_moment_is_asked_again() -> None:
+    waited: list[float] = []
+    answers: list[Any] = [Unreachable("gone"), Unreachable("gone"), 7]
+
+    def ask() -> int:
+        said = answers.pop(0)
+        if isinstance(said, Exception):
+            raise said
+        return int(said)
+
+    assert patiently(ask, waited.append) == 7 and waited == [0.2, 0.4]
+    answers = [Unreachable("gone")] * connection.TRIES
+    with pytest.raises(Unreachable):
+        patiently(ask, waited.append)
+
+
+def test_arrow_and_spark_have_one_schema() -> None:
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    for table in TABLES.values():
+        assert to_arrow_schema(struct(table), timezone="UTC").equals(arrow(table))
+
+
+def test_filters_of_a_query_become_bounds(client: redis.Redis, url: str) -> None:
+    from pyspark.sql import datasource as ds
+
+    from redisq_ops.pipeline.source import PushingReader
+
+    everywhere(client)
+
+    def pushed(*filters: ds.Filter) -> PushingReader:
+        reader = PushingReader(parsed({"table": "dead", "url": url}))
+        assert list(reader.pushFilters(list(filters))) == list(filters)  # all are given back
+        return reader
+
+    moment = datetime(2030, 1, 1, 0, 0, 0, 500, tzinfo=UTC)
+    at = ms(moment)
+    assert at is not None
+    both = pushed(
+        ds.GreaterThan(("since_at",), moment), ds.LessThanOrEqual(("since_at",), moment),
+        ds.EqualTo(("queue",), "mail"), ds.EqualTo(("reason",), "failed"),
+    ).options  # fmt: skip
+    assert (both.since_ms, both.until_ms, both.queue) == (at, at + 1, ("mail",))
+    assert pushed(ds.In(("queue",), ("mail", "nope"))).options.queue == ("mail",)
+    assert pushed(ds.EqualTo(("queue",), "nope")).partitions() == []
+    assert len(pushed(ds.Not(ds.EqualTo(("queue",), "mail"))).partitions()) == 1
+    day = pushed(ds.GreaterThanOrEqual(("since_at",), datetime(2030, 1, 1))).options
+    assert day.since_ms == at
+
+
+# --- by Spark ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def load(spark: SparkSession, url: str) -> Callable[..., DataFrame]:
+    def made(table: str, **options: str) -> DataFrame:
+        given = {"table": table, "url": url, **options}
+        return spark.read.format("redisq").options(**given).load()
+
+    return made
+
+
+@pytest.mark.slow
+@ONE
+def test_spark_reads_every_table(client: redis.Redis, url: str, load: Any) -> None:
+    everywhere(client)
+    for name, table in TABLES.items():
+        frame = load(name, rowsPerPartition="2")
+        assert frame.columns == [column.name for column in table.columns]
+        assert [row.asDict() for row in frame.collect()] == [
+            {k: v.replace(tzinfo=None) if isinstance(v, datetime) else v for k, v in row.items()}
+            for row in rows(url, name)
+        ], name  # fmt: skip
+
+
+@pytest.mark.slow
+@ONE
+def test_spark_hands_time_and_queue_down(client: redis.Redis, load: Any) -> None:
+    dead_letters(client, 1000)
+    client.zadd("rq:{mail}:dead", {f"r1/{n}": 1_000_000_000 + n for n in range(1, 1001)})
+    dead_letters(client, 100, name="other")
+    moment = "timestamp_millis(1000000500)"
+    sent = []
+    for condition in (f"queue = 'mail' and since_at > {moment}", "true", "queue = 'other'"):
+        before = answered(client)
+        found = load("dead", pushdown="true").where(condition).where("number % 2 = 0").count()
+        sent.append((found, answered(client) - before))
+    assert [found for found, _ in sent] == [250, 550, 50]
+    assert sent[0][1] < 0.6 * sent[1][1] and sent[2][1] < 0.2 * sent[1][1]
+    assert load("dead", pushdown="true").where("queue = 'nope'").count() == 0
+
+
+@pytest.mark.slow
+@ONE
+def test_a_frame_can_be_used_again_with_other_filters(client: redis.Redis, load: Any) -> None:
+    """Spark would read for all of them what the last one pushed down."""
+    dead_letters(client, 30)
+    dead_letters(client, 10, name="other")
+    frame = load("dead")
+    mail, other = frame.where("queue = 'mail'"), frame.where("queue = 'other'")
+    assert (mail.count(), frame.count(), mail.union(other).count()) == (30, 40, 40)
+    assert mail.join(other, "number").count() == 10
+
+
+@pytest.mark.slow
+@ONE
+def test_spark_takes_columns_from_options_and_from_a_schema(
+    spark: SparkSession, client: redis.Redis, url: str, load: Any
+) -> None:
+    everywhere(client)
+    assert load("dead", columns="payload_bytes,id").collect() == [(20, "r1/2")]
+    given = spark.read.format("redisq").options(table="dead", url=url)
+    assert given.schema("id string, payload binary").load().collect()[0].payload[:1] == b"2"
+    for schema, said in (("id int", "is string, not int"), ("ident string", "no column 'ident'")):
+        with pytest.raises(Exception, match=said):
+            given.schema(schema).load().collect()
+
+
+@pytest.mark.slow
+@ONE
+def test_spark_says_what_is_wrong_with_options(load: Any, client: redis.Redis) -> None:
+    with pytest.raises(Exception, match="did you mean payloads"):
+        load("dead", payload="true")
+    with pytest.raises(Exception, match="no queue 'nope'"):
+        load("dead", queue="nope").count()
+
+
+@pytest.mark.slow
+@ONE
+def test_no_secret_is_in_a_plan(
+    spark: SparkSession, client: redis.Redis, url: str, tmp_path: Any, capsys: Any
+) -> None:
+    everywhere(client)
+    file = tmp_path / "url"
+    file.write_text(url.replace("redis://", "redis://default:hunter2@"))
+    client.config_set("requirepass", "hunter2")
+    try:
+        client.auth("hunter2")
+        frame = spark.read.format("redisq").options(table="dead", url_file=str(file)).load()
+        assert frame.count() == 1
+        frame.where("number = 2").explain(True)
+    finally:
+        client.config_set("requirepass", "")
+    shown = capsys.readouterr().out
+    assert "BatchScan redisq" in shown and "hunter2" not in shown
+
+
+# --- past one server, and with few rights ------------------------------------------------------
+
+
+def test_the_docs_viewer_may_read_every_table(
+    client: redis.Redis, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everywhere(client)
+    (line,) = [line for line in users() if "redisq-viewer" in line]
+    admin: Any = client
+    admin.execute_command(*line.split())
+    password = line.partition(">")[2].split()[0]
+    monkeypatch.setenv("VIEWER", url.replace("://", f"://redisq-viewer:{password}@"))
+    for name in TABLES:
+        made = Reading(parsed({"table": name, "url_env": "VIEWER"}))
+        assert sum(batch.num_rows for part in made.plan() for batch in made.read(part))
+
+
+@pytest.mark.slow
+def test_a_cluster_is_read_shard_by_shard_and_from_its_replicas() -> None:
+    with cluster(binaries()["valkey"], replicas=True) as nodes:
+        url = nodes.urls[0].replace("://", "+cluster://")
+        queue = ShardedRequestQueue(connect(url), "mail", shards=3)
+        for n in range(20):
+            queue.submit([b"x"] * 2, id=f"r{n}", limit=2)
+        while taken := queue.take(40, consumer="w").deliveries:
+            queue.settle([Settlement(one, "reject", ERROR) for one in taken])
+        expected = sorted(f"r{n}/{k}" for n in range(20) for k in (1, 2))
+        assert sorted(ids(url, "dead", rowsPerPartition="5")) == expected
+        assert len({row["shard"] for row in rows(url, "dead")}) == 3
+        assert len(rows(url, "requests", requests="settled")) == 20
+        masters = nodes.nodes
+        with redis.Redis.from_url(nodes.urls[0]) as asked:
+            shown: Any = asked
+            # first slot, last slot, master, replicas
+            until(lambda: all(len(row) > 3 for row in shown.execute_command("CLUSTER SLOTS")))
+        for node in masters:
+            node.command("CONFIG", "RESETSTAT")
+        assert sorted(ids(url, "dead", replica="true")) == expected
+        for node in masters:
+            assert "cmdstat_hmget" not in node.command("INFO", "commandstats")
+
+
+@pytest.mark.slow
+def test_behind_sentinel_the_replica_is_read() -> None:
+    with watched(binaries()["valkey"]) as (master, replica, url):
+        everywhere(redis.Redis.from_url(master.url))
+        until(lambda: redis.Redis.from_url(replica.url).dbsize() == 17)
+        for node in (master, replica):
+            node.command("CONFIG", "RESETSTAT")
+        assert ids(url, "dead", replica="true") == ["r1/2"]
+        assert "cmdstat_hmget" in replica.command("INFO", "commandstats")
+        assert "cmdstat_hmget" not in master.command("INFO", "commandstats")
+        assert ids(url, "dead") == ["r1/2"]
+        assert "cmdstat_hmget" in master.command("INFO", "commandstats")
+
+
+def test_a_wrong_type_is_refused_before_anything_is_read() -> None:
+    from pyspark.sql.types import IntegerType, StructType
+
+    from redisq_ops.pipeline.schemas import chosen
+
+    with pytest.raises(BadInput, match="column id of table dead is string, not int"):
+        chosen(TABLES["dead"], StructType().add("id", IntegerType()))
+
+
+def test_batches_are_of_the_declared_types(client: redis.Redis, url: str) -> None:
+    everywhere(client)
+    for name in TABLES:
+        made = reading(url, name)
+        for part in made.plan():
+            for batch in made.read(part):
+                assert isinstance(batch, pa.RecordBatch) and batch.schema.equals(made.schema)

@@ -1,0 +1,243 @@
+"""The history as a stream: exact whatever the limit, whoever restarts, whatever is trimmed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import redis
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+from redisq_ops import DelaySet
+from redisq_ops.core.delay import ShardedDelaySet
+from redisq_ops.core.errors import BadInput
+from redisq_ops.pipeline.options import parsed
+from redisq_ops.pipeline.partitions import Lost
+from redisq_ops.pipeline.stream import HistoryStream
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+HIST = "rq:{q}:hist"
+ALL = ReadAllAvailable()
+
+
+def loud(client: redis.Redis, name: str = "q", shards: int = 1) -> Any:
+    """A queue that writes everything down."""
+    queue: Any = (
+        DelaySet(client, name) if shards == 1 else ShardedDelaySet(client, name, shards=shards)
+    )
+    queue.configure("c", 1, {"history": "all"})
+    return queue
+
+
+def happen(queue: Any, first: int, last: int) -> None:
+    """An event for each number."""
+    for n in range(first, last + 1):
+        queue.schedule([(f"e{n}", b"")], after_ms=3_600_000)
+
+
+def stream(url: str, **options: str) -> HistoryStream:
+    return HistoryStream(parsed({"table": "history", "url": url, **options}))
+
+
+def batch(reader: HistoryStream, start: Any, end: Any) -> list[dict[str, Any]]:
+    """The rows of a micro-batch. Offsets go through a checkpoint's JSON, as Spark's do."""
+    start, end = json.loads(json.dumps([start, end]))
+    return [
+        row
+        for partition in reader.partitions(start, end)
+        for found in reader.read(partition)
+        for row in found.to_pylist()
+    ]
+
+
+def drained(reader: HistoryStream, start: Any, limit: Any = ALL) -> tuple[list[str | None], Any]:
+    """Batch by batch until nothing is new: ids, and the offset at the end."""
+    found: list[str | None] = []
+    for _ in range(1000):
+        end = reader.latestOffset(start, limit)
+        if end == start:
+            return found, start
+        found += [row["id"] for row in batch(reader, start, end) if row["event"] == "submitted"]
+        start = end
+    raise AssertionError("it doesn't come to an end")
+
+
+def names(first: int, last: int) -> list[str]:
+    return [f"e{n}" for n in range(first, last + 1)]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 7, 1000])
+def test_batches_of_any_size_have_each_event_once(
+    limit: int, client: redis.Redis, url: str
+) -> None:
+    queue = loud(client)
+    happen(queue, 1, 20)
+    reader = stream(url)
+    found, end = drained(reader, reader.initialOffset(), ReadMaxRows(limit))
+    assert found == names(1, 20)
+    happen(queue, 21, 25)
+    later, _ = drained(stream(url), end, ReadMaxRows(limit))  # another process goes on
+    assert later == names(21, 25)
+
+
+def test_a_batch_is_never_larger_than_its_limit(client: redis.Redis, url: str) -> None:
+    happen(loud(client, shards=3), 1, 60)
+    happen(loud(client, "other"), 1, 5)
+    reader = stream(url, maxEventsPerTrigger="10")
+    limit = reader.getDefaultReadLimit()
+    start = reader.initialOffset()
+    sizes = []
+    while (end := reader.latestOffset(start, limit)) != start:
+        sizes.append(len({(r["shard"], r["event_id"]) for r in batch(reader, start, end)}))
+        start = end
+    assert sum(sizes) >= 65 and max(sizes) <= 13  # shares of four shards are rounded up
+    assert isinstance(stream(url).getDefaultReadLimit(), ReadAllAvailable)
+
+
+def test_the_same_batch_again_is_the_same(client: redis.Redis, url: str) -> None:
+    queue = loud(client)
+    happen(queue, 1, 10)
+    reader = stream(url)
+    end = reader.latestOffset({}, ReadMaxRows(6))
+    once = batch(reader, {}, end)
+    happen(queue, 11, 20)
+    assert batch(stream(url), {}, end) == once
+
+
+def test_shards_and_queues_that_come_later_are_read_from_their_begin(
+    client: redis.Redis, url: str
+) -> None:
+    happen(loud(client, shards=3), 1, 30)
+    reader = stream(url)
+    found, end = drained(reader, {}, ReadMaxRows(4))
+    assert sorted(map(str, found)) == sorted(names(1, 30))
+    happen(loud(client, "new"), 1, 3)
+    assert drained(reader, end)[0] == names(1, 3)
+
+
+def test_it_can_begin_now(client: redis.Redis, url: str) -> None:
+    queue = loud(client)
+    happen(queue, 1, 5)
+    reader = stream(url, startingOffsets="latest")
+    start = reader.initialOffset()
+    assert drained(reader, start)[0] == []
+    happen(queue, 6, 7)
+    assert drained(reader, start)[0] == names(6, 7)
+
+
+def test_available_now_ends_at_what_was_there(client: redis.Redis, url: str) -> None:
+    queue = loud(client)
+    happen(queue, 1, 10)
+    reader = stream(url)
+    reader.prepareForTriggerAvailableNow()
+    happen(queue, 11, 12)
+    found, end = drained(reader, {}, ReadMaxRows(3))
+    assert found == names(1, 10)
+    happen(loud(client, "new"), 1, 1)
+    assert reader.latestOffset(end, ALL) == end
+    assert drained(stream(url), end)[0] == [*names(11, 12), "e1"]
+
+
+def test_trimmed_events_are_missed_to_the_last_one(client: redis.Redis, url: str) -> None:
+    queue = loud(client)
+    happen(queue, 1, 10)
+    _, end = drained(stream(url), {})
+    happen(queue, 11, 20)
+    client.xtrim(HIST, maxlen=4, approximate=False)
+    strict, lenient = stream(url), stream(url, onTrim="report")
+    latest = strict.latestOffset(end, ALL)
+    with pytest.raises(Lost, match="6 events were trimmed"):
+        batch(strict, end, latest)
+    found = batch(lenient, end, latest)
+    assert [row["id"] for row in found] == [*names(17, 20), None]
+    assert found[-1]["event"] == "gap" and "6 events" in found[-1]["detail"]
+    happen(queue, 21, 21)
+    assert drained(strict, latest)[0] == ["e21"]
+
+
+def test_trimming_what_was_read_is_no_loss(client: redis.Redis, url: str) -> None:
+    queue = loud(client)
+    happen(queue, 1, 10)
+    _, end = drained(stream(url), {})
+    client.xtrim(HIST, maxlen=0, approximate=False)
+    happen(queue, 11, 13)
+    assert drained(stream(url), end)[0] == names(11, 13)
+
+
+@pytest.mark.parametrize("limit", [3, 1000])
+def test_a_gap_in_the_middle_of_small_batches_is_said_once(
+    limit: int, client: redis.Redis, url: str
+) -> None:
+    queue = loud(client)
+    happen(queue, 1, 20)
+    reader = stream(url, onTrim="report")
+    start = reader.latestOffset({}, ReadMaxRows(3))
+    client.xtrim(HIST, maxlen=10, approximate=False)
+    told = []
+    while (end := reader.latestOffset(start, ReadMaxRows(limit))) != start:
+        told += batch(reader, start, end)
+        start = end
+    gaps = [row["detail"] for row in told if row["event"] == "gap"]
+    assert len(gaps) == 1 and "8 events" in gaps[0]  # of 21, 3 were read and 10 are left
+    assert [row["id"] for row in told if row["event"] == "submitted"] == names(11, 20)
+
+
+def test_a_history_that_was_begun_anew(client: redis.Redis, url: str) -> None:
+    queue = loud(client)
+    happen(queue, 1, 10)
+    _, end = drained(stream(url), {})
+    client.delete(HIST)
+    happen(queue, 11, 12)
+    strict, lenient = stream(url), stream(url, onTrim="report")
+    latest = strict.latestOffset(end, ALL)
+    with pytest.raises(Lost, match="begun anew"):
+        batch(strict, end, latest)
+    found = batch(lenient, end, latest)
+    assert {row["id"] for row in found} == {None, *names(11, 12)}
+    assert drained(strict, latest)[0] == []
+
+
+def test_only_the_history_is_a_stream(url: str) -> None:
+    with pytest.raises(BadInput, match="only the table history"):
+        HistoryStream(parsed({"table": "dead", "url": url}))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("server", ["valkey"], indirect=True)
+def test_a_query_that_fails_half_way_goes_on_exactly(
+    spark: SparkSession, client: redis.Redis, url: str, tmp_path: Path
+) -> None:
+    queue = loud(client)
+    happen(queue, 1, 99)  # and the setting itself: 100 events
+    seen: list[str] = []
+    fails = {2}
+
+    def keep(frame: DataFrame, nth: int) -> None:
+        if nth in fails:
+            fails.clear()
+            raise RuntimeError("the disk is full")
+        seen.extend(row.event_id for row in frame.select("event_id").collect())
+
+    def run() -> None:
+        options = {"table": "history", "url": url, "maxEventsPerTrigger": "30"}
+        frame = spark.readStream.format("redisq").options(**options).load()
+        query = (
+            frame.writeStream.foreachBatch(keep)
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+
+    with pytest.raises(Exception, match="disk is full"):
+        run()
+    assert len(seen) == 60
+    happen(queue, 100, 109)
+    run()
+    assert len(seen) == len(set(seen)) == 110
+    run()
+    assert len(seen) == 110

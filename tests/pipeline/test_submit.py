@@ -1,0 +1,382 @@
+"""A dataset becomes requests: nothing lost, nothing twice, whatever dies, however often it runs."""
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import redis
+
+from redisq_ops.core.connect import Target
+from redisq_ops.core.errors import BadInput, QueueClosed, QueueFull
+from redisq_ops.core.request import RequestQueue
+from redisq_ops.core.request.queue import Digest
+from redisq_ops.core.settings import LIMIT, PRIORITY
+from redisq_ops.demo.server import EmbeddedServer
+from redisq_ops.pipeline import submit
+from redisq_ops.pipeline.submit import Asked, Row, Writer
+from redisq_ops.pipeline.writing import Server, ran
+from tests.proxy import FlakyProxy
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def server_at(url: str) -> Server:
+    return Server(Target(url))
+
+
+def writer(server: Server, **given: Any) -> Writer:
+    told = given.pop("told", None)
+    waits = {name: given.pop(name) for name in ("patience_s", "sleep") if name in given}
+    return Writer(server, Asked("mail", id="id", **given), "job", told=told, **waits)
+
+
+def rows(request: str, number: int, priority: int = PRIORITY) -> Iterator[Row]:
+    for n in range(1, number + 1):
+        yield request, priority, b"%s line %d" % (request.encode(), n)
+
+
+def payloads(client: redis.Redis, request: str) -> list[bytes]:
+    rows: Any = client.xrange(f"rq:{{mail}}:s:{request}")
+    return [fields[b"r"] for _, fields in rows]
+
+
+def mixed() -> list[Row]:
+    """Small requests, one of exactly a chunk, and large ones."""
+    sizes = {"a": 1, "b": 99, "c": 100, "d": 101, "e": 730, "f": 3}
+    return [row for request, n in sizes.items() for row in rows(request, n)]
+
+
+def test_each_request_is_there_whole_and_in_order(client: redis.Redis, server_at: Server) -> None:
+    tally = writer(server_at).write(mixed())
+    assert tally.requests == {"ok": 6} and tally.entries == 1034
+    queue = RequestQueue(client, "mail")
+    for request in "abcdef":
+        expected = [payload for id, _, payload in mixed() if id == request]
+        assert payloads(client, request) == expected
+        found = queue.request(request)
+        assert found is not None and (found.state, found.limit) == ("sealed", LIMIT)
+    assert queue.counts().waiting == 1034 and queue.invariants() == []
+
+
+def test_the_same_rows_again_add_nothing(client: redis.Redis, server_at: Server) -> None:
+    writer(server_at).write(mixed())
+    tally = writer(server_at).write(mixed())
+    assert tally.requests == {"same": 6} and tally.entries == 1034
+    assert RequestQueue(client, "mail").counts().waiting == 1034
+
+
+def test_what_the_command_line_submitted_is_the_same_request(
+    client: redis.Redis, server_at: Server
+) -> None:
+    lines = [b"%d" % n for n in range(250)]
+    RequestQueue(client, "mail").submit(lines, id="r1", limit=8, priority=3)
+    tally = writer(server_at, limit=8).write([("r1", 3, line) for line in lines])
+    assert tally.requests == {"same": 1}
+
+
+def test_rows_are_joined_to_sub_requests(client: redis.Redis, server_at: Server) -> None:
+    writer(server_at, split=20, limit=8).write(rows("a", 45, priority=7))
+    found = payloads(client, "a")
+    assert [payload.count(b"\n") + 1 for payload in found] == [20, 20, 5]
+    assert b"\n".join(found) == b"\n".join(payload or b"" for _, _, payload in rows("a", 45))
+    request = RequestQueue(client, "mail").request("a")
+    assert request is not None and (request.priority, request.limit) == (7, 8)
+
+
+class Died(Exception):
+    pass
+
+
+@pytest.mark.parametrize("after", [1, 150, 400, 830, 1030])
+def test_a_task_that_dies_anywhere_is_gone_on_with(
+    client: redis.Redis, server_at: Server, after: int
+) -> None:
+    def die(entries: int) -> None:
+        if entries >= after:
+            raise Died
+
+    with pytest.raises(Died):
+        writer(server_at, told=die).write(mixed())
+    tally = writer(server_at).write(mixed())
+    assert tally.requests.total() == 6 and not tally.samples
+    for request in "abcdef":
+        assert payloads(client, request) == [p for id, _, p in mixed() if id == request]
+
+
+def test_replies_that_are_lost_for_longer_than_the_client_tries_change_nothing(
+    client: redis.Redis, server: EmbeddedServer
+) -> None:
+    with FlakyProxy(server.port) as proxy:
+
+        def lose(entries: int) -> None:
+            proxy.drop_replies(4)
+
+        tally = writer(Server(Target(proxy.url)), told=lose).write(mixed())
+    assert set(tally.requests) <= {"ok", "same"} and tally.requests.total() == 6
+    for request in "abcdef":
+        assert payloads(client, request) == [p for id, _, p in mixed() if id == request]
+
+
+def test_what_is_begun_with_other_chunks_is_gone_on_with(
+    client: redis.Redis, server_at: Server
+) -> None:
+    given = [payload for _, _, payload in rows("r1", 330) if payload is not None]
+    queue = RequestQueue(client, "mail")
+    digest = Digest(PRIORITY, LIMIT)
+    before = str(digest)
+    for payload in given[:37]:
+        digest.add(payload)
+    queue.append("r1", 1, given[:37], before=before, after=str(digest))
+    assert writer(server_at).write(rows("r1", 330)).requests == {"ok": 1}
+    assert payloads(client, "r1") == given
+
+
+def _copy(server: Server, go: Any) -> None:
+    go.wait()
+    writer(server).write([row for n in range(40) for row in rows(f"r{n:02}", 60 + 20 * n)])
+
+
+@pytest.mark.slow
+def test_copies_of_a_task_beside_each_other_double_nothing(
+    client: redis.Redis, server_at: Server
+) -> None:
+    fork = get_context("fork")
+    go = fork.Event()
+    copies = [fork.Process(target=_copy, args=(server_at, go)) for _ in range(3)]
+    for copy in copies:
+        copy.start()
+    go.set()
+    for copy in copies:
+        copy.join(60)
+    assert [copy.exitcode for copy in copies] == [0, 0, 0]
+    for n in range(40):
+        assert payloads(client, f"r{n:02}") == [p for _, _, p in rows(f"r{n:02}", 60 + 20 * n)]
+    assert RequestQueue(client, "mail").invariants() == []
+
+
+@pytest.mark.parametrize("there", [5, 300])
+@pytest.mark.parametrize("given", [5, 200, 400])
+def test_an_id_with_other_content_is_left_as_it_is(
+    client: redis.Redis, server_at: Server, there: int, given: int
+) -> None:
+    others = [b"other %d" % n for n in range(there)]
+    RequestQueue(client, "mail").submit(others, id="taken")
+    tally = writer(server_at).write([*rows("a", 3), *rows("taken", given), *rows("z", 3)])
+    assert tally.requests == {"ok": 2, "exists": 1}
+    assert tally.samples["exists"] == ["request taken is there with other content"] or (
+        tally.samples["exists"][0].startswith("request taken is there with other content")
+    )
+    assert payloads(client, "taken") == others
+
+
+def test_less_of_what_is_there_is_other_content(client: redis.Redis, server_at: Server) -> None:
+    writer(server_at).write(rows("a", 300))
+    for fewer in (40, 150, 200):
+        assert writer(server_at).write(rows("a", fewer)).requests == {"exists": 1}
+    assert len(payloads(client, "a")) == 300
+
+
+def test_what_cant_be_used_is_counted_and_named(client: redis.Redis, server_at: Server) -> None:
+    bad: list[Row] = [
+        (None, 5, b"x"),
+        ("a/b", 5, b"x"),
+        ("high", 100, b"x"),
+        ("none", None, b"x"),
+        ("null", 5, None),
+        ("large", 5, b"x" * 2000),
+        ("good", 5, b"x"),
+    ]
+    tally = writer(server_at, max_payload=1000).write(bad)
+    assert tally.requests == {"invalid": 6, "ok": 1}
+    assert tally.samples["invalid"][0] == "rows without an id"
+    assert all(b"xxx" not in why.encode() for why in tally.samples["invalid"])
+    assert RequestQueue(client, "mail").counts().waiting == 1
+
+
+def test_a_full_queue_is_waited_for(client: redis.Redis, server_at: Server) -> None:
+    queue = RequestQueue(client, "mail")
+    queue.submit([b"first"], id="first")
+    queue.configure("op", 1, {"max_waiting": "120"})
+    slept = 0
+
+    def sleep(seconds: float) -> None:
+        nonlocal slept
+        slept += 1
+        assert queue.counts().waiting <= 120
+        for delivery in queue.take(60, consumer="w1").deliveries:
+            assert delivery.payload
+            done.append(delivery.id)
+
+    done: list[str] = []
+    given = [*rows("a", 350), *(row for n in range(20) for row in rows(f"s{n:02}", 15))]
+    tally = writer(server_at, sleep=sleep, limit=1000).write(given)
+    assert tally.requests == {"ok": 21} and slept > 5
+    done += [delivery.id for delivery in queue.take(500, consumer="w1").deliveries]
+    assert len(set(done)) == len(done) == 651
+
+
+def test_a_queue_that_stays_full_ends_the_task_with_a_word(
+    client: redis.Redis, server_at: Server
+) -> None:
+    queue = RequestQueue(client, "mail")
+    queue.submit([b"first"], id="first")
+    queue.configure("op", 1, {"max_waiting": "50"})
+    for given in (rows("a", 300), rows("b", 60)):
+        with pytest.raises(QueueFull, match="max_waiting is 50"):
+            writer(server_at, patience_s=1.0, sleep=lambda seconds: None).write(given)
+
+
+def test_a_queue_that_drains_ends_the_task(client: redis.Redis, server_at: Server) -> None:
+    queue = RequestQueue(client, "mail")
+    queue.submit([b"first"], id="first")
+    queue.configure("op", 1, {"closed": "moving"})
+    with pytest.raises(QueueClosed):
+        writer(server_at).write(rows("a", 3))
+
+
+def test_a_rate_is_kept_by_waiting(client: redis.Redis, server_at: Server) -> None:
+    slept: list[float] = []
+    writer(server_at, rate=50.0, sleep=slept.append).write(rows("a", 120))
+    # 50 at once, then 50 in a second, then 20: nothing is slept through here, so it adds up.
+    assert len(slept) == 2 and 0.9 < slept[0] <= 1.0 and 1.3 < slept[1] <= 1.4
+    assert len(payloads(client, "a")) == 120
+
+
+def test_small_requests_share_exchanges(client: redis.Redis, server_at: Server) -> None:
+    writer(server_at).write(rows("first", 1))
+    before = client.info("stats")["total_reads_processed"]
+    writer(server_at).write([row for n in range(160) for row in rows(f"s{n:03}", 5)])
+    assert client.info("stats")["total_reads_processed"] - before < 80  # one each would be 160
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({}, "--id COLUMN"),
+        ({"id": "a", "name": "b"}, "--id COLUMN"),
+        ({"id": "a", "split": 0}, "--split"),
+        ({"id": "a", "priority": "100"}, "priority 100"),
+        ({"id": "a", "limit": 0}, "limit 0"),
+        ({"name": "a b"}, "request id"),
+    ],
+)
+def test_what_cant_be_asked_for(given: dict[str, Any], why: str) -> None:
+    with pytest.raises(BadInput, match=why):
+        Asked("mail", **given)
+
+
+# --- with Spark, where one kind of server is enough -----------------------------------------------
+
+
+@pytest.fixture
+def valkey(valkey_url: str) -> Iterator[redis.Redis]:
+    with redis.Redis.from_url(valkey_url, protocol=3) as client:
+        client.flushall()
+        yield client
+
+
+def everything(client: redis.Redis, requests: Iterable[str]) -> Counter[bytes]:
+    return Counter(line for id in requests for p in payloads(client, id) for line in p.split(b"\n"))
+
+
+@pytest.mark.slow
+def test_a_python_worker_killed_mid_task_loses_and_doubles_nothing(
+    spark: "SparkSession", valkey: redis.Redis, valkey_url: str, tmp_path: Path
+) -> None:
+    source = tmp_path / "in.csv"
+    lines = [f"r{n % 37},{n % 7},row {n}" for n in range(9000)]
+    source.write_text("\n".join(["request,level,text", *lines]))
+    wanted = Asked("mail", id="request", payload="text", split=3, limit=8, parts=2)
+    frame = submit.read(spark, str(source))
+
+    def kill(entries: int) -> None:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        if context is not None and context.attemptNumber() == 0 and entries > 700:
+            (tmp_path / f"killed-{context.partitionId()}").touch()
+            os._exit(1)
+
+    done = submit.submit(spark, Server(Target(valkey_url)), frame, wanted, "job", told=kill)
+    assert {path.name for path in tmp_path.glob("killed-*")} == {"killed-0", "killed-1"}
+    ids = [f"r{n}" for n in range(37)]
+    assert sum(done.requests.values()) == 37 and done.exit_code == 0
+    assert everything(valkey, ids) == Counter(b"row %d" % n for n in range(9000))
+    for k, id in enumerate(ids):  # as they stood in the file
+        expected = [b"row %d" % n for n in range(k, 9000, 37)]
+        assert b"\n".join(payloads(valkey, id)).split(b"\n") == expected
+    again = submit.submit(spark, Server(Target(valkey_url)), frame, wanted, "job")
+    assert again.requests == {"same": 37} and again.entries == done.entries
+    assert RequestQueue(valkey, "mail").counts().waiting == done.entries
+
+
+@pytest.mark.slow
+def test_a_text_of_several_files_becomes_requests_of_so_many_lines(
+    spark: "SparkSession", valkey: redis.Redis, valkey_url: str, tmp_path: Path
+) -> None:
+    source = tmp_path / "in"
+    source.mkdir()
+    lines = [b"line %d \xff\r" % n for n in range(1000)]
+    for k in range(4):
+        (source / f"{k}.txt").write_bytes(b"\n".join(lines[k * 250 : k * 250 + 250]) + b"\n")
+    wanted = Asked("mail", name="day", rows=300, split=10, parts=2)
+    frame = submit.read(spark, str(source))
+    sized = submit.sized(frame, wanted)
+    assert (sized.requests, sized.entries, sized.rows, sized.corrupt) == (4, 100, 1000, 0)
+    assert valkey.dbsize() == 0
+    done = submit.submit(spark, Server(Target(valkey_url)), frame, wanted, "job")
+    assert done.requests == {"ok": 4}
+    found = [payload for n in range(1, 5) for payload in payloads(valkey, f"day-{n}")]
+    assert b"\n".join(found).split(b"\n") == lines
+    assert [len(payloads(valkey, f"day-{n}")) for n in range(1, 5)] == [30, 30, 30, 10]
+
+
+@pytest.mark.slow
+def test_rows_without_a_payload_column_are_json(
+    spark: "SparkSession", valkey: redis.Redis, valkey_url: str, tmp_path: Path
+) -> None:
+    source = tmp_path / "in.jsonl"
+    source.write_text(
+        '{"id": "a", "level": "3", "to": null}\n{"id": "b", "level": "x", "to": "y"}\n'
+    )
+    wanted = Asked("mail", id="id", priority="level", parts=2)
+    done = submit.submit(
+        spark, Server(Target(valkey_url)), submit.read(spark, str(source)), wanted, "job"
+    )
+    assert done.requests == {"ok": 1, "invalid": 1} and done.exit_code == 3
+    assert done.samples["invalid"] == ["b: no priority"]
+    assert payloads(valkey, "a") == [b'{"id":"a","level":"3","to":null}']
+    with pytest.raises(BadInput, match="no column 'nobody'"):
+        submit.arranged(submit.read(spark, str(source)), Asked("mail", id="nobody"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("format", ["csv", "json"])
+def test_rows_that_cant_be_read_are_left_out_and_counted(
+    spark: "SparkSession", valkey: redis.Redis, valkey_url: str, tmp_path: Path, format: str
+) -> None:
+    source = tmp_path / f"in.{format}"
+    if format == "csv":
+        lines = ["id,text", *(f"r{n % 3},row {n}" for n in range(30))]
+        lines[7:7] = ["r1,a secret,and more", "r2"]
+    else:
+        lines = [json.dumps({"id": f"r{n % 3}", "text": f"row {n}"}) for n in range(30)]
+        lines[7:7] = ['{"id": "r1", "text": "a secr', "not JSON"]
+    source.write_text("\n".join(lines) + "\n")
+    frame = submit.read(spark, str(source))
+    wanted = Asked("mail", id="id", payload="text", parts=2)
+    done = submit.submit(spark, Server(Target(valkey_url)), frame, wanted, "job")
+    assert (done.requests, done.entries, done.corrupt) == ({"ok": 3}, 30, 2)
+    assert done.exit_code == 3
+    assert [payloads(valkey, f"r{k}") for k in range(3)] == [
+        [b"row %d" % n for n in range(k, 30, 3)] for k in range(3)
+    ]
+    with pytest.raises(BadInput, match="PATH_NOT_FOUND"):
+        ran(lambda: submit.read(spark, str(tmp_path / "nowhere.csv")))

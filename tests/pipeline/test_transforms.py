@@ -1,0 +1,462 @@
+"""The tables of the reports, worked out by hand on a few rows; no server."""
+
+import json
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from redisq_ops.core.values import Entry, Failure
+from redisq_ops.ops.contrast import difference
+from redisq_ops.ops.fingerprint import fingerprint
+from redisq_ops.ops.redaction import Redaction
+from redisq_ops.pipeline import schemas
+from redisq_ops.pipeline.critical import Attempt, path
+from redisq_ops.pipeline.tables import TABLES
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+slow = pytest.mark.slow
+START = datetime(2026, 3, 1, 10, 0, tzinfo=UTC)
+
+
+def moment(ms: int) -> datetime:
+    return START + timedelta(milliseconds=ms)
+
+
+def frame(spark: "SparkSession", table: str, rows: Iterable[dict[str, Any]]) -> "DataFrame":
+    """A table as the source has it; what a row doesn't name is null."""
+    names = [column.name for column in TABLES[table].columns]
+    for row in (rows := list(rows)):
+        assert set(row) <= set(names)
+    return spark.createDataFrame(
+        [tuple(row.get(name) for name in names) for row in rows],
+        schemas.struct(TABLES[table]),
+        verifySchema=False,
+    )
+
+
+def event(at: int, event: str, id: str, detail: str | None = None, **more: Any) -> dict[str, Any]:
+    """A row of the history, ``at`` ms after the start; each a call of its own."""
+    request, slash, number = id.rpartition("/")
+    of = {"request": request, "number": int(number)} if slash else {}
+    named = {"queue": "q", "kind": "request", "shard": 0, "event_id": f"{at}-0", "by": "w1"}
+    return named | of | {"at": moment(at), "event": event, "id": id, "detail": detail} | more
+
+
+def rows(found: "DataFrame", *names: str) -> list[tuple[Any, ...]]:
+    return [tuple(row) for row in found.select(*names).collect()]
+
+
+def since(at: datetime | None) -> int | None:
+    return (
+        None if at is None else round((at.replace(tzinfo=UTC) - START) / timedelta(milliseconds=1))
+    )
+
+
+# --- attempts ----------------------------------------------------------------------------------
+
+# r: three sub-requests in one call; 1 is done at once, 2 fails and is done, 3 is lost and buried.
+REQUEST = [
+    event(0, "submitted", "r", "1|3", request="r"),
+    event(100, "taken", "r/1"),
+    event(400, "done", "r/1", run_ms=300),
+    event(1000, "taken", "r/2", by="w2"),
+    event(1500, "failed", "r/2", "w2"),
+    event(4000, "taken", "r/2"),
+    event(4250, "done", "r/2", run_ms=250),
+    event(2000, "taken", "r/3", by="w3"),
+    event(32000, "lost", "r/3", "w3"),
+    event(32000, "dead", "r/3", "lost"),
+    event(32001, "request-done", "r", request="r"),
+]
+
+
+@slow
+def test_a_delivery_waits_since_its_submission_or_its_last_failure(spark: "SparkSession") -> None:
+    from redisq_ops.pipeline.transforms import attempts
+
+    found = attempts(frame(spark, "history", reversed(REQUEST))).orderBy("id", "taken_at")
+    names = ("id", "number", "attempt", "consumer", "since", "wait_ms", "ended", "reason", "run_ms")
+    assert rows(found, *names) == [
+        ("r/1", 1, 1, "w1", "submitted", 100, "done", None, 300),
+        ("r/2", 2, 1, "w2", "submitted", 1000, "failed", None, 500),
+        ("r/2", 2, 2, "w1", "failed", 2500, "done", None, 250),
+        ("r/3", 3, 1, "w3", "submitted", 2000, "dead", "lost", None),
+    ]
+
+
+@slow
+def test_waits_that_the_history_does_not_say_are_unknown(spark: "SparkSession") -> None:
+    from redisq_ops.pipeline.transforms import attempts
+
+    delay = {"kind": "delay", "queue": "d"}
+    found = attempts(
+        frame(
+            spark,
+            "history",
+            [
+                event(0, "taken", "cut/1"),  # its submission was trimmed
+                event(50, "done", "cut/1", run_ms=50),
+                event(0, "submitted", "r", "1|1", request="r"),
+                event(10, "taken", "r/1"),  # released: no event says so
+                event(90, "taken", "r/1"),
+                event(95, "dead", "r/1", "rejected"),
+                event(99, "taken", "r/1"),  # replayed: nor here
+                event(100, "submitted", "e", str(int(START.timestamp() * 1000) + 700), **delay),
+                event(750, "taken", "e", **delay),
+                event(760, "done", "e", **delay),  # of a kind that doesn't say how long it took
+            ],
+        )
+    ).orderBy("queue", "id", "taken_at")
+    names = ("id", "attempt", "since", "wait_ms", "ended", "reason", "run_ms")
+    assert rows(found, *names) == [
+        ("e", 1, "submitted", 50, "done", None, 10),
+        ("cut/1", 1, None, None, "done", None, 50),
+        ("r/1", 1, "submitted", 10, None, None, None),
+        ("r/1", 1, None, None, "dead", "rejected", 5),
+        ("r/1", 1, None, None, None, None, None),
+    ]
+
+
+@slow
+def test_rows_of_one_millisecond_keep_the_order_of_the_stream(spark: "SparkSession") -> None:
+    from redisq_ops.pipeline.transforms import attempts
+
+    calls = ["submitted", "taken", "failed", "taken", "lost", "taken", "done"]
+    history = [
+        event(5, what, "e", event_id=f"1772359200005-{seq}", kind="fair", detail="acme")
+        for seq, what in zip((1, 2, 9, 10, 11, 11, 12), calls, strict=True)
+    ]
+    found = attempts(frame(spark, "history", reversed(history))).orderBy("attempt")
+    assert rows(found, "attempt", "since", "ended", "client") == [
+        (1, "submitted", "failed", "acme"),
+        (2, "failed", "lost", "acme"),
+        (3, "lost", "done", "acme"),
+    ]
+
+
+@slow
+def test_a_row_that_could_not_be_read_counts_for_nothing(spark: "SparkSession") -> None:
+    from redisq_ops.pipeline.transforms import attempts, occurrences, throughput
+
+    history = frame(
+        spark,
+        "history",
+        [
+            {"queue": "q", "kind": "request", "_corrupt": "no event"},
+            event(1, "submitted", "r", "9|3", request="r"),  # nobody writes that
+            event(2, "submitted", "s", "1|999999999999", request="s"),  # nor that
+        ],
+    )
+    assert attempts(history).count() == 0
+    assert occurrences(history).where("id like 's/%'").count() == 10_000
+    assert throughput(history).count() == 1
+
+
+# --- latency, throughput, retries --------------------------------------------------------------
+
+
+def served(hour: int, n: int, wait: int, run: int, step: int = 1) -> list[dict[str, Any]]:
+    """A request of n, its k-th entry waiting k × wait and running k × run ms."""
+    at, name = hour * 3_600_000, f"h{hour}"
+    found = [event(at, "submitted", name, f"1|{n}", request=name)]
+    for k in range(1, n + 1):
+        taken = at + k * wait
+        found.append(event(taken, "taken", f"{name}/{k}"))
+        found.append(event(taken + k * run, "done", f"{name}/{k}", run_ms=k * run))
+    return found
+
+
+@slow
+def test_percentiles_of_waits_and_runs_per_queue_and_hour(spark: "SparkSession") -> None:
+    from redisq_ops.pipeline.transforms import attempts, latency
+
+    history = frame(spark, "history", served(0, 101, 10, 2) + served(1, 1, 7, 3))
+    deliveries = attempts(history)
+    names = ("wait_p50_ms", "wait_p95_ms", "wait_p99_ms", "wait_max_ms", "run_p50_ms", "run_p99_ms")
+    found = latency(deliveries)
+    assert rows(found, "queue", "taken", "waits", "runs") == [("q", 101, 101, 101), ("q", 1, 1, 1)]
+    assert [since(row.from_at) for row in found.collect()] == [0, 3_600_000]
+    # 101 values 10, 20 … 1010: the rank of p95 is 1 + 0.95 × 100 = 96.
+    assert rows(found, *names) == [(510, 960, 1000, 1010, 102, 200), (7, 7, 7, 7, 3, 3)]
+    near = latency(deliveries, accuracy=1000)
+    for exact, close in zip(rows(found, *names), rows(near, *names), strict=True):
+        assert all(abs(a - b) <= 10 for a, b in zip(exact, close, strict=True))
+    assert latency(deliveries, step_ms=60_000).count() == 2
+
+
+@slow
+def test_throughput_counts_entries_not_calls(spark: "SparkSession") -> None:
+    from redisq_ops.pipeline.transforms import throughput
+
+    more = [event(120_000, "submitted", "s", "1|40", request="s")]
+    names = ("submitted", "taken", "done", "failed", "lost", "dead", "bad", "grown", "peak")
+    history = frame(spark, "history", REQUEST + more)
+    assert rows(throughput(history), *names) == [
+        (3, 4, 2, 1, 1, 1, 2, 0, 1),
+        (40, 0, 0, 0, 0, 0, 0, 40, 40),
+    ]
+    (row,) = rows(throughput(history, 300_000), *names)
+    assert row == (43, 4, 2, 1, 1, 1, 2, 40, 40)
+
+
+@slow
+def test_how_deliveries_end_by_attempt(spark: "SparkSession") -> None:
+    from redisq_ops.pipeline.transforms import attempts, retries
+
+    running = [event(5000, "submitted", "s", "1|1", request="s"), event(5001, "taken", "s/1")]
+    found = retries(attempts(frame(spark, "history", REQUEST + running)))
+    names = ("attempt", "n", "done", "failed", "lost", "dead", "unsaid", "bad_share")
+    assert rows(found, *names) == [(1, 4, 1, 1, 0, 1, 1, 2 / 3), (2, 1, 1, 0, 0, 0, 0, 0.0)]
+
+
+# --- fairness ----------------------------------------------------------------------------------
+
+
+def fair(at: int, what: str, id: str, client: str | None) -> dict[str, Any]:
+    return event(at, what, id, client, kind="fair", queue="f")
+
+
+@slow
+def test_jains_index_of_max_min_fair_parts(spark: "SparkSession") -> None:
+    from redisq_ops.pipeline.transforms import attempts, demanded, fairness
+
+    history = [fair(0, "submitted", f"a{i}", "a") for i in range(6)]
+    history += [fair(1, "submitted", f"b{i}", "b") for i in range(6)]
+    history += [fair(2, "submitted", "c0", "c")]
+    # In the first hour six of a's, two of b's, c's only one; in the second what is left of b.
+    first = [f"a{i}" for i in range(6)] + ["b0", "b1", "c0"]
+    history += [fair(100 + i, "taken", id, id[0]) for i, id in enumerate(first)]
+    history += [fair(3_600_000 + i, "taken", f"b{i}", "b") for i in range(2, 6)]
+    table = frame(spark, "history", history)
+    found = fairness(attempts(table), demanded(table))
+    # 9 deliveries; c wants 1, the other two get (9 - 1) / 2 = 4 each.
+    jain = (6 / 4 + 2 / 4 + 1) ** 2 / (3 * ((6 / 4) ** 2 + (2 / 4) ** 2 + 1))
+    assert rows(found, "client", "demand", "taken", "fair", "ratio", "jain") == [
+        ("a", 6, 6, 4.0, 1.5, pytest.approx(jain)),
+        ("b", 6, 2, 4.0, 0.5, pytest.approx(jain)),
+        ("c", 1, 1, 1.0, 1.0, pytest.approx(jain)),
+        ("b", 4, 4, 4.0, 1.0, 1.0),
+    ]
+    assert rows(found, "share")[0] == (6 / 9,)
+
+
+@slow
+def test_clients_can_be_part_of_the_id(spark: "SparkSession") -> None:
+    from redisq_ops.pipeline.transforms import attempts, demanded, fairness
+
+    history = frame(
+        spark,
+        "history",
+        [
+            event(0, "submitted", "acme-1", "1|2", request="acme-1"),
+            event(0, "submitted", "zoo-1", "1|1", request="zoo-1"),
+            event(5, "taken", "acme-1/1"),
+            event(6, "taken", "zoo-1/1"),
+        ],
+    )
+    found = fairness(attempts(history, r"^(\w+)-"), demanded(history, r"^(\w+)-"))
+    assert rows(found, "client", "demand", "taken", "jain") == [
+        ("acme", 2, 1, 1.0), ("zoo", 1, 1, 1.0),
+    ]  # fmt: skip
+    assert fairness(attempts(history), demanded(history)).count() == 0
+
+
+# --- anomalies ---------------------------------------------------------------------------------
+
+
+@slow
+def test_minutes_far_from_the_median_are_one_span(spark: "SparkSession") -> None:
+    from redisq_ops.pipeline.transforms import anomalies
+
+    minute = 60_000
+    usual = [("q", moment(i * minute), 10, 9 + i % 3, 0) for i in range(40)]
+    usual[20] = ("q", moment(20 * minute), 10, 0, 50)
+    usual[23] = ("q", moment(23 * minute), 10, 0, 70)
+    usual[30] = ("q", moment(30 * minute), 14, 10, 0)  # more than ever, but not by 5
+    usual[31] = ("q", moment(31 * minute), 10, 99, 0)  # that is no trouble
+    counted = spark.createDataFrame(
+        usual, "queue string, from_at timestamp, submitted long, done long, bad long"
+    )
+    schema = (
+        "queue string, from_at timestamp, waits long, wait_p95_ms double, runs long, "
+        "run_p95_ms double"
+    )
+    times = [("q", moment(i * minute), 9, 100.0 + i % 2, 9, 5.0) for i in range(40)]
+    times[3] = ("q", moment(3 * minute), 2, 9999.0, 9, 5.0)  # of two entries only
+    times[22] = ("q", moment(22 * minute), 9, 900.0, 9, 5.0)
+    measured = spark.createDataFrame(times, schema)
+    found = anomalies(counted, measured)
+    names = ("metric", "side", "value", "median", "mad")
+    assert rows(found, *names) == [
+        ("done", "below", 0.0, 10.0, 1.0),
+        ("failed", "above", 70.0, 0.0, 0.0),
+        ("wait_ms", "above", 900.0, pytest.approx(100.0, abs=1), pytest.approx(0.5, abs=0.5)),
+    ]
+    spans = [(since(row.from_at), since(row.to_at)) for row in found.collect()]
+    assert spans == [(20 * minute, 24 * minute)] * 2 + [(22 * minute, 23 * minute)]
+    assert found.collect()[0].z == pytest.approx(0.6745 * -10)
+    mean = (50 + 70) / 40  # of the deviations
+    assert found.collect()[1].z == pytest.approx(70 / (1.2533 * mean))
+    few = counted.where(counted.from_at < moment(29 * minute))
+    assert anomalies(few, measured.limit(20)).count() == 0, "too few minutes to know the usual"
+
+
+# --- dead letters ------------------------------------------------------------------------------
+
+
+def dead(n: int, message: str, **more: Any) -> dict[str, Any]:
+    named = {"queue": "q", "kind": "request", "id": f"r{n % 4}/{n}", "state": "dead"}
+    error = {"reason": "failed", "error_type": "Timeout", "error": message}
+    return named | error | {"since_at": moment(n * 1000), "consumer": f"w{n % 3}"} | more
+
+
+@slow
+def test_groups_have_the_same_names_as_the_cli_gives_them(spark: "SparkSession") -> None:
+    from redisq_ops.pipeline.transforms import dead_groups
+
+    letters = [dead(n, f"smtp-3 did not answer in {n} s", client=f"c{n % 2}") for n in range(6)]
+    letters += [dead(7, "no such user", error_type="LookupError", reason="rejected")]
+    letters += [dead(8, "", error_type=None, error=None, reason="lost")]
+    letters += [{"queue": "q", "kind": "request", "_corrupt": "x"}]
+    table = frame(spark, "dead", letters)
+    expected = {
+        fingerprint(Entry("", "dead", reason=reason, error=error)): n
+        for n, reason, error in (
+            (6, "failed", Failure("Timeout", "smtp-3 did not answer in 1 s")),
+            (1, "rejected", Failure("LookupError", "no such user")),
+            (1, "lost", None),
+        )
+    }
+    found = dead_groups(table.drop("fingerprint")).collect()
+    assert {row.fingerprint: row.entries for row in found} == expected
+    first = found[0]
+    assert first.form == "smtp-<n> did not answer in <n> s" and first.message.endswith("in 5 s")
+    assert (first.clients, first.requests, first.sample, first.share) == (2, 0, "r1/5", 0.75)
+    assert (first.failed, first.lost, found[1].lost) == (6, 0, 1)
+    assert (since(first.first_at), since(first.last_at)) == (0, 5000)
+    assert {row.form for row in found[1:]} == {"lost", "no such user"}
+
+
+@slow
+def test_what_a_group_has_in_common(spark: "SparkSession") -> None:
+    from redisq_ops.pipeline.transforms import contrasts, payload_fields
+
+    def body(n: int, region: str) -> bytes:
+        return json.dumps({"region": region, "card": n}).encode()
+
+    here = [
+        dead(n, "timed out", fingerprint="aaaa", client="acme" if n % 10 else "zoo",
+             consumer="w1", payload=body(n, "eu"))
+        for n in range(50)
+    ]  # fmt: skip
+    rest = [
+        dead(n, "refused", fingerprint="bbbb", client=f"c{n % 10}", consumer="w1",
+             payload=body(n, "us" if n % 5 else "eu") if n else b"\xff\x00")
+        for n in range(100)
+    ]  # fmt: skip
+    table = frame(spark, "dead", here + rest)
+    told = {(r.fingerprint, r.field): r for r in contrasts(table).collect()}
+    trait = told["aaaa", "client"]
+    assert (trait.value, trait.share, trait.rest) == ("acme", 0.9, 0.0)
+    assert trait.surely == pytest.approx(difference(45, 50, 0, 100))
+    assert ("aaaa", "consumer") not in told, "all have it"
+    fields = payload_fields(table, Redaction(keys=(("card",),)))
+    found = contrasts(table, payloads=fields)
+    told = {(r.fingerprint, r.field): r for r in found.collect()}
+    trait = told["aaaa", "payload.region"]
+    assert (trait.value, trait.share, trait.rest) == ("eu", 1.0, pytest.approx(0.19))
+    assert {r.value for r in fields.where("field = 'payload.card'").collect()} == {"***"}
+    (row,) = contrasts(frame(spark, "dead", here)).where("field = 'client'").collect()
+    assert (row.value, row.share, row.rest) == ("acme", 0.9, None), "nothing to compare with"
+
+
+# --- requests ----------------------------------------------------------------------------------
+
+
+def ran(id: str, begun: int, end: int | None, attempt: int = 1, **more: Any) -> Attempt:
+    first = attempt == 1
+    since: dict[str, Any] = {"since": "submitted" if first else "failed", "since_ms": 0}
+    how = {"consumer": "w", "taken_ms": begun, "ended": "done", "ended_ms": end}
+    return Attempt(id=id, attempt=attempt, **(since | how | more))
+
+
+def stretches(*attempts: Attempt) -> list[tuple[str, str, int, int]]:
+    return [(s.what, s.id, s.from_ms, s.to_ms) for s in path(attempts)]
+
+
+def test_the_critical_path_follows_what_each_delivery_waited_for() -> None:
+    # Two at a time: 1 and 2 begin, 3 begins when 1 ends, 4 a while after 2 ended; 3 fails once.
+    found = stretches(
+        ran("r/1", 50, 100),
+        ran("r/2", 50, 150),
+        ran("r/3", 100, 200, ended="failed"),
+        ran("r/4", 160, 300),
+        ran("r/3", 260, 400, attempt=2, since_ms=200),
+    )
+    assert found == [
+        ("queue", "r/1", 0, 50),
+        ("run", "r/1", 50, 100),
+        ("run", "r/3", 100, 200),
+        ("again", "r/3", 200, 260),
+        ("run", "r/3", 260, 400),
+    ]
+    assert found[0][2] == 0 and found[-1][3] == 400
+    assert all(one[3] == two[2] for one, two in pairwise(found))
+
+
+def test_a_delivery_nobody_was_in_the_way_of_waited_for_a_worker() -> None:
+    assert stretches(ran("r/1", 10, 20), ran("r/2", 500, 600)) == [
+        ("queue", "r/1", 0, 10), ("run", "r/1", 10, 20), ("turn", "r/2", 20, 500),
+        ("run", "r/2", 500, 600),
+    ]  # fmt: skip
+    late = ran("r/2", 500, 600, since_ms=450)  # added when 1 was done long ago
+    assert stretches(ran("r/1", 10, 20), late) == [
+        ("queue", "r/2", 450, 500),
+        ("run", "r/2", 500, 600),
+    ]
+
+
+def test_critical_paths_end_whatever_the_history_holds() -> None:
+    assert path([]) == [] and path([ran("r/1", 5, None)]) == []
+    same = [ran(f"r/{n}", 7, 7) for n in range(50)]
+    assert stretches(*same)[-1][2:] == (7, 7)
+    chained = [ran(f"r/{n}", n, n + 1) for n in range(2000)]
+    assert len(stretches(*chained)) == 2000
+    cut = ran("r/1", 50, 90, attempt=2, since_ms=40)  # its first attempt was trimmed
+    assert stretches(cut) == [("again", "r/1", 40, 50), ("run", "r/1", 50, 90)]
+    own = ran("r/1", 50, 50, attempt=2, since_ms=50)
+    assert stretches(own) == [("run", "r/1", 50, 50)]
+
+
+@slow
+def test_requests_and_their_critical_paths(spark: "SparkSession") -> None:
+    from redisq_ops.pipeline.transforms import attempts, critical_paths, requests
+
+    quick = [
+        event(0, "submitted", "s", "1|1", request="s"),
+        event(5, "taken", "s/1"),
+        event(9, "done", "s/1", run_ms=4),
+        event(9, "request-done", "s"),
+        event(9, "submitted", "open", "1|1", request="open"),
+    ]
+    history = frame(spark, "history", REQUEST + quick)
+    deliveries = attempts(history)
+    names = ("request", "entries", "deliveries", "bad", "dead", "took_ms")
+    assert rows(requests(history, deliveries), *names) == [
+        ("r", 3, 4, 2, 1, 32001),
+        ("s", 1, 1, 0, 0, 9),
+    ]
+    found = critical_paths(deliveries.where("request = 'r'"))
+    assert rows(found, "place", "what", "id", "took_ms", "ended") == [
+        (1, "queue", "r/1", 100, None),
+        (2, "run", "r/1", 300, "done"),
+        (3, "turn", "r/2", 600, None),
+        (4, "run", "r/2", 500, "failed"),
+        (5, "turn", "r/3", 500, None),
+        (6, "run", "r/3", 30000, "dead"),
+    ]
