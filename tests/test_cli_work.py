@@ -421,7 +421,7 @@ def test_input_that_cannot_be_submitted(
 
 @pytest.mark.slow
 def test_a_terminal_sees_a_bar_and_stdout_only_the_id() -> None:
-    numbers(Path("in.txt"), 20_000)
+    numbers(Path("in.txt"), 150_000)
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [*COMMAND, "submit", "in.txt", "--id", "r"],
@@ -440,7 +440,7 @@ def test_a_terminal_sees_a_bar_and_stdout_only_the_id() -> None:
     out, _ = process.communicate()
     assert (process.returncode, out) == (0, b"r\n")
     assert b"submitting r" in seen
-    assert b"/20000" in seen
+    assert b"/150000" in seen
 
 
 @pytest.mark.slow

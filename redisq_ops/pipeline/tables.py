@@ -60,7 +60,9 @@ _ENTRY = (
 _BODY = (
     Column("payload", "binary", "the bytes that were submitted; null unless asked for"),
     Column("payload_bytes", "long", "how many; null unless payloads are read"),
-    Column("_corrupt", "string", "why this row could not be read, the others null; else null"),
+    Column(
+        "_corrupt", "string", "why it could not be read, beside its place and id; else null"
+    ),
 )
 _ERROR = (
     Column("reason", "string", "why it is dead: failed, lost, rejected"),
