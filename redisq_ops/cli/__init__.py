@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 # Options every command takes, anywhere on the line -> how many words follow.
@@ -45,9 +46,16 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run a command and end with the contract's exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     try:
-        sys.exit(run(words))
+        code = run(words)
     except KeyboardInterrupt:  # while modules were loading
-        sys.exit(130)
+        code = 130
+    if code == 130:
+        # An interrupt that passed through `exec`, as dataclasses use it while modules load, makes
+        # Python end by the signal however it was handled: who waits for 130 would not see it.
+        with suppress(OSError):
+            sys.stdout.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 def run(words: Sequence[str]) -> int:
