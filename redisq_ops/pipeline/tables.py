@@ -60,9 +60,7 @@ _ENTRY = (
 _BODY = (
     Column("payload", "binary", "the bytes that were submitted; null unless asked for"),
     Column("payload_bytes", "long", "how many; null unless payloads are read"),
-    Column(
-        "_corrupt", "string", "why it could not be read, beside its place and id; else null"
-    ),
+    Column("_corrupt", "string", "why it could not be read, beside its place and id; else null"),
 )
 _ERROR = (
     Column("reason", "string", "why it is dead: failed, lost, rejected"),
