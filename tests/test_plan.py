@@ -281,7 +281,7 @@ def test_consequences_are_what_a_person_is_shown(
     monkeypatch.setattr(Session, "interactive", True)
     monkeypatch.setattr(sys, "stdin", io.StringIO("n\n"))
     redisq("replay", "mail", code=1)
-    assert "priorities: 50 3" in redisq.err and "SMTP 3" in redisq.err
+    assert "priorities: 50 (3)" in redisq.err and "SMTP (3)" in redisq.err
     assert len(redisq.err.splitlines()) < 12
 
 

@@ -256,7 +256,7 @@ def test_a_dialog_shows_the_consequences_and_keeps_the_reason(
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
         await press(pilot, "A")
         await asked(pilot, "X")
-        await see(pilot, "priorities: 50 3", "error groups:", "server: 1 call,")
+        await see(pilot, "priorities: 50 (3)", "error groups:", "server: 1 call,")
         await press(pilot, "w", *"any y or n", "enter")
         assert isinstance(app.screen, Confirm)  # the letters were text, Enter no answer
         await press(pilot, "y")
