@@ -174,7 +174,8 @@ def lines(facts: Mapping[str, Any]) -> list[str]:
         if shown:
             top = sorted(shown.items(), key=lambda item: (item[0] == "other", -item[1]))
             more = f", {len(top) - 4} more" if len(top) > 4 else ""
-            said.append(f"{what}: " + ", ".join(f"{name} ({count(n)})" for name, n in top[:4]) + more)
+            values = ", ".join(f"{name} ({count(n)})" for name, n in top[:4])
+            said.append(f"{what}: {values}{more}")
     if facts["fairness"]:
         said.append(facts["fairness"])
     if facts["drain_ms"]:
