@@ -52,13 +52,14 @@ async def _some_sidekiq_processes(
         told = job.fields(info or b"{}") or {}
         silent = SIDEKIQ_TTL_MS - left if left > 0 else None
         queues = told.get("queues")
+        held = [work for text in works if (work := _sidekiq_work(text, id_of))]
+        held.sort(key=lambda work: (work.since_ms or 0, work.id))  # a hash has them in any order
         found.append(
             Process(
                 _text(name), str(told.get("hostname", "")), _number(told.get("pid")),
                 tuple(map(str, queues)) if isinstance(queues, list) else (),
                 job.ms(told.get("started_at")), silent, info is not None,
-                tuple(work for text in works if (work := _sidekiq_work(text, id_of))),
-                quiet == b"true",
+                tuple(held), quiet == b"true",
             )
         )  # fmt: skip
     return found
