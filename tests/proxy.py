@@ -26,6 +26,9 @@ class FlakyProxy:
         self.seen: Counter[bytes] = Counter()
         self._lost = 0
         self._lock = threading.Lock()
+        self.answering = threading.Event()
+        """while it is cleared scripts are run, and their replies wait"""
+        self.answering.set()
         self._listener = _Listener(self, port)
         # The default poll of half a second would be the length of every test's goodbye.
         self._thread = threading.Thread(target=self._listener.serve_forever, args=(0.02,))
@@ -40,6 +43,7 @@ class FlakyProxy:
 
     def __exit__(self, *_: object) -> None:
         self._listener.closing = True
+        self.answering.set()
         self._listener.shutdown()
         self._listener.server_close()  # joins the connections' threads
         self._thread.join()
@@ -80,7 +84,7 @@ class _Connection(BaseRequestHandler):
     def handle(self) -> None:
         client = self.request
         with suppress(ConnectionError), socket.create_connection(self.server.target) as server:
-            buffer, doomed = b"", False
+            buffer, doomed, script = b"", False, False
             while not self.server.closing:
                 readable, _, _ = select.select([client, server], [], [], 0.02)
                 # Replies first: these answer what came before the requests now waiting.
@@ -88,6 +92,8 @@ class _Connection(BaseRequestHandler):
                     data = server.recv(CHUNK)
                     if doomed or not data:
                         return
+                    if script:
+                        self.server.proxy.answering.wait()
                     client.sendall(data)
                 if client in readable:
                     data = client.recv(CHUNK)
@@ -97,6 +103,7 @@ class _Connection(BaseRequestHandler):
                     names, end = requests(buffer)
                     # Doomed before the server sees it, or its reply could be quicker.
                     doomed = self.server.proxy.note(names) or doomed
+                    script = b"EVALSHA" in names
                     server.sendall(buffer[:end])
                     buffer = buffer[end:]
 

@@ -169,6 +169,47 @@ def test_never_more_at_a_time_than_concurrency(client: Client) -> None:
     assert most == 3
 
 
+def most_held(queue: RequestQueue[Client], handle: Callable[[Work], None], batch: int) -> int:
+    """How many entries were held at the most while a handler ran."""
+    most = 0
+
+    def look(work: Work) -> None:
+        nonlocal most
+        handle(work)
+        most = max(most, queue.counts().pending)
+
+    Worker(queue, look, burst=True, batch=batch).run()
+    found = queue.counts()
+    assert (found.waiting, found.pending) == (0, 0) and queue.invariants() == []
+    return most
+
+
+def test_a_batch_is_fetched_ahead_of_quick_handlers_only(client: Client) -> None:
+    quick = most_held(mail(client, *[b""] * 40), lambda _: None, batch=4)
+    assert 4 < quick <= 12  # one in work, one ahead, one being settled
+    slow = most_held(mail(client, *[b""] * 12, id="r2"), lambda _: time.sleep(0.03), batch=2)
+    assert slow <= 4  # one in work, one being settled
+    assert most_held(mail(client, *[b""] * 12, id="r3"), lambda _: None, batch=1) == 1
+
+
+def test_one_batch_is_fetched_ahead_and_no_more(client: Client, url: str) -> None:
+    queue = mail(client, *[b""] * 20)
+    held = 0
+
+    def handle(work: Work) -> None:
+        nonlocal held
+        if work.number == 9:  # its batch, and the one that is on its way
+            proxy.answering.clear()
+            time.sleep(0.05)
+            held = queue.counts().pending
+            proxy.answering.set()
+
+    with counted(url) as (near, proxy):
+        Worker(mail(near), handle, burst=True, batch=2).run()
+    assert is_done(queue)
+    assert held <= 4
+
+
 def test_queues_are_served_in_turn(client: Client) -> None:
     queues = [RequestQueue(client, name) for name in ("one", "two")]
     for queue in queues:
@@ -590,6 +631,51 @@ def test_a_hint_that_comes_too_late_is_handed_on(client: Client) -> None:
     bell.close()
 
 
+@pytest.mark.usefixtures("no_other_look")
+def test_a_hint_during_a_look_is_not_forgotten(client: Client, url: str) -> None:
+    served: SimpleQueue[Work] = SimpleQueue()
+    # Having been quick with a whole batch it has room beside what it asks for.
+    queue = mail(client, b"", b"")
+    with counted(url) as (near, proxy), working(mail(near), served.put, batch=2) as worker:
+        until(lambda: is_done(queue))
+        until_idle(client, 1)
+        late_look(worker, proxy)
+        mail(client, b"", id="r2")
+        until(lambda: client.info("clients")["blocked_clients"] == 0)  # it has the hint
+        time.sleep(0.05)
+        proxy.answering.set()
+        assert [served.get(timeout=10).id for _ in range(3)][-1] == "r2/1"
+
+
+def late_look(worker: Worker, proxy: FlakyProxy) -> None:
+    """The worker looks for work; what it finds it learns when the proxy answers again."""
+    proxy.answering.clear()
+    before = proxy.seen[b"EVALSHA"]
+    worker._inbox.put(Rung(None))
+    until(lambda: proxy.seen[b"EVALSHA"] > before)
+    time.sleep(0.05)  # for the server to run it
+
+
+def test_what_arrives_while_it_stops_is_given_back(client: Client, url: str) -> None:
+    queue = mail(client, b"", id="r0")
+    served: list[str] = []
+    with counted(url) as (near, proxy):
+        worker = Worker(mail(near), lambda work: served.append(work.id), batch=2)
+        thread = threading.Thread(target=worker.run)
+        thread.start()
+        until(lambda: is_done(queue, "r0"))
+        until_idle(client, 1)
+        proxy.answering.clear()
+        queue.submit([b"one", b"two"], id="r1", limit=2)
+        until(lambda: queue.counts().pending == 2)
+        worker.stop()
+        proxy.answering.set()
+        thread.join()
+    found = queue.counts()
+    assert (found.waiting, found.pending, served) == (2, 0, ["r0/1"])
+    assert [entry(queue, id).attempts for id in ("r1/1", "r1/2")] == [0, 0]
+
+
 def test_a_stopped_worker_leaves_nothing_behind(client: Client) -> None:
     before = set(threading.enumerate())
     with working(mail(client, b""), upper):
@@ -612,7 +698,8 @@ def test_a_queue_of_another_kind_is_an_error(client: Client) -> None:
         Worker(DelaySet(client, "mail"), upper).run()
 
 
-def test_a_result_outlives_its_server(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("batch", [1, 2])
+def test_a_result_outlives_its_server(caplog: pytest.LogCaptureFixture, batch: int) -> None:
     began, go = threading.Event(), threading.Event()
 
     def handle(_: Work) -> bytes:
@@ -622,7 +709,7 @@ def test_a_result_outlives_its_server(caplog: pytest.LogCaptureFixture) -> None:
 
     with EmbeddedServer(appendonly=True) as server, connect(server.url) as client:
         queue = mail(client, b"one", b"two", limit=1)
-        with working(queue, handle):
+        with working(queue, handle, batch=batch):
             began.wait()
             server.kill()
             go.set()
@@ -662,8 +749,9 @@ def test_a_full_server_is_worked_off(client: Client) -> None:
         client.config_set("maxmemory", 0)
 
 
+@pytest.mark.parametrize("batch", [1, 2])
 def test_a_result_is_kept_while_the_server_takes_no_writes(
-    client: Client, caplog: pytest.LogCaptureFixture
+    client: Client, caplog: pytest.LogCaptureFixture, batch: int
 ) -> None:
     def handle(_: Work) -> bytes:
         client.replicaof("127.0.0.1", "1")
@@ -671,7 +759,7 @@ def test_a_result_is_kept_while_the_server_takes_no_writes(
 
     queue = mail(client, b"")
     try:
-        with working(queue, handle):
+        with working(queue, handle, batch=batch):
             until(lambda: lines(caplog, "this server is a read-only replica"))
             client.replicaof("NO", "ONE")
             until(lambda: is_done(queue))

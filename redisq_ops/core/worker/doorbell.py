@@ -56,7 +56,7 @@ class Doorbell:
         while (keys := self._asked.get()) is not None:
             try:
                 key = self._wait(keys)
-            except (RedisError, OSError):
+            except (RedisError, OSError, TypeError):  # a TypeError: closed by another thread
                 self._disconnect()
                 self._over.wait(1.0)  # the loop's own look says what is wrong; don't spin meanwhile
                 key = None

@@ -8,6 +8,7 @@ operations anew would take new numbers, and the deliveries of a lost reply would
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator, Sequence
+from threading import Lock
 from time import monotonic
 from typing import Any, Generic, TypeVar, cast
 
@@ -21,10 +22,14 @@ from .source import log
 T = TypeVar("T")
 
 _LONGEST_PAUSE_S = 5.0
+_POLL_S = 0.1
 
 
 class Line:
-    """``rest`` is called to let some seconds pass, ``given_up`` whether to go on trying."""
+    """Talks with the server, from any thread.
+
+    ``rest`` is called to let some seconds pass, ``given_up`` whether to go on trying.
+    """
 
     def __init__(
         self,
@@ -35,34 +40,45 @@ class Line:
     ) -> None:
         self._client, self._random = client, random
         self._rest, self._given_up = rest, given_up
+        self._lock = Lock()  # over what follows: how the server was met, by whichever thread
         self._met = False
         self._since: float | None = None
         self._pause_s = 0.0
 
     def ask(self, asks: Sequence[Description[Any]]) -> list[Any]:
         """One round trip, waiting out an absent server; what was refused is an error as a value."""
-        return run(self._client, insistent(together(map(attempt, asks)), self._pause))
+        return run(self._client, insistent(together(map(attempt, asks)), self._wait))
 
-    def heed(self, said: Sequence[Any]) -> None:
-        """Rest if something was refused for now (a full server, a replica); raise if for good."""
+    def heed(self, said: Sequence[Any]) -> float:
+        """Seconds to rest if something was refused for now (a full server, a replica), or 0.
+
+        Raises what was refused for good.
+        """
         refused = next((answer for answer in said if isinstance(answer, Exception)), None)
         if refused:
-            self._pause(refused)
-            return
-        self._met = True
-        if self._since is not None:
-            log.warning("the server answers again after %.1f s", monotonic() - self._since)
-        self._since, self._pause_s = None, 0.0
+            return self._pause(refused)
+        with self._lock:
+            self._met = True
+            if self._since is not None:
+                log.warning("the server answers again after %.1f s", monotonic() - self._since)
+            self._since, self._pause_s = None, 0.0
+        return 0.0
 
-    def _pause(self, error: Exception) -> None:
+    def _pause(self, error: Exception) -> float:
         passing = isinstance(error, (Unreachable, RedisError)) or type(error) is Refused
-        if not passing or not self._met or self._given_up():
-            raise error
-        if self._since is None:
-            self._since = monotonic()
-            log.warning("%s; trying again until it works", error)
-        self._pause_s = min(_LONGEST_PAUSE_S, max(0.1, 2 * self._pause_s))
-        self._rest(self._pause_s * (0.5 + self._random() / 2))
+        with self._lock:
+            if not passing or not self._met or self._given_up():
+                raise error
+            if self._since is None:
+                self._since = monotonic()
+                log.warning("%s; trying again until it works", error)
+            self._pause_s = min(_LONGEST_PAUSE_S, max(0.1, 2 * self._pause_s))
+            return self._pause_s * (0.5 + self._random() / 2)
+
+    def _wait(self, error: Exception) -> None:
+        until = monotonic() + self._pause(error)
+        while (left := until - monotonic()) > 0 and not self._given_up():
+            self._rest(min(left, _POLL_S))
 
 
 async def insistent(description: Coroutine[Any, Any, T], pause: Callable[[Exception], None]) -> T:

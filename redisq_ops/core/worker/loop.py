@@ -8,11 +8,11 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from math import inf
 from queue import Empty, SimpleQueue
 from random import random as unseeded
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any
 
 from redis import RedisCluster
@@ -27,6 +27,7 @@ from ..settings import LEASE_MS, MAX_BATCH
 from ..values import Settlement, Taken
 from .doorbell import Doorbell, Rung
 from .heartbeat import Heartbeat
+from .lanes import Answer, Lanes
 from .line import Line
 from .ping import Endpoint
 from .slots import Slots, slots
@@ -37,6 +38,10 @@ MUCH = 40
 LINGER_S = 0.05
 """how long a finished entry of a batch may wait for company before it is settled"""
 _MOST_SLOTS = 1000
+_LAST_WORD_S = 1.0
+"""how long one that leaves waits for what the server is saying"""
+
+Message = tuple[Work, Settlement | None] | Rung | Answer | None
 
 
 class Worker:
@@ -44,7 +49,7 @@ class Worker:
 
     ``concurrency`` handlers run at a time, in threads or, if ``async``, as tasks; up to
     ``concurrency`` × ``batch`` entries are held, and those that finish together are settled
-    together.
+    together. While a batch of 2 or more takes less than `LINGER_S`, another one is fetched ahead.
 
     ``timeout_s`` fails an entry whose handler takes longer. A thread can't be ended from outside:
     its slot stays taken until the handler returns; tasks are cancelled, programs killed.
@@ -95,7 +100,10 @@ class Worker:
         self._concurrency, self._batch, self._lease_ms = concurrency, batch, lease_ms
         self._grace_s, self._timeout_s, self._burst = grace_s, timeout_s, burst
         self._random = random
-        self._inbox: SimpleQueue[tuple[Work, Settlement | None] | Rung | None] = SimpleQueue()
+        self._inbox: SimpleQueue[Message] = SimpleQueue()
+        rest = self._meanwhile if batch == 1 else sleep
+        self._line = Line(self._client, random, rest, self._has_given_up)
+        self._lanes: Lanes
         self._slots: Slots
         self._bell: Doorbell
         self._listening = False
@@ -104,7 +112,8 @@ class Worker:
         self._upkeep_at = 0.0
         self._stops = 0
         self._leave_by = inf
-        self._line = Line(self._client, random, self._rest, self._has_given_up)
+        self._quick = False
+        self._quiet_until = 0.0
 
     def stop(self) -> None:
         """Begin to end; called again: end at once. Safe in signal handlers and other threads."""
@@ -121,6 +130,7 @@ class Worker:
         error. A worker runs once.
         """
         post = self._inbox.put
+        self._lanes = Lanes(1 if self._batch == 1 else 2, self._line, post)
         self._slots = slots(self._concurrency, self._handler, post, self._random, self._timeout_s)
         self._bell = Doorbell(self._client, post, lambda: self._free() > 0)
         heartbeat = Heartbeat(self._sources, self._lease_ms)
@@ -152,14 +162,13 @@ class Worker:
     def _serve(self) -> None:
         withdrawn = False
         while True:
-            self._receive(self._patience())
-            self._expire()
-            if self._stops and not withdrawn:
-                withdrawn = True
-                self._give_back(begun=False)
-            if self._is_done():
-                return
             try:
+                self._meanwhile(self._patience())
+                if self._stops and not withdrawn:
+                    withdrawn = True
+                    self._give_back(begun=False)
+                if self._is_done():
+                    return
                 if not self._stops and monotonic() >= self._upkeep_at:
                     self._upkeep()
                 if self._turn_is_due(monotonic()):
@@ -170,51 +179,57 @@ class Worker:
                 return
 
     def _is_done(self) -> bool:
-        if self._stops:
-            over = self._stops > 1 or monotonic() >= self._leave_by
-            return over or not self._sources.held()
+        if self._sources.held() or self._lanes.busy:
+            return self._is_late()
         looked = all(source.look_at > monotonic() for source in self._sources)
-        return self._burst and looked and not self._sources.held()
+        return self._stops > 0 or (self._burst and looked)
 
-    def _running(self) -> int:
-        return self._sources.held() - self._sources.finished()
+    def _is_late(self) -> bool:
+        return self._stops > 1 or (self._stops > 0 and monotonic() >= self._leave_by)
+
+    def _has_given_up(self) -> bool:
+        return self._is_late() or (self._stops > 0 and not self._sources.held())
 
     def _free(self) -> int:
-        """How many more entries may be held now; those finished don't count."""
+        """How many more entries may be asked for; those finished don't count."""
         if self._stops:
             return 0
-        return (self._concurrency - len(self._overdue)) * self._batch - self._running()
-
-    def _wants_work(self) -> bool:
-        """Room for a whole batch, or a slot with nothing to do."""
-        free = self._free()
-        return free >= self._batch or (free > 0 and self._running() < self._concurrency)
+        room = (self._concurrency - len(self._overdue) + self._quick) * self._batch
+        return room - self._sources.running() - self._sources.asked()
 
     def _turn_is_due(self, now: float) -> bool:
-        if self._wants_work() and any(source.look_at <= now for source in self._sources):
+        """Beside one that is under way, a turn is for whole batches only."""
+        if now < self._quiet_until or self._lanes.busy >= self._lanes.size:
+            return False
+        free, running = self._free(), self._sources.running()
+        due = free > 0 and any(source.is_due(now) for source in self._sources)
+        if (due and free >= self._batch) or self._sources.finished() >= self._batch:
             return True
-        since = self._sources.since
-        return since is not None and (
-            self._sources.finished() >= self._batch
-            or self._running() < self._concurrency
-            or now - since >= LINGER_S
-        )
+        since, idle = self._sources.since, running < self._concurrency
+        waits = since is not None and (idle or now - since >= LINGER_S)
+        return not self._lanes.busy and (waits or (due and idle))
 
     def _patience(self) -> float:
         """How long nothing but a message needs the loop, s."""
         now = monotonic()
-        ended = self._stops and not self._sources.held()
-        if self._turn_is_due(now) or self._is_done() or ended:
+        if self._turn_is_due(now) or self._is_done():
             return 0.0
         until = [self._leave_by if self._stops else self._upkeep_at]
-        if self._sources.since is not None:
-            until.append(self._sources.since + LINGER_S)
         if self._timeout_s is not None:
             until += [(w.started or now) + self._timeout_s for w in self._sources.unsettled()]
-        if self._wants_work():
-            until += [source.look_at for source in self._sources]
-            self._listen()
+        if not self._lanes.busy:  # whose answer is a message
+            if self._sources.since is not None:
+                until.append(max(self._quiet_until, self._sources.since + LINGER_S))
+            if self._wants_work():
+                until += [max(self._quiet_until, source.look_at) for source in self._sources]
+                self._listen()
         return max(0.0, min(until) - now)
+
+    def _wants_work(self) -> bool:
+        """Room for a whole batch, or a slot with nothing to do."""
+        free = self._free()
+        idle = self._sources.running() < self._concurrency
+        return free >= self._batch or (free > 0 and idle)
 
     def _listen(self) -> None:
         if self._listening:
@@ -225,12 +240,19 @@ class Worker:
         cluster = isinstance(self._client, RedisCluster)
         self._bell.listen([self._lists[0]] if cluster else list(self._lists))
 
+    def _meanwhile(self, seconds: float) -> None:
+        """Wait for a message, and see to what has ended or takes too long."""
+        self._receive(seconds)
+        self._expire()
+
     def _receive(self, patience: float) -> None:
         try:
             message = self._inbox.get(timeout=patience) if patience else self._inbox.get_nowait()
             while True:
                 if isinstance(message, Rung):
                     self._rung(message)
+                elif isinstance(message, Answer):
+                    self._lanes.hear(message)
                 elif message is not None:
                     self._ended(*message)
                 message = self._inbox.get_nowait()
@@ -241,7 +263,7 @@ class Worker:
         self._listening = False
         # Hints can be lost: when nobody rings for long, one queue is looked at without.
         rang = self._sources.by_wake_list[rung.key] if rung.key else self._sources.first
-        rang.look_at = 0.0
+        rang.look_at, rang.rung = 0.0, True
 
     def _ended(self, work: Work, settlement: Settlement | None) -> None:
         if work.settlement is not None:  # timed out or given back before
@@ -271,60 +293,71 @@ class Worker:
 
     def _turn(self) -> None:
         """Tell what is finished, and take from the queue whose turn it is."""
+        now = monotonic()
         telling = [(s, works) for s in self._sources if (works := s.to_tell())]
         asks: list[Description[Any]] = [s.queue.settle.op(settlements(w)) for s, w in telling]
-        free = min(self._free(), MAX_BATCH)
+        if told := [work for _, works in telling for work in works]:
+            whole = len(told) >= self._batch > 1
+            self._quick = whole and now - (told[0].started or 0.0) < LINGER_S
+        free = min(self._free(), MAX_BATCH, self._concurrency * self._batch)
         source = self._sources.next([s for s, _ in telling]) if free > 0 else None
         if source:
-            take = source.queue.take.op(free, consumer=self.consumer, lease_ms=self._lease_ms)
-            asks.append(take)
-        said = self._line.ask(asks)
-        if source and isinstance(said[-1], Taken):
-            self._took(source, said[-1])
-            if self._burst and telling and not said[-1].deliveries:
-                # A script the server didn't know is sent again, behind the take that it made room
-                # for: nothing waits only if a take alone says so.
-                source.look_at = 0.0
+            asks.append(source.ask(free, self.consumer))
+        self._sources.since = now if self._sources.finished() else None
+        self._lanes.send(asks, lambda said: self._turned(telling, source, free, said))
+
+    def _turned(
+        self,
+        telling: Sequence[tuple[Source, list[Work]]],
+        source: Source | None,
+        asked: int,
+        said: list[Any],
+    ) -> None:
+        if source:
+            source.asked -= asked
+            taken = said[-1]
+            if isinstance(taken, Taken):
+                source.plenty = len(taken.deliveries) == asked
+                self._took(source, taken)
+                if self._burst and telling and not taken.deliveries:
+                    # A script the server didn't know is sent again, behind the take that it made
+                    # room for: nothing waits only if a take alone says so.
+                    source.look_at = 0.0
         for (teller, works), words in zip(telling, said, strict=False):
-            if not isinstance(words, Exception):
-                teller.told(works, words)
-        self._sources.since = monotonic() if self._sources.finished() else None
-        self._line.heed(said)
+            teller.told(works, words)
+        if self._sources.since is None and self._sources.finished():
+            self._sources.since = monotonic()
+        self._quiet_until = monotonic() + self._line.heed(said)
 
     def _upkeep(self) -> None:
         """Set our watch, and do for each queue what is to be done from time to time."""
         asks: list[Description[Any]] = [server_ms()]
         if self._upkeep_at:
             asks += [_kept_up(source.queue) for source in self._sources]
-        said = self._line.ask(asks)
         # The first one at any moment of its turn, lest a fleet that starts together stay so.
         self._upkeep_at = monotonic() + UPKEEP_S * (1.0 if self._upkeep_at else self._random())
+        self._lanes.send(asks, self._kept)
+
+    def _kept(self, said: list[Any]) -> None:
         if not isinstance(said[0], Exception):
             self._clock_s = said[0] / 1000 - monotonic()
         if any(isinstance(went, int) and went >= MUCH for went in said[1:]):
             self._upkeep_at = monotonic() + 1.0  # there is more where that came from
-        self._line.heed(said)
+        self._quiet_until = monotonic() + self._line.heed(said)
 
     def _took(self, source: Source, taken: Taken) -> None:
         works = [Work(delivery, source.renew) for delivery in taken.deliveries]
         source.held.update(works)
-        if works or taken.more:
+        if works or taken.more or source.rung:
             source.look_at = 0.0
         elif taken.look_again_ms is None:
             source.look_at = inf
         else:  # a millisecond later, lest the same moment be looked at again and again
             source.look_at = (taken.look_again_ms + 1) / 1000 - self._clock_s
-        if works:
+        if self._stops:
+            self._give_back(begun=False)
+        elif works:
             self._slots.start(works)
-
-    def _rest(self, seconds: float) -> None:
-        until = monotonic() + seconds
-        while (left := until - monotonic()) > 0 and not self._has_given_up():
-            self._receive(left)
-            self._expire()
-
-    def _has_given_up(self) -> bool:
-        return self._stops > 0 and self._is_done()
 
     # --- leaving -------------------------------------------------------------------------------
 
@@ -336,7 +369,10 @@ class Worker:
     def _leave(self) -> None:
         """Give everything back; without counting, and without waiting for anybody."""
         self._stops = max(1, self._stops)
-        self._receive(0.0)
+        self._lanes.close(_LAST_WORD_S)
+        for _ in range(1 + self._lanes.busy):  # an answer may be that there is no server
+            with suppress(RedisqError, RedisError):
+                self._receive(0.0)
         running = [work for work in self._sources.unsettled() if work.started is not None]
         self._give_back(begun=True)
         for work in running:

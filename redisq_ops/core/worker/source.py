@@ -10,10 +10,10 @@ from itertools import chain
 from time import monotonic
 
 from ..handler import Work
-from ..io import BlockingClient
+from ..io import BlockingClient, Description
 from ..queue import Queue
 from ..settings import MAX_BATCH
-from ..values import Failure, Settlement
+from ..values import Failure, Settlement, Taken
 
 log = logging.getLogger("redisq_ops.worker")
 
@@ -28,7 +28,24 @@ class Source:
     lease_ms: int
     held: set[Work] = field(default_factory=set)
     finished: list[Work] = field(default_factory=list)
+    telling: int = 0
+    """finished work whose settlement is under way"""
+    asked: int = 0
+    """entries that are asked for right now"""
+    plenty: bool = False
+    """whether the last look brought all it had asked for"""
     look_at: float = 0.0
+    rung: bool = False
+    """whether there was a hint while a look was under way, which may have been too early for it"""
+
+    def is_due(self, now: float) -> bool:
+        """A second look beside one that is under way is for queues that have plenty."""
+        return self.look_at <= now and (not self.asked or self.plenty)
+
+    def ask(self, n: int, consumer: str) -> Description[Taken]:
+        self.asked += n
+        self.rung = False
+        return self.queue.take.op(n, consumer=consumer, lease_ms=self.lease_ms)
 
     def renew(self, works: Sequence[Work]) -> list[bool]:
         """Extend leases; False, and marked as lost, for each that is no longer ours."""
@@ -48,7 +65,7 @@ class Source:
             log.warning("lost lease: %s, its result is dropped", address(work))
 
     def to_tell(self) -> list[Work]:
-        """Finished work for one call, bounded in number and bytes."""
+        """Finished work for one call, bounded in number and bytes; `told` must follow."""
         part: list[Work] = []
         size = 0
         for work in self.finished[:MAX_BATCH]:
@@ -57,11 +74,16 @@ class Source:
             if part and size > _ROUND_BYTES:
                 break
             part.append(work)
+        del self.finished[: len(part)]
+        self.telling += len(part)
         return part
 
-    def told(self, works: Sequence[Work], said: Sequence[str]) -> None:
-        """The queue's answers to ``to_tell``."""
-        del self.finished[: len(works)]
+    def told(self, works: Sequence[Work], said: Sequence[str] | Exception) -> None:
+        """The queue's answers to ``to_tell``; what was refused is to be told again."""
+        self.telling -= len(works)
+        if isinstance(said, Exception):
+            self.finished[:0] = works
+            return
         self.held.difference_update(works)
         for work, word in zip(works, said, strict=True):
             if word != "done":
@@ -119,6 +141,12 @@ class Sources:
     def finished(self) -> int:
         return sum(len(source.finished) for source in self)
 
+    def running(self) -> int:
+        return sum(len(s.held) - len(s.finished) - s.telling for s in self)
+
+    def asked(self) -> int:
+        return sum(source.asked for source in self)
+
     def unsettled(self) -> list[Work]:
         held = chain.from_iterable(source.held for source in self)
         return [work for work in held if work.settlement is None]
@@ -140,7 +168,7 @@ class Sources:
         """
         now = monotonic()
         for source in self._rotation:
-            if source.look_at <= now or source in telling:
+            if source.is_due(now) or source in telling:
                 self._rotation.remove(source)
                 self._rotation.append(source)
                 return source
