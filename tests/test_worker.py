@@ -531,7 +531,7 @@ def test_the_second_signal_does_not_wait(client: Client, url: str, tmp_path: Pat
     with process(url, tmp_path, grace_s=3600) as running:
         until((tmp_path / "began").exists)
         running.send_signal(signal.SIGTERM)
-        time.sleep(0.05)  # two that are pending together would arrive as one
+        time.sleep(0.5)  # two that are pending together would arrive as one
         running.send_signal(signal.SIGTERM)
         assert running.wait() == 0
     assert (entry(queue).state, entry(queue).attempts) == ("waiting", 0)
