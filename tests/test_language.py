@@ -12,9 +12,10 @@ import pytest
 
 from redisq_ops.core.errors import BadInput
 from redisq_ops.core.values import STATES, Entry, Failure
+from redisq_ops.ops.expression import Query
 from redisq_ops.ops.fields import FIELDS, LOOKS, TAKES, Place, Value
 from redisq_ops.ops.fingerprint import fingerprint
-from redisq_ops.ops.language import DEEPEST, LONGEST, Query, Unreadable, parse
+from redisq_ops.ops.language import DEEPEST, LONGEST, Unreadable, parse
 from redisq_ops.ops.regex import SEEN, BadRegex, regex
 
 NOW = int(datetime(2026, 11, 20, 12, 0, tzinfo=UTC).timestamp() * 1000)

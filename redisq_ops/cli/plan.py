@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from redisq_ops.ops.bulk import Bulk, Plan
     from redisq_ops.ops.consumers import Change
     from redisq_ops.ops.edit import Edit
+    from redisq_ops.ops.intake import Import
     from redisq_ops.ops.journal import Outcome, Undo
     from redisq_ops.ops.processes import Prune
-    from redisq_ops.ops.transfer import Import
 
 
 def agreed(s: Session, plans: Sequence[Plan], given: Mapping[str, Any]) -> bool:

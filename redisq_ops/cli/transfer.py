@@ -23,8 +23,9 @@ from .session import Session
 
 if TYPE_CHECKING:
     from redisq_ops.core.values import State
+    from redisq_ops.ops.export import Export
     from redisq_ops.ops.redaction import Redaction
-    from redisq_ops.ops.transfer import Export, Survey
+    from redisq_ops.ops.survey import Survey
 
 _SHOWN = 20
 """lines of an import that a person is told of"""
@@ -42,7 +43,7 @@ _QUEUE = typer.Option(
 
 
 def export(s: Session, given: dict[str, Any]) -> int:
-    from redisq_ops.ops.transfer import Export
+    from redisq_ops.ops.export import Export
 
     redaction = _redaction(s, given["raw_payloads"])
     states = _states(given.pop("state"))
@@ -81,7 +82,7 @@ def _redaction(s: Session, raw: bool) -> Redaction:
 
 def _states(named: list[str] | None) -> list[State]:
     from redisq_ops.core.errors import BadInput
-    from redisq_ops.ops.transfer import STATES
+    from redisq_ops.ops.export import STATES
 
     for state in named or ():
         if state not in STATES:
@@ -192,9 +193,9 @@ def _told(s: Session, done: list[Export], file: str | None) -> None:
 def import_(s: Session, given: dict[str, Any]) -> int:
     from redisq_ops.core.errors import BadInput
     from redisq_ops.ops.bulk import TYPED_ABOVE, Plan
+    from redisq_ops.ops.intake import Import, receiver, said
     from redisq_ops.ops.journal import Author, Outcome
     from redisq_ops.ops.moment import per_second
-    from redisq_ops.ops.transfer import Import, receiver, said
 
     from .output import count, emit, say
 
@@ -248,7 +249,7 @@ def import_(s: Session, given: dict[str, Any]) -> int:
 
 
 def _undoable() -> int:
-    from redisq_ops.ops.transfer import UNDOABLE
+    from redisq_ops.ops.intake import UNDOABLE
 
     return UNDOABLE
 
@@ -278,7 +279,7 @@ class _Report:
 
 
 def _survey(file: BinaryIO, name: str) -> Survey:
-    from redisq_ops.ops.transfer import Survey
+    from redisq_ops.ops.survey import Survey
 
     from .output import progress
 

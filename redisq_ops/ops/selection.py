@@ -14,8 +14,8 @@ from redisq_ops.core.io import together
 from redisq_ops.core.queue import Queue
 from redisq_ops.core.values import Entry, Page, State
 
+from .expression import Query
 from .fields import NOWHERE, Place
-from .language import Query
 from .regex import BadRegex, Regex, regex
 from .terminal import age, count
 

@@ -21,9 +21,10 @@ from redisq_ops.ops.bulk import MEANS, PAST, TYPED_ABOVE, Bulk, allowed, entries
 from redisq_ops.ops.consequences import Consequences, weigh
 from redisq_ops.ops.edit import Edit, Unfit, editable, samples
 from redisq_ops.ops.editor import readable
+from redisq_ops.ops.expression import Query
 from redisq_ops.ops.groups import Grouping
 from redisq_ops.ops.journal import Author, Outcome, Undo
-from redisq_ops.ops.language import Query
+from redisq_ops.ops.relocation import taking_back
 from redisq_ops.ops.selection import Filter, Selection, select
 from redisq_ops.ops.terminal import age, count, printable
 from redisq_ops.ops.whole import Whole, WholeBulk, movable, whole
@@ -268,7 +269,8 @@ async def undo(changes: Changes, name: str | None) -> bool:
     if operation is None:
         return False
     queue = await arun(client, deployment.queue(operation.queue))
-    change = Undo(queue, operation, Author.here())  # refuses what can't be undone, and says why
+    # Refuses what can't be undone, and says why.
+    change = await arun(client, taking_back(deployment, queue, operation, Author.here()))
     why = f": {operation.why}" if operation.why else ""
     asked = Question(
         f"Undo {operation.verb} of {count(operation.done - operation.undone)} in {queue.name}?",

@@ -9,7 +9,7 @@ from textual.message import Message
 from textual.widgets import Input
 
 if TYPE_CHECKING:
-    from redisq_ops.ops.language import Query
+    from redisq_ops.ops.expression import Query
 
 _WORDS = "words only: what is listed here has no fields"
 

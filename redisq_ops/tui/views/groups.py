@@ -16,8 +16,8 @@ from .requests import number
 from .view import Items, Order, QueueView, Target, redaction_of
 
 if TYPE_CHECKING:
+    from redisq_ops.ops.expression import Query
     from redisq_ops.ops.groups import Group
-    from redisq_ops.ops.language import Query
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ from redisq_ops.ops.terminal import count
 from redisq_ops.tui.table import Column, PagedTable, Row, Window
 
 if TYPE_CHECKING:
+    from redisq_ops.ops.expression import Query
     from redisq_ops.ops.fields import Need
-    from redisq_ops.ops.language import Query
     from redisq_ops.ops.redaction import Redaction
 
 LOADED: Final = 500

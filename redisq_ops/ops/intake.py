@@ -1,345 +1,37 @@
-"""Entries as a file: `Export` writes a selection as JSON Lines, `Import` puts such a file in.
-
-A file is sections, one for each state of a queue: a line that says what it is (``{"redisq":
-"export", …}``), a line for each entry, a line that ends it. docs/export-import.md has the fields.
-Both ends work by small batches, so neither holds more of a queue than that.
-"""
+"""Entries of a file put in; by small batches, so that no more of the file than one is held."""
 
 from __future__ import annotations
 
-import base64
-import binascii
-import json
 import time
-from array import array
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, BinaryIO, cast
+from dataclasses import dataclass, replace
+from typing import Any, BinaryIO
 
-from redisq_ops.core.errors import BadInput, Exists, QueueClosed, QueueFull, Refused, WrongKind
+from redisq_ops.core.errors import Exists, QueueClosed, QueueFull, Refused, WrongKind
 from redisq_ops.core.io import both, together
 from redisq_ops.core.keys import checked_name
 from redisq_ops.core.kinds import KINDS, room
 from redisq_ops.core.queue import Queue
 from redisq_ops.core.request import RequestQueue
-from redisq_ops.core.values import Entry, Failure, Request, State
+from redisq_ops.core.values import Entry, State
 
 from . import journal
 from .deployment import Deployment
 from .journal import Author, Outcome
-from .redaction import NOTHING, Redaction
-from .selection import Scan
 from .submission import Submission
-from .target import Target
+from .survey import Content, Row, lines, parsed
 from .terminal import count, size
 
-VERSION = 1
-STATES: tuple[State, ...] = ("waiting", "pending", "delayed", "dead", "trash")
 BATCH = 100
 """entries that an import looks up and puts in at once"""
 BYTES = 256 * 1024
 """of payloads in one call of an import, unless one has more by itself"""
 UNDOABLE = 10_000
 """entries up to which an import can be taken back; each is named in the journal"""
-_TOLD = 5
 _LOST = "the file doesn't end as an export does: it may be cut off"
 
 Problem = Callable[[int, str, str], None]
 """told of a line that isn't imported: its number, the entry's id, and why"""
-
-
-# --- out ---------------------------------------------------------------------------------------
-
-
-class Export:
-    """One section. Drive `step` until it says False; what it returns in ``rows`` are its lines."""
-
-    def __init__(self, target: Target, now_ms: int, redaction: Redaction = NOTHING) -> None:
-        self.queue = target.queue
-        self.state = target.state
-        self.rows: list[dict[str, Any]] = []
-        self.written = 0
-        self.left = 0
-        """entries that went to another state before their payload was read"""
-        self.redacted = 0
-        self._redaction = redaction
-        self._scan = Scan(target.queue, target.state, target.filter, now_ms, payloads=True)
-        self._head: dict[str, Any] | None = {
-            "redisq": "export", "version": VERSION, "queue": target.queue.name,
-            "kind": target.queue.kind, "state": target.state, "filter": str(target.filter),
-            "at_ms": now_ms, "redacted": bool(redaction),
-        }  # fmt: skip
-
-    @property
-    def scanned(self) -> int:
-        return self._scan.scanned
-
-    @property
-    def total(self) -> int:
-        """Entries in the state, as far as is known."""
-        return self._scan.total
-
-    async def step(self) -> bool:
-        """Read some; False when its last line is in ``rows``."""
-        if self._head is not None:
-            self.rows, self._head = [self._head], None
-            return True
-        found = await self._whole(await self._scan.step())
-        self.rows = [self._row(*pair) for pair in found]
-        self.written += len(self.rows)
-        if not self._scan.over:
-            return True
-        self.rows.append(
-            {
-                "redisq": "end", "queue": self.queue.name, "state": self.state,
-                "entries": self.written, "scanned": self._scan.scanned,
-                "complete": self._scan.complete, "left": self.left,
-            }
-        )  # fmt: skip
-        return False
-
-    async def _whole(self, batch: Sequence[Entry]) -> list[tuple[Entry, Request | None]]:
-        """The entries with their payloads and requests; those that are in the state still."""
-        found: Sequence[Entry | None] = batch
-        if missing := [entry.id for entry in batch if entry.payload is None]:
-            again = await together(self.queue.get.op(id) for id in missing)
-            now = dict(zip(missing, again, strict=True))
-            found = [now.get(entry.id, entry) for entry in batch]
-        there = [entry for entry in found if entry is not None and entry.state == self.state]
-        self.left += len(batch) - len(there)
-        if "requests" not in self.queue.capabilities:
-            return [(entry, None) for entry in there]
-        names = list(dict.fromkeys(entry.id.rpartition("/")[0] for entry in there))
-        records = await together(self.queue.request.op(name) for name in names)
-        requests = dict(zip(names, records, strict=True))
-        return [(entry, requests[entry.id.rpartition("/")[0]]) for entry in there]
-
-    def _row(self, entry: Entry, request: Request | None) -> dict[str, Any]:
-        shown = self._redaction.entry(entry)
-        row: dict[str, Any] = {
-            "id": entry.id, "state": entry.state, "since_ms": entry.since_ms,
-            "ready_ms": entry.at_ms if entry.state in ("waiting", "delayed") else None,
-            "first_ms": entry.first_ms, "failures": entry.failures, "lost": entry.lost,
-            "attempts": entry.attempts, "reason": entry.reason,
-            "error": asdict(shown.error) if shown.error else None, "client": entry.client,
-        }  # fmt: skip
-        if request is not None:
-            row["request"] = {name: getattr(request, name) for name in _REQUEST}
-        if (shown.payload, shown.error) != (entry.payload, entry.error):
-            self.redacted += 1
-            row["redacted"] = True
-        payload = shown.payload
-        try:
-            row["payload"] = None if payload is None else payload.decode()
-        except UnicodeDecodeError:
-            row["payload_b64"] = base64.b64encode(payload or b"").decode()
-        return row
-
-
-_REQUEST = ("priority", "limit", "total")
-
-
-# --- in: reading -------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A line of a file that is an entry."""
-
-    number: int
-    """of the line, from 1"""
-    entry: Entry
-    priority: int = 0
-    limit: int = 0
-    total: int = 0
-    """of its request, where it has one"""
-
-
-@dataclass(slots=True)
-class Content:
-    """What a file has for one queue."""
-
-    queue: str
-    kind: str
-    states: dict[State, int] = field(default_factory=dict)
-    bytes: int = 0
-    requests: dict[str, list[array[int]]] = field(default_factory=dict)
-    """request -> for each of its lines, by itself: sub-request, where it begins, its number"""
-    totals: dict[str, int] = field(default_factory=dict)
-    """request -> how many sub-requests it had"""
-
-    @property
-    def entries(self) -> int:
-        return sum(self.states.values())
-
-
-@dataclass(slots=True)
-class Survey:
-    """What is in a file, found by reading all of it once; nothing is kept but where requests are.
-
-    ``whole`` is False when the end of an export is missing.
-    """
-
-    contents: dict[str, Content] = field(default_factory=dict)
-    whole: bool = True
-
-    @classmethod
-    def of(
-        cls, file: BinaryIO, name: str, progress: Callable[[int], None] = lambda lines: None
-    ) -> Survey:
-        """`BadInput` if any line can't be used, naming the first; `Refused` for a redacted one."""
-        survey = cls()
-        wrong: list[str] = []
-        redacted = content = None
-        inside: int | None = None
-        for number, offset, line in _lines(file):
-            if number % 1000 == 0:
-                progress(number)
-            try:
-                found = _parsed(line, content.kind if content else None)
-                if isinstance(found, Content):
-                    survey.whole = survey.whole and inside is None
-                    content, inside = survey.contents.setdefault(found.queue, found), 0
-                    if content.kind != found.kind:
-                        raise BadInput(f"queue {found.queue} is of two kinds in this file")
-                elif isinstance(found, Row):
-                    assert content is not None
-                    inside = (inside or 0) + 1
-                    _counted(content, replace(found, number=number), offset)
-                else:
-                    survey.whole = survey.whole and inside == found
-                    inside = None
-            except _Redacted:
-                redacted = redacted or number
-            except BadInput as error:
-                wrong.append(f"line {number:,}: {error}")
-        if wrong:
-            more = f" (and {count(len(wrong) - 1)} more lines)" if len(wrong) > 1 else ""
-            raise BadInput(f"{name}: {wrong[0]}{more}; nothing was imported")
-        if redacted:
-            raise Refused(
-                f"{name}: line {redacted:,} was redacted when it was exported: its payload isn't "
-                "what it was (export with --raw-payloads); nothing was imported"
-            )
-        if content is None:
-            raise BadInput(f"{name} is not an export: it has no line that says so")
-        survey.whole = survey.whole and inside is None
-        return survey
-
-
-def _counted(content: Content, row: Row, offset: int) -> None:
-    entry = row.entry
-    content.states[entry.state] = content.states.get(entry.state, 0) + 1
-    content.bytes += len(entry.payload or b"")
-    if content.kind == RequestQueue.kind:
-        rid, _, n = entry.id.rpartition("/")
-        places = content.requests.setdefault(rid, [array("q"), array("q"), array("q")])
-        for place, value in zip(places, (int(n), offset, row.number), strict=True):
-            place.append(value)
-        content.totals[rid] = row.total
-
-
-class _Redacted(Exception):
-    """A line whose payload isn't what it was."""
-
-
-def _lines(file: BinaryIO) -> Iterator[tuple[int, int, bytes]]:
-    """Lines with their number and where they begin; empty ones are left out."""
-    file.seek(0)
-    offset = 0
-    for number, line in enumerate(file, 1):
-        if line.strip():
-            yield number, offset, line
-        offset += len(line)
-
-
-def _parsed(line: bytes, kind: str | None) -> Content | Row | int | None:
-    """A line: where a section begins, an entry, how many entries a section had at its end."""
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise BadInput("not a JSON object") from error
-    if not isinstance(row, dict):
-        raise BadInput("not a JSON object")
-    word = row.get("redisq")
-    if word == "export":
-        if row.get("version") != VERSION:
-            raise BadInput(f"written by another release (version {row.get('version')!r})")
-        queue, its = row.get("queue"), row.get("kind")
-        if not isinstance(queue, str) or not isinstance(its, str):
-            raise BadInput("says neither queue nor kind")
-        return Content(queue, its)
-    if word == "end":
-        return _number(row, "entries")
-    if word is not None:
-        raise BadInput(f"redisq is export or end, not {word!r}")
-    if row.get("redacted"):
-        raise _Redacted
-    if kind is None:
-        raise BadInput("an entry before any line that says which queue it is from")
-    return _row_of(row, kind)
-
-
-def _row_of(row: dict[str, Any], kind: str) -> Row:
-    state = row.get("state")
-    if state not in STATES:
-        raise BadInput(f"state is {', '.join(STATES)}, not {state!r}")
-    id, payload = row.get("id"), row.get("payload")
-    if not isinstance(id, str):
-        raise BadInput("it has no id")
-    for part in id.split("/"):
-        checked_name(part, "id")
-    if "payload_b64" in row:
-        try:
-            content = base64.b64decode(row["payload_b64"], validate=True)
-        except (binascii.Error, TypeError, ValueError) as error:
-            raise BadInput(f"payload_b64 of {id} is not base64") from error
-    elif isinstance(payload, str):
-        try:
-            content = payload.encode()
-        except UnicodeEncodeError as error:
-            raise BadInput(f"payload of {id} is not text: {error.reason}") from error
-    else:
-        raise BadInput(f"{id} has no payload")
-    client, told = row.get("client"), row.get("error")
-    if client is not None:
-        checked_name(client if isinstance(client, str) else "", "client name")
-    elif kind == "fair":
-        raise BadInput(f"{id} has no client, and a fair queue's entries have one")
-    reason = row.get("reason")
-    if reason is not None:
-        checked_name(reason if isinstance(reason, str) else "", "reason")
-    failure = None
-    if isinstance(told, dict):
-        parts = (str(told.get(name) or "") for name in ("type", "message", "traceback"))
-        failure = Failure(*parts)
-    since, ready = _number(row, "since_ms"), _number(row, "ready_ms")
-    entry = Entry(
-        id, cast(State, state), at_ms=since if state in ("dead", "trash") else ready,
-        since_ms=since, payload=content, failures=_number(row, "failures") or 0,
-        lost=_number(row, "lost") or 0, first_ms=_number(row, "first_ms"), reason=reason,
-        error=failure, client=client,
-    )  # fmt: skip
-    if kind != RequestQueue.kind:
-        if "/" in id:
-            raise BadInput(f"{id} is no entry of a {kind} queue")
-        return Row(0, entry)
-    request = row.get("request")
-    if "/" not in id or not id.rpartition("/")[2].isdigit() or not isinstance(request, dict):
-        raise BadInput(f"{id} is no sub-request, or doesn't say its request's priority and limit")
-    return Row(0, entry, *(_number(request, name) or 0 for name in _REQUEST))
-
-
-def _number(row: dict[str, Any], name: str) -> int | None:
-    value = row.get(name)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 10**14:
-        raise BadInput(f"{name} is a whole number, not {value!r}")
-    return value
-
-
-# --- in: what will be done -----------------------------------------------------------------------
 
 
 async def receiver(deployment: Deployment, content: Content, name: str | None) -> Queue[Any]:
@@ -369,9 +61,7 @@ def said(content: Content, queue: Queue[Any], as_waiting: bool, whole: bool) -> 
     """What an import will do, a line each; `Refused` for entries this kind can't take in."""
     taken = accepted(queue)
     n = content.states
-    lines = [
-        ", ".join(f"{count(k)} {state}" for state, k in n.items()) + f", {size(content.bytes)}"
-    ]
+    will = [", ".join(f"{count(k)} {state}" for state, k in n.items()) + f", {size(content.bytes)}"]
     for state in ("dead", "trash"):
         if n.get(state) and state not in taken and not as_waiting:
             raise Refused(
@@ -382,24 +72,24 @@ def said(content: Content, queue: Queue[Any], as_waiting: bool, whole: bool) -> 
     become = [s for s in n if s != "waiting" and (as_waiting or s not in taken)]
     if become:
         those = " and ".join(f"{count(n[s])} {s}" for s in become)
-        lines.append(f"{those} wait for a worker here")
+        will.append(f"{those} wait for a worker here")
     if n.get("pending"):
-        lines.append("consumers may have the pending ones where they come from: twice is possible")
+        will.append("consumers may have the pending ones where they come from: twice is possible")
     if content.kind == RequestQueue.kind:
         parts = [
             rid for rid, places in content.requests.items() if len(places[0]) < content.totals[rid]
         ]
         n_requests = len(content.requests)
         as_requests = "1 request" if n_requests == 1 else f"{count(n_requests)} requests"
-        lines.append(f"as {as_requests}, sealed, attempts afresh")
+        will.append(f"as {as_requests}, sealed, attempts afresh")
         if parts:
             some = ", ".join(parts[:3]) + (", …" if len(parts) > 3 else "")
-            lines.append(f"{count(len(parts))} of them in part, numbered afresh: {some}")
+            will.append(f"{count(len(parts))} of them in part, numbered afresh: {some}")
     if content.entries > UNDOABLE:
-        lines.append(f"more than {count(UNDOABLE)}: there is no undo")
+        will.append(f"more than {count(UNDOABLE)}: there is no undo")
     if not whole:
-        lines.append(_LOST)
-    return lines
+        will.append(_LOST)
+    return will
 
 
 def accepted(queue: Queue[Any]) -> frozenset[State]:
@@ -407,9 +97,6 @@ def accepted(queue: Queue[Any]) -> frozenset[State]:
     if isinstance(queue, RequestQueue):
         return frozenset({"waiting"})
     return queue.accepts
-
-
-# --- in: doing it --------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -541,8 +228,8 @@ class Import:
     def _each(self) -> Iterator[Row]:
         """The rows of this queue, in the file's order."""
         inside: str | None = None
-        for number, _, line in _lines(self._file):
-            found = _parsed(line, self.content.kind)
+        for number, _, line in lines(self._file):
+            found = parsed(line, self.content.kind)
             if isinstance(found, Content):
                 inside = found.queue
             elif isinstance(found, Row) and inside == self.content.queue:
@@ -665,6 +352,6 @@ class Import:
     def _read(self, places: Sequence[tuple[int, int]]) -> Iterator[Row]:
         for offset, number in places:
             self._file.seek(offset)
-            row = _parsed(self._file.readline(), self.content.kind)
+            row = parsed(self._file.readline(), self.content.kind)
             assert isinstance(row, Row)
             yield replace(row, number=number)
