@@ -24,9 +24,10 @@ from redisq_ops.core.scripts import script
 from redisq_ops.core.settings import LIMIT, PRIORITY
 from redisq_ops.core.values import Settlement
 from redisq_ops.ops.journal import Author
-from redisq_ops.pipeline import replay, submit
+from redisq_ops.pipeline import dataset, replay, submit
+from redisq_ops.pipeline.dataset import Asked
 from redisq_ops.pipeline.session import session
-from redisq_ops.pipeline.submit import TOGETHER, Asked, Row, Tasks, Writer
+from redisq_ops.pipeline.submit import TOGETHER, Row, Tasks, Writer
 from redisq_ops.pipeline.writing import SAYS, Server, collected
 
 from .measure import ROUNDS, empty, server_us, servers, spread, url_of
@@ -97,8 +98,8 @@ def submitting(spark: SparkSession, client: redis.Redis, folder: Path) -> None:
     source = folder / "rows.parquet"
     if not source.exists():
         generated(spark).write.parquet(source.as_uri())
-    whole = submit.read(spark, str(source))
-    ready = submit.arranged(whole, asked).persist()
+    whole = dataset.read(spark, str(source))
+    ready = dataset.arranged(whole, asked).persist()
     ready.count()
     tasks = Tasks(Writer(server, asked, "job"))
     given = rows()

@@ -24,8 +24,9 @@ from typing import TYPE_CHECKING
 from redisq_ops import Delivery, RequestQueue, Worker, connect
 from redisq_ops.core.connect import Target
 from redisq_ops.pipeline import results
+from redisq_ops.pipeline.dataset import Asked, read
 from redisq_ops.pipeline.session import session
-from redisq_ops.pipeline.submit import Asked, Done, read, submit
+from redisq_ops.pipeline.submit import Done, submit
 from redisq_ops.pipeline.writing import Server
 
 if TYPE_CHECKING:

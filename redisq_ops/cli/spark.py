@@ -89,14 +89,35 @@ def _typed(argv: list[str]) -> list[str]:
     return kept
 
 
-def started(s: Session, given: Mapping[str, Any]) -> SparkSession:
-    """The session this command runs on, its readers pointed at the server of this invocation."""
+def started(s: Session, given: Mapping[str, Any], *, waits: bool = True) -> SparkSession:
+    """The session this command runs on, its readers pointed at the server of this invocation.
+
+    ``waits``: until a standalone cluster has somebody to work on it."""
     from redisq_ops.pipeline.session import session
 
-    return session(
+    made = session(
         "redisq", master=given["master"], remote=given["remote"], conf=given["conf"] or (),
         target=s.config.target(),
     )  # fmt: skip
+    if waits and (given["master"] or "").startswith("spark://"):
+        from redisq_ops.pipeline.doctor import attended
+
+        try:
+            attended(made)
+        except BaseException:
+            made.stop()
+            raise
+    return made
+
+
+def handed_on(s: Session, spark: SparkSession) -> str | None:
+    """This invocation's server for workers whose environment isn't ours to set, without its
+    password; None: they have it, or none was named."""
+    from redisq_ops.pipeline.session import connected, environment
+
+    if not connected(spark) or s.config["url"] is None:
+        return None
+    return environment(s.config.target())["REDIS_URL"]
 
 
 def frame(s: Session, spark: SparkSession, table: str, **options: str) -> DataFrame:
@@ -104,6 +125,8 @@ def frame(s: Session, spark: SparkSession, table: str, **options: str) -> DataFr
     from redisq_ops.pipeline.options import parsed
 
     given = {"table": table, "prefix": s.config["prefix"] or "rq", **options}
+    if (url := handed_on(s, spark)) is not None:
+        given["url"] = url
     parsed(given)  # said here in one line, not by Spark in fifty
     return spark.read.format("redisq").options(**given).load()
 
@@ -130,9 +153,9 @@ def doctored(s: Session, given: dict[str, Any]) -> int:
 
     tell(driver(s.config.target(), connects=given["remote"] is not None))
     if all(finding.ok for finding in found):
-        spark = started(s, given)
+        spark = started(s, given, waits=False)
         try:
-            tell(workers(spark, given["tasks"]))
+            tell(workers(spark, given["tasks"], handed_on(s, spark)))
         finally:
             spark.stop()
     return 0 if all(finding.ok for finding in found) else 1

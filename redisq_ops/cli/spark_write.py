@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from redisq_ops.core.queue import Verb
+    from redisq_ops.pipeline.dataset import Sized
     from redisq_ops.pipeline.replay import Order, Orders
-    from redisq_ops.pipeline.submit import Done, Sized
+    from redisq_ops.pipeline.submit import Done
     from redisq_ops.pipeline.writing import Server
 
 _MANY = 100_000
@@ -58,14 +59,14 @@ def rate_of(s: Session, given: Mapping[str, Any]) -> float | None:
 
 def submitted(s: Session, given: dict[str, Any]) -> int:
     from redisq_ops.ops.submission import ulid
-    from redisq_ops.pipeline import submit
+    from redisq_ops.pipeline import dataset, submit
     from redisq_ops.pipeline.writing import ran
 
     from .output import emit
 
     if printed(given):
         return 0
-    wanted = submit.Asked(
+    wanted = dataset.Asked(
         given["queue"] or s.config["queue"] or "default", given["id"], given["name"],
         given["rows"], given["payload"], tuple(given["order"] or ()), given["split"],
         given["priority"], given["limit"], given["max_payload"], rate_of(s, given), given["parts"],
@@ -75,9 +76,9 @@ def submitted(s: Session, given: dict[str, Any]) -> int:
     session = started(s, given)
     try:
         with untouched("nothing was sent"):
-            source = ran(lambda: submit.read(session, given["input"], given["format"]))
+            source = ran(lambda: dataset.read(session, given["input"], given["format"]))
             if given["dry_run"]:
-                size = ran(lambda: submit.sized(source, wanted))
+                size = ran(lambda: dataset.sized(source, wanted))
                 if s.json:
                     emit({"queue": wanted.queue, "word": "dry-run", **_plain(size)})
                 else:

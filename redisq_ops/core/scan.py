@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from .io import Call, Description, both, together
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 Position = tuple[float, bytes]
@@ -47,7 +48,8 @@ class Sheet:
     cursor: str | None
     """where to go on; None: the end of the span"""
     call_us: int
-    """the longest the server was at one exchange of this page, by its own clock"""
+    """what the costliest call of this page took the server, by its own clock; of several calls
+    alike, the middle one: one of them is long because the server itself had to wait"""
     lines: list[bytes | None] | None = None
     errors: list[bytes | None] | None = None
     payloads: list[bytes | None] | None = None
@@ -202,12 +204,13 @@ async def _timed(key: str, call: Call[T]) -> tuple[T, int]:
     return said, ended - began
 
 
-async def timed(key: str, columns: Mapping[str, Description[Any]]) -> tuple[dict[str, Any], int]:
-    """Columns of a page, read in one exchange, and the µs the longest of them took the server."""
+async def timed(
+    key: str, columns: Mapping[K, Description[Any]]
+) -> tuple[dict[K, Any], dict[K, int]]:
+    """Columns of a page, read in one exchange, and the µs the server was at each of them."""
     looks: list[Description[Any]] = [micros(key)]
     for description in columns.values():
         looks += [description, micros(key)]
     said = await together(looks)
-    clocks = said[::2]
-    slowest = max((b - a for a, b in pairwise(clocks)), default=0)
-    return dict(zip(columns, said[1::2], strict=True)), slowest
+    took = [b - a for a, b in pairwise(said[::2])]
+    return dict(zip(columns, said[1::2], strict=True)), dict(zip(columns, took, strict=True))

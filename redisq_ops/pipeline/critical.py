@@ -65,7 +65,7 @@ def path(attempts: Iterable[Attempt]) -> list[Stretch]:
     if not ended:
         return []
     ends = [a.ended_ms or 0 for a in ended]
-    own = {(a.id, a.ended_ms): a for a in ended}
+    own = {(a.id, a.attempt, a.ended_ms): a for a in ended}
     found: list[Stretch] = []
     at: Attempt | None = ended[-1]
     while at is not None:
@@ -85,13 +85,14 @@ def _before(
     at: Attempt,
     ended: list[Attempt],
     ends: list[int],
-    own: dict[tuple[str, int | None], Attempt],
+    own: dict[tuple[str, int, int | None], Attempt],
 ) -> Attempt | None:
     """The delivery whose end this one had to wait for; None: there was none."""
     if at.since in AGAIN:
-        # Its own, if the history still has it. Only what began earlier: the walk comes to an end.
-        earlier = own.get((at.id, at.since_ms))
-        return earlier if earlier is not None and earlier.taken_ms < at.taken_ms else None
+        # Its own, if the history still has it. A millisecond may hold both, and the end between
+        # them; that it is the attempt before brings the walk to an end all the same.
+        earlier = own.get((at.id, at.attempt - 1, at.since_ms))
+        return earlier if earlier is not None and earlier.taken_ms <= at.taken_ms else None
     for place in range(bisect_right(ends, at.taken_ms) - 1, -1, -1):
         candidate = ended[place]
         if at.since_ms is not None and ends[place] <= at.since_ms:

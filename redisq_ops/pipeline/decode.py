@@ -11,7 +11,7 @@ import json
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import pyarrow as pa
@@ -161,24 +161,24 @@ def _failed(errors: Sequence[bytes | None], with_traceback: bool) -> Columns:
     parsed = json.loads(b"[" + between.join(there) + b"]") if there else []
     if len(parsed) != max(0, 2 * len(there) - 1) or set(parsed[1::2]) - {_BETWEEN}:
         raise ValueError("an error that isn't one JSON object")
-    try:
-        found = [
-            (str(e["type"]), str(e["message"]), str(e.get("traceback", ""))) for e in parsed[::2]
-        ]
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError("an error that says neither type nor message") from error
-    rows = iter(found)
-    nothing = (None, None, None)
-    whole = found if len(found) == len(errors) else [
-        nothing if error is None else next(rows) for error in errors
-    ]  # fmt: skip
-    columns = {
-        "error_type": pa.array([row[0] for row in whole], pa.string()),
-        "error": pa.array([row[1] for row in whole], pa.string()),
-    }
+    found: list[Any] = parsed[::2]
+    if len(found) < len(errors):
+        rows = iter(found)
+        found = [_NOTHING if error is None else next(rows) for error in errors]
+    names = {"error_type": "type", "error": "message"}
     if with_traceback:
-        columns["traceback"] = pa.array([row[2] for row in whole], pa.string())
-    return columns
+        names["traceback"] = "traceback"
+    try:
+        # What isn't text raises, as what isn't there does.
+        return {
+            column: pa.array(list(map(itemgetter(name), found)), pa.string())
+            for column, name in names.items()
+        }
+    except (KeyError, TypeError) as error:
+        raise ValueError("an error that isn't as it is written") from error
+
+
+_NOTHING = {"type": None, "message": None, "traceback": None}
 
 
 def _fingerprints(columns: Columns) -> pa.Array:

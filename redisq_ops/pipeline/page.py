@@ -16,7 +16,7 @@ from . import plot
 from .critical import SAYS
 from .plot import Bar, Series, Span, duration, number, told
 from .report import Figures, Row, by_queue, notes, percent, sentences, totals
-from .transforms import BASELINE, FLOORS, PART, THRESHOLD
+from .transforms.spans import BASELINE, FLOORS, PART, THRESHOLD
 
 LARGEST = 480_000
 """bytes; a page of more queues and groups than fit shows fewer, and says so"""
@@ -360,14 +360,17 @@ def _fairness(figures: Figures, most: int) -> str:
         return ""
     return (
         "<h2>Fairness</h2><p>Jain’s index per hour of what clients got over what would have been "
-        "fair (max-min: nobody gets more than was there, who wanted more gets the same): 1 is "
-        "fair, 1/n is one of n clients getting all.</p>" + "".join(parts)
+        "fair (max-min: nobody gets more than was there, who wanted more gets as much as others, "
+        "times the weight): 1 is fair, 1/n is one of n clients getting all.</p>" + "".join(parts)
     )
 
 
 def _clients(rows: Sequence[Row], jain: Sequence[float | None]) -> tuple[list[str], list[Any]]:
     sums: dict[str, list[float]] = {}
+    weights: dict[str, str] = {}
     for row in rows:
+        if row["weight"] != 1:
+            weights[row["client"]] = f" ×{row['weight']}"
         of = sums.setdefault(row["client"], [0, 0, 0])
         of[0] += row["taken"]
         of[1] += row["fair"] or 0
@@ -375,8 +378,9 @@ def _clients(rows: Sequence[Row], jain: Sequence[float | None]) -> tuple[list[st
     whole = sum(of[0] for of in sums.values()) or 1
     ranked = sorted(sums.items(), key=lambda item: (-item[1][0], item[0]))
     cells: list[tuple[str, ...]] = [
-        (told_plain(client), f"{taken:,.0f}", percent(taken / whole), f"{fair:,.0f}",
-         f"{taken / fair:.2f}" if fair else "–", _time(wait))
+        (Safe(told_plain(client) + weights.get(client, "")), f"{taken:,.0f}",
+         percent(taken / whole), f"{fair:,.0f}", f"{taken / fair:.2f}" if fair else "–",
+         _time(wait))
         for client, (taken, fair, wait) in ranked[:CLIENTS]
     ]  # fmt: skip
     known = [value for value in jain if value is not None]

@@ -33,8 +33,6 @@ EXACT = 1_000_000
 """deliveries up to which percentiles are exact"""
 ACCURACY = 10_000
 """from then on ranks are off by one part in so many"""
-SMALL = 200_000
-"""events under which queries are interpreted"""
 STEPS = (1, 5, 10, 30, 60, 120, 300, 900, 1800, 3600, 21_600, 86_400)
 """seconds a plot's step may have"""
 POINTS = 100
@@ -46,6 +44,8 @@ PATHS = 5
 """requests whose critical path is worked out, the slowest"""
 
 Row = dict[str, Any]
+Weights = Mapping[tuple[str, str], int]
+"""(queue, client) -> turns it gets where another gets one"""
 Progress = Callable[[int, int], None]
 
 
@@ -76,6 +76,8 @@ class Figures:
     """latency and throughput in the plots' steps"""
     cut: tuple[str, ...] = ()
     """tables that have more rows than are here"""
+    weighed: bool = True
+    """whether clients' weights are known"""
 
 
 @dataclass
@@ -88,6 +90,8 @@ class Report:
     payloads: bool = False
     """look into dead letters' payloads for what groups have in common"""
     redaction: Redaction = NOTHING
+    weights: Weights | None = None
+    """of clients, those that aren't 1; None: they aren't known here"""
     _held: list[DataFrame] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -125,14 +129,10 @@ class Report:
 
     @property
     def settings(self) -> dict[str, str]:
-        """What a session is to be set to for so many events. Spark's own settings are for far
-        more: of a small history most of the time went into compiling, and into empty partitions."""
-        events = self._extent["events"]
-        found = {"spark.sql.shuffle.partitions": str(max(4, min(200, events // 250_000)))}
-        if events < SMALL:
-            found["spark.sql.codegen.wholeStage"] = "false"
-            found["spark.sql.codegen.factoryMode"] = "NO_CODEGEN"
-        return found
+        """What a session is to be set to for so many events."""
+        from .scale import settings
+
+        return settings(self._extent["events"])
 
     @cached_property
     def attempts(self) -> DataFrame:
@@ -202,10 +202,19 @@ class Report:
             ),
             "dead_groups": t.dead_groups(self.dead),
             "contrasts": t.contrasts(self.dead, payloads=payloads),
-            "fairness": t.fairness(self.attempts, t.demanded(self.history, self.client)),
+            "fairness": t.fairness(
+                self.attempts, t.demanded(self.history, self.client), weights=self._weighed()
+            ),
             "requests": self._requests,
             "critical_paths": t.critical_paths(self._of_the_slowest()),
         }
+
+    def _weighed(self) -> DataFrame | None:
+        if not self.weights:
+            return None
+        rows = [(queue, client, weight) for (queue, client), weight in self.weights.items()]
+        spark = self.history.sparkSession
+        return spark.createDataFrame(rows, "queue string, client string, weight int")
 
     def figures(self, names: Iterable[str] = (), progress: Progress | None = None) -> Figures:
         """These tables (without any named all, and the plots' series), brought home."""
@@ -231,6 +240,7 @@ class Report:
             self._silent(), {name: table[:ROWS] for name, table in rows.items()},
             dict(zip(series, found[len(frames) :], strict=True)),
             tuple(name for name, table in rows.items() if len(table) > ROWS),
+            self.weights is not None,
         )  # fmt: skip
 
     def letters(self, progress: Progress | None = None) -> dict[str, list[Row]]:
@@ -373,6 +383,11 @@ def notes(figures: Figures) -> list[str]:
         said.append(f"The history has {figures.gaps:,} gaps: it was trimmed while it was read.")
     if figures.unread > figures.gaps:
         said.append(f"{figures.unread - figures.gaps:,} rows could not be read and don't count.")
+    fairness = figures.tables.get("fairness", ())
+    if fairness and not figures.weighed:
+        said.append("Clients' weights are not known here: they count alike.")
+    elif any(row["weight"] != 1 for row in fairness):
+        said.append("Fair parts are by the weights that clients have now.")
     said += [f"The table {name} is cut at {ROWS:,} rows here." for name in figures.cut]
     return said
 

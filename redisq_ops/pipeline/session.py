@@ -6,7 +6,9 @@ Starting one is starting a JVM, some seconds; nothing here is imported before th
 from __future__ import annotations
 
 import os
+import re
 import shlex
+import socket
 import sys
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from pathlib import Path
@@ -62,6 +64,8 @@ def session(
     if remote is not None:
         return _registered(_remote(SparkSession, app, remote, settings))
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # then spark-submit decides
+    if master is not None and not submitted:
+        knock(master)
     if SparkSession.getActiveSession() is None and not submitted:
         prepare(os.environ, master)
     builder = SparkSession.builder.appName(app)
@@ -84,6 +88,28 @@ def session(
 def at_home(master: str | None) -> bool:
     """Whether it is this machine and no other."""
     return master is None or master.startswith("local")
+
+
+def knock(address: str) -> None:
+    """`Unreachable` where nobody listens at a ``spark://HOST:PORT[,…]`` or ``sc://HOST[:PORT]``:
+    Spark itself asks a master for a minute, and a Connect server for ten, before it says so."""
+    scheme, _, rest = address.partition("://")
+    if scheme not in _PORTS:
+        return
+    refused = ""
+    for place in rest.partition("/")[0].split(","):
+        try:
+            parts = urlsplit(f"//{place}")
+            port = parts.port or _PORTS[scheme]
+            socket.create_connection((parts.hostname or "", port), 5).close()
+            return
+        except (OSError, ValueError) as error:
+            refused = getattr(error, "strerror", None) or str(error)
+    what = "Spark master" if scheme == "spark" else "Spark Connect"
+    raise Unreachable(f"no {what} at {address.partition('/;')[0]}: {refused}")
+
+
+_PORTS = {"spark": 7077, "sc": 15002}
 
 
 def prepare(environment: MutableMapping[str, str], master: str | None = None) -> java.Java:
@@ -134,6 +160,11 @@ def settings_of(conf: Iterable[str]) -> dict[str, str]:
     return settings
 
 
+def connected(spark: SparkSession) -> bool:
+    """Whether it is a session of Spark Connect, whose workers have an environment of their own."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
 def environment(target: Target) -> dict[str, str]:
     """A target as the variables it is read from; the URL's password is one by itself.
 
@@ -169,6 +200,7 @@ def submit_line(words: Sequence[str], master: str | None, conf: Iterable[str]) -
 def _remote(
     kind: type[SparkSession], app: str, remote: str, settings: Mapping[str, str]
 ) -> SparkSession:
+    knock(remote)
     try:
         builder = kind.builder.appName(app).remote(remote)
         for name, value in settings.items():
@@ -178,7 +210,8 @@ def _remote(
     except ImportError as error:
         raise BadInput("--remote needs Spark Connect: pip install 'pyspark[connect]'") from error
     except Exception as error:
-        raise Unreachable(f"no Spark Connect at {remote}: {_first_line(error)}") from error
+        place = remote.partition("/;")[0]  # behind it may be a token
+        raise Unreachable(f"no Spark Connect at {place}: {_first_line(error)}") from error
 
 
 def _registered(spark: SparkSession) -> SparkSession:
@@ -195,4 +228,9 @@ def _registered(spark: SparkSession) -> SparkSession:
 
 
 def _first_line(error: BaseException) -> str:
-    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    """What the JVM threw, where it was the JVM; its trace is nobody's."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    thrown = next((line[2:] for line in lines if line.startswith(": ")), None)
+    if thrown is not None:
+        return re.sub(r"^([\w$]+\.)*", "", thrown)
+    return lines[0] if lines else type(error).__name__

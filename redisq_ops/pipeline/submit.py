@@ -21,183 +21,35 @@ from redisq_ops.core.errors import BadInput, Exists, QueueFull, RedisqError, Too
 from redisq_ops.core.io import BlockingClient, Description, attempt, run, together
 from redisq_ops.core.registry import unreserved
 from redisq_ops.core.request import RequestQueue, Submitted
-from redisq_ops.core.request.queue import Digest, checked_payload, checked_request, cut
-from redisq_ops.core.settings import LIMIT, MAX_PAYLOAD, PRIORITY
+from redisq_ops.core.request.queue import (
+    CHUNK,
+    CHUNK_BYTES,
+    Digest,
+    checked_payload,
+    checked_request,
+    cut,
+)
 from redisq_ops.ops.control import requests_of
 from redisq_ops.ops.submission import opened
 
 from .bucket import PATIENCE_S, Pace
+from .dataset import Asked, arranged, corrupt
 from .writing import SAYS, Said, Server, batch, collected, sent, stopped
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-FORMATS = ("text", "csv", "json", "parquet")
-PARTS = 8
 TOGETHER = 16
 """small requests that go in one exchange"""
 _TOGETHER_BYTES = 256 * 1024
 _SAMPLES = 5
-_FILE, _BLOCK, _ROW = "_redisq_file", "_redisq_block", "_redisq_row"
-_CORRUPT = "_corrupt_record"
-"""the column in which Spark keeps a row it can't read"""
 _AGAIN_S, _LONGEST_S = 0.05, 2.0
 
 Row = tuple[str | None, int | None, bytes | None]
 """request, priority, payload"""
 Run = tuple[str | None, int | None, Sequence[bytes | None]]
 """rows of one request that follow each other: the first one's priority, all their payloads"""
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """How rows become requests.
-
-    ``id``: the column with the request's id. Without one, requests are ``name-1``, ``name-2`` …
-    of ``rows`` rows each, in the order of the input. ``priority``: a number or a column.
-    """
-
-    queue: str
-    id: str | None = None
-    name: str | None = None
-    rows: int = 100_000
-    payload: str | None = None
-    """the column whose bytes are sent as they are; None: the row as JSON, of text its line"""
-    order: tuple[str, ...] = ()
-    """columns that order a request's rows; none: as they stand in the files"""
-    split: int = 1
-    """rows of a sub-request, joined by line ends"""
-    priority: str = str(PRIORITY)
-    limit: int = LIMIT
-    max_payload: int = MAX_PAYLOAD
-    rate: float | None = None
-    parts: int = PARTS
-
-    def __post_init__(self) -> None:
-        if (self.id is None) == (self.name is None):
-            raise BadInput("say --id COLUMN, or --name NAME for requests of --rows rows each")
-        if self.split < 1 or self.rows < 1 or self.parts < 1:
-            raise BadInput("--split, --rows and --parts are for 1 or more")
-        level = int(self.priority) if self.priority.isdecimal() else PRIORITY
-        checked_request(self.name or "id", level, self.limit)
-
-
-# --- reading and arranging: Spark's part ---------------------------------------------------------
-
-
-def read(spark: SparkSession, path: str, format: str | None = None) -> DataFrame:
-    """A dataset with the place of each row beside: its file, the block, and the row in that.
-
-    CSV has a header and only text; of text a line ends with a line feed and nothing else. Rows that
-    can't be read as what they should be have nothing but a column that says so (`corrupt`).
-    """
-    from pyspark.sql import functions as F
-
-    format = format or guessed(path)
-    if format not in FORMATS:
-        raise BadInput(f"--format {format}: {', '.join(FORMATS)}")
-    reader = spark.read.format(format)
-    if format == "text":
-        reader = reader.option("lineSep", "\n")
-    if format == "csv":
-        # A row is whole or not whichever of its columns are asked for.
-        reader = reader.option("header", True).option("columnPruning", False)
-        reader = reader.schema(reader.load(path).schema.add(_CORRUPT, "string"))
-    if format in ("csv", "json"):
-        reader = reader.option("columnNameOfCorruptRecord", _CORRUPT)
-    frame = reader.load(path)
-    return frame.select(
-        "*",
-        F.col("_metadata.file_path").alias(_FILE),
-        F.col("_metadata.file_block_start").alias(_BLOCK),
-        F.monotonically_increasing_id().alias(_ROW),
-    )
-
-
-def guessed(path: str) -> str:
-    """A format by the end of a name; what tells nothing is text."""
-    name = path.rstrip("/").lower().removesuffix(".gz")
-    ends = {"csv": "csv", "json": "json", "jsonl": "json", "ndjson": "json", "parquet": "parquet"}
-    return ends.get(name.rpartition(".")[2], "text")
-
-
-def arranged(frame: DataFrame, asked: Asked) -> DataFrame:
-    """The rows as ``request``, ``priority`` and ``payload``, each request in one partition and in
-    its order. Whatever the partitions of the input were, the same input gives the same requests."""
-    from pyspark.sql import functions as F
-
-    own = [name for name in frame.columns if name not in (_FILE, _BLOCK, _ROW, _CORRUPT)]
-    for name in (asked.id, asked.payload, *asked.order):
-        if name is not None and name not in own:
-            raise BadInput(f"the dataset has no column {name!r}: it has {', '.join(own)}")
-    if asked.payload is not None:
-        payload = F.col(asked.payload).cast("binary")
-    elif own == ["value"]:
-        payload = F.col("value").cast("binary")
-    else:
-        row = F.struct(*(F.col(f"`{name}`") for name in own))
-        payload = F.to_json(row, {"ignoreNullFields": "false"}).cast("binary")
-    placed = [name for name in (_FILE, _BLOCK, _ROW) if name in frame.columns]
-    order = [F.col(name) for name in asked.order or placed]
-    level = F.lit(int(asked.priority)) if asked.priority.isdecimal() else None
-    if level is None and asked.priority not in own:
-        raise BadInput(f"the dataset has no column {asked.priority!r} to take the priority from")
-    if level is None:
-        level = F.col(asked.priority).try_cast("int")
-    if asked.id is not None:
-        request = F.col(asked.id).cast("string")
-    else:
-        frame, number = _numbered(frame, placed)
-        request = F.concat(
-            F.lit(f"{asked.name}-"), (F.floor(number / asked.rows) + 1).cast("string")
-        )
-    if _CORRUPT in frame.columns:  # numbered like the others, so that these stay where they are
-        frame = frame.where(F.col(_CORRUPT).isNull())
-    keys = [F.col(f"_order{n}") for n in range(len(order))]
-    chosen = frame.select(
-        request.alias("request"), level.cast("int").alias("priority"), payload.alias("payload"),
-        *(column.alias(f"_order{n}") for n, column in enumerate(order)),
-    )  # fmt: skip
-    # The payload last: rows nothing else tells apart are in one order all the same.
-    chosen = chosen.repartition(asked.parts, "request")
-    sorted_ = chosen.sortWithinPartitions("request", *keys, "payload")
-    return sorted_.select("request", "priority", "payload")
-
-
-def corrupt(frame: DataFrame) -> int:
-    """How many rows can't be read; they are left out."""
-    from pyspark.sql import functions as F
-
-    if _CORRUPT not in frame.columns:
-        return 0
-    # The column can't be asked for alone, so another is looked at and not used.
-    other = next(name for name in frame.columns if name != _CORRUPT)
-    rows = frame.where(F.col(_CORRUPT).isNotNull())
-    found = rows.agg(F.count("*"), F.max(F.col(f"`{other}`").cast("string"))).collect()
-    return int(found[0][0])
-
-
-def _numbered(frame: DataFrame, placed: Sequence[str]) -> tuple[DataFrame, Any]:
-    """Every row's number in the input, from 0, without bringing the rows to one place."""
-    from pyspark.sql import functions as F
-
-    if not placed:
-        raise BadInput("without --id the rows have to come from files: only those have an order")
-    blocks = (
-        frame.groupBy(_FILE, _BLOCK).agg(F.count("*").alias("n"), F.min(_ROW).alias("first"))
-        .orderBy(_FILE, _BLOCK).collect()
-    )  # fmt: skip
-    if not blocks:
-        return frame, F.col(_ROW)
-    starts, before = [], 0
-    for block in blocks:
-        starts.append((block[_FILE], block[_BLOCK], before - block["first"]))
-        before += block["n"]
-    shifts = frame.sparkSession.createDataFrame(
-        starts, f"{_FILE} string, {_BLOCK} long, _shift long"
-    )
-    return frame.join(F.broadcast(shifts), [_FILE, _BLOCK]), F.col("_shift") + F.col(_ROW)
 
 
 # --- writing: a task's part, without Spark -------------------------------------------------------
@@ -281,13 +133,17 @@ class _Writing:
 
     def _request(self, id: str | None, runs: Iterator[Run]) -> None:
         """One request; its priority is its first row's."""
-        first = next(runs)
+        first, second = next(runs), next(runs, None)
         priority = first[1]
-        rows = chain.from_iterable(run[2] for run in chain([first], runs))
+        begin = [first] if second is None else [first, second]
+        rows = chain.from_iterable(run[2] for run in chain(begin, runs))
         try:
             if id is None or priority is None:
                 raise BadInput("rows without an id" if id is None else "no priority")
             checked_request(id, priority, self.asked.limit)
+            if second is None and (one := self._one_chunk(first[2])) is not None:
+                self._gather(Small(id, priority, one))
+                return
             chunks = cut(self._payloads(rows))
             head = list(islice(chunks, 2))
             if len(head) < 2:
@@ -299,6 +155,17 @@ class _Writing:
             self.tally.add("exists", 0, str(error))
         except (BadInput, TooLarge) as error:
             self.tally.add("invalid", 0, str(error) if id is None else f"{id[:140]}: {error}")
+
+    def _one_chunk(self, rows: Sequence[bytes | None]) -> list[bytes] | None:
+        """Rows that are a chunk as they are, which most are: told without a line of work for each.
+        None: `cut` and `_payloads` have to look."""
+        if self.asked.split > 1 or len(rows) > CHUNK or None in rows:
+            return None
+        whole = cast("list[bytes]", rows if isinstance(rows, list) else list(rows))
+        sizes = list(map(len, whole))
+        if sum(sizes) > CHUNK_BYTES or max(sizes) > self.asked.max_payload:
+            return None
+        return whole
 
     def _payloads(self, rows: Iterator[bytes | None]) -> Iterator[bytes]:
         """Sub-requests, each looked at: a line of work for every row there is, so no more of it
@@ -544,29 +411,3 @@ def submit(
     entries = sum(each.n for each in said if each.word == "entries")
     named = {word: why[:_SAMPLES] for word, why in samples.items()}
     return Done(dict(requests), entries, named, corrupt(frame))
-
-
-@dataclass(frozen=True, slots=True)
-class Sized:
-    """What a dataset would become."""
-
-    requests: int
-    entries: int
-    rows: int
-    bytes: int
-    corrupt: int
-    """rows that can't be read, and would be left out"""
-
-
-def sized(frame: DataFrame, asked: Asked) -> Sized:
-    """Count it; sends nothing."""
-    from pyspark.sql import functions as F
-
-    each = arranged(frame, asked).groupBy("request").agg(
-        F.count("*").alias("rows"), F.sum(F.octet_length("payload")).alias("bytes")
-    )  # fmt: skip
-    found = each.agg(
-        F.count("*"), F.sum(F.ceil(F.col("rows") / asked.split)), F.sum("rows"), F.sum("bytes")
-    ).collect()[0]
-    requests, entries, rows, size = (int(value or 0) for value in found)
-    return Sized(requests, entries, rows, size, corrupt(frame))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, TimeoutError
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -102,9 +102,17 @@ def units(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
 def collected(
     spark: SparkSession, frame: DataFrame, told: Callable[[], object] = lambda: None
 ) -> list[Said]:
-    """Run a job whose rows are what its tasks say; ``told`` is called twice a second meanwhile.
+    """Run a job whose rows are what its tasks say; otherwise `brought`."""
+    return [Said(*row) for row in brought(spark, frame, told)]
 
-    Ctrl+C cancels the job and is raised again: its tasks stop between two steps.
+
+def brought(
+    spark: SparkSession, frame: DataFrame, told: Callable[[], object] = lambda: None
+) -> list[Any]:
+    """A frame's rows; ``told`` is called twice a second meanwhile.
+
+    Ctrl+C, or an error of ``told``, cancels the job and is raised again: its tasks stop between
+    two steps.
     """
     tag = f"redisq-{os.getpid()}-{id(frame)}"
 
@@ -118,18 +126,12 @@ def collected(
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(job)
         try:
-            while True:
-                try:
-                    rows = running.result(_POLL_S)
-                    break
-                except TimeoutError:
-                    told()
-        except KeyboardInterrupt:
+            while not wait([running], _POLL_S).done:
+                told()
+        except BaseException:
             spark.interruptTag(tag)
             raise
-        except Exception as error:
-            raise failed(error) from error
-    return [Said(*row) for row in rows]
+        return ran(running.result)
 
 
 def ran(job: Callable[[], T]) -> T:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from redisq_ops.core.connect import Target
+from redisq_ops.core.errors import Unreachable
 from redisq_ops.pipeline import doctor
-from redisq_ops.pipeline.doctor import Finding, driver, workers
+from redisq_ops.pipeline.doctor import Finding, attended, driver, workers
 
 from ..cli import Redisq, everywhere
 
@@ -52,6 +53,18 @@ def test_every_executor_is_asked(spark: SparkSession, client: redis.Redis) -> No
     (found,) = workers(spark, 2)
     assert isinstance(found, Finding) and not found.ok
     assert "can't reach the server" in found.says and "Python" not in found.says
+
+
+@pytest.mark.slow
+def test_executors_that_never_come_are_not_waited_for_for_ever(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "_known", lambda spark: 0)
+    (found,) = workers(spark, 8, patience_s=0)
+    assert not found.ok and "no free cores or memory" in found.says
+    assert spark.range(5).count() == 5, "the job that was given up holds nothing"
+    with pytest.raises(Unreachable, match=r"spark\.driver\.host"):
+        attended(spark, 0)
 
 
 def test_schema_needs_no_spark(redisq: Redisq) -> None:

@@ -28,6 +28,7 @@ from redisq_ops.pipeline import replay
 from redisq_ops.pipeline.bucket import Pace, place
 from redisq_ops.pipeline.replay import STEP, Asked, Order, Orders, Part
 from redisq_ops.pipeline.writing import Server
+from tests.buried import KINDS, bury
 from tests.cli import ERROR, dead_letters
 from tests.proxy import FlakyProxy
 
@@ -285,6 +286,35 @@ def test_shards_get_what_is_theirs(client: redis.Redis, server_at: Server, tmp_p
     assert operation(queue, orders).done == 150
     assert undone(queue, operation(queue, orders)).done == 150
     assert queue.counts().dead == 150 and queue.invariants() == []
+
+
+@pytest.mark.parametrize("kind", ["delay", "delay, 3 shards", "fair", "fair, 3 shards"])
+def test_other_kinds_of_queues_are_replayed_and_undone_as_well(
+    kind: str, client: redis.Redis, server_at: Server, tmp_path: Path
+) -> None:
+    """With an attempt of each part that dies in the middle, and one that goes on."""
+    make, fill = KINDS[kind]
+    queue = make(client, "mail", clock=FakeClock())
+    fill(queue)
+    bury(queue, keep=3)
+    dead = ids(queue, "dead")
+    assert len(dead) in (22, 47)
+    orders = planned(server_at, tmp_path, dead, parts=2)
+    replay.begin(server_at, orders)
+
+    def dies(moved: int) -> None:
+        raise RuntimeError("killed")
+
+    for part in parts(server_at, orders, dies):
+        with pytest.raises(RuntimeError):
+            part.run()
+    for part in parts(server_at, orders):
+        part.run()
+    counts = queue.counts()  # by its own clock some of a delay set are not due yet
+    assert counts.dead == 0 and counts.waiting + (counts.delayed or 0) == len(dead)
+    assert operation(queue, orders).done == len(dead) and queue.invariants() == []
+    assert undone(queue, operation(queue, orders)).done == len(dead)
+    assert sorted(ids(queue, "dead")) == sorted(dead) and queue.counts().waiting == 0
 
 
 def test_a_full_queue_is_waited_for_and_at_last_given_up(client: redis.Redis) -> None:

@@ -167,7 +167,9 @@ def its_incidents_stand_out(figures: "Figures", afternoon: Afternoon) -> None:
     assert {r["queue"]: r["submitted"] - r["done"] - r["dead"] for r in totals(figures)} == {
         "mail": 0, "push": 0,
     }  # fmt: skip
-    assert notes(figures) == ["Percentiles are exact."]
+    assert notes(figures) == [
+        "Percentiles are exact.", "Clients' weights are not known here: they count alike.",
+    ]  # fmt: skip
     assert figures.step_ms == 5 * MINUTE and figures.anomaly_ms == MINUTE
 
 
@@ -235,7 +237,7 @@ def test_a_page_holds_no_one_elses_markup() -> None:
                               "error_type": HOSTILE, "form": HOSTILE, "message": HOSTILE}],
         contrasts=[place | {"fingerprint": HOSTILE, "field": HOSTILE, "value": HOSTILE,
                             "share": 1.0, "rest": 0.0, "surely": 1.0}],
-        fairness=[place | {"client": HOSTILE, "taken": 1, "fair": 1.0, "jain": 1.0,
+        fairness=[place | {"client": HOSTILE, "weight": 3, "taken": 1, "fair": 1.0, "jain": 1.0,
                            "wait_p50_ms": 1.0}],
         requests=[place | {"request": HOSTILE, "took_ms": 9, "entries": 1, "bad": 0}],
         critical_paths=[place | {"request": HOSTILE, "what": "run", "id": HOSTILE, "attempt": 1,
@@ -331,7 +333,27 @@ def worked(client: redis.Redis) -> None:
     assert done is not None and done.state == "done"
     push.submit("acme", [b"1", b"2", b"3"])
     push.submit("zoo", [b"1"])
+    push.weigh("acme", 3)
     settle(push, 4, "w1", "ack")
+
+
+def test_spark_is_set_for_as_much_as_there_is_to_read(client: redis.Redis, tmp_path: Path) -> None:
+    from redisq_ops.core.io import run
+    from redisq_ops.pipeline import scale
+
+    worked(client)
+    events = sum(client.xlen(f"rq:{{{name}}}:hist") for name in ("mail", "push"))
+    assert run(client, scale.of_server(["history"], (), "rq")) == events > 5
+    assert run(client, scale.of_server(["history", "dead"], ("mail", "push"), "rq")) == events + 1
+    assert run(client, scale.weights((), "rq")) == {("push", "acme"): 3}
+    few, many = scale.started_with(events), scale.started_with(scale.SMALL)
+    assert any("TieredStopAtLevel" in word for word in few)
+    assert "spark.sql.codegen.wholeStage=false" in few
+    assert many == ["spark.sql.shuffle.partitions=4"], "the rest is Spark's own"
+    day = tmp_path / "history" / "day=2030-01-31" / "queue=mail"
+    day.mkdir(parents=True)
+    (day / "a.parquet").write_bytes(b"x" * 20_000)
+    assert scale.of_lake(tmp_path, ["history"]) == 1000 and scale.of_lake(tmp_path, ["dead"]) == 0
 
 
 @slow
@@ -369,9 +391,8 @@ def test_the_commands_on_a_real_history(
         "submitted": 6, "taken": 7, "done": 5, "failed": 1, "dead": 1, "grown": 0,
     }  # fmt: skip
     assert [r["waits"] for r in by_name["latency"]] == [6, 4]
-    assert {(r["client"], r["taken"], r["jain"]) for r in by_name["fairness"]} == {
-        ("acme", 3, 1.0), ("zoo", 1, 1.0),
-    }  # fmt: skip
+    fair = {(r["client"], r["weight"], r["taken"], r["jain"]) for r in by_name["fairness"]}
+    assert fair == {("acme", 3, 3, 1.0), ("zoo", 1, 1, 1.0)}  # fmt: skip
     (request,) = by_name["requests"]
     assert (request["request"], request["entries"], request["bad"]) == ("today", 6, 2)
     shown = html.read_text()
@@ -395,7 +416,7 @@ def test_the_commands_on_a_real_history(
 
 def test_a_terminal_is_shown_no_one_elses_bytes(capsys: pytest.CaptureFixture[str]) -> None:
     from redisq_ops.cli.session import Session
-    from redisq_ops.cli.spark_report import _groups_told
+    from redisq_ops.cli.spark_tables import groups
 
     row = {
         "queue": HOSTILE,
@@ -411,7 +432,7 @@ def test_a_terminal_is_shown_no_one_elses_bytes(capsys: pytest.CaptureFixture[st
     }
     trait = {"queue": HOSTILE, "fingerprint": "f00d", "field": "client", "value": HOSTILE,
              "share": 0.996, "rest": 0.001}  # fmt: skip
-    _groups_told(Session({}, utc=True), [row], [trait])
+    groups(Session({}, utc=True), [row], [trait])
     shown = capsys.readouterr().out
     assert "\u202e" not in shown and "\x1b" not in shown and "\\u202e\\x1b[31m" in shown
     assert ">99 % have client=" in shown and "<1 % of the rest" in shown

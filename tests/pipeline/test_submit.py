@@ -17,8 +17,9 @@ from redisq_ops.core.request import RequestQueue
 from redisq_ops.core.request.queue import Digest
 from redisq_ops.core.settings import LIMIT, PRIORITY
 from redisq_ops.demo.server import EmbeddedServer
-from redisq_ops.pipeline import submit
-from redisq_ops.pipeline.submit import Asked, Row, Writer
+from redisq_ops.pipeline import dataset, submit
+from redisq_ops.pipeline.dataset import Asked
+from redisq_ops.pipeline.submit import Row, Writer
 from redisq_ops.pipeline.writing import Server, ran
 from tests.proxy import FlakyProxy
 
@@ -294,7 +295,7 @@ def test_a_python_worker_killed_mid_task_loses_and_doubles_nothing(
     lines = [f"r{n % 37},{n % 7},row {n}" for n in range(9000)]
     source.write_text("\n".join(["request,level,text", *lines]))
     wanted = Asked("mail", id="request", payload="text", split=3, limit=8, parts=2)
-    frame = submit.read(spark, str(source))
+    frame = dataset.read(spark, str(source))
 
     def kill(entries: int) -> None:
         from pyspark import TaskContext
@@ -327,8 +328,8 @@ def test_a_text_of_several_files_becomes_requests_of_so_many_lines(
     for k in range(4):
         (source / f"{k}.txt").write_bytes(b"\n".join(lines[k * 250 : k * 250 + 250]) + b"\n")
     wanted = Asked("mail", name="day", rows=300, split=10, parts=2)
-    frame = submit.read(spark, str(source))
-    sized = submit.sized(frame, wanted)
+    frame = dataset.read(spark, str(source))
+    sized = dataset.sized(frame, wanted)
     assert (sized.requests, sized.entries, sized.rows, sized.corrupt) == (4, 100, 1000, 0)
     assert valkey.dbsize() == 0
     done = submit.submit(spark, Server(Target(valkey_url)), frame, wanted, "job")
@@ -348,13 +349,13 @@ def test_rows_without_a_payload_column_are_json(
     )
     wanted = Asked("mail", id="id", priority="level", parts=2)
     done = submit.submit(
-        spark, Server(Target(valkey_url)), submit.read(spark, str(source)), wanted, "job"
+        spark, Server(Target(valkey_url)), dataset.read(spark, str(source)), wanted, "job"
     )
     assert done.requests == {"ok": 1, "invalid": 1} and done.exit_code == 3
     assert done.samples["invalid"] == ["b: no priority"]
     assert payloads(valkey, "a") == [b'{"id":"a","level":"3","to":null}']
     with pytest.raises(BadInput, match="no column 'nobody'"):
-        submit.arranged(submit.read(spark, str(source)), Asked("mail", id="nobody"))
+        dataset.arranged(dataset.read(spark, str(source)), Asked("mail", id="nobody"))
 
 
 @pytest.mark.slow
@@ -370,7 +371,7 @@ def test_rows_that_cant_be_read_are_left_out_and_counted(
         lines = [json.dumps({"id": f"r{n % 3}", "text": f"row {n}"}) for n in range(30)]
         lines[7:7] = ['{"id": "r1", "text": "a secr', "not JSON"]
     source.write_text("\n".join(lines) + "\n")
-    frame = submit.read(spark, str(source))
+    frame = dataset.read(spark, str(source))
     wanted = Asked("mail", id="id", payload="text", parts=2)
     done = submit.submit(spark, Server(Target(valkey_url)), frame, wanted, "job")
     assert (done.requests, done.entries, done.corrupt) == ({"ok": 3}, 30, 2)
@@ -379,4 +380,4 @@ def test_rows_that_cant_be_read_are_left_out_and_counted(
         [b"row %d" % n for n in range(k, 30, 3)] for k in range(3)
     ]
     with pytest.raises(BadInput, match="PATH_NOT_FOUND"):
-        ran(lambda: submit.read(spark, str(tmp_path / "nowhere.csv")))
+        ran(lambda: dataset.read(spark, str(tmp_path / "nowhere.csv")))

@@ -243,6 +243,14 @@ def test_jains_index_of_max_min_fair_parts(spark: "SparkSession") -> None:
         ("b", 4, 4, 4.0, 1.0, 1.0),
     ]
     assert rows(found, "share")[0] == (6 / 9,)
+    # Where a counts twice, 8 are shared 2 to 1: its six are a bit more than that.
+    weights = spark.createDataFrame([("f", "a", 2)], "queue string, client string, weight int")
+    found = fairness(attempts(table), demanded(table), weights=weights)
+    assert rows(found, "client", "weight", "fair", "ratio")[:3] == [
+        ("a", 2, pytest.approx(16 / 3), pytest.approx(6 * 3 / 16)),
+        ("b", 1, pytest.approx(8 / 3), pytest.approx(2 * 3 / 8)),
+        ("c", 1, 1.0, 1.0),
+    ]
 
 
 @slow
@@ -419,6 +427,17 @@ def test_a_delivery_nobody_was_in_the_way_of_waited_for_a_worker() -> None:
         ("queue", "r/2", 450, 500),
         ("run", "r/2", 500, 600),
     ]
+
+
+def test_one_millisecond_may_hold_an_attempt_its_failure_and_the_next_attempt() -> None:
+    first = ran("r/1", 1, 1, ended="failed")
+    assert stretches(first, ran("r/1", 1, 5, attempt=2, since_ms=1)) == [
+        ("queue", "r/1", 0, 1), ("run", "r/1", 1, 1), ("run", "r/1", 1, 5),
+    ]  # fmt: skip
+    # Replayed, its attempts are counted from 1 again.
+    again = ran("r/1", 9, 9, ended="failed", since=None, since_ms=None)
+    found = stretches(first, again, ran("r/1", 9, 12, attempt=2, since_ms=9))
+    assert found[-2:] == [("run", "r/1", 9, 9), ("run", "r/1", 9, 12)]
 
 
 def test_critical_paths_end_whatever_the_history_holds() -> None:

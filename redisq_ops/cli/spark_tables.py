@@ -1,0 +1,214 @@
+"""What `redisq spark report`, `groups` and `critical-path` print, for people and programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .session import Session
+
+if TYPE_CHECKING:
+    from redisq_ops.pipeline.report import Figures, Row
+
+SHOWN = 30
+"""rows of a table that a person is shown; --json and --parquet have all"""
+
+
+def emitted(figures: Figures) -> None:
+    from redisq_ops.pipeline.report import notes
+
+    from .output import emit
+
+    emit(
+        {"table": "report", "begin_ms": figures.begin_ms, "end_ms": figures.end_ms,
+         "events": figures.events, "deliveries": figures.deliveries, "notes": notes(figures)}
+    )  # fmt: skip
+    for name, rows in figures.tables.items():
+        for row in rows:
+            emit({"table": name, **row})
+
+
+def described(s: Session, figures: Figures) -> None:
+    from redisq_ops.pipeline.page import METRICS
+    from redisq_ops.pipeline.plot import duration, number
+    from redisq_ops.pipeline.report import notes, percent, totals
+
+    from .output import say, when
+
+    def moment(ms: int | None) -> str:
+        return when(ms, s.utc)[:16]
+
+    def time(ms: float | None) -> str | None:
+        return None if ms is None else duration(ms)
+
+    tables = figures.tables
+    if figures.begin_ms is not None:
+        say(f"{when(figures.begin_ms, s.utc)} to {when(figures.end_ms, s.utc)}")
+    names = ("submitted", "taken", "done", "failed", "lost", "dead")
+    _told("queues", ["queue", *names], ([r["queue"], *(r[n] for n in names)]
+                                        for r in totals(figures)))  # fmt: skip
+    spread = [f"{what}_{p}_ms" for what in ("wait", "run") for p in ("p50", "p95", "p99")]
+    _told(
+        "latency by the hour",
+        ["queue", "hour", "taken", "wait p50", "p95", "p99", "run p50", "p95", "p99"],
+        ([r["queue"], moment(r["from_ms"]), r["taken"], *(time(r[name]) for name in spread)]
+         for r in tables["latency"]),
+    )  # fmt: skip
+    _told(
+        "how deliveries end",
+        ["queue", "attempt", "deliveries", "done", "failed", "lost", "dead", "not done"],
+        ([r["queue"], r["attempt"], r["n"], r["done"], r["failed"], r["lost"], r["dead"],
+          None if r["bad_share"] is None else percent(r["bad_share"])] for r in tables["retries"]),
+    )  # fmt: skip
+
+    def value(row: Row, name: str) -> str:
+        return (duration if row["metric"].endswith("_ms") else number)(row[name])
+
+    _told(
+        f"unusual (steps of {duration(figures.anomaly_ms)})",
+        ["queue", "what", "from", "to", "", "value", "usually", "z"],
+        ([r["queue"], METRICS[r["metric"]], moment(r["from_ms"]), moment(r["to_ms"]), r["side"],
+          value(r, "value"), value(r, "median"), f"{r['z']:.1f}"] for r in tables["anomalies"]),
+    )  # fmt: skip
+    groups(s, tables["dead_groups"], [])
+    _told(
+        "fairness",
+        ["queue", "hour", "Jain", "clients", "most to", "share", "of fair"],
+        _fairness(tables["fairness"], moment),
+    )
+    _told(
+        "slowest requests",
+        ["request", "took", "sub-requests", "deliveries", "failed", "mostly"],
+        ([f"{r['queue']}/{r['request']}", duration(r["took_ms"]), r["entries"], r["deliveries"],
+          r["bad"], _mostly(r, tables["critical_paths"])] for r in tables["requests"]),
+        most=10,
+    )  # fmt: skip
+    for note in notes(figures):
+        say(note)
+
+
+def _fairness(rows: Iterable[Row], moment: Any) -> Iterator[list[Any]]:
+    from redisq_ops.pipeline.report import percent
+
+    hours: dict[tuple[str, int], list[Row]] = {}
+    for row in rows:
+        hours.setdefault((row["queue"], row["from_ms"]), []).append(row)
+    for (queue, at), clients in hours.items():
+        first = clients[0]
+        yield [
+            queue, moment(at), None if first["jain"] is None else f"{first['jain']:.3f}",
+            len(clients), first["client"],
+            None if first["share"] is None else percent(first["share"]),
+            None if first["ratio"] is None else f"{first['ratio']:.2f}",
+        ]  # fmt: skip
+
+
+def _mostly(request: Row, stretches: Iterable[Row]) -> str | None:
+    """What a request's critical path was spent on most."""
+    from redisq_ops.pipeline.report import percent
+
+    own = [
+        r for r in stretches if (r["queue"], r["request"]) == (request["queue"], request["request"])
+    ]
+    spent = _spent(own)
+    if not spent:
+        return None
+    what, ms = spent[0]
+    return f"{percent(ms / max(1, sum(took for _, took in spent)))} {what}"
+
+
+def _spent(stretches: Iterable[Row]) -> list[tuple[str, int]]:
+    from redisq_ops.pipeline.critical import SAYS
+
+    found: dict[str, int] = {}
+    for row in stretches:
+        name = SAYS[row["what"]]
+        found[name] = found.get(name, 0) + row["took_ms"]
+    return sorted(found.items(), key=lambda item: -item[1])
+
+
+def groups(s: Session, groups: Sequence[Row], traits: Sequence[Row]) -> None:
+    from redisq_ops.pipeline.report import percent, sentences
+
+    from .output import when
+
+    by_group: dict[tuple[str, str], list[Row]] = {}
+    for trait in traits:
+        by_group.setdefault((trait["queue"], trait["fingerprint"]), []).append(trait)
+    ranked = sorted(groups, key=lambda row: -row["entries"])
+    rows = []
+    for row in ranked:
+        error = row["form"] if row["error_type"] is None else f"{row['error_type']}: {row['form']}"
+        rows.append([row["queue"], row["fingerprint"], row["entries"], percent(row["share"]),
+                     row["lost"], row["clients"] or None, row["requests"] or None,
+                     when(row["last_ms"], s.utc)[:16], error])  # fmt: skip
+    _told(
+        "dead letters",
+        ["queue", "group", "entries", "share", "lost", "clients", "requests", "last", "error"],
+        rows,
+    )
+    for row in ranked[:SHOWN]:
+        said = sentences(
+            by_group.get((row["queue"], row["fingerprint"]), ()), lambda ms: when(ms, s.utc)
+        )
+        if said:
+            rest = any(t["rest"] is not None for t in by_group[row["queue"], row["fingerprint"]])
+            what = "more frequent here than elsewhere" if rest else "in common"
+            _line(f"{row['queue']} {row['fingerprint']}, {what}:")
+            for line in said:
+                _line(f"  {line}")
+
+
+def walked(s: Session, rows: Sequence[Row], named: str) -> None:
+    from redisq_ops.pipeline.critical import SAYS
+    from redisq_ops.pipeline.plot import duration
+    from redisq_ops.pipeline.report import percent
+
+    from .output import emit, say, when
+
+    if s.json:
+        for row in rows:
+            emit(row)
+        return
+    begin, whole = rows[0]["from_ms"], max(1, rows[-1]["to_ms"] - rows[0]["from_ms"])
+    _line(f"{named}: {duration(rows[-1]['to_ms'] - begin)} from {when(begin, s.utc)}")
+    for what, ms in _spent(rows):
+        _line(f"  {percent(ms / whole):>5}  {duration(ms):>8}  {what}")
+    # What took longest is what is looked for; it is shown in the order of time.
+    kept = sorted(range(len(rows)), key=lambda i: -rows[i]["took_ms"])[:SHOWN]
+    shown = [rows[i] for i in sorted(kept)]
+    _told(
+        "the path" if len(shown) == len(rows) else f"the {len(shown)} longest stretches",
+        ["sub-request", "attempt", "what", "ended", "consumer", "after", "took", "share"],
+        ([r["id"], r["attempt"], SAYS[r["what"]], r["ended"], r["consumer"],
+          duration(r["from_ms"] - begin), duration(r["took_ms"]), percent(r["took_ms"] / whole)]
+         for r in shown),
+    )  # fmt: skip
+    held: dict[str, int] = {}
+    for row in rows:
+        held[row["id"]] = held.get(row["id"], 0) + row["took_ms"]
+    most = sorted(held.items(), key=lambda item: -item[1])[:3]
+    said = ", ".join(f"{id} ({percent(ms / whole)})" for id, ms in most)
+    say(f"held back most by {said}; {len(rows):,} stretches in all")
+
+
+def _told(
+    title: str, headers: Sequence[str], rows: Iterable[Sequence[Any]], most: int = SHOWN
+) -> None:
+    """A table with its title; nothing where it has no rows."""
+    from .output import say, table
+
+    found = [list(row) for row in rows]
+    if not found:
+        return
+    _line(f"\n{title}")
+    table(headers, found[:most])
+    if len(found) > most:
+        say(f"{len(found) - most:,} more rows: --json and --parquet have all")
+
+
+def _line(text: str) -> None:
+    from .output import printable
+
+    blank = text.startswith("\n")
+    print(("\n" if blank else "") + printable(text.lstrip("\n")))

@@ -1,0 +1,60 @@
+"""An application for `test_cluster`: ask every executor, read a table, submit with a kill in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from redisq_ops.core.connect import Target
+from redisq_ops.pipeline import dataset, submit
+from redisq_ops.pipeline.dataset import Asked
+from redisq_ops.pipeline.doctor import workers
+from redisq_ops.pipeline.session import session
+from redisq_ops.pipeline.writing import Server
+
+from .cluster import CONF
+
+REQUESTS, ROWS = 40, 4000
+
+
+def main(url: str, master: str, folder: Path) -> None:
+    target = Target(url)
+    spark = session("tests", master=master, conf=CONF, target=target)
+    executors = workers(spark, 4)
+    dead = spark.read.format("redisq").options(table="dead", rowsPerPartition="50").load()
+    rows = dead.select("id", "error").collect()
+
+    def kill(entries: int) -> None:
+        """The Python worker of a first attempt, in the middle of its task."""
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        if context is not None and context.partitionId() == 0 and entries > 700:
+            if context.attemptNumber() == 0:
+                (folder / "killed").touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            else:
+                (folder / "again").touch()
+
+    source = folder / "in.csv"
+    lines = [f"r{n % REQUESTS},row {n}" for n in range(ROWS)]
+    source.write_text("\n".join(["request,text", *lines]))
+    wanted = Asked("mail", id="request", payload="text", parts=2)
+    frame = dataset.read(spark, source.as_uri())
+    done = submit.submit(spark, Server(target), frame, wanted, "job", told=kill)
+    spark.stop()
+    told = {
+        "executors": [asdict(finding) for finding in executors],
+        "rows": sorted(row["id"] for row in rows),
+        "requests": done.requests,
+        "entries": done.entries,
+    }
+    print(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]))

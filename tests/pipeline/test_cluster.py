@@ -1,0 +1,126 @@
+"""On a standalone cluster: a master and two workers, each a JVM of its own on this machine."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import redis
+
+from redisq_ops.core.errors import Unreachable
+from redisq_ops.core.request import RequestQueue
+from redisq_ops.pipeline.session import knock
+
+from ..cli import dead_letters
+from .cluster import CONF, Cluster, connect_server
+from .on_cluster import REQUESTS, ROWS
+
+if TYPE_CHECKING:
+    from redisq_ops.demo.server import EmbeddedServer
+
+pytestmark = pytest.mark.slow
+BEHIND_A_WALL = """
+import socket
+
+_connect = socket.socket.connect
+
+
+def connect(self, address):
+    if address[1:2] == ({port},):
+        raise ConnectionRefusedError(111, "Connection refused")
+    return _connect(self, address)
+
+
+socket.socket.connect = connect
+"""
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(tmp_path_factory.mktemp("cluster")) as made:
+        made.workers("first", "second")
+        yield made
+
+
+def ran(*words: str) -> subprocess.CompletedProcess[str]:
+    """A Python of its own: a process has one Spark, and this one's is local."""
+    return subprocess.run(
+        [sys.executable, "-m", *words], capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+@pytest.mark.parametrize("server", ["valkey"], indirect=True)
+def test_two_workers_read_and_write_and_one_that_cant_reach_the_server_is_named(
+    cluster: Cluster, client: redis.Redis, server: EmbeddedServer, url: str, tmp_path: Path
+) -> None:
+    dead_letters(client, 200, "letters")
+    done = ran("tests.pipeline.on_cluster", url, cluster.url, str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert [one["ok"] for one in told["executors"]] == [True, True], told
+    assert told["rows"] == sorted(f"r1/{n}" for n in range(1, 201))
+    assert (tmp_path / "killed").exists() and (tmp_path / "again").exists()
+    assert sum(told["requests"].values()) == REQUESTS and told["entries"] == ROWS
+    mail = RequestQueue(client, "mail")
+    found = Counter(
+        entry.payload
+        for k in range(REQUESTS)
+        for entry in mail.subrequests(f"r{k}", 1, ROWS // REQUESTS, True)
+    )
+    assert found == Counter(b"row %d" % n for n in range(ROWS))
+    assert mail.counts().waiting == ROWS
+
+    port = url.rpartition(":")[2].partition("/")[0]
+    (tmp_path / "sitecustomize.py").write_text(BEHIND_A_WALL.format(port=port))
+    cluster.workers("third", environment={"PYTHONPATH": str(tmp_path)})
+    settings = [word for setting in CONF for word in ("--conf", setting)]
+    words = ["--json", "spark", "doctor", "--master", cluster.url, "--tasks", "6", *settings]
+    doctor = ran("redisq_ops", "--url", url, *words)
+    assert doctor.returncode == 1, doctor.stderr
+    rows = [json.loads(line) for line in doctor.stdout.splitlines()]
+    executors = [row for row in rows if row["name"] == "executor"]
+    assert len({row["says"] for row in executors}) == 3, doctor.stdout
+    (wrong,) = [row["says"] for row in rows if not row["ok"]]
+    assert "executor" in wrong and "can't reach the server" in wrong, wrong
+
+
+@pytest.mark.parametrize("server", ["valkey"], indirect=True)
+def test_a_spark_connect_server_reads_the_server_of_the_command(
+    client: redis.Redis, url: str, tmp_path: Path
+) -> None:
+    """Whatever its own environment says: the workers there were started by somebody else."""
+    dead_letters(client, 20, "letters")
+    with connect_server(tmp_path, {"REDIS_URL": "redis://127.0.0.1:1"}) as remote:
+        query = "select count(*) n, max(error_type) e from dead"
+        found = ran("redisq_ops", "--url", url, "--json", "spark", "sql", query, "--remote", remote)
+        assert found.returncode == 0, found.stderr
+        assert json.loads(found.stdout) == {"n": 20, "e": "SMTP"}
+        words = ("--json", "spark", "doctor", "--tasks", "2", "--remote", remote)
+        doctor = ran("redisq_ops", "--url", url, *words)
+        assert doctor.returncode == 0, doctor.stdout + doctor.stderr
+        names = [json.loads(line)["name"] for line in doctor.stdout.splitlines()]
+        assert "java" not in names and names.count("executor") == 1
+    gone = ran("redisq_ops", "--url", url, "spark", "sql", "select 1", "--remote", remote)
+    assert gone.returncode == 2 and len(gone.stderr.splitlines()) == 1, gone.stderr
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("spark://127.0.0.1:1", "no Spark master at spark://127.0.0.1:1: Connection refused"),
+        ("sc://127.0.0.1:1/;token=secret", "no Spark Connect at sc://127.0.0.1:1: Connection"),
+        ("spark://[::1", "no Spark master"),
+    ],
+)
+def test_who_isnt_there_is_said_at_once_and_without_secrets(address: str, said: str) -> None:
+    with pytest.raises(Unreachable) as refused:
+        knock(address)
+    assert str(refused.value).startswith(said) and "secret" not in str(refused.value)
+    knock("yarn")
+    knock("local[2]")
