@@ -370,6 +370,111 @@ def test_absent_is_a_value_where_a_call_says_so(client: redis.Redis) -> None:
     assert run(client, Call(command, lambda reply: reply, absent="no such key")) is None
 
 
+class Ladder:
+    """One INCR after another, each made ready while the one before it is under way."""
+
+    def __init__(self, key: str = "n", broken: type[BaseException] | None = None) -> None:
+        self.key = key
+        self.broken = broken
+        self.early = 0
+        self._ready: Call[int] | None = None
+
+    def made(self) -> Call[int]:
+        return Call(("INCR", self.key), int, key=self.key, follows=self.following)
+
+    def following(self) -> Call[int]:
+        if self.broken is not None:
+            raise self.broken
+        self.early += 1
+        self._ready = self.made()
+        return self._ready
+
+    async def climb(self, n: int, forgetful: bool = False) -> list[int]:
+        seen = []
+        for _ in range(n):
+            call, self._ready = self._ready or self.made(), None
+            seen.append(await (self.made() if forgetful else call))
+        return seen
+
+
+@pytest.mark.parametrize("forgetful", [False, True])
+def test_what_is_made_ready_is_sent_when_its_turn_comes(
+    client: redis.Redis, forgetful: bool
+) -> None:
+    ladder = Ladder()
+    assert run(client, ladder.climb(5, forgetful)) == [1, 2, 3, 4, 5]
+    assert ladder.early == 5  # the sixth was made ready too, and never sent
+    assert run(client, get("n")) == b"5"
+
+
+def test_awaited_or_gathered_calls_have_nothing_made_ready(
+    client: redis.Redis, aclient: Aclient
+) -> None:
+    ladder = Ladder()
+
+    async def awaited() -> list[int]:
+        async with aclient() as connection:
+            return await arun(connection, ladder.climb(3))
+
+    assert asyncio.run(awaited()) == [1, 2, 3]
+    assert run(client, together([ladder.climb(2), ladder.climb(2)])) == [[4, 6], [5, 7]]
+    assert ladder.early == 0
+
+
+def test_a_call_is_not_sent_before_the_reply_to_the_one_before(url: str) -> None:
+    done = []
+
+    class Noting(redis.Connection):
+        def send_packed_command(self, *given: Any, **named: Any) -> Any:
+            done.append("sent")
+            send: Any = super().send_packed_command
+            return send(*given, **named)
+
+        def read_response(self, *given: Any, **named: Any) -> Any:
+            read: Any = super().read_response
+            reply = read(*given, **named)
+            done.append("read")
+            return reply
+
+    ladder = Ladder()
+    pool = redis.ConnectionPool.from_url(url, connection_class=Noting)
+    with redis.Redis(connection_pool=pool) as client:
+        client.ping()
+        done.clear()
+        run(client, ladder.climb(4))
+    assert done == ["sent", "read"] * 4 and ladder.early == 4
+
+
+def test_an_error_is_its_calls_own_though_the_next_is_ready(client: redis.Redis) -> None:
+    run(client, put("text", "x"))
+    with pytest.raises(redis.ResponseError, match="not an integer"):
+        run(client, Ladder("text").climb(3))
+    assert run(client, get("text")) == b"x"
+
+
+@pytest.mark.parametrize("broken", [KeyboardInterrupt, ValueError])
+def test_a_reply_nobody_waits_for_is_not_taken_for_anothers(
+    client: redis.Redis, broken: type[BaseException]
+) -> None:
+    run(client, put("a", "mine"))
+    with pytest.raises(broken):
+        run(client, Ladder(broken=broken).climb(2))
+    assert run(client, get("a")) == b"mine"
+
+
+def test_a_server_that_goes_away_is_said_so(url: str) -> None:
+    with EmbeddedServer() as server, redis.Redis.from_url(server.url, retry=ONCE) as client:
+        ladder = Ladder()
+
+        async def story() -> None:
+            await ladder.climb(2)
+            server.close()
+            await ladder.climb(1)
+
+        with pytest.raises(Unreachable):
+            run(client, story())
+
+
 @pytest.mark.parametrize(
     ("error", "kind", "exit_code"),
     [

@@ -17,7 +17,15 @@ from redisq_ops.core import io
 from redisq_ops.core.callers import Callers
 from redisq_ops.core.clock import FakeClock
 from redisq_ops.core.connect import connect
-from redisq_ops.core.errors import BadInput, QueueClosed, QueueFull, Refused, TooLarge, WrongKind
+from redisq_ops.core.errors import (
+    BadInput,
+    QueueClosed,
+    QueueFull,
+    Refused,
+    Superseded,
+    TooLarge,
+    WrongKind,
+)
 from redisq_ops.core.fair import FairQueue
 from redisq_ops.core.fair.ids import new_ids
 from redisq_ops.core.handler import Retry
@@ -241,6 +249,18 @@ def test_rules_have_bounds_and_an_inverse(queue: Queue) -> None:
 
 
 # --- producers ---------------------------------------------------------------------------------
+
+
+def test_a_rule_s_change_is_told_once_and_a_late_one_changes_nothing(queue: Queue) -> None:
+    assert queue.control("op", 2, "weight", "ann", 3) == ("ok", 1)
+    assert queue.control("again", 1, "weight", "ann", 3) == ("same", 3)
+    with pytest.raises(Superseded):
+        queue.control("op", 1, "weight", "ann", 7)
+    found = queue.client_of("ann")
+    assert found is not None and found.weight == 3
+    assert [(e.by, e.what) for e in queue.history(10)] == [
+        ("op", {"op": ("op|weight|ann|3",)}),
+    ]
 
 
 def test_what_an_id_that_is_there_says(queue: Queue) -> None:

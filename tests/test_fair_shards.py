@@ -381,6 +381,20 @@ def test_a_rule_changed_while_it_is_brought_to_its_new_home_is_kept(
     assert len(take(opened())) == 2
 
 
+def test_a_late_rule_begins_nothing_in_a_shard_that_is_given_up(
+    client: redis.Redis, clock: FakeClock, opened: Callable[..., Queue]
+) -> None:
+    """It comes from a process that doesn't know of the new number yet."""
+    for name in NAMES:
+        fill(opened(), name, 1)
+    settle(opened(), "ack", *take(opened()))
+    assert opened().resize(1) == 0
+    gone = FairQueue(client, "q", shard=3, clock=clock)
+    assert gone.control("late", 1, "weight", "ann", 5) == ("same", 1)
+    assert not client.exists(gone.keys["accounts"], gone.keys["clients"], gone.keys["hist"])
+    assert opened().client_of("ann") is None
+
+
 def test_the_inverse_of_a_rule_says_what_it_was_also_while_the_number_changes(
     opened: Callable[..., Queue],
 ) -> None:

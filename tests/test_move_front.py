@@ -166,6 +166,46 @@ def test_an_entry_whose_request_is_gone_stays_and_stops_nothing(client: redis.Re
     assert [entry.id for entry in queue.page("dead").entries] == ["r1/1", "r1/2"]
 
 
+@pytest.mark.parametrize("target", ["waiting", "trash"])
+def test_undo_leaves_alone_whose_request_is_gone(client: redis.Redis, target: str) -> None:
+    queue = RequestQueue(client, "q", clock=FakeClock())
+    for rid in ("r1", "r2"):
+        queue.submit([b"1", b"2"], id=rid, limit=5)
+        bury(queue)
+    assert front(queue, "op", target) == 2
+    client.delete(queue.keys["r_"] + "r1")
+    assert queue.undo("op", 1, target=target, by="undo", seq=1) == (2, 2)
+    assert [entry.id for entry in queue.page("dead").entries] == ["r2/1", "r2/2"]
+
+
+def test_what_another_change_touched_is_not_undone(made: Callable[[str], Any]) -> None:
+    """One of its name in another place of the record is not its own."""
+    queue = made("q")
+    dead = [entry.id for entry in queue.page("dead", None, 500).entries]
+    front(queue, "op", "trash", n=100)
+    some = {"source": "trash", "target": "waiting", "high_water_ms": queue.now()}
+    assert queue.move("other", 1, dead[:1], **some) == ["moved"]
+    taken = queue.take(1, consumer="op").deliveries
+    assert queue.undo("op", 1, target="trash", by="undo", seq=1) == (len(dead) - 1, 1)
+    assert [one.id for one in taken] == dead[:1] and queue.get(dead[0]).state == "pending"
+
+
+def test_a_call_touches_so_many_requests_and_no_more(client: redis.Redis) -> None:
+    """One costs as much as several entries."""
+    queue = RequestQueue(client, "q", clock=FakeClock())
+    for n in range(60):
+        queue.submit([b"x"], id=f"r{n}")
+    bury(queue)
+    high, moved = queue.now(), []
+    for step in range(1, 5):
+        said = queue.move_front(
+            "op", step, 100, source="dead", target="waiting", high_water_ms=high
+        )
+        moved.append(said.moved)
+    assert moved == [25, 25, 10, 0] and said.over
+    assert queue.counts().waiting == 60 and queue.invariants() == []
+
+
 def test_a_whole_state_is_moved_by_full_servers_too(client: redis.Redis) -> None:
     clock = FakeClock()
     queue = DelaySet(client, "q", clock=clock)

@@ -53,7 +53,7 @@ def test_a_file_says_what_it_is_for_and_what_it_touches(path: Path) -> None:
     lines = path.read_text().splitlines()
     assert re.match(r"-- [A-Z]", lines[0]), "the first line says in words what it does"
     header = Header.parse(path.read_text())
-    assert header.keys or header.uses or path.name == "first.lua"
+    assert header.keys or header.uses or path.name in {"large.lua", "moved.lua", "numbers.lua"}
     if is_script(path):
         assert "-- Returns" in path.read_text() or path.read_text().endswith("\nreturn 1\n")
     else:

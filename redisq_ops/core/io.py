@@ -55,6 +55,9 @@ class Call(Generic[T]):
     """for redis-py's own reading of the reply"""
     absent: str | None = None
     """an error that begins so means "nothing there" and reads as None"""
+    follows: Callable[[], Call[Any]] | None = field(default=None, compare=False)
+    """makes the call that probably comes next; asked while the server is at this one, where a
+    blocking client talks to one server, else not at all: it only saves time"""
 
     def __await__(self) -> Generator[Round, Replies, T]:
         (reply,) = yield (self,)
@@ -159,11 +162,17 @@ def run(client: BlockingClient, description: Description[T]) -> T:
             return description.result(_exchange(client, (description,))[0])
         except (rx.RedisError, rx.RedisClusterException) as error:
             raise translate(error) from error
+    line: _Line | None = None
     try:
         calls = _checked(description.send(None))
         while True:
             try:
-                replies = _exchange(client, calls)
+                alone = len(calls) == 1 and calls[0].follows is not None
+                if alone and isinstance(client, redis.Redis):
+                    line = line or _Line(client)
+                    replies: Replies = line.exchange(calls)
+                else:
+                    replies = _exchange(client, calls)
             except BaseException as error:
                 # Thrown in at the await, so that `finally` and `except` in an operation work.
                 calls = _checked(description.throw(_outward(error)))
@@ -173,6 +182,8 @@ def run(client: BlockingClient, description: Description[T]) -> T:
         return cast(T, stop.value)
     finally:
         description.close()
+        if line is not None:
+            line.close()
 
 
 async def arun(client: AsyncClient, description: Description[T]) -> T:
@@ -217,6 +228,53 @@ def _exchange(client: BlockingClient, calls: Round) -> list[Any]:
         for i, reply in zip(again, told, strict=True):
             replies[i] = reply
     return replies
+
+
+class _Line:
+    """A connection kept while one description runs, for calls that tell what follows them.
+
+    While the server is at one call the next is made and packed; it is sent when the reply is
+    there, so that the server has one of them at a time and others' calls get their turn.
+    """
+
+    def __init__(self, client: redis.Redis) -> None:
+        self._client = client
+        self._connection: Any = None
+        self._packed: tuple[Call[Any] | None, Any] = None, None
+
+    def exchange(self, calls: Round) -> Replies:
+        try:
+            reply = self._reply(calls[0])
+        except (rx.ConnectionError, rx.TimeoutError):
+            return _exchange(self._client, calls)  # from the beginning, with redis-py's retries
+        return _exchange(self._client, calls) if isinstance(reply, rx.NoScriptError) else [reply]
+
+    def _reply(self, call: Call[Any]) -> Any:
+        if self._connection is None:
+            pool: Any = self._client.connection_pool
+            self._connection = pool.get_connection()
+        connection = self._connection
+        known, packed = self._packed
+        try:
+            if known is not call:
+                packed = connection.pack_command(*call.command)
+            connection.send_packed_command(packed)
+            if call.follows is not None:
+                following = call.follows()
+                self._packed = following, connection.pack_command(*following.command)
+            return connection.read_response(disable_decoding=True)
+        except rx.ResponseError as error:
+            return error
+        except BaseException:
+            # A reply that was not read would be taken for the next one's.
+            connection.disconnect()
+            self.close()
+            raise
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._client.connection_pool.release(self._connection)
+            self._connection = None
 
 
 def _heard(replies: Iterable[Any]) -> list[Any]:

@@ -47,7 +47,7 @@ from .values import (
     Taken,
 )
 
-Verb = Literal["requeue", "claim", "replay", "purge", "hard", "restore", "reschedule"]
+Verb = Literal["requeue", "claim", "replay", "purge", "hard", "restore", "reschedule", "move"]
 EDIT = "edit"
 """where an edit moves entries to, so to speak: nowhere"""
 ZSETS: dict[State, str] = {
@@ -72,6 +72,7 @@ VERBS: dict[Verb, tuple[tuple[State, ...], str]] = {
     "hard": (("waiting", "pending", "delayed", "dead", "trash"), "gone"),
     "restore": (("trash",), "restore"),
     "reschedule": (("delayed",), "delayed"),
+    "move": (("waiting", "delayed", "dead"), "trash"),  # and from there to another queue
 }
 
 
@@ -89,9 +90,9 @@ class Queue(Bound[C_co], ABC):
     parts: ClassVar[dict[str, str]] = {}
     """the room's own fixed keys, beside `FIXED`"""
     actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {
-        verb: states for verb, (states, _) in VERBS.items() if verb != "reschedule"
+        verb: states for verb, (states, _) in VERBS.items() if verb not in ("reschedule", "move")
     }
-    """what an operator can do here, and to entries of which states"""
+    """what an operator can do here, and to entries of which states (`move` takes two queues)"""
     fronts: ClassVar[frozenset[State]] = frozenset({"dead", "trash"})
     """states that can be moved whole, the server choosing what is next: see `move_front`"""
     accepts: ClassVar[frozenset[State]] = frozenset()
@@ -474,19 +475,34 @@ class Queue(Bound[C_co], ABC):
         cursor: str | None = None,
         max: int = 100,
         want: frozenset[str] = frozenset({"lines", "errors"}),
+        step: int | None = None,
     ) -> Sheet:
-        """Up to ``max`` entries of a span, with the columns of `Sheet` in ``want``. Of one leaf."""
+        """Up to ``max`` entries of a span, with the columns of `Sheet` in ``want``. Of one leaf.
+
+        Columns are looked up for ``step`` of them by one call, all in one exchange."""
         kept = await self._kept(state)
         assert kept is not None, "what has no spans has no sheets"
         key = self.keys[kept[0]]
         rows, onward, took = await page(key, span, cursor, max)
         ids = [member for _, member in rows]
         names = [id.decode() for id in ids]
-        asked = self._columns(state, names, want) if rows else {}
-        columns, again = await timed(key, asked)
-        return Sheet(
-            ids, [score for score, _ in rows], onward, took if took > again else again, **columns
-        )
+        step = step or max
+        asked = {
+            (column, start): description
+            for start in range(0, len(names), step)
+            for column, description in self._columns(
+                state, names[start : start + step], want
+            ).items()
+        }
+        parts, times = await timed(key, asked)
+        columns: dict[str, list[Any]] = {column: [] for column, _ in parts}
+        alike: dict[str, list[int]] = {column: [] for column in columns}
+        for column, start in parts:
+            columns[column] += parts[column, start]
+            alike[column].append(times[column, start])
+        middle = [sorted(some)[(len(some) - 1) // 2] for some in alike.values()]
+        slowest = sorted([took, *middle])[-1]
+        return Sheet(ids, [score for score, _ in rows], onward, slowest, **columns)
 
     def _columns(
         self, state: State, ids: Sequence[str], want: frozenset[str]
@@ -717,7 +733,7 @@ class Queue(Bound[C_co], ABC):
         times: Mapping[str, int] | None = None,
         span: str = "",
     ) -> Call[list[str]]:
-        """One step of a bulk move by identity: moved | changed | late, one word per id.
+        """One step of a bulk move by identity: moved | changed | late | away, one word per id.
 
         The same ``op`` and ``step`` sent again answer the same and change nothing. ``times``: what
         tells waiting and delayed entries from later ones of their ids that have no record: ready
@@ -741,7 +757,7 @@ class Queue(Bound[C_co], ABC):
         )
 
     @operation
-    async def move_front(
+    def move_front(
         self,
         op: str,
         step: int,
@@ -751,7 +767,7 @@ class Queue(Bound[C_co], ABC):
         target: str,
         high_water_ms: int,
         left: Sequence[int] = (0,),
-    ) -> Front:
+    ) -> Description[Front]:
         """One step of a bulk move of a whole state: the first ``n`` of what is meant.
 
         Meant is what has been in ``source`` (of `fronts`) since before ``high_water_ms``, as with
@@ -766,7 +782,7 @@ class Queue(Bound[C_co], ABC):
             moved, stuck = map(int, reply)
             return Front(moved, (left[0] + stuck,), not moved + stuck)
 
-        return await self._script("front").call(
+        return self._script("front").call(
             self.keys,
             self.clock,
             read,
@@ -832,6 +848,11 @@ class Queue(Bound[C_co], ABC):
         very ``op``). Refused as a whole when the queue is full or draining.
         """
         raise Refused(f"queue {self.name} is a {self.kind} queue: it takes in no other's entries")
+
+    @operation
+    async def unlike(self, other: Queue[Any]) -> str:
+        """Why entries of another queue of this kind can't go on here, in words; empty: they can."""
+        return ""
 
     @operation
     async def configure(self, op: str, seq: int, changes: dict[str, str]) -> dict[str, str]:

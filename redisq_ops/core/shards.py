@@ -35,7 +35,7 @@ MAX_SHARDS = 256
 _ROUNDS = 3
 NEVER = float("inf")
 _RUN = re.compile(r"@\d{13}$")
-_WORDS = ("moved", "same", "late", "changed")
+_WORDS = ("moved", "same", "away", "late", "changed")
 _COUNTED = ("done", "undone")
 
 T = TypeVar("T")

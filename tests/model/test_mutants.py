@@ -52,7 +52,11 @@ REQUESTS, DELAYS = (RequestModel,), (DelayModel,)
 MUTANTS = [
     mutant(
         "settle without fence",
-        ("settle", "line:sub(1, #receipt + 1) ~= receipt .. ' '", "line:sub(1, 2) == '- '"),
+        (
+            "settle",
+            "find(line, receipt, 1, true) == 1 and byte(line, #receipt + 1) == 32",
+            "byte(line) ~= 45",
+        ),
         quick=True,
     ),
     mutant(
@@ -117,7 +121,9 @@ MUTANTS = [
         ("submit", "rows > 0 and seal ~= '1'", "rows > 0"),
         models=REQUESTS,
     ),
-    mutant("undo of what was touched", ("undo", "if r.op == op and", "if")),
+    mutant(
+        "undo of what was touched", ("undo", "ours = line:find(mark, f, true) == f", "ours = true")
+    ),
     mutant("moves without looking again", ("move", "not seen[id] and room_score(id, from)", "'0'")),
     mutant("an id twice in a step", ("move", "not seen[id] and room_score", "room_score")),
     mutant("latecomers moved too", ("move", "r.since > tonumber(high_water)", "false")),
@@ -138,7 +144,7 @@ MUTANTS = [
     mutant("settled twice in a batch", ("settle", "not line or settled[id] or", "not line or")),
     mutant(
         "a late receipt hides the good one",
-        ("settle", "if said[k] ~= 'stale' then settled[id]", "if true then settled[id]"),
+        ("settle", "    said[k] = 'stale'\n", "    said[k], settled[id] = 'stale', true\n"),
     ),
     mutant("errors kept for ever", ("moves", "redis.call('HDEL', err, unpack(forgotten))", "")),
     mutant(
@@ -192,7 +198,7 @@ MUTANTS = [
         models=REQUESTS,
         often=("control", "pass_time"),
     ),
-    mutant("receipts that repeat", ("take", "(fence + i) .. tail", "'1' .. tail")),
+    mutant("receipts that repeat", ("deliver", "numbered(fence, n,", "numbered(0, n,")),
     mutant(
         "order lost with a lease", ("due", "r.ready > 0 and r.ready or now", "now"), models=DELAYS
     ),
@@ -229,8 +235,19 @@ TOOLKIT = [
     ),
     mutant(
         "attempts kept by a whole replay",
-        ("front", "'- 0 0 ' .. began", "'- 1 0 ' .. began"),
+        ("front", "'- 0 0 ' .. sub", "'- 1 0 ' .. sub"),
         often=("move_whole",),
+    ),
+    mutant(
+        "one too many leaves a whole state",
+        ("front", "left + moved - 1)", "left + moved)"),
+        often=("move_whole",),
+    ),
+    mutant(
+        "undo of what was taken",
+        ("deliver", "receipt, consumer, '-', now", "receipt, consumer, r.op, now"),
+        models=REQUESTS,
+        often=("move_whole", "undo", "take", "settle"),
     ),
     mutant(
         "payloads changed unread",
@@ -253,7 +270,7 @@ TOOLKIT = [
     ),
     mutant(
         "what was edited is delivered as it was",
-        ("take", "redis.call('HGET', edited, id) or payloads[i]", "payloads[i]"),
+        ("take", "redis.call('HGET', edited, taken[i]) or payloads[i]", "payloads[i]"),
         models=REQUESTS,
         often=("edit", "move"),
     ),
@@ -509,6 +526,64 @@ MUTANTS += [
     ),
     mutant("owners kept", ("room", "redis.call('HDEL', owner, unpack(gone))", ""), models=FAIRS),
     mutant("taken ids overwritten", ("submit", "old == content and", "true and"), models=FAIRS),
+    mutant(
+        "ended together, counted once", ("back", "counts[name] + 1", "1"), models=FAIRS, quick=True
+    ),
+    mutant(
+        "clients nobody knows any more are known",
+        ("back", "left > 0 or left == 0 and waiting ~= '0'", "left >= 0"),
+        models=FAIRS,
+    ),
+    mutant("below its cap and not in the ring", ("back", "( %-?%d+ %d+)$", "( .*)$"), models=FAIRS),
+    mutant(
+        "ended and still there",
+        ("back", "    redis.call('HDEL', body, unpack(gone))\n", ""),
+        models=FAIRS,
+    ),
+    mutant(
+        "what made a key large stays there",
+        ("large", "  redis.call('HDEL', key, LONG)\n", ""),
+        models=FAIRS,
+    ),
+    mutant(
+        "what made a set large stays there",
+        ("large", "  redis.call('ZREM', key, LONG)\n", ""),
+        models=FAIRS,
+    ),
+    mutant(
+        "receipts after ten begin anew",
+        ("numbers", "digit == 0 or not head", "not head"),
+        models=FAIRS,
+    ),
+    mutant("a rule that isn't kept", ("govern", "touched[client] = a\n", ""), models=FAIRS),
+    mutant("a rule that isn't changed", ("govern", "= tonumber(value)", "= a[rule]"), models=FAIRS),
+    mutant("a rule kept as text", ("govern", "= tonumber(value)", "= value"), models=FAIRS),
+    mutant(
+        "a rule's change that is new each time",
+        ("govern", "before == value and 'same' or 'ok'", "'ok'"),
+        models=FAIRS,
+    ),
+    mutant(
+        "a rule changed twice",
+        ("govern", "if said then return said end", ""),
+        models=FAIRS,
+        often=("govern",),
+    ),
+    mutant(
+        "a weight goes with the last entry",
+        ("ring", " and a.weight == 1 and", " and"),
+        models=FAIRS,
+    ),
+    mutant(
+        "a cap goes with the last entry",
+        ("ring", "a.cap + a.blocked == 0", "a.blocked == 0"),
+        models=FAIRS,
+    ),
+    mutant(
+        "a block goes with the last entry",
+        ("ring", "a.cap + a.blocked == 0", "a.cap == 0"),
+        models=FAIRS,
+    ),
 ]
 FAIR_SHARDS = (ShardedFairModel,)
 MUTANTS += [
@@ -521,6 +596,24 @@ MUTANTS += [
         "the fence stands open",
         ("fence", "redis.call('HSET', cfg, 'layout', layout)", ""),
         models=FAIR_SHARDS,
+    ),
+    mutant(
+        "known clients keep their rules in a shard that is given up",
+        ("govern", "if a.new and redis", "if redis"),
+        models=FAIR_SHARDS,
+        often=("govern",),
+    ),
+    mutant(
+        "new clients get no rules in a shard that lives",
+        ("govern", "redis.call('HEXISTS', cfg, 'retired') == 1", "true"),
+        models=FAIR_SHARDS,
+        often=("govern",),
+    ),
+    mutant(
+        "new clients get no rules in a shard that isn't empty yet",
+        ("govern", " and redis.call('EXISTS', body) == 0 then", " then"),
+        models=FAIR_SHARDS,
+        often=("govern",),
     ),
     mutant(
         "what they settled isn't counted",

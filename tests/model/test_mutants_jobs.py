@@ -47,18 +47,17 @@ MUTANTS = {
     "moved and still there": (("places", "    redis.call('ZREM', key, member)\n", ""), SIDEKIQ),
     "marks left behind": (("move", "sweep_marks()\n", ""), BOTH),
     "undone in disorder": (
-        ("undo", "for i = #back, 1, -1 do put_back", "for i = 1, #back do put_back"), BOTH,
+        ("undo", "for i = 1, #back do put_back", "for i = #back, 1, -1 do put_back"), BOTH,
     ),
     "an older change undone over a newer one": (
         ("undo", "elseif not score or tonumber(redis.call('ZSCORE', key, payload) or '')"
          " == tonumber(score) then", "else"), SIDEKIQ,
     ),
     "undone wherever it is": (
-        ("undo", "local at = table.remove(seen[redis.sha1hex(payload)] or {}, 1)", "local at = 0"),
-        BOTH,
+        ("undo", "take_out(kind, key, payload, seen)", "take_out(kind, key, payload, 0)"), BOTH,
     ),
     "undone but not what was seen": (
-        ("undo", "out, why = take_out(kind, key, payload, at)", "touched = touched"), BOTH,
+        ("undo", "out, why = take_out(kind, key, payload, seen)", "touched = touched"), BOTH,
     ),
     "trash let go too early": (("trash", "now - conf.trash_ms", "now"), BOTH),
 }  # fmt: skip

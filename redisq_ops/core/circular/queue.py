@@ -190,6 +190,15 @@ class CircularQueue(Queue[C_co]):
         )
         return said
 
+    @operation
+    async def unlike(self, other: Queue[Any]) -> str:
+        """What is to run again after a delivery is a number in one, a payload in the other."""
+        shapes = await together(recorded(queue.keys) for queue in (self, other))
+        here, there = ((shape or Shape()).repeats for shape in shapes)
+        if here == there:
+            return ""
+        return f"{self.name} has repeats={here}, {other.name} repeats={there}"
+
     # --- workers -------------------------------------------------------------------------------
 
     async def _take(self, n: int, consumer: str, lease_ms: int) -> Taken:

@@ -5,12 +5,11 @@
 local function replayed()
   local slot = redis.call('HGET', callers, caller)
   if not slot then return nil end
-  local last, said = slot:match('^(%d+) %d+ ?(.*)$')
-  last = tonumber(last)
+  local last = tonumber(slot:match('^%d+'))
   if tonumber(seq) > last then return nil end
   if tonumber(seq) < last then return nil, true end
   local reply = {}
-  for word in said:gmatch('%S+') do reply[#reply + 1] = word end
+  for word in slot:match('^%d+ %d+ ?(.*)$'):gmatch('%S+') do reply[#reply + 1] = word end
   return reply
 end
 

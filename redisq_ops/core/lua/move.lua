@@ -7,9 +7,10 @@
 -- KEYS: undo_ op_
 -- ARGV: caller seq from to high_water consumer lease_ms span
 -- REST: id at
--- USES: guard moves
+-- USES: guard moves moved
 -- FLAGS: allow-oom
--- Returns one word per row: moved | changed (another state now) | late (entered it meanwhile).
+-- Returns one word per row: moved | changed (another state now) | late (entered it meanwhile) | away (to
+-- another queue, and it may be there still: only that move's undo brings it back).
 local said, late = replayed()
 if late then return superseded end
 if said then return said end
@@ -27,6 +28,8 @@ for k, r in ipairs(records(ids)) do
     said[k] = 'changed'
   elseif r.since > tonumber(high_water) then
     said[k] = 'late'
+  elseif to == 'restore' and r.op:find(MOVED) then
+    said[k] = 'away'
   else
     before[#before + 1] = table.concat({id, from, score, packed(r)}, ' ')
     r.op = caller

@@ -2,7 +2,8 @@
 -- noted in as few commands as there are kinds of change; flush before looking at the keys again.
 -- A state other than waiting is a sorted set id -> ms (pending: deadline, delayed: ready time,
 -- dead and trash: since). What waiting means, and what else a change drags along, is the room's:
--- it gives `waiting_zset`, `room_move`, `room_flush`.
+-- it gives `waiting_zset`, `room_move`, `room_flush`. What `room_move` returns is for those who move
+-- what they find: false: it can't be moved; 'full': that one was moved, and is enough for one call.
 -- KEYS: lease delay dead trash err
 -- USES: record history counters room
 local zset_of = {pending = lease, delayed = delay, dead = dead, trash = trash,

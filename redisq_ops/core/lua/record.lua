@@ -24,6 +24,18 @@ local function first_line(consumer)
   return table.concat({' 0 0', now, now, consumer, '- - '}, ' ')
 end
 
+-- Where the words of a line end: receipt, lost, first, since, consumer, operation. Looking for the
+-- blanks makes no strings, and takes a third of the time of taking the line apart.
+local function ends(line)
+  local find = string.find
+  local a = find(line, ' ', 1, true)
+  local c = find(line, ' ', find(line, ' ', a + 1, true) + 1, true)
+  local d = find(line, ' ', c + 1, true)
+  local e = find(line, ' ', d + 1, true)
+  local f = find(line, ' ', e + 1, true)
+  return a, c, d, e, f, find(line, ' ', f + 1, true)
+end
+
 local function records(ids)
   local found = #ids > 0 and redis.call('HMGET', meta, unpack(ids)) or {}
   for i = 1, #ids do found[i] = unpacked(found[i]) end

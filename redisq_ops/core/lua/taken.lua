@@ -14,7 +14,6 @@ local function taken_before(said, contents)
 end
 
 local function remember_taken(reply, fence, ids)
-  table.insert(ids, 1, table.concat({reply[1], reply[2], reply[3], fence}, ' '))
-  remember(ids)
+  remember({reply[1], reply[2], reply[3], fence, table.concat(ids, ' ')})
   return reply
 end

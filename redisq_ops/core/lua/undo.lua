@@ -1,7 +1,7 @@
 -- Take one step of a bulk move back, as far as its entries are untouched since.
 -- KEYS: undo_ op_
 -- ARGV: caller seq op step to
--- USES: guard moves
+-- USES: guard moves still
 -- FLAGS: allow-oom
 -- Returns how many were put back and how many had been touched.
 local said, late = replayed()
@@ -9,17 +9,53 @@ if late then return superseded end
 if said then return said end
 by = caller
 local list = undo_ .. op .. ':' .. step
-local rows, ids, back = redis.call('LRANGE', list, 0, 499), {}, 0
-for k, row in ipairs(rows) do ids[k] = row:match('^%S+') end
-for k, r in ipairs(records(ids)) do
-  local id, at = ids[k], to
-  if to == 'restore' then
-    at = r.reason ~= '-' and 'dead' or room_score(id, 'delayed') and 'delayed' or 'waiting'
+local rows, ids, froms, scores, lines = redis.call('LRANGE', list, 0, 499), {}, {}, {}, {}
+if rows[1] and rows[1]:sub(1, 1) == ' ' then -- a step of a whole state, in one piece: see `front`
+  local from = rows[1]:sub(2)
+  for id, score in rows[2]:gmatch('(%S+) (%S+)') do
+    local k = #ids + 1
+    ids[k], froms[k], scores[k] = id, from, score
   end
-  if r.op == op and room_score(id, at) then
-    local from, score, line = rows[k]:match('^%S+ (%S+) (%S+) (.+)$')
-    move(id, at, from, tonumber(score), unpacked(line)) -- a holder's receipt is good again too
-    back = back + 1
+  for line in rows[3]:gmatch('[^\n]+') do lines[#lines + 1] = line end
+else
+  for k, row in ipairs(rows) do
+    ids[k], froms[k], scores[k], lines[k] = row:match('^(%S+) (%S+) (%S+) (.+)$')
+  end
+end
+local present = #ids > 0 and redis.call('HMGET', meta, unpack(ids)) or {}
+local there = to ~= 'restore' and still(ids, to)
+local back, at, stays = 0, string.format('%.0f', now), {failures = 0, lost = 0, first = 0}
+local mark, sub = ' ' .. op .. ' ', string.sub
+for k, id in ipairs(ids) do
+  local line, from, is = present[k], froms[k], to
+  local ours = false
+  if line then
+    local _, _, _, _, f = ends(line)
+    ours = line:find(mark, f, true) == f
+  end
+  if ours and to == 'restore' then
+    local r = unpacked(line)
+    is = r.reason ~= '-' and 'dead' or room_score(id, 'delayed') and 'delayed' or 'waiting'
+  end
+  if ours and (there and there[k] or not there and room_score(id, is)) then
+    local was, put, held = lines[k], true, from ~= 'dead' and from ~= 'trash'
+    local a, c, d, e = ends(was)
+    if not held and was:byte(c + 1) ~= 48 then -- no holder, and delivered before: cut, as in `front`
+      put = room_move(id, is, from, stays) ~= false
+      if put then
+        if zset_of[is] then
+          local leaves = listed(drops, zset_of[is])
+          leaves[#leaves + 1] = id
+        end
+        local enters = listed(adds, zset_of[from])
+        local n = #enters
+        enters[n + 1], enters[n + 2] = scores[k], id
+        keep(id, '-' .. sub(was, a, d) .. at .. sub(was, e))
+      end
+    else
+      move(id, is, from, scores[k], unpacked(was)) -- a holder's receipt is good again too
+    end
+    if put then back = back + 1 end
   end
 end
 redis.call('DEL', list)
@@ -27,4 +63,4 @@ redis.call('HINCRBY', op_ .. op, 'undone', back)
 redis.call('PEXPIRE', op_ .. op, 2592000000) -- as in `move`: a shard may have nothing of it
 note('op', table.concat({caller, 'undo', op, back}, '|'))
 flush()
-return remember({tostring(back), tostring(#rows - back)})
+return remember({tostring(back), tostring(#ids - back)})

@@ -20,6 +20,8 @@ from . import job
 
 SLACK = 200
 """elements looked through around the place where a page ended that isn't found there any more"""
+DEPTH = 10_000
+"""how far into a list, from either end, an entry is looked for and can be removed"""
 
 
 class Beside(Keys):
@@ -250,6 +252,12 @@ def _set_cursor(member: bytes, score: float) -> str:
 
 def _list_cursor(rank: int, last: Sequence[bytes]) -> str:
     return f"{rank}:{','.join(job.digest(element)[:16] for element in reversed(last))}"
+
+
+def reachable(cursor: str | None, size: int) -> str | None:
+    """A list's cursor, past what lies out of reach between its ends."""
+    rank = int(cursor.partition(":")[0]) if cursor else 0
+    return f"{size - DEPTH}:" if DEPTH <= rank < size - DEPTH else cursor
 
 
 def _behind(elements: Sequence[bytes], marks: Sequence[str], near: int) -> int:

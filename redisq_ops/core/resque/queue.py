@@ -32,18 +32,14 @@ from ..scan import Reach
 from ..settings import LEASE_MS, MAX_BATCH
 from ..standing import Ahead, Standing
 from ..values import Delivery, Entry, Event, Page, Settlement, State, Taken
-from .job import digest
-from .places import Beside, Place, Seen
+from . import undoing
+from .places import DEPTH, Beside, Place, Seen, reachable
 
 PAGE = 500
-DEPTH = 10_000
-"""how far into a list, from either end, an entry is looked for and can be removed"""
 PAGES = 20
 """pages read for one page of a set that all queues share"""
 SCREENS = 4
 """pages read for one window of such a set"""
-ROUNDS = 10
-"""looks for what a step put into lists, while they change too fast for one"""
 STATES: tuple[State, ...] = ("pending", "trash", "delayed", "dead", "waiting")
 
 
@@ -465,7 +461,7 @@ class ListLayout(ForeignQueue[C_co]):
             if strike(rows) and onward:
                 self._left_off[state] = here
             if place.kind == "list":
-                inner = _reachable(inner, size)
+                inner = reachable(inner, size)
             index += inner is None
         return found
 
@@ -542,44 +538,7 @@ class ListLayout(ForeignQueue[C_co]):
     async def undo(self, op: str, step: int, *, target: str, by: str, seq: int) -> tuple[int, ...]:
         """As every queue's, however long its lists are: they are looked through by pages, and what
         lies too deep inside one to be taken out is left for a later undo (the third number)."""
-        said: tuple[int, ...] = ()
-        for _ in range(ROUNDS):
-            rows, deep = await self._put_where(op, step)
-            said = await self._script("undo").call(
-                self.keys, self.clock, lambda reply: tuple(map(int, reply)), rows,
-                caller=by, seq=seq, op=op, step=step, **self._about(),
-            )  # fmt: skip
-            if said[2] <= deep:
-                break
-        return said if said[2] else said[:2]
-
-    async def _put_where(self, op: str, step: int) -> tuple[list[tuple[str, int | str]], int]:
-        """Where what a step put into lists is now: (digest, position or ``deep``), and how many of
-        these are deep. A list is read by pages from the end where new jobs come: they are the last
-        to be taken. What isn't named is in none."""
-        wanted = await self._script("undo_places").call(
-            self.keys, self.clock, words, op=op, step=step
-        )
-        lists: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        for key, sha in zip(wanted[::2], wanted[1::2], strict=True):
-            lists[key][sha] += 1
-        rows: list[tuple[str, int | str]] = []
-        deep = 0
-        for key, missing in lists.items():
-            place = Place("list", key, "", _unread, self.keys, self.side == "LEFT")
-            inner, size, more = None, 0, True
-            while missing.total() and more:
-                found, inner, size = await place.after(inner, PAGE)
-                for seen in found:
-                    sha = digest(seen.member)
-                    if missing[sha] > 0:
-                        missing[sha] -= 1
-                        rows.append((sha, seen.at))
-                inner, more = _reachable(inner, size), inner is not None
-            if size > 2 * DEPTH:  # they may lie where nobody looked
-                rows += [(sha, "deep") for sha in missing.elements()]
-                deep += missing.total()
-        return rows, deep
+        return await undoing.undo(self, op, step, by=by, seq=seq)
 
     # --- as with queues of our own -------------------------------------------------------------
 
@@ -652,19 +611,6 @@ async def _types(keys: Any) -> dict[str, str]:
     names = list(keys)
     found = await together(Call(("TYPE", key), bytes.decode, key=key) for key in names)
     return dict(zip(names, found, strict=True))
-
-
-def _reachable(cursor: str | None, size: int) -> str | None:
-    """A list's cursor, past what lies out of reach between its ends."""
-    rank = int(cursor.partition(":")[0]) if cursor else 0
-    return f"{size - DEPTH}:" if DEPTH <= rank < size - DEPTH else cursor
-
-
-def _unread(
-    place: Place, payload: bytes, score: float, name: bytes = b"", kept: bytes = b""
-) -> Entry:
-    """An element of which only the bytes matter."""
-    return Entry("", "waiting")
 
 
 def _split(cursor: str) -> tuple[int, str | None]:

@@ -13,11 +13,12 @@ local ids = {}
 for i = first, #ARGV, width do ids[#ids + 1] = ARGV[i] end
 by, said = caller:match('^[^:]*'), {}
 local known = facts(ids) -- and what an earlier row of this call makes of it
-local apart = {locked = true, ['done-with-backoff'] = true, dead = true, trash = true,
-  unknown = true} -- what `update` doesn't touch
+local fixed = {locked = true, ['done-with-backoff'] = true, dead = true, trash = true, unknown = true}
 local top = redis.call('ZRANGE', delay, 0, 0, 'WITHSCORES')[2]
 local put, contents, waits, follow, again, fresh, reset, changed = {}, {}, {}, {}, {}, {}, {}, {}
 local soonest, ready_at = nil, now + tonumber(backoff)
+local ready_text = string.format('%.0f', ready_at)
+local queued, backed_off = {state = 'queued'}, {state = 'queued-with-backoff'}
 local function both(list, one, two) list[#list + 1], list[#list + 2] = one, two end
 
 for k, id in ipairs(ids) do
@@ -31,7 +32,7 @@ for k, id in ipairs(ids) do
     word, it.state, it.follows = 'requeued', 'locked-with-requeue', true
     again[#again + 1] = id
     both(follow, id, content)
-  elseif update == '1' and not apart[word] then
+  elseif update == '1' and not fixed[word] then
     word = 'updated'
     both(it.follows and follow or contents, id, content) -- the latest content is what runs last
     if not it.follows then changed[#changed + 1] = id end
@@ -39,23 +40,22 @@ for k, id in ipairs(ids) do
   if ready then
     local list = it.state == 'nx' and fresh or reset
     list[#list + 1] = id
-    both(put, ready, id)
+    local at = ready == ready_at and ready_text or string.format('%.0f', ready)
+    both(put, at, id)
     both(contents, id, content)
-    if ready > now then both(waits, id, string.format('%.0f', ready)) end
-    known[id] = {state = ready > now and 'queued-with-backoff' or 'queued'}
-    soonest = math.min(soonest or ready, ready)
-    note('submitted', id .. '|' .. string.format('%.0f', ready))
+    if ready > now then both(waits, id, at) end
+    known[id] = ready > now and backed_off or queued
+    if not soonest or ready < soonest then soonest = ready end
+    if every then note('submitted', id .. '|' .. at) end
   end
   said[k] = word
 end
 local n = #put / 2
-if n > 0 and conf.max_waiting > 0 then
-  local waiting = redis.call('ZCARD', delay)
-  if waiting + n > conf.max_waiting then
-    return {err = 'FULL ' .. waiting .. ' entries wait and max_waiting is ' .. conf.max_waiting}
-  end
+local waiting = n > 0 and conf.max_waiting > 0 and redis.call('ZCARD', delay)
+if waiting and waiting + n > conf.max_waiting then
+  return {err = 'FULL ' .. waiting .. ' entries wait and max_waiting is ' .. conf.max_waiting}
 end
-if #contents > 0 then redis.call('HSET', messages, unpack(contents)) end
+if #contents > 0 then put_fields(messages, contents) end
 if #follow > 0 then redis.call('HSET', next, unpack(follow)) end
 if #again > 0 then redis.call('SADD', requeued, unpack(again)) end
 if #fresh > 0 then into_circle(fresh) end
@@ -70,7 +70,7 @@ for i, r in ipairs(records(changed)) do
   retain(changed[i], r)
 end
 if n > 0 then
-  redis.call('ZADD', delay, unpack(put))
+  put_scores(delay, put)
   tally('i', n)
   -- Someone who sleeps must learn of a time before the one it sleeps to.
   local due = soonest <= now

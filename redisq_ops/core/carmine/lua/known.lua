@@ -8,12 +8,15 @@ local function out_of_sight(id)
   return redis.call('ZSCORE', trash, id) and 'trash' or 'nx'
 end
 
+local NEW = {state = 'nx'} -- what most are, and then nothing is changed in it
+
 local function facts(ids)
   local known, any, hidden = {}, false, redis.call('EXISTS', body) == 1
-  for i, content in ipairs(redis.call('HMGET', messages, unpack(ids))) do
-    any = any or content
-    local state = content and 'unknown' or hidden and out_of_sight(ids[i]) or 'nx'
-    known[ids[i]] = {state = state}
+  local contents = redis.call('HMGET', messages, unpack(ids))
+  for i = 1, #ids do any = any or contents[i] end
+  for i, id in ipairs(ids) do
+    local state = contents[i] and 'unknown' or hidden and out_of_sight(id) or 'nx'
+    known[id] = (any or hidden) and {state = state} or NEW
   end
   if not any then return known end
   local ready = redis.call('ZMSCORE', delay, unpack(ids))

@@ -3,7 +3,7 @@
 -- differ. Waiting and delayed are one sorted set of ready times, as `queued` and
 -- `queued-with-backoff` are told apart by the time alone.
 -- KEYS: messages locks backoffs nattempts requeued finished body next
--- USES: sight wake history counters
+-- USES: sight large wake history counters
 local waiting_zset = delay
 local moved, ended, refusing = {}, {}, {}
 local in_sight = {waiting = true, delayed = true, pending = true}
@@ -47,7 +47,7 @@ end
 local function room_flush()
   if #ended > 0 then
     redis.call('HDEL', locks, unpack(ended))
-    redis.call('SADD', finished, unpack(ended))
+    put_members(finished, ended)
     if #refusing > 0 then redis.call('HSET', backoffs, unpack(refusing)) end
     ended, refusing = {}, {}
   end

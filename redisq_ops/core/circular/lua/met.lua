@@ -21,7 +21,7 @@ local function bury(name, raw)
   move(name, 'foreign', 'dead', now, r)
 end
 
-local function deliver(id, line, content)
+local function take_up(id, line, content)
   local at = #taken + 1
   taken[at], found[at], payloads[at], held[id] = id, line, content, true
 end
@@ -53,14 +53,14 @@ local function meet(id, line, content)
       return false
     end
     redis.call('HSET', body, id, '')
-    deliver(id, nil, '')
+    take_up(id, nil, '')
   elseif state == 'waiting' then
-    deliver(id, line, content)
+    take_up(id, line, content)
   elseif state == 'dead' or state == 'trash' then -- a push is a fresh start
     redis.call('ZREM', zset_of[state], id)
     redis.call('HDEL', err, id)
     if not each then redis.call('HDEL', again, id) end
-    deliver(id, nil, content)
+    take_up(id, nil, content)
   elseif state == 'transit' then -- not here and not there yet: it is met again
     enter(id)
   else

@@ -13,7 +13,7 @@ local function pop_list(n)
     for i, id in ipairs(ids) do
       local content = contents[i]
       if clean and content and not lines[i] and not held[id] then -- most, and so without a detour
-        deliver(id, nil, content)
+        take_up(id, nil, content)
       else
         meet(id, lines[i], content)
       end

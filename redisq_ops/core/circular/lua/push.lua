@@ -4,7 +4,7 @@
 -- knows an older `layout` of the shards, what isn't here is `elsewhere`, and left alone.
 -- ARGV: caller seq layout
 -- REST: id payload
--- USES: guard moves
+-- USES: guard moves large
 -- Returns one word per row: new | queued | again | elsewhere.
 local said, late = replayed()
 if late then return superseded end
@@ -17,8 +17,9 @@ for i = first, #ARGV, width do
   ids[#ids + 1], contents[#contents + 1] = ARGV[i], ARGV[i + 1]
 end
 local newer = tonumber(redis.call('HGET', cfg, 'layout') or '0') > tonumber(layout)
-local had = redis.call('HMGET', body, unpack(ids))
-local lines = redis.call('HMGET', meta, unpack(ids))
+local had, some = redis.call('HMGET', body, unpack(ids)), false
+for k = 1, #ids do some = some or had[k] end
+local lines = some and redis.call('HMGET', meta, unpack(ids)) or {}
 local bodies, runs, owed, met, touched = {}, {}, {}, {}, {}
 local fresh, come = 0, 0
 for k, id in ipairs(ids) do
@@ -58,7 +59,7 @@ for k, id in ipairs(ids) do
   if word == 'new' or word == 'queued' then
     bodies[#bodies + 1], bodies[#bodies + 2] = id, content
   end
-  if word ~= 'elsewhere' then note('submitted', id) end
+  if every and word ~= 'elsewhere' then note('submitted', id) end
   said[k] = word
 end
 if fresh > 0 and conf.max_waiting > 0 then
@@ -67,7 +68,7 @@ if fresh > 0 and conf.max_waiting > 0 then
     return {err = 'FULL ' .. waiting .. ' entries wait and max_waiting is ' .. conf.max_waiting}
   end
 end
-if #bodies > 0 then redis.call('HSET', body, unpack(bodies)) end
+if #bodies > 0 then put_fields(body, bodies) end
 if #runs > 0 and follows ~= false then redis.call('HDEL', again, unpack(runs)) end
 if #touched > 0 then redis.call('HSET', again, unpack(touched)) end
 for _, id in ipairs(owed) do redis.call('HINCRBY', again, id, 1) end

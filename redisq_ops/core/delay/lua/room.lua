@@ -6,6 +6,7 @@
 -- USES: wake history counters
 local waiting_zset = delay
 local gone, woken = {}, 0
+local follows -- whether any entry is to run again; asked once
 
 local function room_move(id, from, to, r)
   if to == 'done' or to == 'gone' then
@@ -17,7 +18,8 @@ end
 
 -- Rescheduled while it was being worked on: its next ready time, and the payload then.
 local function room_again(id)
-  local row = redis.call('HGET', next, id)
+  if follows == nil then follows = redis.call('EXISTS', next) == 1 end
+  local row = follows and redis.call('HGET', next, id)
   if not row then return nil end
   redis.call('HDEL', next, id)
   local at, content = row:match('^(%d+) (.*)$')
@@ -33,7 +35,7 @@ end
 local function room_flush()
   if #gone > 0 then
     redis.call('HDEL', body, unpack(gone))
-    redis.call('HDEL', next, unpack(gone))
+    if follows ~= false then redis.call('HDEL', next, unpack(gone)) end
   end
   if woken > 0 then wake_workers(woken) end
   gone, woken = {}, 0

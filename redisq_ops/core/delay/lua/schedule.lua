@@ -5,7 +5,7 @@
 -- KEYS: transit
 -- ARGV: caller seq mode layout
 -- REST: id at payload
--- USES: guard moves
+-- USES: guard moves large
 -- Returns two words per row: ok | same | moved | again | exists | elsewhere, and the ready time.
 local said, late = replayed()
 if late then return superseded end
@@ -13,20 +13,21 @@ if said then return said end
 if conf.closed then return {err = 'CLOSED the queue is draining and takes no new entries'} end
 local ids = {}
 for i = first, #ARGV, width do ids[#ids + 1] = ARGV[i] end
-by = caller:match('^[^:]*')
-said = {}
+by, said = caller:match('^[^:]*'), {}
 local top = redis.call('ZRANGE', delay, 0, 0, 'WITHSCORES')[2]
-local soonest = nil
-local put, bodies, follow, moved, fresh = {}, {}, {}, {}, 0
+local soonest, put, bodies, follow, moved, fresh = nil, {}, {}, {}, {}, 0
 local times, contents = {}, {} -- what an earlier row of this call makes of an id
 local newer = tonumber(redis.call('HGET', cfg, 'layout') or '0') > tonumber(layout)
 local olds = redis.call('HMGET', body, unpack(ids))
+local wish, relative, wished, text_of_it -- most rows of a call have the same time
 for k, id in ipairs(ids) do
   local at, content = ARGV[first + (k - 1) * width + 1], ARGV[first + (k - 1) * width + 2]
-  local relative = at:match('^%+(%d+)$')
-  local ready = relative and now + tonumber(relative) or tonumber(at)
-  local word = 'ok'
-  local there = contents[id] or olds[k]
+  if at ~= wish then
+    wish, relative = at, at:match('^%+(%d+)$')
+    wished = relative and now + tonumber(relative) or tonumber(at)
+    text_of_it = string.format('%.0f', wished)
+  end
+  local word, ready, text, there = 'ok', wished, text_of_it, contents[id] or olds[k]
   if there then
     local when = times[id] or tonumber(redis.call('ZSCORE', delay, id))
     if not when and redis.call('HEXISTS', transit, id) == 1 then
@@ -36,31 +37,29 @@ for k, id in ipairs(ids) do
       moved[#moved + 1] = id
     elseif mode == 'move' and redis.call('ZSCORE', lease, id) then
       word = 'again'
-      follow[#follow + 1], follow[#follow + 2] = id, string.format('%.0f ', ready) .. content
+      follow[#follow + 1], follow[#follow + 2] = id, text .. ' ' .. content
     elseif there == content and (relative or not when or when == ready) then
       word, ready = 'same', when or 0
     else
       word, ready = 'exists', when or 0
     end
+    if ready ~= wished then text = string.format('%.0f', ready) end
   elseif newer then
-    word, ready = 'elsewhere', 0
+    word, text = 'elsewhere', '0'
   end
   if word == 'ok' or word == 'moved' then
-    put[#put + 1], put[#put + 2] = ready, id
+    put[#put + 1], put[#put + 2] = text, id
     bodies[#bodies + 1], bodies[#bodies + 2] = id, content
     times[id], contents[id] = ready, content
     if word == 'ok' then fresh = fresh + 1 end
     if not soonest or ready < soonest then soonest = ready end
-    note('submitted', id .. '|' .. string.format('%.0f', ready))
+    if every then note('submitted', id .. '|' .. text) end
   end
-  said[#said + 1] = word
-  said[#said + 1] = string.format('%.0f', ready)
+  said[2 * k - 1], said[2 * k] = word, text
 end
-if fresh > 0 and conf.max_waiting > 0 then
-  local waiting = redis.call('ZCARD', delay)
-  if waiting + fresh > conf.max_waiting then
-    return {err = 'FULL ' .. waiting .. ' entries wait and max_waiting is ' .. conf.max_waiting}
-  end
+local waiting = fresh > 0 and conf.max_waiting > 0 and redis.call('ZCARD', delay)
+if waiting and waiting + fresh > conf.max_waiting then
+  return {err = 'FULL ' .. waiting .. ' entries wait and max_waiting is ' .. conf.max_waiting}
 end
 if #follow > 0 then redis.call('HSET', next, unpack(follow)) end
 if #moved > 0 then redis.call('HDEL', next, unpack(moved)) end -- the latest wish is what counts
@@ -69,8 +68,8 @@ for i, r in ipairs(records(moved)) do
   retain(moved[i], r)
 end
 if #put > 0 then
-  redis.call('HSET', body, unpack(bodies))
-  redis.call('ZADD', delay, unpack(put))
+  put_fields(body, bodies)
+  put_scores(delay, put)
   tally('i', fresh)
   -- Someone who sleeps must learn of a time before the one it sleeps to.
   local due = soonest <= now

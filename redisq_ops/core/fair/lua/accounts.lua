@@ -15,35 +15,43 @@ local function virtual_time()
   return vt_now, vt_latest
 end
 
-local match, format = string.match, string.format
+local match = string.match
+
+-- Numbers as text. Making it is what costs most in an account, and clients that are served in turn
+-- have much the same numbers.
+local text = setmetatable({}, {__index = function(map, n)
+  local made = string.format('%.0f', n)
+  map[n] = made
+  return made
+end})
 
 local function servable(a)
   return a.waiting > 0 and a.blocked == 0 and (a.cap == 0 or a.pending < a.cap)
 end
 
+local usual = {__index = {holes = 0, spent = 0, packed = 0, weight = 1, cap = 0, blocked = 0}}
+
 local function opened(name, line)
-  local a
+  -- All that an account ever gets is named at once: a table that grows is made anew.
+  local a = setmetatable({name = name, waiting = 0, pending = 0, head = 0, vt = 0, new = not line,
+    was = false, before = 0, at = 0, want = 0, cost = 0, most = 0, given = 0, ids = false}, usual)
   if line then
     local waiting, pending, head, vt, rest = match(line, '^(%d+) (%d+) (%-?%d+) (%d+) ?(.*)$')
-    a = {waiting = waiting + 0, pending = pending + 0, head = head + 0, vt = vt + 0, holes = 0,
-      spent = 0, packed = 0, weight = 1, cap = 0, blocked = 0}
+    a.waiting, a.pending, a.head, a.vt = waiting + 0, pending + 0, head + 0, vt + 0
     if rest ~= '' then
       local holed, spent, packed, weight, cap, blocked = match(rest,
         '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
       a.holes, a.spent, a.packed = holed + 0, spent + 0, packed + 0
       a.weight, a.cap, a.blocked = weight + 0, cap + 0, blocked + 0
     end
-  else
-    a = {waiting = 0, pending = 0, head = 0, vt = 0, holes = 0, spent = 0, packed = 0, weight = 1,
-      cap = 0, blocked = 0, new = true}
   end
-  a.name, a.was, a.before, a.at = name, servable(a), a.waiting, a.vt
+  a.was, a.before, a.at = servable(a), a.waiting, a.vt
   known[name] = a
   return a
 end
 
 local function written(a)
-  local line = format('%d %d %d %.0f', a.waiting, a.pending, a.head, a.vt)
+  local line = text[a.waiting] .. ' ' .. text[a.pending] .. ' ' .. text[a.head] .. ' ' .. text[a.vt]
   if a.holes + a.packed + a.cap + a.blocked == 0 and a.weight == 1 then return line end
   return table.concat({line, a.holes, a.spent, a.packed, a.weight, a.cap, a.blocked}, ' ')
 end
@@ -57,7 +65,8 @@ end
 
 local function open_accounts(names)
   local unknown, listed = {}, {}
-  for _, name in ipairs(names) do
+  for i = 1, #names do
+    local name = names[i]
     if name and not known[name] and not listed[name] then
       unknown[#unknown + 1], listed[name] = name, true
     end

@@ -7,7 +7,7 @@ local said, late = replayed()
 if late then return superseded end
 if said then return said end
 by = caller
-local a = known[client] or opened(client, redis.call('HGET', accounts, client))
+local a = opened(client, redis.call('HGET', accounts, client))
 local before = tostring(a[rule])
 if a.new and redis.call('HEXISTS', cfg, 'retired') == 1 and redis.call('EXISTS', body) == 0 then
   return {'same', before} -- a shard that is given up, and may be cleared by now: begin nothing there

@@ -8,7 +8,7 @@ local function leave_list(a, want)
   while #got < want and (hole_budget > 0 or a.holes == 0) do
     local most, list = want - #got, c_
     if a.packed > 0 then most, list = math.min(most, a.packed), f_ end
-    local ids = redis.call('LPOP', list .. a.name, most)
+    local ids = redis.call('LPOP', list .. a.name, text[most])
     if not ids then -- removed by hand: what isn't there can't hold up the others
       local behind = a.packed > 0
       a.packed = 0

@@ -1,5 +1,5 @@
 -- What follows from changed accounts: who is in the ring, who is known, whose list is to be packed.
--- USES: accounts wake
+-- USES: accounts wake large
 -- Nothing of it is left but what an unknown client would have, and it owes no turn.
 local function forgettable(a)
   return a.waiting + a.pending + a.holes == 0 and a.weight == 1 and a.cap + a.blocked == 0
@@ -13,7 +13,7 @@ local function write_accounts()
     more = more + a.waiting - a.before
     if is and not a.was then a.vt = math.max(a.vt, (virtual_time())) end
     if is and (not a.was or a.vt ~= a.at) then
-      into[#into + 1], into[#into + 2] = a.vt, name
+      into[#into + 1], into[#into + 2] = text[a.vt], name
     elseif a.was and not is then
       out[#out + 1] = name
     end
@@ -27,17 +27,17 @@ local function write_accounts()
     else
       if a.new then names[#names + 1], names[#names + 2] = 0, name end
       lines[n + 1], lines[n + 2] = name, written(a)
-      a.new = nil
+      a.new = false
     end
     if a.spent * 10 > a.waiting + a.holes then redis.call('ZADD', packing, 'NX', now, name) end
     a.was, a.before, a.at = is, a.waiting, a.vt
   end
   touched = {}
   count('waiting', more)
-  if #into > 0 then redis.call('ZADD', ring, unpack(into)) end
+  if #into > 0 then put_scores(ring, into) end
   if #out > 0 then redis.call('ZREM', ring, unpack(out)) end
   if #names > 0 then redis.call('ZADD', clients, unpack(names)) end
-  if #lines > 0 then redis.call('HSET', accounts, unpack(lines)) end
+  if #lines > 0 then put_fields(accounts, lines) end
   if #forgotten > 0 then
     redis.call('ZREM', clients, unpack(forgotten))
     redis.call('HDEL', accounts, unpack(forgotten))

@@ -3,13 +3,17 @@
 -- on by TURN / weight, and who joins begins at the present virtual time, `vt` in stat.
 -- Delivered entries have their client in `owner`; all have it in front of their payload in `body`.
 -- KEYS: body owner
--- USES: pack ring history
+-- USES: back pack ring history
 local waiting_zset = nil
-local moved = {}
+local moved, done = {}, {}
 
 local function room_move(id, from, to, r)
   local n = #moved
-  moved[n + 1], moved[n + 2], moved[n + 3], moved[n + 4] = id, from, to, r and r.failed or false
+  if to == 'done' then
+    done[#done + 1] = id
+  else
+    moved[n + 1], moved[n + 2], moved[n + 3], moved[n + 4] = id, from, to, r and r.failed or false
+  end
 end
 
 local function room_again() return nil end
@@ -25,16 +29,9 @@ local function room_score(id, state)
 end
 
 local function shift_moved()
-  local ids, gone, owned, made, fronts, backs = {}, {}, {}, {}, {}, {}
+  local ids, gone, made, fronts, backs = {}, {}, {}, {}, {}
   for i = 1, #moved, 4 do ids[#ids + 1] = moved[i] end
-  local whose = redis.call('HMGET', owner, unpack(ids))
-  for k, id in ipairs(ids) do
-    if not whose[k] then -- it only ever waited
-      local content = redis.call('HGET', body, id)
-      whose[k] = content and content:match('^%S+') or false
-      if whose[k] then owned[#owned + 1], owned[#owned + 2] = id, whose[k] end
-    end
-  end
+  local whose, owned = owners(ids)
   open_accounts(whose)
   for k, id in ipairs(ids) do
     local from, to, failed = moved[4 * k - 2], moved[4 * k - 1], moved[4 * k]
@@ -42,15 +39,14 @@ local function shift_moved()
     if ended then gone[#gone + 1] = id end
     if name then -- else its payload was evicted or removed by hand: no reason to stop the queue
       local a = account(name)
-      local hole = name .. '/' .. id
       if from == 'pending' then a.pending = math.max(0, a.pending - 1) end
       if from == 'waiting' then
-        made[#made + 1], made[#made + 2] = hole, ended and '1' or '0'
+        made[#made + 1], made[#made + 2] = name .. '/' .. id, ended and '1' or '0'
         a.holes = a.holes + 1
         if ended then a.spent = a.spent + 1 end
         a.waiting = math.max(0, a.waiting - 1)
-      elseif ended and a.holes > a.spent and redis.call('HGET', holes, hole) == '0' then
-        made[#made + 1], made[#made + 2] = hole, '1'
+      elseif ended and a.holes > a.spent and redis.call('HGET', holes, name .. '/' .. id) == '0' then
+        made[#made + 1], made[#made + 2] = name .. '/' .. id, '1'
         a.spent = a.spent + 1
       end
       if to == 'pending' then a.pending = a.pending + 1 end
@@ -73,6 +69,12 @@ local function shift_moved()
 end
 
 local function room_flush()
+  local rest = #done > 0 and count_back(done) or {}
+  done = {}
+  for _, id in ipairs(rest) do
+    local n = #moved
+    moved[n + 1], moved[n + 2], moved[n + 3], moved[n + 4] = id, 'pending', 'done', false
+  end
   if #moved > 0 then shift_moved() end
   if next(touched) then write_accounts() end
 end

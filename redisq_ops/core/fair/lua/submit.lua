@@ -39,7 +39,7 @@ if #fresh > 0 then
     end
   end
   join(account(client), fresh) -- first, lest a key of another type be found half way
-  redis.call('HSET', body, unpack(put))
+  put_fields(body, put)
   tally('i', #fresh)
 end
 flush()

@@ -1,6 +1,6 @@
 -- Take up to n entries, each under a lease of its own and each of the client whose turn it is.
 -- ARGV: caller seq n lease_ms consumer
--- USES: taken due turns
+-- USES: deliver due turns
 -- FLAGS: allow-oom
 -- Returns: when to look again (ms; 0: no need), 1 if there may be more now, the deadline (ms), then
 -- rows of id receipt failures lost payload, the payload with its client in front.
@@ -18,30 +18,16 @@ local order, start = {}, 0
 if not conf.paused then order, start = turns(n) end
 local ids, whose, latest = served(order)
 
-local deadline = now + tonumber(lease_ms)
-local reply, fence = {'0', '0', tostring(deadline)}, 0
+local reply, fence = {'0', '0', deadline}, 0
 if #ids > 0 then
-  fence = redis.call('HINCRBY', stat, 'fence', #ids) - #ids
-  local fresh, tail, at, owned = first_line(consumer) .. '0', '-' .. seq, 3, {}
-  local lines, bodies = redis.call('HMGET', meta, unpack(ids)), redis.call('HMGET', body, unpack(ids))
+  local lines = redis.call('HMGET', meta, unpack(ids))
+  reply, fence = deliver(ids, lines, redis.call('HMGET', body, unpack(ids)))
+  local owned = {}
   for i, id in ipairs(ids) do
-    local receipt, failures, lost = (fence + i) .. tail, '0', '0'
-    if lines[i] then
-      local r = unpacked(lines[i])
-      r.receipt, r.consumer, r.op, r.since = receipt, consumer, '-', now
-      if r.first == 0 then r.first = now end
-      failures, lost = tostring(r.failures), tostring(r.lost)
-      hold(id, packed(r), deadline)
-    else
-      hold(id, receipt .. fresh, deadline)
-    end
     owned[2 * i - 1], owned[2 * i] = id, whose[i]
     if every then note('taken', id .. '|' .. whose[i]) end
-    reply[at + 1], reply[at + 2], reply[at + 3], reply[at + 4], reply[at + 5] =
-      id, receipt, failures, lost, bodies[i]
-    at = at + 5
   end
-  redis.call('HSET', owner, unpack(owned))
+  put_fields(owner, owned)
 end
 flush()
 if #ids > 0 then

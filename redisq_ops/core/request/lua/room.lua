@@ -9,10 +9,12 @@ local waiting_zset = nil
 local FIELDS = {'state', 'priority', 'limit', 'paused', 'waiting', 'pending', 'delayed', 'done',
   'dead', 'trash', 'again', 'read', 'tok', 'gen', 'bytes', 'total', 'created', 'purged'}
 local requests, touched, ended = {}, {}, {}
+local known, KNOWN_MOST = 0, 25 -- requests a call has looked at; each costs as much as several entries
 
 local function request(rid)
   local q = requests[rid]
   if q == nil then
+    known = known + 1
     local got = redis.call('HMGET', r_ .. rid, unpack(FIELDS))
     if not got[1] then
       q = false
@@ -33,7 +35,9 @@ end
 
 local function split(id)
   local slash = id:find('/', 1, true)
-  if slash then return id:sub(1, slash - 1), tonumber(id:sub(slash + 1)) end
+  if not slash then return nil end
+  local digits = id:sub(slash + 1)
+  return id:sub(1, slash - 1), tonumber(digits), digits
 end
 
 -- The generation is the queue's count: tokens left over from a request that is gone, or from before
@@ -43,17 +47,17 @@ local function token(q)
 end
 
 local function room_move(id, from, to, r, value)
-  local rid, n = split(id)
+  local rid, n, digits = split(id)
   local q = request(rid)
   if not q then return false end -- its record was evicted or removed by hand: no reason to stop
-  touch(q)
+  touched[rid] = q
   q[from] = q[from] - 1
   local into = to == 'gone' and 'purged' or to
   q[into] = q[into] + 1
-  local entry = n .. '-0'
+  local entry = digits .. '-0' -- of the digits: a number would have to be written out again
   if n > q.read then -- never delivered: only the reading position speaks for it
     if to == 'gone' then q.dels[#q.dels + 1] = entry end
-    return
+    return known >= KNOWN_MOST and 'full' or nil
   end
   if from == 'waiting' then q.again = q.again - 1 end
   if to == 'waiting' then q.again = q.again + 1 end
@@ -76,6 +80,7 @@ local function room_move(id, from, to, r, value)
       end
     end
   end
+  return known >= KNOWN_MOST and 'full' or nil
 end
 
 local function room_again() return nil end

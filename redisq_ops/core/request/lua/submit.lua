@@ -3,7 +3,7 @@
 -- is sent again, resumed elsewhere or raced by its twin never doubles or mixes anything.
 -- ARGV: rid priority limit start before after seal
 -- REST: payload
--- USES: moves
+-- USES: moves numbers
 -- Returns: ok | same (already there) | past (there, and more) | exists (another submission),
 -- then total, state.
 local q = request(rid)
@@ -41,8 +41,8 @@ if not q then
   q = request(rid)
   redis.call('ZADD', open, now, rid)
 end
-for i = 1, rows do
-  redis.call('XADD', q.stream, (q.total + i) .. '-0', 'r', ARGV[first + i - 1])
+for i, entry in ipairs(numbered(q.total, rows, '-0')) do
+  redis.call('XADD', q.stream, entry, 'r', ARGV[first + i - 1])
 end
 q.total, q.waiting = q.total + rows, q.waiting + rows
 redis.call('HSET', r_ .. rid, 'digest', after, 'added', now)

@@ -1,7 +1,7 @@
 -- Take up to n sub-requests, highest priority first, round robin among the requests of one.
 -- The first write that could refuse comes after all reads; a re-sent take gets the same deliveries.
 -- ARGV: caller seq n lease_ms consumer
--- USES: guard due content
+-- USES: deliver due content
 -- FLAGS: allow-oom
 -- Returns: when to look again (ms; 0: no need), 1 if there may be more now, the deadline (ms), then
 -- rows of id receipt failures lost payload.
@@ -30,11 +30,10 @@ local due = redis.call('ZRANGE', delay, '-inf', now, 'BYSCORE', 'LIMIT', 0, 16)
 for i, r in ipairs(records(due)) do move(due[i], 'delayed', 'waiting', 0, r) end
 if #due + reap(16) > 0 then flush() end
 
-local deadline = now + tonumber(lease_ms)
 local budget = n + 64
 local taken, payloads, retried = {}, {}, {}
 
-local function deliver(q, want)
+local function supply(q, want)
   local got = {}
   if q.again > 0 then
     local rows = redis.call('XPENDING', q.stream, 'g', '-', '+', math.min(want, q.again), '~waiting')
@@ -98,39 +97,24 @@ for _, priority in ipairs(order) do
         touch(q)
         if (q.state == 'open' or q.state == 'sealed') and q.paused ~= 1 then
           local want = math.min(times[word], q.limit - q.pending, q.waiting)
-          if want > 0 then deliver(q, want) end
+          if want > 0 then supply(q, want) end
         end
       end
     end
   end
 end
 
-local fence = 0
-local reply = {'0', '0', tostring(deadline)}
+local reply, fence = {'0', '0', deadline}, 0
 if #taken > 0 then
-  fence = redis.call('HINCRBY', stat, 'fence', #taken) - #taken
-  local fresh, tail, at = first_line(consumer), '-' .. seq, 3
-  for i, id in ipairs(taken) do
-    local receipt, failures, lost = (fence + i) .. tail, '0', '0'
-    if retried[i] then
-      local r = records({id})[1]
-      r.receipt, r.consumer, r.op, r.since = receipt, consumer, '-', now
-      if r.first == 0 then r.first = now end
-      failures, lost = tostring(r.failures), tostring(r.lost)
-      payloads[i] = redis.call('HGET', edited, id) or payloads[i]
-      hold(id, packed(r), deadline)
-    else
-      hold(id, receipt .. fresh .. '0', deadline)
-    end
-    if every then note('taken', id) end
-    reply[at + 1], reply[at + 2], reply[at + 3], reply[at + 4], reply[at + 5] =
-      id, receipt, failures, lost, payloads[i]
-    at = at + 5
+  local lines = {}
+  for i in pairs(retried) do
+    lines[i] = redis.call('HGET', meta, taken[i])
+    payloads[i] = redis.call('HGET', edited, taken[i]) or payloads[i]
   end
+  reply, fence = deliver(taken, lines, payloads)
+  if every then for _, id in ipairs(taken) do note('taken', id) end end
 end
 flush()
 if #taken == 0 then reply[1] = tostring(conf.paused and 0 or watch(consumer)) end
 if #taken < n and budget <= 0 then reply[2] = '1' end
-table.insert(taken, 1, table.concat({reply[1], reply[2], reply[3], fence}, ' '))
-remember(taken)
-return reply
+return remember_taken(reply, fence, taken)

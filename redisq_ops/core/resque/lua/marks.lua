@@ -3,25 +3,31 @@
 -- The script using this names ARGV `caller` and `seq`.
 -- USES: held
 local REACH, AROUND = 10000, 100
-local marks, drift, searched = {}, {}, {}
+local marks, drift = {}, {}
+-- What may still be looked at in searches, in each list or in `all`: elements, and what is read around a
+-- place is as dear as twenty times as many walked past.
+local MOST, budget = 30 * REACH, {}
 local mark = '\1redisq ' .. caller .. ' ' .. seq .. ' '
 
--- Where a member is now that was seen at a position: others may have come and gone at both ends. Each
+-- Where a member is now that was seen at a position: others may have come and gone at both ends. A
 -- search may walk far, so there are few; past them it is `unsure` whether it is still there.
 local function position(key, member, seen)
   local at = seen + (drift[key] or 0)
   if at >= 0 and redis.call('LINDEX', key, at) == member then return at end
-  local low, best = math.max(0, at - AROUND), nil
+  local low, best, most = math.max(0, at - AROUND), nil, budget.all or budget[key] or MOST
+  most = most - 20 * AROUND
+  if most < 0 then return nil, 'unsure' end
   for i, other in ipairs(redis.call('LRANGE', key, low, math.max(0, at) + AROUND)) do
     local here = low + i - 1
     if other == member and (not best or math.abs(here - at) < math.abs(best - at)) then best = here end
   end
   if not best then -- everything may have moved further than that
-    if (searched[key] or 0) >= 4 then return nil, 'unsure' end
-    searched[key] = (searched[key] or 0) + 1
+    most = most - 2 * REACH
+    if most < 0 then return nil, 'unsure' end
     local from_left = redis.call('LPOS', key, member, 'RANK', 1, 'MAXLEN', REACH)
     best = from_left or redis.call('LPOS', key, member, 'RANK', -1, 'MAXLEN', REACH) or nil
   end
+  budget[budget.all and 'all' or key] = most
   if best then drift[key] = best - seen end
   return best
 end

@@ -18,17 +18,16 @@ if conf.max_waiting > 0 then
 end
 by = caller:match('^[^:]*')
 said = {}
-local texts, ready = {}, nil
+local texts, ready, came = {}, nil, ''
 if at ~= '' then ready = at:sub(1, 1) == '+' and now + tonumber(at:sub(2)) or tonumber(at) end
-for i = first, #ARGV, width do
-  local text = ARGV[i + 1]
-  if unit ~= '' then
-    text = text .. ',"created_at":' .. stamp(unit)
-    if not ready then text = text .. ',"enqueued_at":' .. stamp(unit) end
-    text = text .. '}'
-  end
-  texts[#texts + 1] = text
-  said[#said + 1] = 'ok'
+if unit ~= '' then
+  came = ',"created_at":' .. stamp(unit)
+  if not ready then came = came .. ',"enqueued_at":' .. stamp(unit) end
+  came = came .. '}'
+end
+for k = 1, rows do
+  local i = first + (k - 1) * width
+  texts[k], said[k] = ARGV[i + 1] .. came, 'ok'
   note('submitted', ARGV[i])
 end
 if ready then

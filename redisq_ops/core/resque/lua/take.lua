@@ -2,7 +2,7 @@
 -- way, a few at a time.
 -- KEYS: t_paused
 -- ARGV: caller seq n lease_ms consumer side queue failed
--- USES: guard held promote
+-- USES: guard held promote large numbers
 -- FLAGS: allow-oom
 -- Returns: when to look again (ms), 1 if the queue has more, the deadline (ms), then rows of
 -- ticket lost payload.
@@ -41,19 +41,20 @@ if #got > 0 then
   local fence, bodies, lines, leases = tickets(#got), {}, {}, {}
   local known = redis.call('HLEN', lost) > 0
   local tail = table.concat({now, now, consumer, '- - 0'}, ' ')
+  local named, times = numbered(fence, #got, '-' .. seq), '0'
   for i, payload in ipairs(got) do
-    local ticket = (fence + i) .. '-' .. seq
-    local times = tostring(known and times_lost(redis.sha1hex(payload)) or 0)
+    local ticket = named[i]
+    if known then times = tostring(times_lost(redis.sha1hex(payload))) end
     bodies[2 * i - 1], bodies[2 * i] = ticket, payload
     lines[2 * i - 1], lines[2 * i] = ticket, ticket .. ' 0 ' .. times .. ' ' .. tail
-    leases[2 * i - 1], leases[2 * i] = deadline, ticket
+    leases[2 * i - 1], leases[2 * i] = reply[3], ticket
     kept[3 + i] = ticket
     reply[3 * i + 1], reply[3 * i + 2], reply[3 * i + 3] = ticket, times, payload
     if every then note('taken', shown(payload)) end
   end
-  redis.call('HSET', body, unpack(bodies))
-  redis.call('HSET', meta, unpack(lines))
-  redis.call('ZADD', lease, unpack(leases))
+  put_fields(body, bodies)
+  put_fields(meta, lines)
+  put_scores(lease, leases)
   if #got == tonumber(n) and redis.call('EXISTS', list) == 1 then
     reply[2], kept[2] = '1', '1'
     wake_workers(1)

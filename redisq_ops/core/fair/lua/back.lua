@@ -1,0 +1,49 @@
+-- The end of deliveries, most of what happens. Where a client has neither rules nor holes and doesn't
+-- become unknown by it, its turns don't depend on that: one number of its line changes, nothing else.
+-- KEYS: body owner
+-- USES: accounts large
+
+-- Whose entries are, by id; and what `owner` doesn't know of that: id and client by turns.
+local function owners(ids)
+  local whose, owned = redis.call('HMGET', owner, unpack(ids)), {}
+  for k, id in ipairs(ids) do
+    if not whose[k] then -- it only ever waited
+      local content = redis.call('HGET', body, id)
+      whose[k] = content and match(content, '^%S+') or false
+      if whose[k] then owned[#owned + 1], owned[#owned + 2] = id, whose[k] end
+    end
+  end
+  return whose, owned
+end
+
+-- Returns the ids of all others.
+local function count_back(ids)
+  local whose, names, counts, plain = redis.call('HMGET', owner, unpack(ids)), {}, {}, {}
+  for _, name in ipairs(whose) do
+    if name and counts[name] then
+      counts[name] = counts[name] + 1
+    elseif name then
+      names[#names + 1], counts[name] = name, 1
+    end
+  end
+  local lines = #names > 0 and redis.call('HMGET', accounts, unpack(names)) or {}
+  local kept, gone, others = {}, {}, {}
+  for i, name in ipairs(names) do
+    local waiting, pending, rest = match(lines[i] or '', '^(%d+) (%d+)( %-?%d+ %d+)$')
+    local left = rest and pending - counts[name]
+    if left and (left > 0 or left == 0 and waiting ~= '0') then
+      kept[#kept + 1], kept[#kept + 2] = name, waiting .. ' ' .. text[left] .. rest
+      plain[name] = true
+    end
+  end
+  for k, id in ipairs(ids) do
+    local list = plain[whose[k]] and gone or others
+    list[#list + 1] = id
+  end
+  if #gone > 0 then
+    put_fields(accounts, kept)
+    redis.call('HDEL', body, unpack(gone))
+    redis.call('HDEL', owner, unpack(gone))
+  end
+  return others
+end

@@ -1,0 +1,63 @@
+-- Take in what a move brings from another queue, an entry once: what was said of it in this step is
+-- kept, and said again. An id that is here stays as it is, unless it is only what a move from here left
+-- in the trash. A row's `state` is where it goes to; `-`: another shard has that id.
+-- KEYS: land_ op_
+-- ARGV: op step keep_ms layout
+-- REST: id state score record payload error following
+-- USES: moves moved landing follow
+-- Returns one word per row: ok | exists | full | closed | cancelled (undone before it came), or
+-- elsewhere (the caller's layout of the shards is out of date).
+local list, ids = land_ .. op .. ':' .. step, {}
+for i = first, #ARGV, width do ids[#ids + 1] = ARGV[i] end
+by = op
+local said, marks, chosen, live = {}, {}, {}, 0
+local newer = tonumber(redis.call('HGET', cfg, 'layout') or '0') > tonumber(layout)
+local had = redis.call('HMGET', list, '*', unpack(ids))
+local lines, there, cleared = records(ids), crowd(), false
+for k, id in ipairs(ids) do
+  local state = ARGV[first + (k - 1) * width + 1]
+  local word = had[k + 1] or had[1] or newer and 'elsewhere'
+  if not word then
+    local is = here(id)
+    local left = is and lines[k].op:find(MOVED) and redis.call('ZSCORE', trash, id)
+    if state == '-' or is and not left then
+      word = 'exists'
+    elseif conf.closed then
+      word = 'closed'
+    elseif state ~= 'dead' and conf.max_waiting > 0 and there >= conf.max_waiting then
+      word = 'full'
+    else
+      word = 'ok'
+      chosen[#chosen + 1] = k
+      if left then
+        move(id, 'trash', 'gone', 0, lines[k])
+        cleared = true
+      end
+      if state ~= 'dead' then there, live = there + 1, live + 1 end
+    end
+    marks[#marks + 1], marks[#marks + 2] = id, word
+  end
+  said[k] = word
+end
+if cleared then flush() end
+for _, k in ipairs(chosen) do
+  local at = first + (k - 1) * width
+  local id, state, r = ids[k], ARGV[at + 1], unpacked(ARGV[at + 3])
+  redis.call('HSET', body, id, ARGV[at + 4])
+  if ARGV[at + 5] ~= '' then redis.call('HSET', err, id, ARGV[at + 5]) end
+  if ARGV[at + 6] ~= '' then follow(id, ARGV[at + 6]:sub(2)) end
+  r.op, r.ready = op, 0
+  move(id, 'dead', state, ARGV[at + 2], r) -- as one that has had its turn: behind what waits
+end
+if #chosen > 0 then
+  redis.call('HINCRBY', op_ .. op, 'done', #chosen)
+  redis.call('PEXPIRE', op_ .. op, 2592000000)
+  note('op', table.concat({op, 'move', ARGV[first + 1], #chosen}, '|'))
+  tally('i', live)
+end
+if #marks > 0 then
+  redis.call('HSET', list, unpack(marks))
+  redis.call('PEXPIRE', list, keep_ms)
+end
+flush()
+return said

@@ -1,0 +1,37 @@
+-- What a step of a move to another queue took out, as it was before, with all that is kept of it. A row
+-- that isn't in the trash under that operation any more has only its id. `brief`: 1 for none of what
+-- is long.
+-- KEYS: undo_ meta err trash body
+-- ARGV: op step start brief
+-- USES: record follow
+-- FLAGS: no-writes allow-oom
+-- Returns where the next rows begin (0: that was all), then as many as fit a call: id state score record
+-- payload error following (after a plus).
+local list = undo_ .. op .. ':' .. step
+local rows, ids = redis.call('LRANGE', list, start, start + 99), {}
+for k, row in ipairs(rows) do ids[k] = row:match('^%S+') end
+if #ids == 0 then return {'0'} end
+local found, scores = records(ids), redis.call('ZMSCORE', trash, unpack(ids))
+local long = brief ~= '1'
+local bodies = long and redis.call('HMGET', body, unpack(ids)) or {}
+local errors = long and redis.call('HMGET', err, unpack(ids)) or {}
+local runs = long and following(ids) or {}
+local said, size, seen = {''}, 0, 0
+local function add(...)
+  for _, word in ipairs({...}) do said[#said + 1] = word end
+end
+for k, row in ipairs(rows) do
+  if scores[k] and found[k].op == op then
+    local state, score, line = row:match('^%S+ (%S+) (%S+) (.+)$')
+    local content, failure = bodies[k] or '', errors[k] or ''
+    add(ids[k], state, score, line, content, failure, runs[k] and '+' .. runs[k] or '')
+    size = size + #content + #failure
+  else
+    add(ids[k], '', '', '', '', '', '')
+  end
+  seen = k
+  if size > 262144 then break end
+end
+local more = seen < #rows or #rows == 100
+said[1] = more and string.format('%d', start + seen) or '0'
+return said

@@ -1,0 +1,15 @@
+-- What was said here of the entries of a move's step. `close`: 1 to let no more of them in.
+-- KEYS: land_
+-- ARGV: op step close keep_ms
+-- FLAGS: allow-oom
+-- Returns ids and what was said of each, in turn.
+local list = land_ .. op .. ':' .. step
+if close == '1' then
+  redis.call('HSET', list, '*', 'cancelled')
+  redis.call('PEXPIRE', list, keep_ms)
+end
+local kept, said = redis.call('HGETALL', list), {}
+for i = 1, #kept, 2 do
+  if kept[i] ~= '*' then said[#said + 1], said[#said + 2] = kept[i], kept[i + 1] end
+end
+return said

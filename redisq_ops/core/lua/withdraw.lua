@@ -1,0 +1,40 @@
+-- Take out what a move brought, as far as nobody touched it since: `to` the trash, where it waits until
+-- it is back where it came from, then `gone`.
+-- KEYS: land_
+-- ARGV: caller seq op step from to
+-- REST: id
+-- USES: guard moves
+-- FLAGS: allow-oom
+-- Returns one word per row: moved | changed.
+local said, late = replayed()
+if late then return superseded end
+if said then return said end
+by, said = caller, {}
+local list, ids, marks = land_ .. op .. ':' .. step, {}, {}
+for i = first, #ARGV do ids[#ids + 1] = ARGV[i] end
+local words = redis.call('HMGET', list, unpack(ids))
+for k, r in ipairs(records(ids)) do
+  local id, put_away = ids[k], room_score(ids[k], 'trash')
+  said[k] = 'changed'
+  if words[k] == 'withdrawn' and put_away and r.op:find('^undo%-') then -- in an earlier step or run
+    if to == 'gone' then move(id, 'trash', 'gone', 0, r) end
+    said[k] = 'moved'
+  elseif words[k] == 'ok' and r.op == op and to ~= 'gone' then
+    local at = from
+    local score = room_score(id, at)
+    if not score and from == 'delayed' then
+      at = 'waiting'
+      score = room_score(id, at)
+    end
+    if score then
+      r.op = caller
+      if from == 'delayed' then r.ready = tonumber(score) end
+      move(id, at, 'trash', now, r)
+      marks[#marks + 1], marks[#marks + 2] = id, 'withdrawn'
+      said[k] = 'moved'
+    end
+  end
+end
+if #marks > 0 then redis.call('HSET', list, unpack(marks)) end
+flush()
+return remember(said)

@@ -1,0 +1,222 @@
+"""Entries on their way from one queue to another, which may be in different slots.
+
+No script reaches both queues, so there are steps, and each may be sent again or done by somebody
+else. `Queue.move` puts entries into the source's trash. `land` takes them in at the target: once,
+for what it says of an entry in a step of an operation is kept there and said again. What it refuses
+`put_back` makes as it was. The way back is `withdraw` (into the target's trash), `put_back`,
+`withdraw` from there for good. At no moment is an entry where two can take it, and where it is in
+neither queue's work it is in a trash, under the operation's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from .errors import Refused
+from .io import Call, Description, together
+from .queue import Queue, words
+from .settings import BATCH
+from .shards import Sharded, home
+from .values import State
+
+BYTES = 256 * 1024
+"""of payloads in one call, unless an entry has more by itself"""
+OK = "ok"
+WITHDRAWN = "withdrawn"
+_WIDTH = 7
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Cargo:
+    """An entry that a step took out, as the layout has it; the same in all queues of its kind."""
+
+    leaf: int
+    """which of the source's shards has it"""
+    id: str
+    row: tuple[bytes, ...] = ()
+    """state, score, record, payload, error, what follows; empty: it isn't in the trash any more, or
+    not by that operation"""
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, self.row))
+
+
+async def taken_out(queue: Queue[Any], op: str, step: int, *, brief: bool = False) -> list[Cargo]:
+    """What a step took out; with ``brief`` without payloads and errors."""
+    found: list[Cargo] = []
+    for k, leaf in enumerate(queue.leaves):
+        start = 0
+        while True:
+            start, rows = await leaf._script("taken_out").call(
+                leaf.keys, leaf.clock, _rows, op=op, step=step, start=start, brief=int(brief)
+            )
+            found += [Cargo(k, id, row if row[0] else ()) for id, row in rows]
+            if not start:
+                break
+    return found
+
+
+def _rows(reply: list[bytes]) -> tuple[int, list[tuple[str, tuple[bytes, ...]]]]:
+    rows = (reply[i : i + _WIDTH] for i in range(1, len(reply), _WIDTH))
+    return int(reply[0]), [(id.decode(), tuple(rest)) for id, *rest in rows]
+
+
+async def land(
+    queue: Queue[Any], op: str, step: int, cargo: Sequence[Cargo], keep_ms: int
+) -> dict[str, str]:
+    """Take entries in; of each id ok | exists | full | closed | cancelled, as it was said first.
+
+    ``keep_ms``: how long that is kept; as long as the source keeps what `put_back` needs.
+    """
+    if isinstance(queue, Sharded):
+        await queue._refresh()
+    await queue._enrol()
+    refuse_changing(queue)
+    leaves = list(queue.leaves)
+    # Under another number of shards it may have been said elsewhere.
+    said = await verdict(queue, op, step) if len(leaves) > 1 else {}
+    left = [one for one in cargo if one.row and one.id not in said]
+    strange = await _elsewhere(queue, left)
+    for k, leaf in enumerate(leaves):
+        own = [one for one in left if _home(queue, one, len(leaves)) == k]
+        for batch in _batches(own):
+            rows: list[tuple[bytes | str, ...]] = [
+                (one.id, b"-" if one.id in strange else one.row[0], *one.row[1:]) for one in batch
+            ]
+            heard = await leaf._script("land").call(
+                leaf.keys, leaf.clock, words, rows, op=op, step=step, keep_ms=keep_ms,
+                layout=leaf.layout,
+            )  # fmt: skip
+            if "elsewhere" in heard:
+                raise Refused(f"the shards of queue {queue.name} are changing; try again")
+            said |= {one.id: word for one, word in zip(batch, heard, strict=True)}
+    return said
+
+
+def refuse_changing(queue: Queue[Any]) -> None:
+    """While the number of shards changes, entries are on their way already."""
+    if isinstance(queue, Sharded) and queue.old_shards:
+        raise Refused(f"queue {queue.name} is changing its shards: move when that is done")
+
+
+def _home(queue: Queue[Any], one: Cargo, shards: int) -> int:
+    """Entries of clients are where the client is, whose name stands in front of the payload."""
+    if shards == 1:
+        return 0
+    if "clients" in queue.capabilities:
+        return home(one.row[3].partition(b" ")[0].decode(), shards)
+    return home(one.id, shards)
+
+
+async def _elsewhere(queue: Queue[Any], cargo: Sequence[Cargo]) -> set[str]:
+    """Ids that another shard than their home has."""
+    leaves = list(queue.leaves)
+    if not isinstance(queue, Sharded) or len(leaves) == 1 or not cargo:
+        return set()
+    places = await queue._places([one.id for one in cargo])
+    asked = [
+        (one.id, leaves[k].keys["body"])
+        for one in cargo
+        for k in places[one.id] - {_home(queue, one, len(leaves))}
+    ]
+    found = await together(Call(("HEXISTS", key, id), bool, key=key) for id, key in asked)
+    return {id for (id, _), there in zip(asked, found, strict=True) if there}
+
+
+def _batches(cargo: Iterable[Cargo]) -> Iterable[list[Cargo]]:
+    batch: list[Cargo] = []
+    size = 0
+    for one in cargo:
+        if batch and (len(batch) == BATCH or size + one.size > BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(one)
+        size += one.size
+    if batch:
+        yield batch
+
+
+async def verdict(
+    queue: Queue[Any], op: str, step: int, *, close: bool = False, keep_ms: int = 0
+) -> dict[str, str]:
+    """What was said of the entries of a step; ``close``: and nothing more of it is let in."""
+
+    def read(reply: list[bytes]) -> dict[str, str]:
+        said = words(reply)
+        return dict(zip(said[::2], said[1::2], strict=True))
+
+    found = await together(
+        leaf._script("verdict").call(
+            leaf.keys, leaf.clock, read, op=op, step=step, close=int(close), keep_ms=keep_ms
+        )
+        for leaf in queue.leaves
+    )
+    return {id: word for part in found for id, word in part.items()}
+
+
+async def withdraw(
+    queue: Queue[Any],
+    by: str,
+    seq: int,
+    op: str,
+    step: int,
+    ids: Sequence[str],
+    state: State | None,
+) -> set[str]:
+    """Put away what a step brought into ``state`` and nobody touched since, or (None) remove for
+    good what was put away so; those of which that is done. ``by`` and ``seq`` are its own."""
+    moves = {"from": state or "trash", "to": "trash" if state else "gone"}
+    return await _asked(
+        [(leaf, ids) for leaf in queue.leaves],
+        lambda leaf, some: leaf._script("withdraw").call(
+            leaf.keys, leaf.clock, words, [(id,) for id in some], caller=by, seq=seq, op=op,
+            step=step, **moves,
+        ),
+    )  # fmt: skip
+
+
+async def put_back(
+    queue: Queue[Any],
+    by: str,
+    seq: int,
+    op: str,
+    step: int,
+    cargo: Sequence[Cargo],
+    *,
+    undone: bool,
+) -> set[str]:
+    """Make entries that a step took out as they were, where they still are as it left them."""
+    leaves = list(queue.leaves)
+    return await _asked(
+        [(leaf, [one.id for one in cargo if one.leaf == k]) for k, leaf in enumerate(leaves)],
+        lambda leaf, some: leaf._script("return").call(
+            leaf.keys, leaf.clock, words, [(id,) for id in some], caller=by, seq=seq, op=op,
+            step=step, undone=int(undone),
+        ),
+    )  # fmt: skip
+
+
+async def _asked(
+    places: Sequence[tuple[Queue[Any], Sequence[str]]],
+    ask: Callable[[Queue[Any], Sequence[str]], Description[list[str]]],
+) -> set[str]:
+    """Which entries one of the shards said ``moved`` of."""
+    asked = [(leaf, some) for leaf, some in places if some]
+    found = await together(ask(leaf, some) for leaf, some in asked)
+    return {
+        id
+        for (_, some), said in zip(asked, found, strict=True)
+        for id, word in zip(some, said, strict=False)
+        if word == "moved"
+    }
+
+
+async def forget(queue: Queue[Any], op: str, step: int) -> None:
+    """A step that was taken back has nothing any more that could be put back."""
+    keys = [f"{leaf.keys['undo_']}{op}:{step}" for leaf in queue.leaves]
+    await together(Call(("UNLINK", key), int, key=key) for key in keys)
