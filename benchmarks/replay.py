@@ -1,7 +1,8 @@
 """Dead letters back to work, all of them: time, server time, what another client feels; and peers.
 
 Ours is measured as users type it, `redisq dlq replay QUEUE --yes`, from the start of the process to
-its end: the count, the plan, the journal and the inverse of every entry are in it.
+its end: the count, the plan, the journal and the inverse of every entry are in it. Then it is taken
+back, `redisq undo --yes`.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -88,9 +90,44 @@ def delayed(client: redis.Redis, n: int) -> None:
 FILLS = {"request queue": requests, "delay set": delayed}
 
 
-def replay(url: str) -> None:
-    command = [sys.executable, "-m", "redisq_ops", "--url", url, "dlq", "replay", "mail", "--yes"]
+def redisq(url: str, *words: str) -> None:
+    command = [sys.executable, "-m", "redisq_ops", "--url", url, *words, "--yes"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def replay(url: str) -> None:
+    redisq(url, "dlq", "replay", "mail")
+
+
+@dataclass
+class Calls:
+    """What the calls of a command took the server, a round each."""
+
+    seconds: list[float] = field(default_factory=list)
+    each_us: list[float] = field(default_factory=list)
+    mean_ms: list[float] = field(default_factory=list)
+    p999_ms: list[float] = field(default_factory=list)
+    longest_ms: list[float] = field(default_factory=list)
+
+    def add(self, client: redis.Redis, entries: int, work: Callable[[], object]) -> None:
+        client.config_set("latency-tracking-info-percentiles", "99.9 100")
+        began = time.perf_counter()
+        us, calls = server_us(client, work)
+        self.seconds.append(time.perf_counter() - began)
+        self.each_us.append(us / entries)
+        self.mean_ms.append(us / calls / 1000)
+        told: Any = client.info("latencystats")
+        found = told["latency_percentiles_usec_evalsha"]
+        self.p999_ms.append(found["p99.9"] / 1000)
+        self.longest_ms.append(found["p100"] / 1000)
+
+    def show(self) -> None:
+        print(f"    server time per entry {spread(self.each_us, 'µs')}")
+        print(f"    a call, on average {spread(self.mean_ms, 'ms')}, bound 1")
+        print(f"    one in a thousand takes {spread(self.p999_ms, 'ms')}")
+        print(
+            f"    the longest, with what the machine did meanwhile, {spread(self.longest_ms, 'ms')}"
+        )
 
 
 @contextmanager
@@ -122,32 +159,43 @@ def ours(client: redis.Redis, kind: str) -> float:
     The last round has another client beside it, which takes some of the machine for itself.
     """
     fill, url = FILLS[kind], url_of(client)
-    seconds, each_us, call_ms = [], [], []
+    there, back, kept = Calls(), Calls(), 0.0
     for nth in range(ROUNDS + 1):
         empty(client)
         fill(client, MANY)
+        queue: Any = (RequestQueue if kind == "request queue" else DelaySet)(client, "mail")
         if nth == ROUNDS:
             with pinged(url) as idle:
                 time.sleep(IDLE_S)
             with pinged(url) as busy:
                 replay(url)
         else:
-            began = time.perf_counter()
-            us, calls = server_us(client, partial(replay, url))
-            seconds.append(time.perf_counter() - began)
-            each_us.append(us / MANY)
-            call_ms.append(us / calls / 1000)
-        queue: Any = (RequestQueue if kind == "request queue" else DelaySet)(client, "mail")
+            there.add(client, MANY, partial(replay, url))
         left = queue.counts().dead
         assert left == 0, f"{left} are still dead"
-    print(f"  {kind}, {MANY:,} dead letters: {spread(seconds, 's')}, aim {AIM_S:g}")
-    print(f"    server time per entry {spread(each_us, 'µs')}")
-    print(f"    a call, on average {spread(call_ms, 'ms')}, bound 1")
+        if nth == 0:
+            kept = inverse(client, queue)
+            back.add(client, MANY, partial(redisq, url, "undo"))
+            assert queue.counts().dead == MANY
+    print(f"  {kind}, {MANY:,} dead letters: {spread(there.seconds, 's')}, aim {AIM_S:g}")
+    there.show()
+    print(f"    its inverse takes {kept:.0f} B an entry")
     print(
         f"    another client's PING p99: idle {p99(idle):.2f} ms, meanwhile {p99(busy):.2f} ms "
         f"of {len(busy):,}; aim 1 ms above"
     )
-    return MANY / statistics.median(seconds)
+    print(f"  … and taken back: {back.seconds[0]:.2f} s")
+    back.show()
+    return MANY / statistics.median(there.seconds)
+
+
+def inverse(client: redis.Redis, queue: Any) -> float:
+    """Bytes an entry of what undoes a step, the average of some steps."""
+    found = zip(client.scan_iter(queue.keys["undo_"] + "*", count=1000), range(100), strict=False)
+    moved = int(client.hget(next(client.scan_iter(queue.keys["op_"] + "*", count=1000)), "done"))
+    steps = len(list(client.scan_iter(queue.keys["undo_"] + "*", count=1000)))
+    sizes: list[Any] = [client.memory_usage(key, samples=0) for key, _ in found]
+    return statistics.mean(sizes) * steps / moved
 
 
 def in_steps(client: redis.Redis, jobs: int) -> float:

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
 
+from redisq_ops.core.connect import connect
 from redisq_ops.core.delay import DelaySet, ShardedDelaySet
 from redisq_ops.core.errors import Superseded
 from redisq_ops.core.io import run
 from redisq_ops.core.values import Settlement
+from redisq_ops.demo.server import EmbeddedServer
 from redisq_ops.ops import whole
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.journal import Author, Undo, find
 from redisq_ops.ops.selection import Filter
 
 from .cli import ERROR, Redisq, dead_letters
+from .proxy import FlakyProxy
 
 N = 1500
 
@@ -55,6 +59,102 @@ def test_all_of_a_state_is_replayed_and_undone(redisq: Redisq, client: redis.Red
     (back,) = redisq.rows("undo", "--yes")
     assert back["done"] == N
     assert queue.counts().dead == N and queue.invariants() == []
+
+
+@pytest.mark.parametrize("kind", ["request", "delay"])
+def test_a_step_and_its_undo_take_the_same_commands_however_large(
+    client: redis.Redis, kind: str
+) -> None:
+    """Commands inside the scripts: none of them is once an entry."""
+
+    def spent(work: Callable[[], object]) -> dict[str, int]:
+        client.config_resetstat()
+        work()
+        stats: Any = client.info("commandstats")
+        # A script's first call may have to bring its text.
+        return {name: row["calls"] for name, row in stats.items() if "_eval" not in name}
+
+    taken = []
+    for n in (20, 80):
+        client.flushall()
+        if kind == "request":
+            queue: Any = dead_letters(client, n)
+        else:
+            queue = DelaySet(client, "later")
+            queue.schedule([(f"e{k}", b"x") for k in range(n)], after_ms=0)
+            some = queue.take(n, consumer="w").deliveries
+            queue.settle([Settlement(one, "reject", ERROR.encoded()) for one in some])
+        say = {"source": "dead", "target": "waiting", "high_water_ms": queue.now()}
+        queue.move_front("warm", 1, 1, **say)
+        moved = spent(partial(queue.move_front, "op", 1, n, **say))
+        assert queue.counts().dead == 0
+        undone = spent(partial(queue.undo, "op", 1, target="waiting", by="u", seq=1))
+        assert queue.counts().dead == n - 1
+        taken.append((moved, undone))
+    assert taken[0] == taken[1]
+
+
+def test_lost_replies_move_nothing_twice(server: EmbeddedServer, client: redis.Redis) -> None:
+    """Also where the next step was made ready already."""
+    queue = dead_letters(client, 400)
+    with FlakyProxy(int(server.url.rpartition(":")[2])) as proxy:
+        through = connect(proxy.url)
+        chosen, _ = run(through, whole.whole(queue, "dead", Filter()))
+        change = whole.WholeBulk(chosen, "replay", Author("me", "here"))
+
+        async def steps() -> int:
+            n = 0
+            while await change.step():
+                proxy.drop_replies(n % 2)
+                n += 1
+            return n
+
+        n = run(through, steps())
+        through.close()
+    assert change.outcome.done == 400 and not change.outcome.skipped
+    assert run(client, change.reached()) == 400
+    assert proxy.seen[b"EVALSHA"] > n + 2  # some were sent twice
+    assert queue.counts().waiting == 400 and queue.invariants() == []
+
+
+def test_a_server_that_forgot_the_script_is_told_again(client: redis.Redis) -> None:
+    queue = dead_letters(client, 300)
+    chosen, _ = run(client, whole.whole(queue, "dead", Filter()))
+    change = whole.WholeBulk(chosen, "replay", Author("me", "here"))
+
+    async def steps() -> None:
+        while await change.step():
+            client.script_flush()
+
+    run(client, steps())
+    assert (change.outcome.done, queue.counts().waiting) == (300, 300)
+
+
+def test_steps_are_as_large_as_half_a_millisecond_is_for() -> None:
+    stride = whole.EvenStride(50)
+    sizes = []
+    for seconds in (0.000_3, 0.000_3, 0.1, 0.2, 0.05):  # 6 µs each, and the machine's hiccups
+        stride.learn(50, seconds)
+        sizes.append(stride.size)
+    assert sizes == [83] * 5
+    for _ in range(4):
+        stride.learn(stride.size, stride.size * 0.000_02)  # others by now
+    assert stride.size == 25
+    stride.learn(1, 10.0)  # the short rest at the end tells nothing
+    assert stride.size == 25
+    for _ in range(9):
+        stride.learn(stride.size, stride.size * 0.000_000_1)
+    assert stride.size == whole.LARGEST  # taking it back has a bound too
+
+
+def test_a_far_server_gets_no_smaller_steps() -> None:
+    stride = whole.EvenStride(50)
+    stride.way = 0.08
+    for _ in range(9):
+        stride.learn(stride.size, stride.way + stride.size * 0.000_01)
+    assert stride.size == 50
+    stride.learn(stride.size, 0.07)  # faster than a call that does nothing: no measure of anything
+    assert stride.size == 50
 
 
 def test_max_is_kept_to_the_entry(redisq: Redisq, client: redis.Redis) -> None:

@@ -17,7 +17,7 @@ from .ramp import RAMPING, limits, ramped
 from .session import Session
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from redisq_ops.core.queue import Queue, Verb
     from redisq_ops.ops.apply import Apply, Told
@@ -68,6 +68,7 @@ def written(s: Session, file: Draft, bulk: Bulk, plan: Plan) -> int:
         consumer=order.consumer, argument=order.argument, high_water_ms=order.high_water_ms,
         filter=str(bulk.selection.filter), who=author.who, whence=author.whence, why=author.why,
         planned_ms=s.run(queue.now.op()), step=MAX_BATCH, rate=bulk.rate,
+        **bulk.destination,
     )  # fmt: skip
     file.finish(header, plan.facts)
     if s.json and file.path != "-":
@@ -88,50 +89,60 @@ def apply(s: Session, given: dict[str, Any]) -> int:
     from redisq_ops.ops.moment import per_second
     from redisq_ops.ops.plan import PlanFile, home
     from redisq_ops.ops.ramp import PacedApply
+    from redisq_ops.ops.relocation import MoveApply, planned_way
 
-    from .output import count, say
+    from .output import count, printable, say
     from .output import progress as metered
 
-    path = given["file"]
-    again = f"redisq apply {path}"
+    path, report = given["file"], given["report"]
     if not given["dry_run"]:
         s.writable()
     with suppress(OSError):  # what can't be read or isn't there yet is told of, or made, below
-        if given["report"] is not None and os.path.samefile(given["report"], path):
-            raise BadInput(f"--report {given['report']} would write over the plan")
+        if report is not None and os.path.samefile(report, path):
+            raise BadInput(f"--report {report} would write over the plan")
     with untouched():
         with metered(f"checking {path}") as meter:
             plan = PlanFile(path, meter)
         header = plan.header
+        if report is not None and not given["dry_run"]:
+            _its_own(report, header.op)
         queue = s.run(home(s.deployment, header))
         before = s.run(progress(queue, header))
     rate = header.rate if given["rate"] is None else per_second(given["rate"])
-    what = f"{PAST[header.verb]} {header.state} entries of {header.queue}"
+    into = f" to {header.into}" if header.into else ""
+    what = f"{PAST[header.verb]} {header.state} entries of {header.queue}{into}"
     ramp = limits(given, rate, header.verb)
     if before is not None and before.ended:
         return _already(s, before, what)
+    way = s.run(planned_way(s.deployment, queue, header)) if header.into else None
     if not agreed(s, [_proposal(s, plan, queue, before, given)], given):
         return 0
-    with _report(given["report"]) as told:
-        made = Apply if ramp is None else PacedApply
+    with _report(report, header.op) as told:
+        made: Callable[..., Apply] = Apply if ramp is None else PacedApply
+        more: dict[str, Any] = {}
+        if way is not None:
+            made, more = MoveApply, {"way": way}
         change = made(
-            plan, queue, Author.here(given["reason"]), rate=rate, most=given["max"], told=told.each
-        )
-        with _unwritable(s, change, again):
+            plan, queue, Author.here(given["reason"]), rate=rate, most=given["max"],
+            told=told.each, **more,
+        )  # fmt: skip
+        with _unwritable(s, change):
             if ramp is not None:
-                code = ramped(s, change, ramp, what, again)
+                code = ramped(s, change, ramp, what)
                 told.end(change.outcome, change.left)
                 return code
-            finished = drive(s, change, f"{header.verb} in {header.queue}", again)
+            finished = drive(s, change, f"{header.verb} in {header.queue}", s.again)
             s.run(change.finish())
             outcome, left = change.outcome, change.left
             told.end(outcome, left)
-    ended(s, outcome, what, undo=header.verb != "hard", more={"left": left})
+    halted = {"halted": change.halted} if change.halted else {}
+    ended(s, outcome, what, undo=header.verb != "hard", more={"left": left, **halted})
     if left and not s.json:
-        say(f"{count(left)} left; go on with: {again}")
+        why = f" ({header.into} is {change.halted})" if change.halted else ""
+        say(printable(f"{count(left)} left{why}; go on with: {s.again}"))
     if not finished:
         return 130
-    if left and outcome.done == outcome.matched - left:
+    if left and not change.halted and outcome.done == outcome.matched - left:
         return 0  # as many as were asked for
     return outcome.exit_code
 
@@ -153,7 +164,8 @@ def _proposal(
 
     header, done = plan.header, before.span[1] if before else 0
     does = "remove for good" if header.verb == "hard" else header.verb
-    title = f"apply {plan.path}: {does} {entries(plan.count, header.state)} of {header.queue}"
+    into = f" to {header.into}" if header.into else ""
+    title = f"apply {plan.path}: {does} {entries(plan.count, header.state)} of {header.queue}{into}"
     ago = age(s.run(queue.now.op()) - header.planned_ms)
     why = f": {header.why}" if header.why else ""
     lines = [
@@ -161,7 +173,9 @@ def _proposal(
         MEANS[header.verb],
         *consequences.lines(plan.facts["consequences"]),
     ]
-    if header.verb == "reschedule":
+    if header.into:
+        lines[1] = f"they go on in {header.into}; the trash of {header.queue} keeps a copy for undo"
+    elif header.verb == "reschedule":
         lines[1] = f"they become ready at {when(header.argument, s.utc)}"
     elif header.verb == "claim":
         lines[1] = f"{header.consumer} has them then; who held them can't settle any more"
@@ -193,7 +207,7 @@ def _already(s: Session, before: Operation, what: str) -> int:
         outcome.skipped = skipped
         ended(s, outcome, what, more={"left": 0, "already": True})
     else:
-        at = f"{when(before.started_ms, s.utc)} by {before.who}@{before.whence}"
+        at = f"{when(before.started_ms, s.utc)} by {before.by}"
         done = f"{count(before.done)} of {count(before.matched)}"
         print(printable(f"already applied {at}: {what}: {done} (op {before.id})"))
     return 0
@@ -218,25 +232,43 @@ class _Told:
 
 
 @contextmanager
-def _report(path: str | None) -> Iterator[_Told]:
-    """The report's file. A line at a time, so that a kill loses no line."""
+def _report(path: str | None, op: str) -> Iterator[_Told]:
+    """The report's file, which is gone on with. A line at a time, so that a kill loses no line."""
     if path is None:
         yield _Told()
         return
-    with open(path, "w", buffering=1) as file:
+    with open(path, "a", buffering=1) as file:
+        if not os.path.isfile(path) or not os.path.getsize(path):
+            file.write(json.dumps(_head(op)) + "\n")
         yield _Told(file)
 
 
+def _head(op: str) -> dict[str, Any]:
+    return {"redisq": "report", "op": op}
+
+
+def _its_own(path: str, op: str) -> None:
+    """Refuse to write into what isn't this plan's report."""
+    from redisq_ops.core.errors import BadInput
+
+    if not os.path.isfile(path) or not os.path.getsize(path):
+        return
+    with open(path, "rb") as file, suppress(ValueError):
+        if json.loads(file.readline(1000)) == _head(op):
+            return
+    raise BadInput(f"--report {path} is there, and is no report of this plan: name another file")
+
+
 @contextmanager
-def _unwritable(s: Session, change: Apply, again: str) -> Iterator[None]:
+def _unwritable(s: Session, change: Apply) -> Iterator[None]:
     """When the report can't be written any more: say how far it came before it is told."""
     try:
         yield
     except OSError:
-        from .output import count, say
+        from .output import count, printable, say
 
-        done = s.run(change.reached())
-        say(f"stopped: {count(done)} of {count(change.outcome.matched)}; go on with: {again}")
+        done, matched = s.run(change.reached()), change.outcome.matched
+        say(printable(f"stopped: {count(done)} of {count(matched)}; go on with: {s.again}"))
         raise
 
 

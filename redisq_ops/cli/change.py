@@ -51,6 +51,7 @@ def undo(s: Session, given: dict[str, Any]) -> int:
     from redisq_ops.core.errors import NotFound
     from redisq_ops.ops import journal
     from redisq_ops.ops.bulk import Plan, entries
+    from redisq_ops.ops.relocation import taking_back, undone
     from redisq_ops.ops.terminal import age
 
     op = given["op"]
@@ -60,15 +61,17 @@ def undo(s: Session, given: dict[str, Any]) -> int:
             raise NotFound("nothing to undo (redisq log shows what was done)")
         op = latest.id
     queue, operation = s.run(journal.find(s.deployment, op))
-    change = journal.Undo(queue, operation, journal.Author.here(given["reason"]))
+    author = journal.Author.here(given["reason"])
+    change = s.run(taking_back(s.deployment, queue, operation, author))
     n = change.outcome.matched
     ago = age(s.run(queue.now.op()) - operation.started_ms)
-    title = f"undo {op}: {operation.verb} in queue {queue.name} by {operation.who} {ago} ago"
+    title = f"undo {op}: {operation.verb} in queue {queue.name} by {operation.by} {ago} ago"
     what = operation.what
     if operation.moved_back:
         what = f"{entries(n, cast('State', operation.source))} (filter: {what})"
     facts = {"verb": "undo", "op": op, "queue": queue.name, "matched": n}
-    if not agreed(s, [Plan(title, (what,), facts=facts)], given):
+    lines = tuple(line for line in (what, undone(operation, change)) if line)
+    if not agreed(s, [Plan(title, lines, facts=facts)], given):
         return 0
     finished = drive(s, change, f"undo {op}")
     ended(s, change.outcome, f"took back {op}", undo=False)

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from .address import queue_named
 from .app import app, examples
+from .completion import queues
 from .options import GO, SELECTING, WHEN, Options, argument, command, flag
 from .plan import agreed, drive, ended, untouched
 from .ramp import RAMPING, limits, ramped
@@ -46,19 +48,25 @@ HELP: dict[Verb, str] = {
     "hard": "Remove what is in the trash for good. There is no undo.",
     "restore": "Put entries back where they were purged from.",
     "reschedule": "Give entries of a delay queue another ready time.",
+    "move": "Put entries into another queue of the same kind, as they are. What is there already, "
+    "or isn't taken in there, stays where it is.",
 }
 NAMED: dict[str, str] = {"hard": "empty"}
-BARE: tuple[Verb, ...] = ("replay", "requeue", "claim", "purge")
+BARE: tuple[Verb, ...] = ("replay", "requeue", "claim", "purge", "move")
 _STATE = typer.Option("--state", metavar="STATE", help="Which, where several are possible.")
 _RATE = typer.Option("--rate", metavar="N/s", help="Not faster than this.")
 CHANGING: Options = {"rate": (Annotated[str | None, _RATE], None), **GO}
 _PLAN = typer.Option("--plan", metavar="FILE", help="Write it to a file, for apply; do nothing.")
 PLANNING: Options = {"plan": (Annotated[str | None, _PLAN], None)}
+_TO = typer.Option(
+    "--to", metavar="OTHER", show_default=False, help="Where they go.", autocompletion=queues
+)
 OWN: dict[Verb, Options] = {
     "replay": RAMPING,
     "claim": {"consumer": (Annotated[str, typer.Option(help="Who has them then.")], "operator")},
     "purge": {"hard": flag("--hard", "Free their memory at once; there is no undo.")},
     "reschedule": WHEN,
+    "move": {"to": (Annotated[str, _TO], ...)},
 }
 
 
@@ -92,11 +100,12 @@ def _add(to: typer.Typer, verb: Verb, states: Sequence[State], typed: str) -> No
     options = {**SELECTING, **OWN.get(verb, {}), **CHANGING, **PLANNING}
     if not states:
         options["state"] = (Annotated[str | None, _STATE], None)
-    more = {"claim": " --consumer me", "reschedule": " --in 5m"}.get(verb, "")
+    own = {"claim": " --consumer me", "reschedule": " --in 5m", "move": " --to other"}
+    more = own.get(verb, "")
     # Without a noun a verb of several states has to be told which.
-    which = {"purge": " --state dead", "requeue": " --state delayed"}.get(verb, "")
-    which = which if not states else ""
-    queue, id = ("later", "e1") if verb == "reschedule" else ("mail", "r1/17")
+    told = {"purge": " --state dead", "requeue": " --state delayed", "move": " --state dead"}
+    which = "" if states else told.get(verb, "")
+    queue, id = ("later", "e1") if verb in ("reschedule", "move") else ("mail", "r1/17")
     to.command(
         name,
         help=HELP[verb],
@@ -113,9 +122,9 @@ def meant(s: Session, states: Sequence[State], given: Mapping[str, Any]) -> list
 
     from .output import printable, say
 
-    default = s.config["queue"] or "default"
     addresses, filter = given["addresses"] or (), filtered(s, given)
-    found = s.run(targets(s.deployment, addresses, filter, states, given["queue"], default))
+    queue = given["queue"] if addresses else queue_named(s, given["queue"])
+    found = s.run(targets(s.deployment, addresses, filter, states, queue))
     for target in found:
         if other := target.filter.other(target.state):
             say(printable(f"{target.queue.name}: nothing here is meant: {other}"))
@@ -180,6 +189,8 @@ def changed(s: Session, verb: Verb, states: Sequence[State], given: Mapping[str,
     from redisq_ops.ops.journal import Author, Outcome
     from redisq_ops.ops.moment import per_second
     from redisq_ops.ops.ramp import PacedBulk
+    from redisq_ops.ops.relocation import Move, look_ahead, way
+    from redisq_ops.ops.relocation import means as going
     from redisq_ops.ops.whole import Whole, WholeBulk, movable, whole
 
     from .apply import draft, written
@@ -195,8 +206,12 @@ def changed(s: Session, verb: Verb, states: Sequence[State], given: Mapping[str,
     rate = None if given["rate"] is None else per_second(given["rate"])
     ramp = limits(given, rate) if verb == "replay" else None
     wanted = meant(s, states or sources, given)
+    ways = []
     for target in wanted:
-        allowed(target.queue, verb, target.state)
+        if verb == "move":
+            ways.append(s.run(way(s.deployment, target.queue, given["to"])))
+        else:
+            allowed(target.queue, verb, target.state)
     file = draft(verb, wanted, given) if given["plan"] is not None else None
     with file or nullcontext():
         weighed: list[tuple[Looked, Consequences]] = []
@@ -219,13 +234,25 @@ def changed(s: Session, verb: Verb, states: Sequence[State], given: Mapping[str,
             means = f"{given['consumer']} has them then; who held them can't settle any more"
         author = Author.here(given["reason"])
         by_name = Bulk if ramp is None else PacedBulk
-        bulks = [
+        bulks: list[Bulk] = [
+            Move(chosen, verb, author, rate=rate, way=to)
+            for (chosen, _), to in zip(weighed, ways, strict=False)
+        ] or [
             (WholeBulk if isinstance(chosen, Whole) else by_name)(
                 chosen, verb, author, rate=rate, at_ms=at_ms, **more
             )
             for chosen, _ in weighed
         ]
-        plans = [planned(chosen, verb, rate, means, weight) for chosen, weight in weighed]
+        for (chosen, weight), to in zip(weighed, ways, strict=False):
+            s.run(look_ahead(weight, to, chosen.state))
+        said = [(going(to, chosen.state), to.target.name)
+                for (chosen, _), to in zip(weighed, ways, strict=False)]  # fmt: skip
+        plans = [
+            planned(chosen, verb, rate, means, weight, into)
+            for (chosen, weight), (means, into) in zip(
+                weighed, said or [(means, "")] * len(weighed), strict=True
+            )
+        ]
         if file is not None:
             with untouched():
                 return written(s, file, bulks[0], plans[0])
@@ -245,19 +272,25 @@ def _moved(s: Session, bulks: Sequence[Bulk], ramp: Limits | None) -> int:
     """Carry the moves out, one after another; the exit code of them all."""
     from redisq_ops.ops.bulk import PAST
     from redisq_ops.ops.journal import Outcome
+    from redisq_ops.ops.relocation import Relocating
+
+    from .output import say
 
     total = Outcome(None, 0)
     for bulk in bulks:
         selection = bulk.selection
         if not selection.count:
             continue
-        what = f"{PAST[bulk.verb]} {selection.state} entries of {selection.queue.name}"
+        into = f" to {bulk.way.target.name}" if isinstance(bulk, Relocating) else ""
+        what = f"{PAST[bulk.verb]} {selection.state} entries of {selection.queue.name}{into}"
         if ramp is not None:
             if code := ramped(s, bulk, ramp, what):
                 return code
             continue
         finished = drive(s, bulk, f"{bulk.verb} in {selection.queue.name}")
         ended(s, bulk.outcome, what, undo=bulk.verb != "hard")
+        if "away" in bulk.outcome.skipped and not s.json:
+            say("away: moved to another queue, from where only the undo of that move brings them")
         if not finished:
             return 130
         total.matched += bulk.outcome.matched

@@ -83,8 +83,8 @@ def log(context: typer.Context, queue: OneQueue = None, max: Most = 50) -> None:
         table(
             ["when", "op", "queue", "by", "done", "of", "what", "undo"],
             [
-                [when(o.started_ms, s.utc), o.id, o.queue, f"{o.who}@{o.whence}", o.done,
-                 o.matched, " ".join(filter(None, (o.source, o.what, o.why and f"({o.why})"))),
+                [when(o.started_ms, s.utc), o.id, o.queue, o.by, o.done, o.matched,
+                 " ".join(filter(None, (o.source, o.what, o.across, o.why and f"({o.why})"))),
                  _undo(o)]
                 for o in operations
             ],

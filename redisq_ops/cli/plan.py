@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from redisq_ops.ops.journal import Outcome, Undo
     from redisq_ops.ops.processes import Prune
 
+    from .output import Meter
+
 
 def agreed(s: Session, plans: Sequence[Plan], given: Mapping[str, Any]) -> bool:
     """Show what would be done and find out whether to do it; False for a dry run.
@@ -102,19 +104,23 @@ def drive(
     """
     from redisq_ops.core.errors import RedisqError
 
-    from .output import emit, progress, say
+    from .output import emit, printable, progress, say
 
     outcome, began = change.outcome, time.monotonic()
+
+    async def steps(meter: Meter) -> None:
+        while await change.step():
+            handled = outcome.done + sum(outcome.skipped.values())
+            meter(handled, outcome.matched)
+            # A plan's outcome is all that was ever done of it; the limit is for this run.
+            own: int = getattr(change, "handled", handled)
+            rest = max(change.pause, s.guard.rest(own, time.monotonic() - began))
+            if rest > 0:  # a sleep of nothing takes a tenth of a step's time
+                time.sleep(rest)
+
     try:
         with progress(what, outcome.matched) as meter:
-            while s.run(change.step()):
-                handled = outcome.done + sum(outcome.skipped.values())
-                meter(handled, outcome.matched)
-                # A plan's outcome is all that was ever done of it; the limit is for this run.
-                own: int = getattr(change, "handled", handled)
-                rest = max(change.pause, s.guard.rest(own, time.monotonic() - began))
-                if rest > 0:  # a sleep of nothing takes a tenth of a step's time
-                    time.sleep(rest)
+            s.run(steps(meter))  # all of them in one go: the steps share a connection
         return True
     except KeyboardInterrupt:
         # The step in flight may have been carried out; its count is in the journal.
@@ -126,7 +132,7 @@ def drive(
         else:
             say(f"{what}: stopped after {outcome.done:,} of {outcome.matched:,} (op {outcome.op})")
             if again:
-                say(f"go on with: {again}")
+                say(printable(f"go on with: {again}"))
         raise
 
 

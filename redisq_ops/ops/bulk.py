@@ -28,6 +28,7 @@ PAST = {
     "hard": "removed for good",
     "restore": "restored",
     "reschedule": "rescheduled",
+    "move": "moved",
 }
 MEANS = {
     "requeue": "they wait for the next worker; whoever holds one can't settle it any more",
@@ -37,6 +38,7 @@ MEANS = {
     "hard": "they are removed for good: there is no undo",
     "restore": "they go back to where they were purged from",
     "reschedule": "they become ready at another time",
+    "move": "they go on in the other queue; here the trash keeps them for undo",
 }
 TYPED_ABOVE = 1000
 """more entries than this and a person types the number to confirm"""
@@ -91,12 +93,14 @@ def planned(
     rate: float | None = None,
     means: str = "",
     weight: consequences.Consequences | None = None,
+    into: str = "",
 ) -> Plan:
     """What a bulk change of a selection will do: to how many, which, and what that means."""
     n, queue, state = selection.count, selection.queue.name, selection.state
     ids = [entry.id for entry in selection.sample]
     does = "remove for good" if verb == "hard" else verb
-    title = f"{does} {entries(n, state)} of {queue} (filter: {selection.filter})"
+    to = f" to {into}" if into else ""
+    title = f"{does} {entries(n, state)} of {queue}{to} (filter: {selection.filter})"
     lines = []
     # What redacts to the same is one reason.
     reasons: dict[str, int] = {}
@@ -117,6 +121,8 @@ def planned(
         "verb": verb, "queue": queue, "state": state, "filter": str(selection.filter),
         "matched": n, "reasons": reasons, "sample": ids,
     }  # fmt: skip
+    if into:
+        facts["into"] = into
     if selection.remarks:
         facts["remarks"] = selection.remarks
     if weight is not None:
@@ -148,6 +154,10 @@ def allowed(queue: Queue[Any], verb: Verb, state: State) -> None:
         raise Refused(f"queue {queue.name} is a {queue.kind} queue: it can't {verb} {of}")
 
 
+LEAST_S = 0.000_01
+"""of the server's time an entry takes at least, whatever was measured from here: 10 to 18 µs"""
+
+
 class Stride:
     """How many entries the next step handles: adapted so that a call keeps the server busy for
     about half a millisecond, and never planned above one."""
@@ -160,7 +170,9 @@ class Stride:
     def learn(self, done: int, seconds: float) -> None:
         if done < self.size // 2 or seconds <= self.way:  # nothing to be learnt from
             return
-        aim = int(0.0005 * done / (seconds - self.way))
+        # The way was longer than usual when it was measured, and a step seems to take nothing.
+        busy = max(seconds - self.way, done * LEAST_S)
+        aim = int(0.0005 * done / busy)
         # Half way to the aim: one slow call must not stall a long run, nor one fast call rush it.
         self.size = max(10, min(MAX_BATCH, (self.size + aim) // 2))
 
@@ -255,7 +267,7 @@ class Bulk:
         at_ms: int | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        allowed(selection.queue, verb, selection.state)
+        self._allowed(selection, verb)
         checked_consumer(consumer)
         if verb == "reschedule" and at_ms is None:
             raise BadInput("reschedule needs a time (--at or --in)")
@@ -266,14 +278,34 @@ class Bulk:
         self.outcome = Outcome(journal.new_id(verb), selection.count)
         self.handled = 0
         """entries this object dealt with"""
+        self.halted = ""
+        """why it stopped before its end, if it did"""
         argument = lease_ms if at_ms is None else at_ms
-        self.order = Order(
-            selection.queue, verb, selection.state, selection.high_water_ms, consumer, argument
+        self.order = self._ordered(
+            Order(
+                selection.queue, verb, selection.state, selection.high_water_ms, consumer, argument
+            )
         )
         self._source: Source = self._steps()
         self._clock = clock
         self._stride = Stride(min(self.first, int(rate) or 1) if rate else self.first)
         self._began: float | None = None
+
+    def _allowed(self, selection: Chosen, verb: Verb) -> None:
+        if verb == "move":
+            raise BadInput("a move is between two queues (see relocation)")
+        allowed(selection.queue, verb, selection.state)
+
+    def _ordered(self, order: Order) -> Order:
+        return order
+
+    @property
+    def destination(self) -> dict[str, Any]:
+        """Of a move: the queue they go to, as the journal and plans have it."""
+        return {}
+
+    async def _end(self) -> None:
+        await journal.note(self.order.queue, self.op, ended=1)
 
     def _steps(self) -> Source:
         assert isinstance(self.selection, Selection)
@@ -295,7 +327,7 @@ class Bulk:
         await journal.begin(
             order.queue, self.op, self.verb, self.author, str(self.selection.filter),
             now_ms=await order.queue.now.op(), source=order.state, target=VERBS[self.verb][1],
-            matched=self.outcome.matched,
+            matched=self.outcome.matched, **self.destination,
         )  # fmt: skip
 
     async def _open(self) -> None:
@@ -313,7 +345,7 @@ class Bulk:
         started = self._clock()
         said = await self._source.step(self.op, self._size())
         if not said:
-            await journal.note(self.order.queue, self.op, ended=1)
+            await self._end()
             return False
         handled = said.total()
         self._stride.learn(handled, self._clock() - started)

@@ -71,6 +71,10 @@ class Consequences:
     looked: int | None = None
     """how many were looked at, where that isn't all of them; breakdowns are theirs"""
     cost_us: float = COST_US
+    goes_on: bool = False
+    """to another queue, and what waits is counted there"""
+    calls: int = 1
+    """of a step"""
     _priorities: dict[str, str] = field(default_factory=dict)
 
     async def add(self, entries: Sequence[Entry]) -> None:
@@ -123,7 +127,8 @@ class Consequences:
 
     def drain_ms(self, verb: Verb) -> int | None:
         """When all that waits then will be done, at the pace of the last hour."""
-        if VERBS[verb][1] != "waiting" or self.waiting is None or not self.settled_a_minute:
+        waits = VERBS[verb][1] == "waiting" or self.goes_on
+        if not waits or self.waiting is None or not self.settled_a_minute:
             return None
         return ceil((self.waiting + self.count) / self.settled_a_minute * _MINUTE)
 
@@ -141,7 +146,7 @@ class Consequences:
             "waiting": self.waiting,
             "settled_a_minute": self.settled_a_minute,
             "drain_ms": self.drain_ms(verb),
-            "calls": ceil(self.count / step),
+            "calls": ceil(self.count / step) * self.calls,
             "server_ms": ceil(self.count * self.cost_us / 1000),
             "fairness": fairness(self.clients.top(), verb),
         }

@@ -15,12 +15,15 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from redisq_ops.core.errors import NotFound, Refused, Superseded
-from redisq_ops.core.io import Call, together
+from redisq_ops.core.io import Call, both, together
 from redisq_ops.core.queue import Queue, scored
 from redisq_ops.core.scripts import script
 from redisq_ops.core.values import State
 
 from .deployment import Deployment
+
+NOTED = 16
+"""steps of an undo for each time that its own entry is told how far it came"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +75,29 @@ class Operation:
     """the entries its last step was about, by their place in what was chosen"""
     parts: int = 0
     """how many hands its steps are numbered by, each from 1 (see `part`); 0: by one"""
+    into: str = ""
+    """the queue its entries went to, of a move (see `relocation`)"""
+    into_ms: int = 0
+    """when that one was registered"""
+    landed: int = 0
+    """steps of a move that are known to have ended in both queues"""
+    origin: str = ""
+    """the queue an operation belongs to, where this one only had a part in it"""
+
+    @property
+    def by(self) -> str:
+        """Who, and from where, as every face shows it."""
+        return f"{self.who}@{self.whence}"
+
+    @property
+    def across(self) -> str:
+        """Of a move: where to, or from where, as every face shows it."""
+        return f"to {self.into}" if self.into else f"from {self.origin}" if self.origin else ""
 
     @property
     def undoable(self) -> bool:
+        if self.origin:
+            return False
         if self.inverse:
             return not self.undone
         return self.moved_back and self.done > self.undone and not self.tried
@@ -114,9 +137,13 @@ class Outcome:
 
 _FIELDS = (
     "verb", "started_ms", "who", "whence", "why", "what", "source", "target", "matched", "done",
-    "steps", "undone", "inverse", "ended", "tried", "undoing", "span", "parts",
+    "steps", "undone", "inverse", "ended", "tried", "undoing", "span", "parts", "into", "into_ms",
+    "landed", "origin",
 )  # fmt: skip
-_NUMBERS = {"started_ms", "matched", "done", "steps", "undone", "tried", "undoing", "parts"}
+_NUMBERS = {
+    "started_ms", "matched", "done", "steps", "undone", "tried", "undoing", "parts", "into_ms",
+    "landed",
+}  # fmt: skip
 _OWN = {"ended", "span"}
 
 
@@ -137,12 +164,13 @@ async def begin(
     target: str = "",
     matched: int = 0,
     parts: int = 0,
+    **more: str | int,
 ) -> None:
     """Write an operation down before its first step; ``parts``: see `part`."""
     await _write(
         queue, id, str(now_ms),
         verb=verb, started_ms=now_ms, who=author.who, whence=author.whence, why=author.why,
-        what=what, source=source, target=target, matched=matched, parts=parts,
+        what=what, source=source, target=target, matched=matched, parts=parts, **more,
     )  # fmt: skip
 
 
@@ -216,6 +244,8 @@ async def log(deployment: Deployment, max: int = 50, queue: str | None = None) -
         read(q, id) for q, rows in zip(queues, listed, strict=True) for id, _ in rows
     )
     known = [operation for operation in found if operation is not None]
+    own = {operation.id for operation in known if not operation.origin}
+    known = [operation for operation in known if not (operation.origin and operation.id in own)]
     return sorted(known, key=lambda o: o.started_ms, reverse=True)[:max]
 
 
@@ -224,7 +254,7 @@ async def find(deployment: Deployment, id: str) -> tuple[Queue[Any], Operation]:
     queues = await deployment.queues()
     found = await together(read(queue, id) for queue in queues)
     for queue, operation in zip(queues, found, strict=True):
-        if operation is not None:
+        if operation is not None and not operation.origin:
             return queue, operation
     raise NotFound(f"no operation {id!r} in the journal (redisq log shows them)")
 
@@ -239,9 +269,11 @@ class Undo:
 
     pause = 0.0
     """seconds between steps; as a `Bulk` has it"""
+    across = False
+    """whether it knows its way between two queues"""
 
     def __init__(self, queue: Queue[Any], operation: Operation, author: Author) -> None:
-        if not operation.undoable:
+        if not operation.undoable or bool(operation.into) != self.across:
             raise Refused(f"{operation.id} can't be undone: {_why_not(operation)}")
         self.queue = queue
         self.operation = operation
@@ -271,12 +303,13 @@ class Undo:
             self._left.pop()
         if self._left:
             id, step = self._left[-1]
-            back, touched, *deep = await queue.undo.op(
-                id, step, target=operation.target, by=outcome.op, seq=self._taken + 1
-            )
+            # How far it was before, in the same round trip now and then: after a kill the log
+            # says so.
+            noted = [note(queue, outcome.op, done=outcome.done)] if not self._taken % NOTED else []
+            (back, touched, *beyond), _ = await both(self._take_back(id, step), together(noted))
             outcome.done += back
             outcome.skip("changed", touched)
-            outcome.skip("deep", sum(deep))
+            outcome.skip("deep", sum(beyond))
             self._left[-1] = id, step - 1
             self._taken += 1
             return True
@@ -298,6 +331,14 @@ class Undo:
             outcome.skip("expired", gone - others)
         await note(queue, outcome.op, matched=outcome.matched, done=outcome.done, ended=1)
         return False
+
+    async def _take_back(self, id: str, step: int) -> tuple[int, ...]:
+        """Undo one step, as `Queue.undo` does."""
+        assert self.outcome.op is not None
+        said: tuple[int, ...] = await self.queue.undo.op(
+            id, step, target=self.operation.target, by=self.outcome.op, seq=self._taken + 1
+        )
+        return said
 
     async def _close(self) -> None:
         """Take the operation's next step in its place, an empty one: whoever still is at it, or
@@ -342,10 +383,16 @@ class Undo:
     async def reached(self) -> int:
         """How many were put back as the journal has it, also by a step that was not heard of."""
         now = await read(self.queue, self.operation.id)
-        return now.undone - self.operation.undone if now else self.outcome.done
+        done = now.undone - self.operation.undone if now else self.outcome.done
+        assert self.outcome.op is not None
+        if self._begun:
+            await note(self.queue, self.outcome.op, done=done)
+        return done
 
 
 def _why_not(operation: Operation) -> str:
+    if operation.origin:
+        return f"it is an operation of queue {operation.origin}"
     if operation.target == "gone":
         return "its entries were removed for good"
     if operation.undone or operation.tried:

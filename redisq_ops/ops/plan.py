@@ -69,6 +69,10 @@ class Header:
     step: int
     """entries of one step, at most"""
     rate: float | None = None
+    into: str = ""
+    """of a move: the queue the entries go to"""
+    into_ms: int | None = None
+    """when that one was registered"""
 
 
 _NONE = type(None)
@@ -76,9 +80,11 @@ _TYPES: dict[str, tuple[type, ...]] = {
     **dict.fromkeys((field.name for field in fields(Header)), (str,)),
     **dict.fromkeys(("argument", "high_water_ms", "planned_ms", "step"), (int,)),
     "created_ms": (int, _NONE),
+    "into_ms": (int, _NONE),
     "rate": (int, float, _NONE),
 }
 """what the first line of a plan has; one that was made by something else is told so"""
+_OF_MOVES = {"into", "into_ms"}
 
 
 class Draft:
@@ -148,7 +154,10 @@ class Draft:
         self._parts.clear()
 
     def _compose(self, file: IO[bytes], header: Header, facts: Mapping[str, Any]) -> None:
-        first, crc = _line({"redisq_plan": FORMAT, **asdict(header)}, 0)
+        said = asdict(header)
+        if not header.into:  # what other verbs' plans are is older than moves
+            said = {name: value for name, value in said.items() if name not in _OF_MOVES}
+        first, crc = _line({"redisq_plan": FORMAT, **said}, 0)
         second, _ = _line(facts, crc)
         digest = hashlib.sha256(first + second)
         file.write(first + second)
@@ -228,9 +237,10 @@ class PlanFile:
             raise SchemaTooNew(
                 f"{self.path}: line 1: a plan of format {version}, this release knows {FORMAT}"
             )
-        if set(row) != set(_TYPES):
+        own = _OF_MOVES if row.get("verb") == "move" else set()
+        if set(row) != set(_TYPES) - _OF_MOVES | own:
             self._refuse(number, "a plan of this format has other fields")
-        wrong = [name for name, types in _TYPES.items() if type(row[name]) not in types]
+        wrong = [name for name, value in row.items() if type(value) not in _TYPES[name]]
         if wrong or row["verb"] not in VERBS or row["state"] not in VERBS[row["verb"]][0]:
             self._refuse(number, f"that can't be its {(*wrong, 'verb and state')[0]}")
         if not 1 <= row["step"] <= MAX_BATCH or (row["rate"] is not None and row["rate"] <= 0):

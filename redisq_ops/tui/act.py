@@ -276,7 +276,7 @@ async def undo(changes: Changes, name: str | None) -> bool:
         f"Undo {operation.verb} of {count(operation.done - operation.undone)} in {queue.name}?",
         (
             f"{operation.id} ({operation.what})",
-            f"{age(now - operation.started_ms)} ago by {operation.who} at {operation.whence}{why}",
+            f"{age(now - operation.started_ms)} ago by {operation.by}{why}",
             "",
             "What was touched since is left alone, and said.",
         ),

@@ -1,0 +1,78 @@
+"""Entries moved to another queue and back: server time of an entry, by kind, and the wall time."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import redis
+
+from redisq_ops.core.carmine import CarmineQueue
+from redisq_ops.core.circular import CircularQueue
+from redisq_ops.core.delay import DelaySet
+from redisq_ops.core.fair import FairQueue
+from redisq_ops.core.values import Failure, Settlement
+
+from .measure import empty, servers, url_of
+
+MANY = 20_000
+STEP = 500
+PAYLOAD = b"x" * 100
+KINDS: dict[str, Any] = {
+    "delay": DelaySet, "circular": CircularQueue, "fair": FairQueue, "carmine": CarmineQueue
+}  # fmt: skip
+
+
+def put(queue: Any, pairs: Sequence[tuple[str, bytes]]) -> None:
+    """What waits, whatever a kind calls that."""
+    if queue.kind == "delay":
+        queue.schedule(pairs, after_ms=0)
+    elif queue.kind == "circular":
+        queue.push(pairs)
+    elif queue.kind == "fair":
+        queue.submit("c", pairs)
+    else:
+        queue.enqueue(pairs)
+
+
+def filled(client: redis.Redis, kind: str, state: str) -> tuple[str, str]:
+    """Two queues of a kind, the first full; their names."""
+    names = [f"carmine:{name}" if kind == "carmine" else name for name in "ab"]
+    source, target = (KINDS[kind](client, name) for name in names)
+    put(target, [("there", PAYLOAD)])
+    for low in range(0, MANY, STEP):
+        put(source, [(f"e{n}", PAYLOAD) for n in range(low, low + STEP)])
+    error = Failure("Timeout", "no answer").encoded()
+    while state == "dead" and (taken := source.take(STEP, consumer="w").deliveries):
+        source.settle([Settlement(delivery, "reject", error) for delivery in taken])
+    return names[0], names[1]
+
+
+def measured(client: redis.Redis, *words: str) -> str:
+    """One command: server time of all its calls by entry, of its scripts by call, wall time."""
+    client.config_resetstat()
+    began = time.perf_counter()
+    command = [sys.executable, "-m", "redisq_ops", "--url", url_of(client), *words, "--yes"]
+    subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+    seconds = time.perf_counter() - began
+    stats: Any = client.info("commandstats")
+    spent = {name: row["usec"] for name, row in stats.items() if "config" not in name}
+    scripts = stats["cmdstat_evalsha"]
+    call_us = scripts["usec"] / scripts["calls"]
+    return f"{sum(spent.values()) / MANY:.0f} µs an entry, {call_us:.0f} a call, {seconds:.1f} s"
+
+
+def main() -> None:
+    with servers() as found:
+        for name, client in found:
+            print(f"{name}: {MANY:,} entries of {len(PAYLOAD)} bytes")
+            for kind in KINDS:
+                for state in ("waiting", "dead"):
+                    empty(client)
+                    source, target = filled(client, kind, state)
+                    there = measured(client, "move", source, "--to", target, "--state", state)
+                    back = measured(client, "undo")
+                    print(f"  {kind}, {state}: moved {there}; undone {back}")
