@@ -12,7 +12,7 @@ NAMES = (
     "dashboard", "groups", "start", "worker", "idle", "cluster",
 )  # fmt: skip
 # Run only when named: it installs other people's programs, and takes ten minutes.
-NAMED = ("peers", "plans", "replay", "spark_write", "spark")
+NAMED = ("peers", "plans", "moves", "replay", "spark_write", "spark_export", "spark")
 
 
 def main() -> None:

@@ -17,6 +17,7 @@ from redisq_ops.ops.watch import HOLDERS, fetch
 from redisq_ops.tui.views import ALL
 
 from .copies import BATCH, DAY_MS, PAYLOAD, grow, seed
+from .latency import longest
 from .measure import ROUNDS, server_us, servers, spread, url_of
 from .terminal import Terminal
 
@@ -98,7 +99,7 @@ def walked(url: str, ends: dict[View, int]) -> tuple[float, float]:
             top.until(f"{total} of {total}")
             top.rest(2 * INTERVAL_S)
             top.press("/")
-            top.until("egular expression")  # its first letter is the cursor's
+            top.until("age>2h")  # of what the empty field shows
             top.press("1")
             top.until("/1/ in ")
             top.press("\x1b")
@@ -129,7 +130,8 @@ def main() -> None:
             for view in VIEWS:
                 refreshes(client, view, "mail")
             refreshes(client, "delayed", "reminders")
-            memory = [walked(url, listed(queue)) for _ in range(PROCESSES)]
+            with longest(client, "a walk through all views"):
+                memory = [walked(url, listed(queue)) for _ in range(PROCESSES)]
             first, most = ([pair[k] for pair in memory] for k in (0, 1))
             print(f"{name}: resident memory of a process, aim less than {AIM_MB} MB")
             print(f"  at the first picture: {spread(first, 'MB')}")

@@ -19,6 +19,7 @@ from redisq_ops.ops.contrast import Contrast
 from redisq_ops.ops.groups import groups
 from redisq_ops.ops.selection import Filter
 
+from .latency import longest
 from .measure import ROUNDS, empty, server_us, servers, spread, url_of
 
 ENTRIES = 100_000
@@ -88,7 +89,8 @@ def main() -> None:
             empty(client)
             put(client)
             command = [sys.executable, "-m", "benchmarks.groups", url_of(client)]
-            rows = [json.loads(subprocess.check_output(command)) for _ in range(ROUNDS)]
+            with longest(client, "groups and a contrast"):
+                rows = [json.loads(subprocess.check_output(command)) for _ in range(ROUNDS)]
             total, kinds = rows[0][:2]
             print(f"{name}, {total:,} dead letters in {kinds} groups:")
             print(f"  all groups: {spread([row[2] for row in rows], 's')}")

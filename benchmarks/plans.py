@@ -1,4 +1,4 @@
-"""A plan of 1,000,000 dead letters: written and applied; time, memory, server time."""
+"""A plan of 1,000,000 dead letters: written, applied, undone; time, memory, server time."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import redis
 from redisq_ops.core.queue import VERBS, Queue
 from redisq_ops.core.request import RequestQueue
 
+from .latency import longest
 from .measure import empty, server_us, servers, url_of
 from .replay import MANY, delayed, requests
 
@@ -78,7 +79,9 @@ def main() -> None:
                 for what, words in (
                     ("written", ("replay", "mail", "--plan", path)),
                     ("applied", ("apply", path, "--yes")),
+                    ("undone", ("undo", "--yes")),
                 ):
-                    seconds, megabytes = run(*url, *words)
+                    with longest(client, what):
+                        seconds, megabytes = run(*url, *words)
                     print(f"    {what} in {seconds:.1f} s, at most {megabytes:.0f} MB")
                 print(f"    a file of {Path(path).stat().st_size / 1e6:.0f} MB")

@@ -267,6 +267,8 @@ def test_undo_leaves_alone_what_went_on(redisq: Redisq, client: redis.Redis) -> 
     queue = dead_letters(client, 3)
     redisq("replay", "mail", "--yes")
     queue.settle([Settlement(d, "ack") for d in queue.take(1, consumer="w2").deliveries])
+    who = next(word for word in redisq("log").split() if "@" in word)
+    assert f" in queue mail by {who} " in redisq("undo", "--dry-run")
     (undone,) = redisq.rows("undo", "--yes", code=3)
     assert (undone["done"], undone["skipped"]) == (2, {"changed": 1})
     assert queue.counts().dead == 2 and queue.invariants() == []
@@ -341,6 +343,7 @@ def test_an_interrupted_undo_goes_on(
     (first,) = redisq.rows("undo", "--yes", code=130)
     monkeypatch.undo()
     assert first["done"] == queue.counts().dead
+    assert [row["done"] for row in redisq.rows("log")] == [first["done"], 700]
     (second,) = redisq.rows("undo", "--yes")
     assert first["done"] + second["done"] == second["matched"] + first["done"] == 700
 
@@ -498,7 +501,7 @@ def test_schedule_and_reschedule(
 @pytest.mark.parametrize(
     ("words", "code", "fragment"),
     [
-        ("replay", 1, "no queue 'default'"),
+        ("replay", 1, "no queue is named, and none is called 'default'"),
         ("replay --queue nope", 1, "no queue 'nope'"),
         ("replay nope", 1, "nothing here is called 'nope'"),
         ("replay mail/r1/99", 1, "no entry r1/99"),

@@ -131,6 +131,10 @@ def test_what_is_no_text_needs_another_way(redisq: Redisq, queue: Any, tmp_path:
 def test_a_patch_changes_those_it_fits(redisq: Redisq, queue: Any) -> None:
     shown = redisq("dlq", "edit", "mail", "--patch", PATCH, "--dry-run")
     assert '-  "region": "us"' in shown and "(not JSON: stays as it is)" in shown
+    assert "edit 2 of 5 dead entries of mail (filter: all)\n" in shown
+    assert "  as they are stay 3: 2 not JSON, 1 the patch doesn't apply\n" in shown
+    (plan,) = redisq.rows("dlq", "edit", "mail", "--patch", PATCH, "--dry-run")
+    assert (plan["matched"], plan["changes"]) == (5, 2)
     assert payloads(queue) == PAYLOADS
     (ended,) = redisq.rows("dlq", "edit", "mail", "--patch", PATCH, "--yes", code=3)
     assert (ended["matched"], ended["done"]) == (5, 2)
@@ -147,6 +151,18 @@ def test_a_patch_changes_those_it_fits(redisq: Redisq, queue: Any) -> None:
     (back,) = redisq.rows("undo", ended["op"], "--yes", code=3)
     assert (back["done"], back["skipped"]) == (1, {"changed": 1})
     assert payloads(queue)[0] == PAYLOADS[0]
+
+
+def test_where_nothing_would_change_nothing_is_asked_or_written(
+    redisq: Redisq, queue: Any, client: redis.Redis
+) -> None:
+    fits_none = '[{"op": "remove", "path": "/nowhere"}]'
+    said = redisq("dlq", "edit", "mail", "--patch", fits_none, code=1)  # nor has it asked for --yes
+    assert said.startswith("nothing would change: edit 0 of 5 dead entries of mail")
+    same = '[{"op": "replace", "path": "/n", "value": 1}]'
+    (row,) = redisq.rows("dlq", "edit", "mail/r1/1", "--patch", same)
+    assert (row["matched"], row["done"], row["skipped"]) == (1, 0, {"same": 1})
+    assert redisq.rows("log") == [] and payloads(queue) == PAYLOADS
 
 
 def test_a_large_selection_goes_in_bounded_steps(

@@ -404,6 +404,23 @@ def test_shards_and_kinds_without_groups(client: redis.Redis) -> None:
         run(client, held_by(later, "w1"))
 
 
+def test_what_was_taken_in_shards_is_counted_once_and_given_back(client: redis.Redis) -> None:
+    wide = ShardedRequestQueue(client, "wide", shards=3)
+    for n in range(6):
+        wide.submit([b"x"] * 2, id=f"r{n}", limit=2)
+    while wide.take(6, consumer="w1").deliveries:
+        pass
+    for to in ("w2", None):
+        _, op = taken_from(wide, "w1", to, remove=to is None)
+        found = run(client, journal.read(wide, op))
+        assert found is not None and (found.done, found.matched) == (12, 12)
+        undo = undone(wide, op)
+        assert (undo.outcome.done, undo.outcome.skipped) == (12, {})
+        (report,) = run(client, reports(wide))
+        assert [(one.name, one.pending) for one in report.consumers] == [("w1", 12)]
+    assert wide.invariants() == []
+
+
 def test_what_is_refused(orders: StreamQueue[redis.Redis], client: redis.Redis) -> None:
     held = run(client, held_by(orders, "w1"))
     with pytest.raises(Refused, match="can't wait again"):

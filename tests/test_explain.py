@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import sys
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -133,6 +135,9 @@ def test_the_estimate_is_the_rate_of_the_last_minutes(
     assert said.facts["before"] == 9  # 12 to 20
     assert said.row["eta_ms"] == clock.now_ms + MINUTE  # ten a minute
     assert said.row["estimate"] is True
+    assert said.row["basis"] == (
+        "10 to go, if ≈ 10.0 a minute go on leaving the queue, as in the last 5 minutes"
+    )
 
 
 def test_tokens_held_by_whom(mail: RequestQueue[redis.Redis], clock: FakeClock) -> None:
@@ -733,6 +738,25 @@ def test_the_command_says_rule_time_and_verb(redisq: Redisq, client: redis.Redis
     redisq("requeue", "mail/r1/3", "--yes")
     (row,) = redisq.rows("explain", "mail/r1/3")
     assert row["state"] == "waiting" and "touched" in [one["rule"] for one in row["also"]]
+
+
+def test_sentences_are_broken_between_words_on_a_terminal(
+    redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everywhere(client)
+    whole = redisq("explain", "r1/2").splitlines()
+    assert max(map(len, whole)) > 80 and whole[1].startswith("  dead since ")
+    consumers = redisq("consumers", "ls", "mail").splitlines()
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "60")
+    lines = redisq("explain", "r1/2").splitlines()
+    assert max(map(len, lines)) <= 60 and lines[1].startswith("  dead since ")
+    assert lines[2].startswith("    ") and lines[-1] == whole[-1]  # a command stays one line
+    said = " ".join(line.strip() for line in lines[1:-1])
+    assert re.sub(r"\d+s ago", "", said) == re.sub(r"\d+s ago", "", whole[1].strip())
+    broken = redisq("consumers", "ls", "mail").splitlines()
+    assert len(broken) > len(consumers) and broken[2].startswith("    ")
+    assert " ".join(line.strip() for line in broken[1:3]) == consumers[1].strip()
 
 
 def test_the_command_and_what_is_not_there(redisq: Redisq, client: redis.Redis) -> None:

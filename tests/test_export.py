@@ -343,6 +343,22 @@ def test_undo_takes_back_what_nobody_touched(
     redisq("undo", "--yes", code=1)
 
 
+def test_more_than_can_be_undone_is_said_before_it_begins(
+    client: redis.Redis, redisq: Redisq, file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("redisq_ops.ops.intake.UNDOABLE", 3)
+    queue = DelaySet(client, "later")
+    queue.schedule([(id, b"1") for id in "abcde"], at_ms=1000)
+    redisq("export", "later", "-o", file)
+    client.flushall()
+    assert "  more than 3: there is no undo\n" in redisq("import", file, "--dry-run")
+    assert redisq.rows("import", file, "--dry-run")[0]["undoable"] is False
+    assert "more than 3: there is no undo" in redisq("import", file, code=2)
+    redisq("import", file, "--yes")
+    assert "more than 3: there is no undo" in redisq.err and "undo with" not in redisq.err
+    redisq.refusal("undo", code=1)
+
+
 def test_undo_cancels_the_requests_it_made(client: redis.Redis, redisq: Redisq, file: str) -> None:
     RequestQueue(client, "mail").submit([b"1", b"2"], id="r1")
     redisq("export", "mail", "-o", file)

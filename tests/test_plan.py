@@ -1,11 +1,13 @@
 """Plans: written without changing anything, applied to just their entries, and what goes wrong."""
 
+import errno
 import hashlib
 import io
 import json
 import os
 import re
 import resource
+import shlex
 import signal
 import subprocess
 import sys
@@ -19,6 +21,7 @@ from typing import Any
 import pytest
 import redis
 
+from redisq_ops.cli.apply import _Told
 from redisq_ops.cli.session import Session
 from redisq_ops.core.delay import DelaySet
 from redisq_ops.core.fair import FairQueue
@@ -228,6 +231,26 @@ def test_a_report_is_not_written_over_its_plan(redisq: Redisq, client: redis.Red
     assert Path("p").read_bytes() == before and states(queue) == (3, 0)
 
 
+def test_a_report_goes_on_with_its_own_and_leaves_any_other_alone(
+    redisq: Redisq, client: redis.Redis
+) -> None:
+    queue = dead_letters(client, 5)
+    redisq("replay", "mail", "--max", "2", "--plan", "p")
+    (first,) = redisq.rows("apply", "p", "--max", "1", "--yes", "--report", "r")
+    (second,) = redisq.rows("apply", "p", "--yes", "--report", "r")
+    _, one, end, *again = lines("r")  # the last step of a run is told of again by the next
+    assert (one["said"], end, again[-1]) == ("moved", first, second)
+    assert {row["id"] for row in (one, *again[:-1])} == {row["id"] for row in lines("p")[2:-1]}
+    before = Path("r").read_bytes()
+    redisq("replay", "mail", "--plan", "q")
+    said = redisq.refusal("apply", "q", "--report", "r", "--yes", code=2)
+    assert said == "--report r is there, and is no report of this plan: name another file"
+    Path("notes").write_text("mine\n")
+    redisq.refusal("apply", "q", "--report", "notes", "--yes", code=2)
+    assert Path("notes").read_text() == "mine\n" and Path("r").read_bytes() == before
+    assert states(queue) == (3, 2)
+
+
 def test_memory_does_not_grow_with_a_plan(client: redis.Redis) -> None:
     """The selection of a plan holds no ids: they are in the file already."""
     queue = dead_letters(client, 1200)
@@ -325,7 +348,7 @@ def test_only_planned_entries_are_touched(redisq: Redisq, client: redis.Redis) -
     (outcome,) = redisq.rows("apply", "p", "--yes", "--report", "r", code=3)
     assert (outcome["matched"], outcome["done"], outcome["left"]) == (4, 2, 0)
     assert outcome["skipped"] == {"late": 1, "changed": 1}
-    *report, end = lines("r")
+    _, *report, end = lines("r")
     said = {row["id"]: row["said"] for row in report}
     other = ({"r1/1", "r1/2"} - {again.id}).pop()
     assert said == {again.id: "late", other: "changed", "r1/3": "moved", "r1/4": "moved"}
@@ -352,12 +375,11 @@ def test_another_entry_of_the_same_id_is_late(redisq: Redisq, client: redis.Redi
 def test_max_stops_exactly_and_apply_goes_on(redisq: Redisq, client: redis.Redis) -> None:
     queue = dead_letters(client, 300)
     redisq("replay", "mail", "--plan", "p")
-    told: list[str] = []
     for most, left in ((7, 293), (130, 163), (1, 162)):
         (outcome,) = redisq.rows("apply", "p", "--max", str(most), "--yes", "--report", "r")
         assert (outcome["done"], outcome["left"]) == (300 - left, left)
         assert states(queue) == (left, 300 - left)
-        told += [row["id"] for row in lines("r")[:-1] if row["said"] == "moved"]
+    told = [row["id"] for row in lines("r") if row.get("said") == "moved"]
     (outcome,) = redisq.rows("apply", "p", "--yes")
     assert (outcome["done"], outcome["left"], outcome["skipped"]) == (300, 0, {})
     assert len([row for row in redisq.rows("log") if row["verb"] == "replay"]) == 1
@@ -614,7 +636,7 @@ def test_apply_survives_three_kills(redisq: Redisq, client: redis.Redis) -> None
     (outcome,) = redisq.rows("apply", "p", "--yes", "--report", "r")
     assert (outcome["done"], outcome["left"], outcome["skipped"]) == (6000, 0, {})
     assert (queue.counts().trash, queue.counts().dead) == (6000, 0)
-    assert [row["id"] for row in lines("r")[:-1]] == [row["id"] for row in lines("p")[2:-1]]
+    assert [row["id"] for row in lines("r")[1:-1]] == [row["id"] for row in lines("p")[2:-1]]
     assert redisq.rows("undo", "--yes")[0]["done"] == 6000
     assert states(queue) == (6000, 0) and queue.invariants() == []
 
@@ -643,7 +665,7 @@ def test_ctrl_c_says_what_was_done_and_what_goes_on(
         out = redisq("apply", "p", "--yes", code=130)
     moved = queue.counts().waiting
     assert 0 < moved < 700
-    assert f"{moved} of 700" in out and "redisq apply p" in redisq.err
+    assert f"{moved} of 700" in out and f"{redisq.url} apply p --yes\n" in redisq.err
     (outcome,) = redisq.rows("apply", "p", "--yes")
     assert (outcome["done"], outcome["skipped"]) == (700, {})
 
@@ -662,15 +684,25 @@ def test_ctrl_c_while_planning_leaves_nothing(
     assert os.listdir() == [] and picture(client) == before
 
 
-def test_a_report_that_can_not_be_written_is_told(redisq: Redisq, client: redis.Redis) -> None:
+def test_a_report_that_can_not_be_written_is_told(
+    redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
     queue = dead_letters(client, 3)
     redisq("replay", "mail", "--plan", "p")
     redisq("apply", "p", "--yes", "--report", "nowhere/r", code=1)
     assert "nowhere/r" in redisq.err.splitlines()[-1]
     assert states(queue) == (3, 0)
     redisq("apply", "p", "--yes", "--report", "/dev/full", code=1)
-    assert "No space left" in redisq.err and "go on with: redisq apply p" in redisq.err
-    assert states(queue)[1] == 3
+    assert "No space left" in redisq.err and states(queue) == (3, 0)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(_Told, "_each", full)
+    redisq("apply", "p", "--yes", "--report", "it's", code=1)
+    assert "No space left" in redisq.err and states(queue) == (0, 3)
+    again = shlex.join(["redisq", "--url", redisq.url, "apply", "p", "--yes", "--report", "it's"])
+    assert f"stopped: 3 of 3; go on with: {again}\n" in redisq.err
 
 
 # --- plans that are not what they were ----------------------------------------

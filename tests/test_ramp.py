@@ -360,6 +360,8 @@ def test_where_nobody_could_tell_how_it_fares_it_is_refused(client: redis.Redis)
     chosen = run(client, select(queue, "dead", Filter()))
     with pytest.raises(Refused, match="nobody can tell how it fares"):
         Ramp(PacedBulk(chosen, "replay", ME), FAST)
+    with pytest.raises(Refused, match=r"replay a few with --max N, look again, .* --rate N/s"):
+        Ramp(PacedBulk(chosen, "replay", ME), FAST)
     with pytest.raises(BadInput, match="for a replay"):
         Ramp(PacedBulk(chosen, "purge", ME), FAST)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -84,12 +85,15 @@ def test_canary_then_ramp(redisq: Redisq, client: redis.Redis, url: str) -> None
 
 def test_canary_that_dies_again(redisq: Redisq, client: redis.Redis, url: str) -> None:
     queue = dead(client, 40)
-    words = ("replay", "mail", "--state", "dead", "--canary", "4", "--yes")
+    where = "attempts<5 failures<5"  # has to be quoted for a shell
+    words = ("replay", "mail", "--state", "dead", "--where", where, "--canary", "4", "--yes")
     with worker(url, fails):
         out = redisq(*words, code=3)
     assert "replayed dead entries of mail: 4 of 40" in out
     assert "stopped by itself: " in redisq.err and "replayed entries died again" in redisq.err
-    assert "36 left; go on with: the same command" in redisq.err
+    again = shlex.join(["redisq", "--url", url, *words])
+    assert f"36 left; go on with: {again}\n" in redisq.err
+    assert "it takes what is dead then, also what died again" in redisq.err
     assert queue.counts().dead == 40
     with worker(url, fails):
         (row,) = redisq.rows(*words, code=3)
@@ -153,7 +157,8 @@ def test_plan_s_ramp_is_interrupted_and_goes_on(
         assert process.returncode == 130, (out, err)
         done = 60 - queue.counts().dead
         assert 5 <= done < 60 and f": {done} of 60 (op replay-" in out
-        assert f"{60 - done} left; go on with: redisq apply {path}" in err
+        again = shlex.join(["redisq", "--url", url, *words])  # without --ramp it would be blind
+        assert f"{60 - done} left; go on with: {again}\n" in err
         (row,) = redisq.rows(*words)
     assert (row["done"], row["left"], row["phase"]) == (60, 0, "over")
     assert (queue.counts().dead, queue.counts().done) == (0, 60)

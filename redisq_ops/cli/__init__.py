@@ -64,11 +64,16 @@ def run(words: Sequence[str]) -> int:
 
     from .app import app
 
+    if any(word.startswith(("--install-completion", "--show-completion")) for word in words):
+        from .completion import mend
+
+        mend()
     # Typer brings its own click or uses the installed one; this class is the right one's.
     usage_error: Any = typer.BadParameter.__base__
     as_json = "--json" in words
     try:
-        code = app(hoisted(words), prog_name="redisq", standalone_mode=False)
+        line = tuple(words)  # for what is to be typed again
+        code = app(hoisted(words), prog_name="redisq", standalone_mode=False, obj=line)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except usage_error as error:
@@ -91,11 +96,31 @@ def run(words: Sequence[str]) -> int:
 
         known = translate(error)
         if isinstance(known, RedisqError):
-            return _say(str(known), known.exit_code, as_json, known)
+            return _say(f"{known}{_at_another_port(known)}", known.exit_code, as_json, known)
         if isinstance(error, OSError):
             where = f": {error.filename}" if error.filename else ""
             return _say(f"{error.strerror or error}{where}", 1, as_json)
         raise
+
+
+def _at_another_port(error: Exception) -> str:
+    """Words for who speaks TLS to a server that doesn't, or not to one that does."""
+    from redis.exceptions import ConnectionError, RedisClusterException, TimeoutError
+
+    from redisq_ops.core.errors import RedisqError
+    from redisq_ops.ops.port import other_scheme
+
+    from .session import current
+
+    cause = error.__cause__
+    heard = not isinstance(cause, (ConnectionError, RedisClusterException, TimeoutError))
+    if heard or "refused" in str(cause) or (session := current()) is None:
+        return ""
+    with suppress(RedisqError):
+        if scheme := other_scheme(session.config.target().url):
+            tls = scheme.partition("+")[0] in ("rediss", "valkeys")
+            return f"; that port speaks {'TLS' if tls else 'no TLS'}: write {scheme}://…"
+    return ""
 
 
 def _say(message: str, code: int, as_json: bool, error: Any = None) -> int:

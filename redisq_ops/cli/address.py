@@ -11,6 +11,26 @@ if TYPE_CHECKING:
     from redisq_ops.ops.deployment import Address
 
 
+SHOWN = 10
+"""queues named where one has to be chosen"""
+
+
+def queue_named(s: Session, name: str | None) -> str:
+    """The queue that is meant: the one named, else the configuration's, else `default`."""
+    from redisq_ops.core.errors import NotFound
+    from redisq_ops.core.registry import all_queues
+
+    if name is not None:
+        return name
+    name, config = s.config["queue"] or "default", s.config.values["queue"]
+    if config.origin == "default" and s.run(s.deployment.named(name)) is None:
+        there = [entry.name for entry in s.run(all_queues(s.deployment.prefix))]
+        which = ", ".join(there[:SHOWN]) + (", …" if len(there) > SHOWN else "")
+        say = f"say which: {which}" if there else "there are no queues here at all"
+        raise NotFound(f"no queue is named, and none is called {name!r}: {say}")
+    return name
+
+
 def place(s: Session, address: str, what: str) -> Address:
     """What an address names inside a queue; ``what`` says what is looked for."""
     from redisq_ops.core.errors import BadInput

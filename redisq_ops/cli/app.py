@@ -45,8 +45,11 @@ def _start(
 ) -> None:
     log = (verbose, log_format)
     flags = {"url": url, "prefix": prefix}
+    typed = context.obj or ()
     context.obj = begin(
-        Session(flags, context_name, json, utc, log, confirm=confirm, no_redact=no_redact)
+        Session(
+            flags, context_name, json, utc, log, confirm=confirm, no_redact=no_redact, typed=typed
+        )
     )
     start_logging(*log)
 

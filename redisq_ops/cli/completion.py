@@ -7,12 +7,15 @@ nothing: the client comes when a queue's name is wanted.
 from __future__ import annotations
 
 import os
+import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 WITHIN_S = 0.3
 """for the server's answer; the shell's user waits for it"""
 MOST = 200
+_PLAIN = re.compile(r"[\w.:@%+,=^~-]+", re.ASCII)
+"""zsh evaluates what it is told, and bash expands it: of a word like this nothing comes"""
 
 
 def queues(incomplete: str) -> list[str]:
@@ -29,7 +32,11 @@ def queues(incomplete: str) -> list[str]:
     asking = Thread(target=_ask, args=(found, _typed(os.environ)), daemon=True)
     asking.start()
     asking.join(WITHIN_S)
-    return [name for name in list(found) if name.startswith(incomplete)][:MOST]
+    return _offered(list(found), incomplete)
+
+
+def _offered(names: Iterable[str], incomplete: str) -> list[str]:
+    return [n for n in names if n.startswith(incomplete) and _PLAIN.fullmatch(n)][:MOST]
 
 
 def contexts(incomplete: str) -> list[str]:
@@ -38,7 +45,7 @@ def contexts(incomplete: str) -> list[str]:
     from redisq_ops.ops.config import contexts
 
     try:
-        return [one.name for one in contexts() if one.name.startswith(incomplete)]
+        return _offered((one.name for one in contexts()), incomplete)
     except RedisqError:
         return []
 
@@ -71,3 +78,45 @@ def _typed(environment: Mapping[str, str]) -> dict[str, str]:
         if name in ("--url", "--prefix", "--context"):
             found[name.removeprefix("--")] = value if equals else following
     return found
+
+
+# --- the scripts --------------------------------------------------------------------------------
+
+_BASH = r"""
+# bash takes a word apart at : and =, as in sidekiq:default: the line itself is asked about, and
+# what bash keeps of the word is left out of the answers.
+%(complete_func)s() {
+    local IFS=$'\n' line="${COMP_LINE:0:COMP_POINT}" word kept
+    word="${line##*[[:space:]]}"
+    [[ $word == --*=* ]] && word="${word#*=}"
+    kept="${word%%"${word##*[$COMP_WORDBREAKS]}"}"
+    COMPREPLY=( $( env _TYPER_COMPLETE_ARGS="$line" _TYPER_COMPLETE_FISH_ACTION=get-args \
+                   %(autocomplete_var)s=complete_fish "$1" ) )
+    COMPREPLY=( "${COMPREPLY[@]%%%%$'\t'*}" )
+    COMPREPLY=( "${COMPREPLY[@]#"$kept"}" )
+}
+
+complete -o default -F %(complete_func)s %(prog_name)s
+"""
+_ZSH = r"""
+#compdef %(prog_name)s
+
+%(complete_func)s() {
+  local line="${(j: :)words[1,$CURRENT]}"
+  [[ $PREFIX == --*=* ]] && compset -P '*='
+  eval "$(env _TYPER_COMPLETE_ARGS="$line" %(autocomplete_var)s=complete_zsh %(prog_name)s)"
+}
+
+compdef %(complete_func)s %(prog_name)s
+# The first time, this file itself is what is asked.
+[[ $funcstack[1] == _%(prog_name)s ]] && %(complete_func)s "$@"
+"""
+
+
+def mend() -> None:
+    """Have Typer hand out these scripts: with its own the first TAB of a zsh does nothing, a value
+    behind = isn't completed there, and in bash no name with a colon is."""
+    from typer import _completion_shared
+
+    known = getattr(_completion_shared, "_completion_scripts", {})
+    known |= {"bash": _BASH, "zsh": _ZSH}

@@ -91,7 +91,7 @@ def _tell(report: Report, poison: int) -> None:
     from redisq_ops.ops.consumers import DELIVERIES
 
     from .output import age, count, table
-    from .rows import tell
+    from .rows import tell, tell_sentence
 
     inside = f", group {report.group}" if report.group else ""
     tell(f"queue {report.queue}{inside}")
@@ -100,7 +100,9 @@ def _tell(report: Report, poison: int) -> None:
         lag = "unknown" if load.lag is None else count(load.lag)
         held = "unknown" if load.pending is None else count(load.pending)
         again = f", and {count(load.again)} that run again" if load.again else ""
-        tell(f"  {name}lag {lag} (given to nobody yet), pending {held} (given, not settled){again}")
+        tell_sentence(
+            f"{name}lag {lag} (given to nobody yet), pending {held} (given, not settled){again}"
+        )
     if len(report.loads) > 20:
         tell(f"  … {len(report.loads) - 20:,} more groups")
     if report.consumers:
@@ -125,7 +127,7 @@ def _tell(report: Report, poison: int) -> None:
         )  # fmt: skip
         tell(f"  of the {count(report.looked)} first of {count(report.pending)} pending")
     for row in report.poison[:20]:
-        tell(f"  poison: {row.id}, delivered {row.deliveries} times, {row.consumer} has it")
+        tell_sentence(f"poison: {row.id}, delivered {row.deliveries} times, {row.consumer} has it")
     if len(report.poison) > 20:
         tell(f"  … {len(report.poison) - 20:,} more delivered {poison} times or more")
 

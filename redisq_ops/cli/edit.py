@@ -65,6 +65,8 @@ def edit(s: Session, state: State, given: Mapping[str, Any]) -> int:
             print("the payload is as it was: nothing was changed")
             return 0
         plan, lines = _plan(s, selection, change)
+    if not plan.facts["changes"] and not given["dry_run"]:
+        return _nothing(s, plan)
     if not s.json:
         for line in lines:  # part of the plan: data where nobody is asked
             (print if given["dry_run"] else say)(printable(line))
@@ -79,21 +81,51 @@ def edit(s: Session, state: State, given: Mapping[str, Any]) -> int:
 def _plan(s: Session, selection: Selection, change: Change) -> tuple[Plan, list[str]]:
     """The plan, and what it does to some of the entries, line by line."""
     from redisq_ops.ops.bulk import TYPED_ABOVE, Plan, entries
-    from redisq_ops.ops.edit import samples
+    from redisq_ops.ops.edit import CHANGES, samples, survey
+
+    from .output import count, progress
 
     n, queue = selection.count, selection.queue.name
     lines = []
+    with progress(f"looking at payloads of {queue}", n) as meter:
+        found = s.run(survey(selection, change, meter))
+    changes = found.pop(CHANGES, 0)
     looked = s.run(samples(selection, change, _shown))
     for sample in looked:
         said = (f"({sample.unfit}: stays as it is)",) if sample.unfit else sample.diff
         lines += [f"{queue}/{sample.id}", *(said or ("(nothing would change)",))]
-    title = f"edit {entries(n, selection.state)} of {queue} (filter: {selection.filter})"
+    some = f"{count(changes)} of " if found else ""
+    title = f"edit {some}{entries(n, selection.state)} of {queue} (filter: {selection.filter})"
+    rest = _stay(found)
     facts = {
         "verb": "edit", "queue": queue, "state": selection.state,
-        "filter": str(selection.filter), "matched": n,
+        "filter": str(selection.filter), "matched": n, "changes": changes, "stay": dict(found),
         "sample": [{"id": x.id, "diff": list(x.diff), "unfit": x.unfit} for x in looked],
     }  # fmt: skip
-    return Plan(title, (), str(n) if n > TYPED_ABOVE else None, facts), lines
+    typed = str(changes) if changes > TYPED_ABOVE else None
+    return Plan(title, (rest,) if rest else (), typed, facts), lines
+
+
+def _stay(found: Mapping[str, int]) -> str:
+    """How many stay as they are, and why; empty: none."""
+    from .output import count
+
+    why = ", ".join(f"{count(n)} {word}" for word, n in found.items())
+    return f"as they are stay {count(sum(found.values()))}: {why}" if found else ""
+
+
+def _nothing(s: Session, plan: Plan) -> int:
+    """All would stay as they are: nothing is asked, nothing is written."""
+    from redisq_ops.ops.journal import Outcome
+
+    from .output import emit, printable
+
+    outcome = Outcome(None, plan.facts["matched"], 0, plan.facts["stay"])
+    if s.json:
+        emit(outcome)
+    else:
+        print(printable(f"nothing would change: {plan}"))
+    return outcome.exit_code
 
 
 def _shown(payload: bytes) -> str:

@@ -8,7 +8,7 @@ import typer
 
 from .app import app, examples
 from .completion import queues
-from .rows import tell
+from .rows import tell, tell_sentence
 from .session import session
 
 
@@ -41,14 +41,14 @@ def explain(
         return 0 if found.known else 1
     first = found.reason
     tell(f"{found.what} {found.address}: {found.state or 'not there'}")
-    tell(f"  {first.sentence}")
+    tell_sentence(first.sentence)
     if first.eta_ms is not None:
         left = max(0, first.eta_ms - found.now_ms)
-        tell(
-            f"  when: {'≈ ' if first.estimate else ''}in {age(left)} ({when(first.eta_ms, s.utc)})"
-        )
+        about = "≈ " if first.estimate else ""
+        basis = f": {first.basis}" if first.basis else ""
+        tell_sentence(f"when: {about}in {age(left)} ({when(first.eta_ms, s.utc)}){basis}")
     for one in found.also:
-        tell(f"  also: {one.sentence}")
+        tell_sentence(f"also: {one.sentence}")
     for one in (first, *found.also):
         if one.command is not None:
             tell(f"  {one.verb}: {one.command}")

@@ -58,7 +58,7 @@ def inspect_queue(context: typer.Context, address: Where) -> None:
         facts["priorities"] = ", ".join(f"{x.priority}: {x.tokens} tokens" for x in view.levels)
     if queue.settable:
         facts["settings"] = ", ".join(own) or "all default"
-    _facts(s, facts | {"history": f"{view.history:,} events"})
+    _facts(s, facts | {"history": f"{view.history:,} event{'' if view.history == 1 else 's'}"})
     if view.consumers:
         print()
         table(
@@ -184,7 +184,7 @@ def inspect_entry(context: typer.Context, address: Where) -> None:
     if done is not None:
         what = f"{done.verb} of {entries(done.done, cast('State', done.source))} (op {done.id})"
         why = f": {done.why}" if done.why else ""
-        tell(f"  {when(done.started_ms, s.utc)}  {what}  by {done.who}@{done.whence}{why}")
+        tell(f"  {when(done.started_ms, s.utc)}  {what}  by {done.by}{why}")
 
 
 def _facts(s: Session, facts: dict[str, Any]) -> None:

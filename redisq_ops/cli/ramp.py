@@ -42,7 +42,6 @@ _THRESHOLDS = ("max_reentry", "max_latency", "max_waiting", "watch", "patience")
 _SHARE = re.compile(r"(\d+(?:\.\d+)?)\s*(%?)")
 _FINE = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s)")
 SHOWN_S = 0.2
-AGAIN = "the same command; it takes what is dead then, also what died again"
 
 
 def limits(given: Mapping[str, Any], rate: float | None, verb: Verb = "replay") -> Limits | None:
@@ -93,11 +92,8 @@ def _fine_ms(text: str) -> float:
     return float(found[1]) * (1000 if found[2] == "s" else 1)
 
 
-def ramped(s: Session, steps: Bulk, limits: Limits, what: str, again: str = AGAIN) -> int:
-    """Drive a replay by canary and ramp, say how it goes and how it ended; its exit code.
-
-    ``again``: the command that goes on with it.
-    """
+def ramped(s: Session, steps: Bulk, limits: Limits, what: str) -> int:
+    """Drive a replay by canary and ramp, say how it goes and how it ended; its exit code."""
     from redisq_ops.core.errors import RedisqError
     from redisq_ops.ops.ramp import Paced, Ramp
 
@@ -120,7 +116,7 @@ def ramped(s: Session, steps: Bulk, limits: Limits, what: str, again: str = AGAI
             emit(outcome)
         else:
             say(f"{what}: stopped after {outcome.done:,} of {outcome.matched:,} (op {outcome.op})")
-            say(f"go on with: {again}")
+            _go_on(s, steps)
         raise
     live.end(ramp)
     seen, course = ramp.seen, ramp.course
@@ -136,8 +132,19 @@ def ramped(s: Session, steps: Bulk, limits: Limits, what: str, again: str = AGAI
         elif course.why and code is None:
             say(printable(course.why))
         if left:
-            say(f"{left:,} left; go on with: {again}")
+            _go_on(s, steps, f"{left:,} left; ")
     return ramp.exit_code if code is None else code
+
+
+def _go_on(s: Session, steps: Bulk, left: str = "") -> None:
+    """The same words again, so that the rest is as careful: without --ramp it would not be."""
+    from redisq_ops.ops.apply import Apply
+
+    from .output import printable, say
+
+    say(printable(f"{left}go on with: {s.again}"))
+    if not isinstance(steps, Apply):
+        say("it takes what is dead then, also what died again")
 
 
 class _Live:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -71,3 +72,25 @@ def tell(text: str) -> None:
     from .output import printable
 
     print(printable(text))
+
+
+def tell_sentence(text: str, before: str = "  ") -> None:
+    """A sentence on stdout, escaped, behind its mark; on a terminal it is broken between words.
+
+    In a pipe and in a file it stays one line, so that it can be searched for.
+    """
+    import textwrap
+    from shutil import get_terminal_size
+
+    from .output import printable
+
+    line = printable(text)
+    if not sys.stdout.isatty():
+        print(before + line)
+        return
+    lines = textwrap.wrap(
+        line, max(40, get_terminal_size().columns), initial_indent=before,
+        subsequent_indent=" " * (len(before) - len(before.lstrip()) + 2), break_long_words=False,
+        break_on_hyphens=False,
+    )  # fmt: skip
+    print(*lines, sep="\n")

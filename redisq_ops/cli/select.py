@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .address import queue_named
 from .app import app, examples
 from .completion import queues
 from .options import SELECTING, Options, command, flag
@@ -82,8 +83,7 @@ def _queues(s: Session, given: Mapping[str, Any]) -> list[Queue[Any]]:
         if given["name"] is not None:
             raise BadInput("either a queue or --all-queues")
         return s.run(s.deployment.queues())
-    name = given["name"] or s.config["queue"] or "default"
-    return [s.run(s.deployment.queue(name))]
+    return [s.run(s.deployment.queue(queue_named(s, given["name"])))]
 
 
 def _through(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import re
+import shlex
 import sys
 from collections.abc import Coroutine
 from contextvars import ContextVar
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from redisq_ops.ops.redaction import Redaction
 
 T = TypeVar("T")
+_PASSWORD = re.compile(r"(?<=://)([^/@\s]*):[^/@\s]*@")
 
 
 @dataclass
@@ -36,6 +39,8 @@ class Session:
     confirm: str | None = None
     """the context's name, said beside ``--yes``"""
     no_redact: bool = False
+    typed: tuple[str, ...] = ()
+    """the words behind `redisq`"""
 
     @cached_property
     def config(self) -> Config:
@@ -97,6 +102,12 @@ class Session:
             raise Refused("this context is read-only (read_only in the configuration)")
 
     @property
+    def again(self) -> str:
+        """The command that was typed, as a shell takes it; a password isn't repeated."""
+        words = [_PASSWORD.sub(r"\1:***@", word) for word in self.typed]
+        return shlex.join(["redisq", *words])
+
+    @property
     def interactive(self) -> bool:
         """Whether a person can be asked."""
         return sys.stdin.isatty() and sys.stderr.isatty()
@@ -109,6 +120,11 @@ def begin(started: Session) -> Session:
     """The session that `redaction` asks from now on."""
     _CURRENT.set(started)
     return started
+
+
+def current() -> Session | None:
+    """The invocation's session, where there is one yet."""
+    return _CURRENT.get()
 
 
 def redaction() -> Redaction:

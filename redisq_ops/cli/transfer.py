@@ -219,6 +219,7 @@ def import_(s: Session, given: dict[str, Any]) -> int:
             facts = {
                 "verb": "import", "queue": queue.name, "kind": queue.kind, "from": content.queue,
                 "matched": n, "states": content.states, "bytes": content.bytes,
+                "undoable": n <= _undoable(),
             }  # fmt: skip
             lines = said(content, queue, as_waiting, survey.whole)
             typed = str(n) if n > TYPED_ABOVE else None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .address import request_at
+from .address import queue_named, request_at
 from .app import app, examples
 from .options import OneQueue
 from .session import Session, session
@@ -120,7 +120,7 @@ def wait_when(
     s = session(context)
     holds = condition(expression)
     ends = time.monotonic() + duration_ms(timeout) / 1000 if timeout else None
-    name = queue or s.config["queue"] or "default"
+    name = queue_named(s, queue)
     watched = s.run(s.deployment.queue(name))
     with progress(f"waiting until {expression}") as meter:
         while not holds(counts := s.run(watched.counts.op())):

@@ -298,7 +298,9 @@ class Change:
             return True
         if self.remove and await self._remove():
             return True
-        await journal.note(held.queue, outcome.op, done=outcome.done, ended=1)
+        # Moves count themselves, each shard its own: a sum beside these would be counted twice.
+        own = {"done": outcome.done} if self._apart else {}
+        await journal.note(held.queue, outcome.op, **own, matched=outcome.matched, ended=1)
         return False
 
     async def _begin(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -113,6 +114,36 @@ def editable(queue: Queue[Any], state: State) -> None:
         can = " and ".join(queue.editable)
         what = f"only {can} entries have" if can else "it has no"
         raise Refused(f"queue {queue.name} is a {queue.kind} queue: {what} payloads to edit")
+
+
+CHANGES = "changes"
+
+
+def judged(entry: Entry, change: Change) -> tuple[str, bytes]:
+    """Whether it ``changes``, is the ``same`` or why it can't be changed; and what it would be."""
+    assert entry.payload is not None
+    try:
+        after = change(entry.payload)
+        if len(after) > MAX_PAYLOAD:
+            raise Unfit("too large")
+    except Unfit as error:
+        return str(error), entry.payload
+    return (CHANGES if after != entry.payload else "same"), after
+
+
+async def survey(
+    selection: Selection, change: Change, progress: Callable[[int, int], None] | None = None
+) -> Counter[str]:
+    """How many entries of a selection would change, and of the others why not; reads only."""
+    found: Counter[str] = Counter()
+    ids = iter(selection.ids())
+    while batch := list(islice(ids, BATCH)):
+        for entry in await together(selection.queue.get.op(id) for id in batch):
+            gone = entry is None or entry.state != selection.state or entry.payload is None
+            found["changed" if entry is None or gone else judged(entry, change)[0]] += 1
+        if progress is not None:
+            progress(found.total(), selection.count)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,17 +264,11 @@ class Edit:
             if entry is None or entry.state != self.selection.state or entry.payload is None:
                 self.outcome.skip("changed")
                 continue
-            try:
-                after = self.change(entry.payload)
-                if len(after) > MAX_PAYLOAD:
-                    raise Unfit("too large")
-            except Unfit as error:
-                self.outcome.skip(str(error))
-                continue
-            if after == entry.payload:
-                self.outcome.skip("same")
-            else:
+            word, after = judged(entry, self.change)
+            if word == CHANGES:
                 rows.append((entry.id, entry.payload, after))
+            else:
+                self.outcome.skip(word)
         return rows
 
     async def reached(self) -> int:

@@ -14,12 +14,12 @@ from redisq_ops.core.errors import NotFound
 from redisq_ops.core.foreign import ForeignQueue
 from redisq_ops.core.io import together
 from redisq_ops.core.queue import Queue
-from redisq_ops.core.settings import DEFAULTS
-from redisq_ops.core.values import Entry, Event, Failure, Request
+from redisq_ops.core.values import Entry, Request
 
 from .consumers import SILENT_MS
 from .deployment import Address, Deployment
-from .reasons import Reason, Reasons, When, utc
+from .endings import Endings, error_row, said_of
+from .reasons import Reason, When, utc
 from .redaction import NOTHING, Redaction
 from .situation import MINUTES, look, told_of
 from .terminal import age, count
@@ -52,7 +52,8 @@ class Explanation:
             "address": self.address, "queue": self.queue, "kind": self.kind, "id": self.id,
             "what": self.what, "state": self.state, "now_ms": self.now_ms, "rule": first.rule,
             "sentence": first.sentence, "verb": first.verb, "command": first.command,
-            "eta_ms": first.eta_ms, "estimate": first.estimate, "facts": dict(first.facts),
+            "eta_ms": first.eta_ms, "estimate": first.estimate, "basis": first.basis,
+            "facts": dict(first.facts),
             "also": [
                 {"rule": one.rule, "sentence": one.sentence, "verb": one.verb,
                  "command": one.command, "facts": dict(one.facts)}
@@ -96,7 +97,7 @@ async def explain(
     return _Answer(situation, when, redaction).explanation()
 
 
-class _Answer(Reasons):
+class _Answer(Endings):
     """The reasons for each kind of thing, in their order."""
 
     def explanation(self) -> Explanation:
@@ -133,10 +134,10 @@ class _Answer(Reasons):
             case "done":
                 yield self._done(entry)
         if entry.state not in ("trash", "done") and (done := self._operation(entry.op)):
-            yield Reason(
-                "touched", f"an operator touched it last: {done.verb} {self._by(done)}",
-                facts=self._of_journal(done),
-            )  # fmt: skip
+            said = f"an operator touched it last: {done.verb} {self._by(done)}"
+            if done.origin:
+                said = f"it was moved here from {done.origin} {self._by(done)}"
+            yield Reason("touched", said, facts=self._of_journal(done))
 
     def _waiting(self) -> Iterator[Reason]:
         held = [
@@ -157,7 +158,7 @@ class _Answer(Reasons):
         facts = {
             "ready_ms": at,
             "failures": entry.failures,
-            "error": _error(self.shown(entry.error)),
+            "error": error_row(self.shown(entry.error)),
         }
         if at is not None and at <= self.now:
             yield from self._due(at)
@@ -166,7 +167,7 @@ class _Answer(Reasons):
         if entry.failures:
             most = self._setting("max_failures") if self.queue.settable else None
             of = f" of {most}" if most and not isinstance(self.queue, ForeignQueue) else ""
-            said = _said(self.shown(entry.error))
+            said = said_of(self.shown(entry.error))
             yield Reason(
                 "retry",
                 f"it is tried again at {until}, because failure {entry.failures}{of} said {said}",
@@ -237,95 +238,7 @@ class _Answer(Reasons):
         said += "; in this layout a delivery has no deadline, it stays until it is acknowledged"
         return Reason(rule, f"{said} or claimed", facts=facts, **verb)
 
-    def _dead(self, entry: Entry) -> Reason:
-        since = entry.since_ms or entry.at_ms
-        at = "" if since is None else f" since {self.when(since)} ({self._ago(since)})"
-        because = {
-            "failed": f"it failed {_times(entry.failures)}",
-            "lost": f"its lease was lost {_times(entry.lost)}",
-            "rejected": "its handler rejected it",
-        }.get(entry.reason or "", entry.reason or "its layout doesn't say why")
-        said = f": {_said(self.shown(entry.error))}" if entry.error is not None else ""
-        facts: dict[str, Any] = {
-            "reason": entry.reason, "since_ms": since, "failures": entry.failures,
-            "lost": entry.lost, "error": _error(self.shown(entry.error)), "group": None,
-            "alike": None,
-        }  # fmt: skip
-        alike = ""
-        if (group := self.look.alike) is not None:
-            facts |= {"group": group.group, "alike": group.number, "looked": group.looked,
-                      "dead": group.total}  # fmt: skip
-            among = f"all {count(group.total)} dead"
-            if group.looked < group.total:
-                among = f"{count(group.looked)} looked at of {count(group.total)} dead"
-            n = group.number
-            alike = f"; {count(n)} of this error (group {group.group}) among {among}"
-        return Reason(
-            "dead", f"dead{at} because {because}{said}{alike}", facts=facts,
-            **self._moving("replay", "dead"),
-        )  # fmt: skip
-
-    def _trash(self, entry: Entry) -> Reason:
-        request = self.request
-        if entry.op is None and request is not None and request.state == "cancelled":
-            return self._cancelled(request, "its request")
-        done = self._operation(entry.op)
-        at = entry.at_ms
-        until = None if at is None else at + self._setting("trash_ms")
-        kept = "" if until is None else f"; undo until {self.when(until)} ({self._until(until)})"
-        when = "" if at is None else f" at {self.when(at)}"
-        verb: dict[str, Any] = {}
-        if done is not None and done.undoable:
-            verb = {"verb": "undo", "command": self._command("undo", done.id)}
-        elif self._can("restore", "trash"):
-            verb = {"verb": "restore", "command": self._command("trash", "restore", self.address)}
-        return Reason(
-            "purged", f"purged{when} {self._by(done)}{kept}", eta_ms=until,
-            facts={"purged_ms": at, "undo_until_ms": until} | self._of_journal(done), **verb,
-        )  # fmt: skip
-
-    def _done(self, entry: Entry) -> Reason:
-        told = self.look.told.latest("done")
-        at = told.at_ms if told else entry.since_ms
-        said = f"done at {self.when(at)} ({self._ago(at)})" if at else "done"
-        if at is None and not isinstance(self.queue, ForeignQueue):
-            said += "; when isn't kept"
-        facts: dict[str, Any] = {"done_ms": at, "kept_until_ms": None}
-        request = self.request
-        if isinstance(self.queue, ForeignQueue):
-            return Reason("done", f"{said}, as far as its layout tells", facts=facts)
-        if request is None:
-            return Reason("done", said, facts=facts)
-        keep = self._setting("keep_ms")
-        until = None if request.closed_ms is None else request.closed_ms + keep
-        has = "its result is" if entry.payload is not None else "it is without a result, and"
-        if until is None:
-            said += f"; {has} kept while request {request.id} goes on, and {age(keep)} longer"
-        elif request.dead or request.trash:
-            said += f"; {has} kept while its request has dead or purged entries"
-            until = None
-        else:
-            said += f"; {has} kept until {self.when(until)} ({self._until(until)})"
-        return Reason(
-            "done", said, "results",
-            self._command("results", f"{self.queue.name}/{request.id}"), until,
-            facts=facts | {"kept_until_ms": until, "result": entry.payload is not None},
-        )  # fmt: skip
-
     # --- requests ------------------------------------------------------------------------------
-
-    def _cancelled(self, request: Request, what: str) -> Reason:
-        change = self._change(["cancel"], lambda about: about == f"request {request.id}")
-        until = None if request.closed_ms is None else request.closed_ms + self._setting("trash_ms")
-        kept = "" if until is None else f"; undo until {self.when(until)} ({self._until(until)})"
-        verb: dict[str, Any] = {}
-        if change is not None and change.undoable:
-            verb = {"verb": "undo", "command": self._command("undo", change.id)}
-        return Reason(
-            "cancelled", f"{what} was cancelled {self._by(change)}{kept}", eta_ms=until,
-            facts={"request": request.id, "cancelled_ms": request.closed_ms,
-                   "undo_until_ms": until} | self._of_journal(change), **verb,
-        )  # fmt: skip
 
     def _request_reasons(self) -> Iterator[Reason]:
         request = self.look.request
@@ -341,24 +254,6 @@ class _Answer(Reasons):
                 "dead", f"{_of(request.dead, 'is', 'are')} dead, which doesn't hold it up",
                 "replay", self._command("replay", self.address), facts={"dead": request.dead},
             )  # fmt: skip
-
-    def _finished(self, request: Request) -> Reason:
-        closed = request.closed_ms
-        at = "" if closed is None else f" at {self.when(closed)} ({self._ago(closed)})"
-        until = None if closed is None else closed + self._setting("keep_ms")
-        facts = {"closed_ms": closed, "dead": request.dead, "trash": request.trash}
-        results = self._command("results", self.address)
-        if request.dead:
-            return Reason(
-                "done-dead", f"done{at}, with {count(request.dead)} of {count(request.total)} dead;"
-                " it is kept while it has dead entries", "replay",
-                self._command("replay", self.address), facts=facts | {"kept_until_ms": None},
-            )  # fmt: skip
-        kept = "" if until is None else f"; results are kept until {self.when(until)}"
-        return Reason(
-            "done", f"done{at}, all {count(request.total)} settled{kept}", "results", results,
-            until, facts=facts | {"kept_until_ms": until},
-        )  # fmt: skip
 
     def _unfinished(self, request: Request) -> Iterator[Reason]:
         left = request.waiting + request.pending + request.delayed
@@ -472,8 +367,13 @@ class _Answer(Reasons):
             left = counts.waiting + counts.pending
             gain = (rate - come / 60_000) if come < out else 0
             eta: dict[str, Any] = (
-                {"eta_ms": self.now + int(left / gain), "estimate": True} if gain and left else {}
-            )
+                {
+                    "eta_ms": self.now + int(left / gain), "estimate": True,
+                    "basis": f"{count(left)} to go, if it goes on so",
+                }
+                if gain and left
+                else {}
+            )  # fmt: skip
             yield Reason(
                 "moving",
                 f"it moves: ≈ {out:,.1f} a minute leave, ≈ {come:,.1f} come (last {MINUTES} "
@@ -520,73 +420,9 @@ class _Answer(Reasons):
         address = f"{self.queue.name}/{entry.id}"
         return {"verb": "requeue", "command": self._command("requeue", address)}
 
-    # --- what isn't there ------------------------------------------------------------------------
-
-    def _gone(self, what: str) -> Reason:
-        look, told = self.look, self.look.told
-        window = f"the latest {count(told.looked)} of {count(told.total)} events"
-        facts: dict[str, Any] = {"looked": told.looked, "events": told.total, "history": None}
-        if isinstance(self.queue, ForeignQueue):
-            return Reason(
-                "unknown", f"nothing in queue {self.queue.name} is called {look.id}, and a "
-                f"{self.queue.kind} layout keeps no history that would say what became of it",
-                facts=facts,
-            )  # fmt: skip
-        level = look.settings.get("history", DEFAULTS.history)
-        facts["history"] = level
-        request = look.standing.request
-        if request is not None and "/" in (look.id or ""):
-            return Reason(
-                "unknown", f"request {request.id} has {count(request.total)} entries, numbered "
-                f"from 1: there is no {look.id}", facts=facts | {"total": request.total},
-            )  # fmt: skip
-        event = told.events[0] if told.events else None
-        history: dict[str, Any] = {
-            "verb": "history",
-            "command": self._command("history", self.queue.name),
-        }
-        if event is not None:
-            said = self._ending(event)
-            facts |= {"event": dict(event.what), "at_ms": event.at_ms, "by": event.by}
-            return Reason("gone", said, facts=facts, **history)
-        removed = [o for o in look.operations if o.target == "gone" and o.done]
-        hint = ""
-        if removed:
-            hint = (
-                f"; {len(removed)} of the latest changes removed entries for good, the last one "
-                f"{self._by(removed[0])}: those don't name their entries"
-            )
-        quiet = ""
-        if level != "all":
-            quiet = f" (history is {level!r}: what was done without trouble leaves no event)"
-        kept = f"; a finished request is kept for {age(self._setting('keep_ms'))}"
-        return Reason(
-            "unknown", f"there is no {what} {look.id} in queue {self.queue.name}: in {window} "
-            f"there is nothing about it{quiet}{kept if what == 'request' else ''}{hint}",
-            facts=facts, **history,
-        )  # fmt: skip
-
-    def _ending(self, event: Event) -> str:
-        at = f"at {self.when(event.at_ms)} ({self._ago(event.at_ms)})"
-        keep = age(self._setting("keep_ms"))
-        if "request-done" in event.what:
-            return f"it was done {at}, and finished requests are kept for {keep}"
-        if "done" in event.what:
-            return f"it was done {at} by {event.by}; such an entry leaves no other trace"
-        if "op" in event.what:
-            words = event.what["op"][0].split("|")
-            done = self._operation(words[0])
-            return f"an operator changed it last: {words[1]} {self._by(done)}, and it is gone since"
-        names = ", ".join(event.what)
-        return f"it is gone; the last thing the history says of it is: {names} {at}"
-
 
 def _with(reason: Reason, changes: Mapping[str, Any]) -> Reason:
     return replace(reason, **changes)
-
-
-def _error(error: Failure | None) -> dict[str, str] | None:
-    return None if error is None else {"type": error.type, "message": error.message}
 
 
 def _n(n: int, one: str, many: str) -> str:
@@ -596,13 +432,3 @@ def _n(n: int, one: str, many: str) -> str:
 
 def _of(n: int, one: str, many: str) -> str:
     return f"{count(n)} of its entries {one if n == 1 else many}"
-
-
-def _times(n: int) -> str:
-    return "once" if n == 1 else f"{count(n)} times"
-
-
-def _said(error: Failure | None) -> str:
-    if error is None:
-        return "nothing"
-    return f"{error.type}: {error.message}" if error.message else error.type

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass
 from typing import Any
 
@@ -136,6 +137,9 @@ async def request_view(queue: Queue[Any], id: str, window: int = WINDOW) -> Requ
         both(requests.request.op(id), queue.now.op()),
         both(requests.consumers.op(id), requests.unsettled.op(id, SHOWN)),
     )
+    if record is None and "/" in id:
+        command = shlex.join(["redisq", "inspect", "entry", f"{queue.name}/{id}"])
+        raise NotFound(f"{queue.name}/{id} would be an entry, not a request: {command}")
     request = found(record, id, queue.name)
     ids = [entry_id for entry_id, state in held if state == "pending"]
     (entries, rows), (stream, told) = await both(
@@ -162,10 +166,20 @@ async def entry_view(queue: Queue[Any], id: str, window: int = WINDOW) -> EntryV
         both(queue.get.op(id), queue.now.op()), story(queue, id, window)
     )
     if entry is None:
-        raise NotFound(f"no entry {id} in queue {queue.name}")
+        raise await _no_entry(queue, id)
     row, operation = await both(_held(queue, id), _touched(queue, entry))
     idle, deliveries = (row.idle_ms, row.deliveries) if row else (None, entry.deliveries)
     return EntryView(queue, now, entry, idle, deliveries, told, operation)
+
+
+async def _no_entry(queue: Queue[Any], id: str) -> NotFound:
+    if "requests" in queue.capabilities and "/" not in id and await queue.request.op(id):
+        at = f"{queue.name}/{id}"
+        return NotFound(
+            f"{at} is a request: {shlex.join(['redisq', 'inspect', 'request', at])} shows it, "
+            f"and {shlex.join(['redisq', 'inspect', 'entry', f'{at}/1'])} its first entry"
+        )
+    return NotFound(f"no entry {id} in queue {queue.name}")
 
 
 async def _held(queue: Queue[Any], id: str) -> Held | None:

@@ -200,7 +200,8 @@ class Ramp:
         if not queue.keeps_ids:
             raise Refused(
                 f"queue {queue.name} is a {queue.kind} queue: what is replayed there can't be "
-                "found again, so nobody can tell how it fares"
+                "found again, so nobody can tell how it fares; replay a few with --max N, look "
+                "again, and then the others with --rate N/s"
             )
         self.steps = steps
         self.limits = limits
@@ -277,12 +278,12 @@ class Ramp:
         )  # fmt: skip
 
     async def _ping(self) -> float:
-        """How long the server takes to answer, ms: the median of five round trips."""
+        """How long the queue's servers take to answer, ms: the median of five round trips."""
         took = []
-        key = self.queue.keys["cfg"]  # a cluster is asked where the queue is
+        keys = [each["cfg"] for each in self.queue.all_keys]  # a cluster's nodes that have shards
         for _ in range(PINGS):
             before = self._clock()
-            await Call(("EXISTS", key), int, key=key)
+            await together(Call(("EXISTS", key), int, key=key) for key in keys)
             took.append((self._clock() - before) * 1000)
         return median(took)
 

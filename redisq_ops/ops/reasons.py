@@ -19,7 +19,7 @@ from redisq_ops.core.values import State
 
 from .journal import Operation
 from .redaction import Redaction
-from .situation import Situation
+from .situation import MINUTES, Situation
 from .terminal import age, count
 
 QUIET_MS = 60_000
@@ -46,6 +46,8 @@ class Reason:
     """when it is expected to be over; None: unknown"""
     estimate: bool = False
     """the time was worked out from rates, not read"""
+    basis: str | None = None
+    """what an estimate rests on"""
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -91,10 +93,7 @@ class Reasons:
         if operation is None:
             return "the journal doesn't say by whom"
         why = f" because {operation.why!r}" if operation.why else ", no reason given"
-        return (
-            f"by {operation.who}@{operation.whence} {self._ago(operation.started_ms)}{why} "
-            f"(op {operation.id})"
-        )
+        return f"by {operation.by} {self._ago(operation.started_ms)}{why} (op {operation.id})"
 
     def _operation(self, id: str | None) -> Operation | None:
         return next((o for o in self.look.operations if o.id == id), None)
@@ -124,7 +123,13 @@ class Reasons:
         """When so many entries will have gone, at the present rate."""
         if entries is None or self._rate is None or share <= 0:
             return {}
-        return {"eta_ms": self.now + int(entries / (self._rate * share)), "estimate": True}
+        part = "" if share >= 1 else f", {count(round(100 * share))} % of them its request's"
+        basis = (
+            f"{count(entries)} to go, if ≈ {self._rate * 60_000:,.1f} a minute go on leaving the "
+            f"queue, as in the last {MINUTES} minutes{part}"
+        )
+        at = self.now + int(entries / (self._rate * share))
+        return {"eta_ms": at, "estimate": True, "basis": basis}
 
     # --- rules that any work may be held by ------------------------------------------------------
 

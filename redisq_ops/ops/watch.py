@@ -27,6 +27,7 @@ from .groups import Groups
 from .inspect import entry_view, request_view
 from .look import overview
 from .redaction import NOTHING, Redaction
+from .selection import PAGE
 from .snapshot import GROUPED, About, Listed, Snapshot, Upcoming, Wish
 
 HOLDERS = 200
@@ -121,18 +122,24 @@ async def _entries(queue: Queue[Any], seen: Snapshot, state: State, total: int |
         total = (await queue.page.op(state, max=1)).total
     if wish.descending:
         first, end = max(0, total - wish.end), max(0, total - wish.start)
-    page = await queue.page.op(
-        state, start=first, max=max(1, end - first), payloads="payload" in wish.needs
+    pages = await together(
+        queue.page.op(
+            state, start=low, max=max(1, min(PAGE, end - low)), payloads="payload" in wish.needs
+        )
+        for low in range(first, max(end, first + 1), PAGE)
     )
+    # By id: between two pages of one round trip something may have come or gone.
+    found, size = {entry.id: entry for page in pages for entry in page.entries}, pages[-1].total
+    entries = tuple(found.values())
     if "priority" in wish.needs and "requests" in queue.capabilities:
-        ids = {entry.id.rpartition("/")[0] for entry in page.entries} - {""}
+        ids = {entry.id.rpartition("/")[0] for entry in entries} - {""}
         requests = await together(queue.request.op(id) for id in sorted(ids))
         seen = replace(seen, priorities={r.id: r.priority for r in requests if r is not None})
     if not wish.descending:
-        return replace(seen, start=first, total=page.total, entries=page.entries)
+        return replace(seen, start=first, total=size, entries=entries)
     # Counted and read one after the other: what came between is seen next time, what went is not
     # there any more.
-    rows, total = page.entries[: end - first], min(total, page.total)
+    rows, total = entries[: end - first], min(total, size)
     return replace(seen, start=max(0, total - first - len(rows)), total=total, entries=rows[::-1])
 
 
