@@ -13,8 +13,9 @@ from typing import Any
 
 import redis
 
-from redisq_ops.core.queue import VERBS, Queue
+from redisq_ops.core.queue import Queue
 from redisq_ops.core.request import RequestQueue
+from redisq_ops.core.states import VERBS
 
 from .latency import longest
 from .measure import empty, server_us, servers, url_of

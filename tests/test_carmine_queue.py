@@ -20,9 +20,9 @@ from redisq_ops.core.connect import connect
 from redisq_ops.core.errors import BadInput, QueueClosed, QueueFull, TooLarge, WrongKind
 from redisq_ops.core.io import run
 from redisq_ops.core.keys import registry_key
-from redisq_ops.core.queue import VERBS
 from redisq_ops.core.registry import Registered
 from redisq_ops.core.settings import LEASE_MS
+from redisq_ops.core.states import VERBS
 from redisq_ops.core.values import Delivery, Entry, Settlement, State
 from redisq_ops.core.worker import Worker
 from redisq_ops.demo.server import binaries, cluster

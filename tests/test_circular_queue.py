@@ -21,8 +21,8 @@ from redisq_ops.core.circular.names import name_of
 from redisq_ops.core.clock import FakeClock, ServerClock
 from redisq_ops.core.errors import BadInput, QueueClosed, QueueFull, Refused, TooLarge, WrongKind
 from redisq_ops.core.handler import Work
-from redisq_ops.core.queue import VERBS
 from redisq_ops.core.settings import LEASE_MS
+from redisq_ops.core.states import VERBS
 from redisq_ops.core.values import Delivery, Failure, Settlement
 from redisq_ops.core.worker import Worker
 from redisq_ops.demo.server import EmbeddedServer
@@ -539,6 +539,14 @@ def test_a_list_that_is_lost_is_made_anew(
     assert names[100] in ids(take(queue)), "nothing of the old list's marks is left"
 
 
+def test_what_stands_behind_many_processed_elements_is_reached(open_queue: Opener) -> None:
+    queue = open_queue(residence="rotate")
+    queue.push([f"e{n}" for n in range(300)])
+    settle(queue, "ack", *take(queue, 300))
+    queue.push("late")
+    assert ids(take(queue)) == ["late"]
+
+
 def test_what_another_consumer_took_from_the_list_runs_nevertheless(
     plain: Queue, client: redis.Redis
 ) -> None:
@@ -886,6 +894,7 @@ def rounds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 # --- operators ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_operators_faces_know_it_as_any_queue(
     client: redis.Redis, url: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -17,8 +17,8 @@ import redis
 from redisq_ops.cli import plan
 from redisq_ops.cli.session import Session
 from redisq_ops.core.delay import DelaySet
-from redisq_ops.core.queue import VERBS
 from redisq_ops.core.request import RequestQueue
+from redisq_ops.core.states import VERBS
 from redisq_ops.core.values import Settlement
 from redisq_ops.demo.server import EmbeddedServer
 from redisq_ops.ops.bulk import Bulk

@@ -60,6 +60,7 @@ def on_terminal(url: str, columns: int, *words: str) -> str:
     return said.decode().replace("\r\n", "\n")
 
 
+@pytest.mark.slow
 def test_a_table_fits_the_terminal(url: str, client: redis.Redis) -> None:
     dead_letters(client, 3)
     said = on_terminal(url, 80, "dlq", "ls", "mail")

@@ -141,6 +141,7 @@ def test_inspect_request_says_when_the_streams_list_is_not_ours(
     assert surprise["entries"] == 0 and "fsck" in surprise["why"]
 
 
+@pytest.mark.slow
 def test_inspect_states_the_window_of_history(
     redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -351,6 +352,7 @@ def test_a_list_is_filtered(redisq: Redisq, client: redis.Redis) -> None:
     assert [row["id"] for row in redisq.rows(*ls, "--queue", "news", "r1/3", "r1/3")] == ["r1/3"]
 
 
+@pytest.mark.slow
 def test_a_long_list_is_whole_for_programs_and_says_what_it_cut_for_people(
     redisq: Redisq, client: redis.Redis
 ) -> None:
@@ -365,6 +367,7 @@ def test_a_long_list_is_whole_for_programs_and_says_what_it_cut_for_people(
 # --- what reaches a terminal --------------------------------------------------
 
 
+@pytest.mark.slow
 def test_nothing_that_a_terminal_acts_on_gets_out(redisq: Redisq, client: redis.Redis) -> None:
     everywhere(client)
     redisq("queue", "drain", "mail", "--reason", "\x1b]0;x\x07[b]", "--yes")
@@ -380,6 +383,7 @@ def test_nothing_that_a_terminal_acts_on_gets_out(redisq: Redisq, client: redis.
     assert r"2 [red]\x1b]52;c;aGk=\x07\xff" in redisq("inspect", "entry", "mail/r1/2")
 
 
+@pytest.mark.slow
 def test_looking_writes_nothing_and_needs_only_read_rights(
     redisq: Redisq, client: redis.Redis, url: str
 ) -> None:
@@ -424,6 +428,7 @@ def test_times_have_their_zone(
 # --- log, history, config, fsck -----------------------------------------------
 
 
+@pytest.mark.slow
 def test_log_says_who_what_why_and_whether_it_can_be_undone(
     redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -518,6 +523,7 @@ def test_an_unreachable_server_is_tried_three_times_and_named(
     assert sum(naps) < 0.2
 
 
+@pytest.mark.slow
 def test_a_wrong_password(own: Callable[..., EmbeddedServer], redisq: Redisq) -> None:
     server = own("--requirepass", "sesame")
     redisq.url = server.url

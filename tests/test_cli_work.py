@@ -132,6 +132,7 @@ def test_from_a_file_to_its_results(queue: RequestQueue[redis.Redis]) -> None:
     assert queue.invariants() == []
 
 
+@pytest.mark.slow
 def test_submit_and_wait_in_one(started: Callable[..., subprocess.Popen[bytes]]) -> None:
     started("work", "--exec", "cat", "--queue", "mail", "--queue", "other", "--concurrency", "2")
     for queue in ("mail", "other"):
@@ -201,6 +202,7 @@ def test_killed_anywhere_and_run_again_nothing_is_doubled_or_missing(
     assert queue.invariants() == []
 
 
+@pytest.mark.slow
 def test_stdin_is_resumed_by_reading_it_again(
     queue: RequestQueue[redis.Redis], started: Callable[..., subprocess.Popen[bytes]]
 ) -> None:
@@ -228,6 +230,7 @@ def unread(pipe: IO[bytes]) -> int:
     return room[0]
 
 
+@pytest.mark.slow
 def test_ctrl_c_names_the_open_request_and_how_to_go_on(
     queue: RequestQueue[redis.Redis], started: Callable[..., subprocess.Popen[bytes]]
 ) -> None:
@@ -291,6 +294,7 @@ def test_a_payload_over_the_limit_far_in_the_file(queue: RequestQueue[redis.Redi
     assert found.state == "cancelled"
 
 
+@pytest.mark.slow
 def test_a_lost_server_leaves_a_request_that_goes_on(
     started: Callable[..., subprocess.Popen[bytes]],
 ) -> None:
@@ -686,6 +690,7 @@ def test_a_closed_pipe_is_quiet(queue: RequestQueue[redis.Redis]) -> None:
         assert process.wait() == 0
 
 
+@pytest.mark.slow
 def test_results_that_were_too_much_are_said(
     queue: RequestQueue[redis.Redis], capfd: pytest.CaptureFixture[str]
 ) -> None:

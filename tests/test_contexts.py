@@ -247,6 +247,7 @@ def at_terminal(words: list[str], typed: str) -> str:
     return said.decode()
 
 
+@pytest.mark.slow
 def test_a_person_types_the_name(file: Path, url: str, client: redis.Redis) -> None:
     queue = dead_letters(client, 3)
     prod(file, 'confirm = "name"', f'url = "{url}"')
@@ -294,6 +295,7 @@ def test_a_guard_adds_what_is_typed() -> None:
         Guard(max_rate=5).rate(6)
 
 
+@pytest.mark.slow
 def test_the_dashboard_keeps_to_them(url: str, client: redis.Redis) -> None:
     queue = dead_letters(client, 12)
     guard: list[Any] = [Guard(max_entries=10), Guard(word="prod")]

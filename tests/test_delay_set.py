@@ -11,8 +11,8 @@ import redis
 from redisq_ops.core.clock import FakeClock
 from redisq_ops.core.delay import DelaySet
 from redisq_ops.core.errors import BadInput, QueueClosed, QueueFull, Refused, TooLarge, WrongKind
-from redisq_ops.core.queue import VERBS
 from redisq_ops.core.settings import LEASE_MS
+from redisq_ops.core.states import VERBS
 from redisq_ops.core.values import Delivery, Settlement
 from redisq_ops.demo.server import EmbeddedServer
 

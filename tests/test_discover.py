@@ -507,6 +507,7 @@ def test_it_works_on_a_replica(
 # --- noted, shown, forgotten ---------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_registered_they_are_shown_like_any_other(redisq: Redisq, client: Client) -> None:
     deploy(client)
     assert redisq.rows("discover", "--register", "--yes")[-1] == {

@@ -696,6 +696,7 @@ def test_the_round_trips_do_not_depend_on_how_much_there_is(
     assert max(few) <= 10
 
 
+@pytest.mark.slow
 def test_looking_needs_only_read_rights_and_writes_nothing(
     client: redis.Redis, url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -523,6 +523,7 @@ def test_an_export_stopped_by_ctrl_c_leaves_nothing(
     assert list(out.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_an_import_that_was_killed_goes_on(
     url: str, client: redis.Redis, redisq: Redisq, file: str
 ) -> None:

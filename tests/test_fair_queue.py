@@ -30,8 +30,8 @@ from redisq_ops.core.fair import FairQueue
 from redisq_ops.core.fair.ids import new_ids
 from redisq_ops.core.handler import Retry
 from redisq_ops.core.keys import registry_key
-from redisq_ops.core.queue import VERBS
 from redisq_ops.core.settings import LEASE_MS
+from redisq_ops.core.states import VERBS
 from redisq_ops.core.values import Client, Delivery, Settlement
 from redisq_ops.core.worker import Worker
 from redisq_ops.demo.server import EmbeddedServer

@@ -183,6 +183,7 @@ def test_e6_scheduling_again_hands_nothing_out_twice(
     assert ids(take(queue, worker="w2")) == ["job"]
 
 
+@pytest.mark.slow
 def test_e7_what_kills_its_worker_ends_with_the_dead(
     article: Article, queue: Ours, clock: FakeClock
 ) -> None:

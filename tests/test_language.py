@@ -385,6 +385,7 @@ def test_whatever_is_written_reads_back_as_the_same() -> None:
                 assert entry.state in query.states, text
 
 
+@pytest.mark.slow
 def test_garbage_is_bad_input_and_nothing_else() -> None:
     chance = random.Random(7)
     pieces = [

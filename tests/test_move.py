@@ -232,6 +232,7 @@ def test_undo_leaves_what_was_touched(redisq: Redisq, client: redis.Redis, kind:
     sound(source, target)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_full_target_takes_what_fits(redisq: Redisq, client: redis.Redis, kind: str) -> None:
     source, target = filled(client, kind, "a", 7), made(client, kind, named(kind, "b"))
@@ -386,6 +387,7 @@ def test_circles_that_count_differently_do_not_mix(redisq: Redisq, client: redis
 # --- shards and slots ---------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("few", "many"), [(1, 4), (4, 1), (3, 5)])
 @pytest.mark.parametrize("kind", ["delay", "circular", "fair"])
 def test_queues_of_different_shards(
@@ -1005,6 +1007,7 @@ def test_an_applied_plan_says_so(redisq: Redisq, client: redis.Redis) -> None:
 # --- refused ------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_what_can_not_be_moved(
     redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:

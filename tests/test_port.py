@@ -36,6 +36,7 @@ def tls(tmp_path: Path) -> Iterator[int]:
         yield listening.getsockname()[1]
 
 
+@pytest.mark.slow
 def test_a_port_says_what_it_speaks(url: str, tls: int) -> None:
     plain = url.rpartition(":")[2]
     assert other_scheme(f"rediss://me:secret@127.0.0.1:{plain}/0") == "redis"

@@ -270,6 +270,7 @@ def fine(work: Work) -> None:
     """Handles anything."""
 
 
+@pytest.mark.slow
 def test_all_is_replayed_at_full_rate_where_all_is_well(client: redis.Redis, url: str) -> None:
     queue = dead(client, [b"x"] * 600)
     ramp = ramp_of(client, queue, replace(FAST, canary=5))
@@ -305,6 +306,7 @@ def test_canary_that_dies_again_ends_it_there(client: redis.Redis, url: str) -> 
     assert operation is not None and not operation.ended
 
 
+@pytest.mark.slow
 def test_it_pauses_itself_when_later_entries_die_again(client: redis.Redis, url: str) -> None:
     """The first hundred are well; of all others none is."""
     queue = dead(client, [b"x"] * 1000)
@@ -323,6 +325,7 @@ def test_it_pauses_itself_when_later_entries_die_again(client: redis.Redis, url:
     assert queue.counts().dead >= 900
 
 
+@pytest.mark.slow
 def test_it_waits_for_workers_to_catch_up(client: redis.Redis, url: str) -> None:
     """They begin only when it has paused; until then 80 are held, and all others wait."""
     queue = dead(client, [b"x"] * 300)

@@ -72,6 +72,7 @@ def fails(work: Work) -> None:
     raise RuntimeError("still broken")
 
 
+@pytest.mark.slow
 def test_canary_then_ramp(redisq: Redisq, client: redis.Redis, url: str) -> None:
     queue = dead(client, 12)
     with worker(url, fine):

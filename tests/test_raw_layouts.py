@@ -595,6 +595,7 @@ def filled(client: Client) -> Client:
     return client
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_looking_at_everything_writes_nothing(
     filled: Client, redisq: Redisq, name: str, monkeypatch: pytest.MonkeyPatch

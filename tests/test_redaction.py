@@ -212,6 +212,7 @@ def test_what_is_stored_and_matched_is_as_it_was(
     assert SECRET.encode() in ((dead.get("r1/1") or Entry("", "dead")).payload or b"")
 
 
+@pytest.mark.slow
 def test_the_dashboard_shows_none_of_it(url: str, dead: RequestQueue[redis.Redis]) -> None:
     redaction = reads(keys=["password"], patterns={"token": "tok_[a-z0-9]+"})
 

@@ -27,10 +27,11 @@ from redisq_ops.core.errors import Unreachable
 from redisq_ops.core.fair import FairQueue
 from redisq_ops.core.io import run
 from redisq_ops.core.keys import registry_key
-from redisq_ops.core.queue import VERBS, Queue
+from redisq_ops.core.queue import Queue
 from redisq_ops.core.request import RequestQueue
 from redisq_ops.core.request.queue import Digest
 from redisq_ops.core.settings import LEASE_MS
+from redisq_ops.core.states import VERBS
 from redisq_ops.core.values import Delivery, Settlement
 from redisq_ops.demo.server import EmbeddedServer
 from redisq_ops.ops import journal
@@ -235,6 +236,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("do", "kind"), CASES)
 def test_a_lost_reply_has_no_effect(
     server: EmbeddedServer, client: redis.Redis, do: Act, kind: type[Queue[Any]]

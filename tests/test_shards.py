@@ -778,6 +778,7 @@ def test_big_payloads_move_in_small_steps(
     assert {d.id: len(d.payload) for d in taken} == {id: len(id) * 20_000 for id in names}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_any_mix_of_work_changes_and_kills(
     open_set: Callable[..., Set], client: redis.Redis, clock: FakeClock, seed: int

@@ -47,6 +47,7 @@ def completed(line: str, shell: str = "bash", code: str = "", **environment: str
     return [line for line in done.stdout.splitlines() if line]
 
 
+@pytest.mark.slow
 def test_commands_and_their_options() -> None:
     assert completed("redisq rep") == ["replay"]
     assert {"ls", "replay", "purge"} <= set(completed("redisq dlq "))
@@ -124,6 +125,7 @@ class Shell:
         self._seen = ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in ("bash", "zsh") if shutil.which(name)])
 def test_the_shell_itself_completes(
     name: str, tmp_path: Path, url: str, client: redis.Redis
@@ -147,6 +149,7 @@ def test_what_is_in_the_program_loads_nothing_heavy() -> None:
     assert not {name.partition(".")[0] for name in loaded} & HEAVY
 
 
+@pytest.mark.slow
 def test_queues_come_from_the_server(url: str, client: redis.Redis) -> None:
     RequestQueue(client, "mail").submit([b"x"], id="r1")
     RequestQueue(client, "maps").submit([b"x"], id="r1")
@@ -161,6 +164,7 @@ def test_queues_come_from_the_server(url: str, client: redis.Redis) -> None:
     assert completed("redisq purge mail/r", REDIS_URL=url) == []
 
 
+@pytest.mark.slow
 def test_a_name_that_the_shell_would_act_on_is_not_offered(url: str, client: redis.Redis) -> None:
     """zsh evaluates the answer: two such names side by side are a command."""
     for name in ("mail", "mails\\", "mail;reboot;", "mail$(id)", "mail[a-z]"):
@@ -169,6 +173,7 @@ def test_a_name_that_the_shell_would_act_on_is_not_offered(url: str, client: red
     assert "reboot" not in "".join(completed("redisq history m", "zsh", REDIS_URL=url))
 
 
+@pytest.mark.slow
 def test_contexts_come_from_the_file(tmp_path: Path) -> None:
     path = tmp_path / "redisq" / "config.toml"
     path.parent.mkdir()
@@ -185,6 +190,7 @@ def silent() -> Iterator[str]:
         yield f"redis://127.0.0.1:{listening.getsockname()[1]}"
 
 
+@pytest.mark.slow
 def test_a_server_that_is_not_there_is_no_answer(silent: str) -> None:
     """The silent one is left alone in good time: far sooner than its connection times out."""
     assert completed("redisq history m", REDIS_URL="redis://127.0.0.1:1") == []

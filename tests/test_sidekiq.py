@@ -769,6 +769,7 @@ def test_what_came_back_since_is_late(queue: Ours, client: redis.Redis, clock: F
     assert moved(queue, ["ahead"], "dead", "waiting", "x") == ["moved"], "a clock hours ahead"
 
 
+@pytest.mark.slow
 def test_bulk_changes_journal_and_undo(client: redis.Redis) -> None:
     client.zadd("dead", {record(f"j{n}", error_class="KeyError", error_message=str(n)): 1e9 + n
                          for n in range(1200)})  # fmt: skip
@@ -1021,6 +1022,7 @@ def test_an_undo_finds_them_while_the_list_moves_on(
     assert client.llen("queue:default") == 3000
 
 
+@pytest.mark.slow
 def test_what_is_out_of_an_undo_s_reach_is_said_and_found_later(
     queue: Ours, client: redis.Redis
 ) -> None:

@@ -158,6 +158,7 @@ def test_a_full_queue_takes_the_rest_later(client: redis.Redis) -> None:
     assert content(client) == PAYLOADS
 
 
+@pytest.mark.slow
 def test_lost_replies_double_nothing(server: EmbeddedServer, client: redis.Redis) -> None:
     with FlakyProxy(server.port) as proxy:
         flaky = connect(proxy.url)
@@ -199,6 +200,7 @@ def test_a_request_per_line(client: redis.Redis) -> None:
         each([*PAYLOADS[:6], b"other"])
 
 
+@pytest.mark.slow
 def test_a_request_of_one_takes_the_memory_we_say(client: redis.Redis) -> None:
     queue = RequestQueue(client, "q")
     finish(client, EachLine(queue, [b"x" * 100] * 1000, id="warm-up"))

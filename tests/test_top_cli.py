@@ -28,6 +28,7 @@ def top(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_without_a_terminal_it_prints_one_frame(url: str, client: redis.Redis) -> None:
     RequestQueue(client, "mail").submit([b"x"] * 7, id="r1")
     done = top("--url", url, COLUMNS="120", LINES="40")
@@ -39,6 +40,7 @@ def test_without_a_terminal_it_prints_one_frame(url: str, client: redis.Redis) -
     assert "\x1b" not in done.stdout
 
 
+@pytest.mark.slow
 def test_a_frame_is_as_large_as_it_is_told(url: str, client: redis.Redis) -> None:
     RequestQueue(client, "mail").submit([b"x"], id="r1")
     lines = top("--once", "--url", url, COLUMNS="60", LINES="12").stdout.splitlines()
@@ -47,6 +49,7 @@ def test_a_frame_is_as_large_as_it_is_told(url: str, client: redis.Redis) -> Non
     assert any("mail" in line for line in lines)
 
 
+@pytest.mark.slow
 def test_a_frame_of_one_queue(url: str, client: redis.Redis) -> None:
     RequestQueue(client, "mail").submit([b"x"] * 3, id="r1", limit=2)
     done = top("--once", "--queue", "mail", "--utc", REDIS_URL=url)
@@ -55,6 +58,7 @@ def test_a_frame_of_one_queue(url: str, client: redis.Redis) -> None:
     assert "UTC" in done.stdout
 
 
+@pytest.mark.slow
 def test_redisq_top_is_the_same_command(url: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "redisq_ops", "top", "--once", "--url", url],
@@ -66,6 +70,7 @@ def test_redisq_top_is_the_same_command(url: str) -> None:
     assert "no queues here yet" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -84,11 +89,13 @@ def test_what_can_not_be_shown_is_said_in_one_line(words: list[str], said: str) 
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_a_wrong_setting_ends_the_dashboard_too_with_one_line(tmp_path: Path) -> None:
     out = seen_in_terminal(["--url", "http://127.0.0.1"], b"not a URL of a server")
     assert out.count(b"not a URL of a server") == 1
 
 
+@pytest.mark.slow
 def test_a_terminal_gets_the_dashboard_and_q_ends_it(url: str) -> None:
     seen_in_terminal(["--url", url], b"no queues here yet", keys=b"q")
 

@@ -347,6 +347,7 @@ def test_a_program_that_takes_too_long_is_killed(client: Client) -> None:
 # --- leases ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_handler_may_take_longer_than_its_lease(client: Client) -> None:
     runs: list[int] = []
 
@@ -406,6 +407,7 @@ def test_a_result_that_comes_too_late_is_dropped(
     assert lines(caplog, "lost lease") == ["lost lease: mail/r1/1, its result is dropped"]
 
 
+@pytest.mark.slow
 def test_the_work_of_a_killed_process_is_done_by_another(
     client: Client, url: str, tmp_path: Path
 ) -> None:
@@ -419,6 +421,7 @@ def test_the_work_of_a_killed_process_is_done_by_another(
     assert attempts == [2]
 
 
+@pytest.mark.slow
 def test_a_process_that_slept_through_its_lease_is_told_and_changes_nothing(
     client: Client, url: str, tmp_path: Path
 ) -> None:
@@ -526,6 +529,7 @@ def test_a_signal_lets_the_process_finish(
     assert entry(queue, "r2/1").attempts == 0
 
 
+@pytest.mark.slow
 def test_the_second_signal_does_not_wait(client: Client, url: str, tmp_path: Path) -> None:
     queue = mail(client, b"")
     with process(url, tmp_path, grace_s=3600) as running:
@@ -601,6 +605,7 @@ def test_where_much_is_past_its_time_a_worker_comes_again_soon(
     assert queue.requests_total(settled=True) == 0
 
 
+@pytest.mark.slow
 def test_one_entry_wakes_one_of_many_idle_workers(client: Client, url: str) -> None:
     served: list[str] = []
     mail(client).submit([], id="none")  # the queue is there, with nothing in it

@@ -19,7 +19,8 @@ from .session import Session
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from redisq_ops.core.queue import Queue, Verb
+    from redisq_ops.core.queue import Queue
+    from redisq_ops.core.states import Verb
     from redisq_ops.ops.apply import Apply, Told
     from redisq_ops.ops.bulk import Bulk, Plan
     from redisq_ops.ops.journal import Operation

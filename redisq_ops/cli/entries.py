@@ -24,7 +24,7 @@ from .selecting import filtered, pace, pages, whole
 from .session import Session, redaction
 
 if TYPE_CHECKING:
-    from redisq_ops.core.queue import Verb
+    from redisq_ops.core.states import Verb
     from redisq_ops.core.values import Entry, State
     from redisq_ops.ops.bulk import Bulk, Looked
     from redisq_ops.ops.consequences import Consequences
@@ -80,7 +80,7 @@ class Verbs(TyperGroup):
         return self._all().get(cmd_name)
 
     def _all(self) -> Mapping[str, Any]:
-        from redisq_ops.core.queue import VERBS
+        from redisq_ops.core.states import VERBS
 
         noun = self.name or ""
         state, _ = NOUNS[noun]
@@ -183,7 +183,7 @@ def changed(s: Session, verb: Verb, states: Sequence[State], given: Mapping[str,
     from contextlib import nullcontext
 
     from redisq_ops.core.errors import BadInput
-    from redisq_ops.core.queue import VERBS
+    from redisq_ops.core.states import VERBS
     from redisq_ops.ops.bulk import Bulk, allowed, planned
     from redisq_ops.ops.consequences import weigh
     from redisq_ops.ops.journal import Author, Outcome

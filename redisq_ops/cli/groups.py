@@ -14,7 +14,7 @@ from .selecting import pages
 from .session import Session
 
 if TYPE_CHECKING:
-    from redisq_ops.core.queue import Verb
+    from redisq_ops.core.states import Verb
     from redisq_ops.core.values import State
     from redisq_ops.ops.contrast import Contrast, Trait
     from redisq_ops.ops.frequent import Names

@@ -16,7 +16,7 @@ from .options import Options, flag
 from .session import Session
 
 if TYPE_CHECKING:
-    from redisq_ops.core.queue import Verb
+    from redisq_ops.core.states import Verb
     from redisq_ops.ops.bulk import Bulk
     from redisq_ops.ops.course import Limits
     from redisq_ops.ops.ramp import Ramp

@@ -22,7 +22,7 @@ from .spark import RUNNING, frame, printed, spark, started
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from redisq_ops.core.queue import Verb
+    from redisq_ops.core.states import Verb
     from redisq_ops.pipeline.dataset import Sized
     from redisq_ops.pipeline.replay import Order, Orders
     from redisq_ops.pipeline.submit import Done
@@ -194,7 +194,7 @@ spark.command(
 
 def replayed(s: Session, verb: Verb, given: dict[str, Any]) -> int:
     from redisq_ops.core.errors import BadInput
-    from redisq_ops.core.queue import VERBS
+    from redisq_ops.core.states import VERBS
     from redisq_ops.ops.journal import Author
     from redisq_ops.pipeline.replay import Asked, Orders, check
     from redisq_ops.pipeline.session import at_home

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from .errors import Refused
 from .io import C_co, Call, Description, operation, together
-from .queue import words
+from .reply import words
 from .settings import BATCH
 from .shards import Part, Sharded, home
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
+from .errors import BadInput
+
 
 class Clock(Protocol):
     def stamp(self) -> str:
@@ -39,3 +41,14 @@ class FakeClock:
 def wall_ms() -> int:
     """This machine's clock, for showing ages on a screen; never sent to a server."""
     return time.time_ns() // 1_000_000
+
+
+def checked_ms(value: float, what: str) -> int:
+    """A time or duration in whole milliseconds, none below 0.
+
+    Scripts keep them as digits: a fraction, or one Lua would write as 1e+15, could never be read
+    again and would stop the queue. Who gives microseconds is told so.
+    """
+    if not value < 10**14:
+        raise BadInput(f"{what} of {value:.0f}: times are in ms, until the year 5138")
+    return max(0, int(value))

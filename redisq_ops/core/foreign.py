@@ -16,11 +16,12 @@ from .clock import Clock
 from .errors import WrongKind
 from .io import C_co, operation
 from .keys import PREFIX
-from .queue import Queue, Verb
+from .queue import Queue
 from .quoting import raw_of, text
 from .scan import Reach
 from .settings import LEASE_MS
 from .standing import Standing
+from .states import Verb
 from .values import Event, Page, Rates, Settlement, State, Taken
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .values import Entry
+
 HOLDINGS = 500
 """deliveries looked at in one go"""
 
@@ -54,3 +56,12 @@ class Reassigned:
     """the consumer held nothing then, and was removed"""
     beside: tuple[str, ...] = ()
     """what it was given meanwhile, and had to be moved too for it to be removed"""
+
+
+def holding(entry: Entry, now: int) -> Holding:
+    since, deadline = entry.since_ms, entry.at_ms
+    return Holding(
+        entry.id, entry.consumer, None if since is None else now - since,
+        entry.attempts + 1 if entry.deliveries is None else entry.deliveries,
+        None if deadline is None else now - deadline,
+    )  # fmt: skip

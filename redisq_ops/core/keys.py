@@ -27,6 +27,14 @@ def checked_name(value: str, what: str) -> str:
     return value
 
 
+def checked_consumer(name: str) -> str:
+    """A consumer's name; ``~`` is reserved for the groups' own."""
+    checked_name(name, "consumer name")
+    if name.startswith("~"):
+        raise BadInput(f"consumer name {name!r}: names that begin with ~ are reserved")
+    return name
+
+
 class Keys:
     """The key names of one queue (``tag``: its name, or name/shard)."""
 

@@ -16,7 +16,8 @@ from typing import Any, TypeVar
 
 from .errors import Refused
 from .io import Call, Description, together
-from .queue import Queue, words
+from .queue import Queue
+from .reply import words
 from .settings import BATCH
 from .shards import Sharded, home
 from .values import State

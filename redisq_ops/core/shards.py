@@ -23,11 +23,13 @@ from .callers import Callers
 from .clock import Clock
 from .errors import BadInput, NotFound, Refused, Superseded
 from .io import C_co, Call, Description, both, operation, together
-from .keys import PREFIX, Keys
-from .queue import ZSETS, Queue, checked_consumer, scored
+from .keys import PREFIX, Keys, checked_consumer
+from .queue import Queue
 from .registry import Registered, amend, enrol, find
+from .reply import scored
 from .settings import LEASE_MS, MAX_BATCH
 from .standing import Standing, joined
+from .states import ZSETS
 from .values import Counts, Delivery, Entry, Event, Front, Page, Rates, Settlement, State, Taken
 
 SHARDS = 12

@@ -10,8 +10,10 @@ from dataclasses import replace
 from typing import ClassVar
 
 from .io import C_co, Call, both, operation, together
-from .queue import Queue, Verb, number, scored
+from .queue import Queue
+from .reply import number, scored
 from .standing import Ahead, Standing
+from .states import Verb
 from .values import Counts, Page, State
 
 

@@ -11,8 +11,10 @@ from typing import Any, NamedTuple, Protocol
 
 from redisq_ops.core.errors import BadInput, Refused, Superseded
 from redisq_ops.core.io import Description
-from redisq_ops.core.queue import VERBS, Queue, Verb, checked_consumer
+from redisq_ops.core.keys import checked_consumer
+from redisq_ops.core.queue import Queue
 from redisq_ops.core.settings import LEASE_MS, MAX_BATCH
+from redisq_ops.core.states import VERBS, Verb
 from redisq_ops.core.values import Entry, State
 
 from . import consequences, journal

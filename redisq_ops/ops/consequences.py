@@ -11,8 +11,9 @@ from math import ceil
 from typing import Any
 
 from redisq_ops.core.io import both, together
-from redisq_ops.core.queue import VERBS, Queue, Verb
+from redisq_ops.core.queue import Queue
 from redisq_ops.core.settings import BATCH
+from redisq_ops.core.states import VERBS, Verb
 from redisq_ops.core.values import Counts, Entry, Rates, Request, State
 
 from .fingerprint import fingerprint

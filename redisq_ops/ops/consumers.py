@@ -15,7 +15,8 @@ from urllib.parse import quote
 from redisq_ops.core.errors import BadInput, NotFound, Refused
 from redisq_ops.core.holdings import HOLDINGS, Holding, Load
 from redisq_ops.core.io import both, together
-from redisq_ops.core.queue import Queue, checked_consumer
+from redisq_ops.core.keys import checked_consumer
+from redisq_ops.core.queue import Queue
 from redisq_ops.core.quoting import bytes_of
 from redisq_ops.core.settings import LEASE_MS
 from redisq_ops.core.values import Consumer

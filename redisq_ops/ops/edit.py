@@ -18,8 +18,9 @@ import jsonpointer
 
 from redisq_ops.core.errors import BadInput, Refused, Superseded
 from redisq_ops.core.io import together
-from redisq_ops.core.queue import EDIT, Queue
+from redisq_ops.core.queue import Queue
 from redisq_ops.core.settings import MAX_PAYLOAD
+from redisq_ops.core.states import EDIT
 from redisq_ops.core.values import Entry, State
 
 from . import journal

@@ -16,7 +16,8 @@ from typing import Any, cast
 
 from redisq_ops.core.errors import NotFound, Refused, Superseded
 from redisq_ops.core.io import Call, both, together
-from redisq_ops.core.queue import Queue, scored
+from redisq_ops.core.queue import Queue
+from redisq_ops.core.reply import scored
 from redisq_ops.core.scripts import script
 from redisq_ops.core.values import State
 

@@ -24,9 +24,10 @@ from typing import IO, Any, NoReturn
 from redisq_ops.core.errors import BadInput, Refused, SchemaTooNew
 from redisq_ops.core.io import Call
 from redisq_ops.core.keys import checked_name
-from redisq_ops.core.queue import VERBS, Queue, Verb
+from redisq_ops.core.queue import Queue
 from redisq_ops.core.registry import find
 from redisq_ops.core.settings import MAX_BATCH
+from redisq_ops.core.states import VERBS, Verb
 from redisq_ops.core.values import Entry, State
 
 from .bulk import Pick

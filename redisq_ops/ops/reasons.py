@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from redisq_ops.core.foreign import ForeignQueue
-from redisq_ops.core.queue import Verb
 from redisq_ops.core.settings import DEFAULTS
 from redisq_ops.core.standing import Ahead
+from redisq_ops.core.states import Verb
 from redisq_ops.core.values import State
 
 from .journal import Operation

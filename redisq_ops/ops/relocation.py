@@ -20,10 +20,12 @@ from redisq_ops.core.errors import BadInput, NotFound, Refused, Superseded, Wron
 from redisq_ops.core.foreign import ForeignQueue
 from redisq_ops.core.io import both
 from redisq_ops.core.keys import checked_name
-from redisq_ops.core.queue import VERBS, Queue, Verb, scored
+from redisq_ops.core.queue import Queue
 from redisq_ops.core.registry import find
 from redisq_ops.core.relocation import OK, WITHDRAWN, Cargo, land, put_back, taken_out, verdict
+from redisq_ops.core.reply import scored
 from redisq_ops.core.settings import BATCH, DAY_MS, DEFAULTS
+from redisq_ops.core.states import VERBS, Verb
 from redisq_ops.core.values import Counts, Rates, State
 
 from . import journal

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from redisq_ops.core.io import both, together
-from redisq_ops.core.queue import Queue, scored
+from redisq_ops.core.queue import Queue
+from redisq_ops.core.reply import scored
 from redisq_ops.core.standing import Standing
 from redisq_ops.core.values import Counts, Entry, Event, Rates, Request, State
 

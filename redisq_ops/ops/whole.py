@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from redisq_ops.core.io import Call, Description
-from redisq_ops.core.queue import VERBS, Queue, Verb
+from redisq_ops.core.queue import Queue
+from redisq_ops.core.states import VERBS, Verb
 from redisq_ops.core.values import Counts, Entry, State
 from redisq_ops.core.values import Front as Moved
 

@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 from redisq_ops.core.errors import BadInput, RedisqError, Refused, SchemaTooNew, Superseded
 from redisq_ops.core.io import BlockingClient, run
-from redisq_ops.core.queue import VERBS, Queue, Verb
+from redisq_ops.core.queue import Queue
 from redisq_ops.core.settings import LEASE_MS
+from redisq_ops.core.states import VERBS, Verb
 from redisq_ops.core.values import State
 from redisq_ops.ops import journal
 from redisq_ops.ops.bulk import MEANS, Plan, allowed, entries, typed

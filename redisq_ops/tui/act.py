@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from redisq_ops.core.io import arun
-from redisq_ops.core.queue import Verb
 from redisq_ops.core.settings import DEFAULTS
+from redisq_ops.core.states import Verb
 from redisq_ops.core.values import Entry, State
 from redisq_ops.ops import consequences, consumers, control, journal
 from redisq_ops.ops.bulk import MEANS, PAST, TYPED_ABOVE, Bulk, allowed, entries

@@ -10,7 +10,7 @@ from redisq_ops.ops.terminal import printable
 from redisq_ops.tui.views.consumers import parted
 
 if TYPE_CHECKING:
-    from redisq_ops.core.queue import Verb
+    from redisq_ops.core.states import Verb
     from redisq_ops.ops.deployment import Deployment
     from redisq_ops.ops.guard import Guard
     from redisq_ops.ops.journal import Operation

@@ -23,8 +23,8 @@ import redis
 
 from redisq_ops.core.clock import FakeClock
 from redisq_ops.core.io import Description, run
-from redisq_ops.core.queue import VERBS, Verb
 from redisq_ops.core.resque import Job, ResqueQueue, SidekiqQueue
+from redisq_ops.core.states import VERBS, Verb
 from redisq_ops.core.values import Delivery, Failure, Settlement, State
 
 from .wire import run_twice

@@ -23,8 +23,9 @@ import redis
 from redisq_ops.core.clock import FakeClock
 from redisq_ops.core.io import Description, run
 from redisq_ops.core.keys import registry_key
-from redisq_ops.core.queue import EDIT, VERBS, Queue, Verb
+from redisq_ops.core.queue import Queue
 from redisq_ops.core.settings import DEFAULTS
+from redisq_ops.core.states import EDIT, VERBS, Verb
 from redisq_ops.core.values import Delivery, Settlement
 
 from .wire import run_twice

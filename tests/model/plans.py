@@ -18,7 +18,7 @@ import redis
 
 from redisq_ops.core.errors import Refused
 from redisq_ops.core.io import Description, run
-from redisq_ops.core.queue import VERBS
+from redisq_ops.core.states import VERBS
 from redisq_ops.ops import journal
 from redisq_ops.ops.apply import Apply
 from redisq_ops.ops.bulk import Pick

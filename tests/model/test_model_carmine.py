@@ -7,6 +7,7 @@ from .carmines import CarmineModel
 from .seeds import STEPS, seeds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds())
 def test_the_carmine_queue_does_what_the_book_says(client: redis.Redis, seed: int) -> None:
     CarmineModel(client, seed).play(STEPS)

@@ -651,6 +651,7 @@ class Spoiler:
         return text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mutant", "model"), CASES)
 def test_a_spoilt_line_is_noticed(
     valkey_url: str, monkeypatch: pytest.MonkeyPatch, mutant: Mutant, model: type[Model]

@@ -211,6 +211,7 @@ def test_copies_that_run_beside_each_other_double_nothing(
     assert queue.invariants() == []
 
 
+@pytest.mark.slow
 def test_replies_that_are_lost_for_longer_than_the_client_tries_change_nothing(
     client: redis.Redis, server: EmbeddedServer, tmp_path: Path
 ) -> None:

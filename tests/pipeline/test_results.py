@@ -230,6 +230,7 @@ def test_submit_export_and_results_by_command(
     assert b"ROW 0\nROW 3" in b"".join(p.read_bytes() for p in sorted(out.glob("part-*")))
 
 
+@pytest.mark.slow
 def test_bad_words_end_before_any_jvm_starts(valkey_url: str, tmp_path: Path) -> None:
     for words, why in (
         (["submit", "x.csv"], "--id COLUMN"),

@@ -111,6 +111,7 @@ def test_a_task_that_dies_anywhere_is_gone_on_with(
         assert payloads(client, request) == [p for id, _, p in mixed() if id == request]
 
 
+@pytest.mark.slow
 def test_replies_that_are_lost_for_longer_than_the_client_tries_change_nothing(
     client: redis.Redis, server: EmbeddedServer
 ) -> None:

@@ -153,6 +153,7 @@ def test_it_opens_on_the_overview_and_enter_opens_a_queue(url: str, client: redi
     drive(url, body)
 
 
+@pytest.mark.slow
 def test_tab_goes_through_the_queues_and_views_stay(url: str, client: redis.Redis) -> None:
     for name in ("a", "b", "c"):
         bury(client, f"in-{name}", 1, name=name)
@@ -171,6 +172,7 @@ def test_tab_goes_through_the_queues_and_views_stay(url: str, client: redis.Redi
     drive(url, body)
 
 
+@pytest.mark.slow
 def test_the_last_of_many_is_where_the_server_has_it(url: str, client: redis.Redis) -> None:
     queue = bury(client, "r", 300)
     order = [entry.id for entry in queue.page("dead", max=500).entries]
@@ -190,6 +192,7 @@ def test_the_last_of_many_is_where_the_server_has_it(url: str, client: redis.Red
     drive_in(url, body, "5")
 
 
+@pytest.mark.slow
 def test_an_order_the_server_does_not_keep_says_what_it_is_of(
     url: str, client: redis.Redis
 ) -> None:
@@ -214,6 +217,7 @@ def drive_in(url: str, body: Body, *keys: str, **options: Any) -> None:
     drive(url, inside, **options)
 
 
+@pytest.mark.slow
 def test_an_entry_opens_with_everything_escaped(url: str, client: redis.Redis) -> None:
     queue = RequestQueue(client, "mail")
     queue.submit([b"[red]hello[/red]\x1b[2J\xff" + OSC_52.encode()], id="r1")
@@ -234,6 +238,7 @@ def test_an_entry_opens_with_everything_escaped(url: str, client: redis.Redis) -
     drive_in(url, body, "5")
 
 
+@pytest.mark.slow
 def test_a_request_opens_as_it_is_inspected(url: str, client: redis.Redis) -> None:
     queue = RequestQueue(client, "mail")
     queue.submit([b"x"] * 10, id="r1", limit=3, priority=7)
@@ -246,6 +251,7 @@ def test_a_request_opens_as_it_is_inspected(url: str, client: redis.Redis) -> No
     drive_in(url, body, "3")
 
 
+@pytest.mark.slow
 def test_yank_copies_the_id_or_the_whole_payload(url: str, client: redis.Redis) -> None:
     bury(client, "r1", 1)
 
@@ -260,6 +266,7 @@ def test_yank_copies_the_id_or_the_whole_payload(url: str, client: redis.Redis) 
     drive_in(url, body, "5")
 
 
+@pytest.mark.slow
 def test_the_cursor_stays_on_its_entry_while_the_list_grows(url: str, client: redis.Redis) -> None:
     bury(client, "old", 5)
 
@@ -288,6 +295,7 @@ def test_a_queue_asked_for_is_opened_at_once(url: str, client: redis.Redis) -> N
     drive(url, lambda app, pilot: see(pilot, "held/limit", "r1"), queue="mail")
 
 
+@pytest.mark.slow
 def test_a_queue_that_is_destroyed_meanwhile_is_said(url: str, client: redis.Redis) -> None:
     bury(client, "r1", 1)
 
@@ -363,6 +371,7 @@ def test_the_last_picture_stays_when_the_server_goes_and_it_recovers() -> None:
         drive_in(server.url, body, "5")
 
 
+@pytest.mark.slow
 def test_a_change_that_meets_no_server_says_so() -> None:
     with EmbeddedServer() as server:
         with redis.Redis.from_url(server.url) as client:
@@ -552,6 +561,7 @@ def test_more_than_a_thousand_have_to_be_typed(url: str, client: redis.Redis) ->
     drive_in(url, body, "5")
 
 
+@pytest.mark.slow
 def test_a_filter_that_arrives_in_one_piece_is_no_command(url: str, client: redis.Redis) -> None:
     """Pasted, or over a slow line: the letters after / come before the screen was drawn again."""
     bury(client, "a", 2)
@@ -583,6 +593,7 @@ def test_what_comes_while_leaving_is_nobodys(url: str, client: redis.Redis) -> N
     drive_in(url, body, "5")
 
 
+@pytest.mark.slow
 def test_a_half_typed_filter_keeps_the_last_good_one(url: str, client: redis.Redis) -> None:
     bury(client, "a", 2)
     bury(client, "b", 2)
@@ -597,6 +608,7 @@ def test_a_half_typed_filter_keeps_the_last_good_one(url: str, client: redis.Red
     drive_in(url, body, "5")
 
 
+@pytest.mark.slow
 def test_the_filter_is_an_expression_over_payloads_and_priorities_too(
     url: str, client: redis.Redis
 ) -> None:
@@ -621,6 +633,7 @@ def test_the_filter_is_an_expression_over_payloads_and_priorities_too(
     drive_in(url, body, "5")
 
 
+@pytest.mark.slow
 def test_the_filter_says_where_it_can_not_be_read(url: str, client: redis.Redis) -> None:
     bury(client, "a", 2)
 
@@ -639,6 +652,7 @@ def test_the_filter_says_where_it_can_not_be_read(url: str, client: redis.Redis)
     drive_in(url, body, "5")
 
 
+@pytest.mark.slow
 def test_where_no_entries_are_listed_the_filter_is_words(url: str, client: redis.Redis) -> None:
     bury(client, "alpha", 1)
     bury(client, "beta", 1)
@@ -676,6 +690,7 @@ def test_requeue_and_claim_void_the_old_receipt(url: str, client: redis.Redis) -
     assert queue.counts().waiting == 1
 
 
+@pytest.mark.slow
 def test_hold_stops_and_starts_a_queue(url: str, client: redis.Redis) -> None:
     queue = RequestQueue(client, "mail")
     queue.submit([b"x"], id="r1")

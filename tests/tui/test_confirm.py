@@ -38,6 +38,7 @@ def answer(
     return answers[0] if answers else None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
@@ -57,6 +58,7 @@ def test_small_changes_take_one_key_and_no_is_the_default(
     assert answer(SMALL, keys, size) is said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
@@ -80,6 +82,7 @@ def test_large_changes_need_their_count_typed(keys: list[str], said: bool | None
     assert answer(LARGE, keys) is said
 
 
+@pytest.mark.slow
 def test_they_do_in_a_small_terminal_too() -> None:
     assert answer(LARGE, [*"124", "down", "y", "enter"], (20, 5)) is None
     assert answer(LARGE, [*"1240", "up", "y"], (20, 5)) is True

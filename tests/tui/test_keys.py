@@ -53,6 +53,7 @@ def test_no_key_means_two_things_in_one_place() -> None:
     assert len(single) == len(set(single))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("digit", [str(n) for n in range(1, len(ALL) + 1)])
 def test_the_footer_fits_on_80_columns(digit: str) -> None:
     async def body() -> str:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+import pytest
 from rich.cells import cell_len
 from textual.app import App, ComposeResult
 from textual.pilot import Pilot
@@ -242,6 +243,7 @@ def test_what_is_asked_for_covers_the_screen_and_a_page_around_it() -> None:
     run(check, Bench(1000))
 
 
+@pytest.mark.slow
 def test_scrolling_by_a_line_does_not_ask_at_every_line() -> None:
     async def check(bench: Bench, pilot: Pilot[None]) -> None:
         await pilot.press(*"j" * 25)
@@ -332,6 +334,7 @@ def test_rows_that_are_not_there_yet_are_dots_and_the_cursor_takes_the_row_that_
     run(check, Bench(answers=False))
 
 
+@pytest.mark.slow
 def test_marks_belong_to_entries_and_outlive_their_window() -> None:
     async def check(bench: Bench, pilot: Pilot[None]) -> None:
         table = bench.table
@@ -379,6 +382,7 @@ def test_columns_stay_in_line_behind_wide_characters() -> None:
     run(check, Bench(answers=False))
 
 
+@pytest.mark.slow
 def test_a_terminal_of_20_by_5_works() -> None:
     async def check(bench: Bench, pilot: Pilot[None]) -> None:
         table = bench.table

@@ -58,6 +58,7 @@ def under(url: str, connect: Callable[[], Connected], body: object, *keys: str) 
 # --- explain -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_t_explains_what_is_under_the_cursor_and_follows_it(url: str, client: redis.Redis) -> None:
     queue = bury(client, "r1", 2)
 
@@ -81,6 +82,7 @@ def test_t_explains_what_is_under_the_cursor_and_follows_it(url: str, client: re
     drive_in(url, body, "5")
 
 
+@pytest.mark.slow
 def test_t_explains_queues_requests_and_what_is_open(url: str, client: redis.Redis) -> None:
     queue = bury(client, "r1", 1)
     queue.submit([b"x"], id="r2")
@@ -111,6 +113,7 @@ def test_an_explanation_is_redacted(url: str, client: redis.Redis) -> None:
 # --- groups ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_groups_are_of_the_latest_and_f_looks_at_all(url: str, client: redis.Redis) -> None:
     bury(client, "old", 120, SLOW)
     bury(client, "new", 500)
@@ -127,6 +130,7 @@ def test_groups_are_of_the_latest_and_f_looks_at_all(url: str, client: redis.Red
     drive_in(url, body, "7")
 
 
+@pytest.mark.slow
 def test_a_scan_of_all_stops_at_esc(url: str, client: redis.Redis) -> None:
     bury(client, "r", 1_200)
 
@@ -143,6 +147,7 @@ def test_a_scan_of_all_stops_at_esc(url: str, client: redis.Redis) -> None:
     drive_in(url, body)
 
 
+@pytest.mark.slow
 def test_a_group_is_opened_and_replayed_while_others_die(url: str, client: redis.Redis) -> None:
     bury(client, "slow", 30, SLOW)
     queue = bury(client, "bad", 12)
@@ -170,6 +175,7 @@ def test_a_group_is_opened_and_replayed_while_others_die(url: str, client: redis
     drive_in(url, body, "7")
 
 
+@pytest.mark.slow
 def test_marked_groups_are_purged_and_no_others(url: str, client: redis.Redis) -> None:
     for name, n in (("a", 5), ("b", 4), ("c", 3)):
         queue = bury(client, name, n, Failure(f"{name.upper()}Error", "x"))
@@ -194,6 +200,7 @@ def test_the_grid_of_the_view_is_that_of_the_report() -> None:
     assert len(view._AGES) == len(consumers.AGES_MS) + 1
 
 
+@pytest.mark.slow
 def test_what_a_silent_consumer_holds_is_claimed(
     url: str, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -227,6 +234,7 @@ def test_what_a_silent_consumer_holds_is_claimed(
     drive_in(url, body, "8")
 
 
+@pytest.mark.slow
 def test_what_a_worker_just_took_is_spared(url: str, client: redis.Redis) -> None:
     queue = RequestQueue(client, "mail")
     queue.submit([b"x"] * 3, id="r1")
@@ -248,6 +256,7 @@ def test_what_a_worker_just_took_is_spared(url: str, client: redis.Redis) -> Non
 # --- dialogs -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_dialog_shows_the_consequences_and_keeps_the_reason(
     url: str, client: redis.Redis
 ) -> None:
@@ -269,6 +278,7 @@ def test_a_dialog_shows_the_consequences_and_keeps_the_reason(
     drive_in(url, body, "5")
 
 
+@pytest.mark.slow
 def test_the_limits_of_a_context_come_before_any_look(url: str, client: redis.Redis) -> None:
     queue = bury(client, "r1", 5)
     guard = Guard(max_entries=2, word="prod")
@@ -290,6 +300,7 @@ def test_the_limits_of_a_context_come_before_any_look(url: str, client: redis.Re
     assert queue.counts().dead == 3
 
 
+@pytest.mark.slow
 def test_a_large_state_is_moved_as_a_whole_and_back(
     url: str, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -352,6 +363,7 @@ def test_undo_takes_back_the_change_that_was_picked(url: str, client: redis.Redi
     assert queue.counts().dead == 3
 
 
+@pytest.mark.slow
 def test_undo_says_what_was_not_put_back(url: str, client: redis.Redis) -> None:
     queue = bury(client, "r", 3)
 
@@ -380,6 +392,7 @@ def editor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None
     monkeypatch.setattr(Top, "suspend", lambda self: nullcontext())
 
 
+@pytest.mark.slow
 def test_e_edits_one_payload_and_undo_gives_the_old_one_back(
     url: str, client: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -408,6 +421,7 @@ def test_e_edits_one_payload_and_undo_gives_the_old_one_back(
     drive_in(url, body, "5")
 
 
+@pytest.mark.slow
 def test_an_edit_meets_another_operators(
     url: str, client: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -427,6 +441,7 @@ def test_an_edit_meets_another_operators(
     drive_in(url, body, "5")
 
 
+@pytest.mark.slow
 def test_where_no_editor_can_be_opened_the_command_is_said(
     url: str, client: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

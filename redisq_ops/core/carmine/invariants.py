@@ -6,8 +6,9 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ..io import Call, Description, together
-from ..queue import ZSETS, scored
 from ..record import entry
+from ..reply import scored
+from ..states import ZSETS
 from .keys import END
 
 if TYPE_CHECKING:

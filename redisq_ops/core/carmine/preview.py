@@ -16,8 +16,8 @@ from ..clock import Clock
 from ..foreign import ForeignQueue
 from ..io import C_co, Call, both, operation, together
 from ..keys import PREFIX
-from ..queue import number
 from ..quoting import bytes_of, legal, raw_of
+from ..reply import number
 from ..values import Counts, Entry, Failure, Page, State
 from . import packed
 

@@ -16,13 +16,14 @@ from redis import RedisCluster
 from redis.asyncio import RedisCluster as AsyncCluster
 
 from ..callers import Callers
-from ..clock import Clock
+from ..clock import Clock, checked_ms
 from ..errors import BadInput, TooLarge, WrongKind
 from ..io import C_co, Call, Description, both, operation, together
 from ..keys import PREFIX, checked_name
-from ..queue import Queue, checked_ms, words
+from ..queue import Queue
 from ..quoting import legal
 from ..registry import Registered, find
+from ..reply import words
 from ..settings import BATCH, MAX_PAYLOAD
 from ..timed import TimedQueue
 from ..values import Entry, State

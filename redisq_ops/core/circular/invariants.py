@@ -6,7 +6,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ..io import Call, together
-from ..queue import ZSETS, members, words
+from ..reply import members, words
+from ..states import ZSETS
 from .shape import Shape, recorded
 from .windows import WINDOW
 

@@ -20,8 +20,9 @@ from ..clock import Clock
 from ..errors import BadInput, Refused, TooLarge
 from ..io import C_co, Call, Description, both, operation, together
 from ..keys import PREFIX, Keys, checked_name
-from ..queue import Queue, number, words
+from ..queue import Queue
 from ..registry import find
+from ..reply import number, words
 from ..settings import MAX_PAYLOAD
 from ..standing import DEPTH, Ahead, Standing
 from ..values import Counts, Entry, Page, State, Taken

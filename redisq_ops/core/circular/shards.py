@@ -17,8 +17,8 @@ from ..clock import Clock
 from ..errors import Refused
 from ..io import C_co, Call, both, operation, together
 from ..keys import PREFIX
-from ..queue import scored, words
 from ..registry import Registered, find
+from ..reply import scored, words
 from ..settings import BATCH
 from ..shards import NEVER, SHARDS, Head, Sharded, checked_shards, home
 from ..values import Taken

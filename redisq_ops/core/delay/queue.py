@@ -14,11 +14,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from .. import record
+from ..clock import checked_ms
 from ..errors import BadInput, Refused, TooLarge
 from ..io import C_co, Call, attempt, both, operation, together
 from ..keys import checked_name
-from ..queue import ZSETS, Queue, checked_ms, scored, words
+from ..queue import Queue
+from ..reply import scored, words
 from ..settings import BATCH, LEASE_MS, MAX_PAYLOAD
+from ..states import ZSETS
 from ..timed import TimedQueue
 from ..values import Delivery, Entry, State
 from . import handover, periodic

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from ..carry import Arrival, Carrying
 from ..errors import Refused
 from ..io import C_co, Call, operation, together
-from ..queue import scored, words
+from ..reply import scored, words
 from ..shards import NEVER, Head, Sharded, home
 from ..values import Page, State
 from .queue import DelaySet, Scheduled

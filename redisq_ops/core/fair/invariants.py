@@ -10,7 +10,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ..io import Call, both, together
-from ..queue import ZSETS, members, scored, words
+from ..reply import members, scored, words
+from ..states import ZSETS
 from ..values import State
 from .account import Account
 

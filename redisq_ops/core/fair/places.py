@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..io import Call, both, together
-from ..queue import number, words
+from ..reply import number, words
 from ..standing import DEPTH, Ahead, Standing
 from .account import Account
 

@@ -19,9 +19,11 @@ from typing import Any, ClassVar, Literal, cast
 from ..errors import BadInput, Refused, TooLarge
 from ..io import C_co, Call, Description, both, operation, together
 from ..keys import checked_name
-from ..queue import ZSETS, Queue, words
+from ..queue import Queue
+from ..reply import words
 from ..settings import BATCH, MAX_PAYLOAD
 from ..standing import Standing
+from ..states import ZSETS
 from ..values import Client, Clients, Counts, Delivery, Entry, Page, State
 from . import places
 from .account import Account

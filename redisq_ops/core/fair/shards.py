@@ -17,7 +17,7 @@ from typing import Any, ClassVar, TypeVar
 from ..errors import Refused
 from ..io import C_co, Call, Description, both, operation, together
 from ..keys import checked_name
-from ..queue import members, scored
+from ..reply import members, scored
 from ..settings import BATCH
 from ..shards import NEVER, Head, Sharded, home
 from ..values import Client, Clients

@@ -10,8 +10,9 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ..io import Call, both, together
-from ..queue import ZSETS, members, words
+from ..reply import members, words
 from ..settings import PRIORITIES
+from ..states import ZSETS
 from . import stream
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..io import Call, both, together
-from ..queue import ZSETS, number
+from ..reply import number
+from ..states import ZSETS
 from ..values import Entry, Failure, State
 from . import stream
 

@@ -17,13 +17,15 @@ from hashlib import blake2b
 from typing import Any, ClassVar, Literal, cast
 
 from ..errors import BadInput, Exists, NotFound, TooLarge
-from ..holdings import HOLDINGS, Holdings, Load
+from ..holdings import HOLDINGS, Holdings, Load, holding
 from ..io import C_co, Call, attempt, both, operation, together
-from ..keys import checked_name
-from ..queue import ZSETS, Queue, _holding, checked_consumer, number, scored, words
+from ..keys import checked_consumer, checked_name
+from ..queue import Queue
+from ..reply import number, scored, words
 from ..scan import Span, page, spans
 from ..settings import LIMIT, MAX_LIMIT, MAX_PAYLOAD, PRIORITIES, PRIORITY
 from ..standing import OTHERS, Standing
+from ..states import ZSETS
 from ..values import Consumer, Counts, Entry, Level, Page, Request, State
 from . import stream
 from .standing import standing, tokens
@@ -397,7 +399,7 @@ class RequestQueue(Queue[C_co]):
             ids = [id for id, state in unsettled if state == "pending"]
         entries, now = await both(together(self.get.op(id) for id in ids), self._now())
         found = [
-            _holding(entry, now)
+            holding(entry, now)
             for entry in entries
             if entry is not None and entry.state == "pending" and consumer in ("", entry.consumer)
         ]

@@ -16,7 +16,8 @@ from typing import Any, ClassVar
 from ..errors import QueueClosed
 from ..holdings import HOLDINGS, Holdings
 from ..io import C_co, Call, operation, together
-from ..queue import Queue, scored
+from ..queue import Queue
+from ..reply import scored
 from ..settings import LIMIT, PRIORITIES, PRIORITY
 from ..shards import NEVER, Head, Sharded, home
 from ..values import Consumer, Level, Request, State

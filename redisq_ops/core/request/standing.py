@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import record
 from ..io import Call, both, together
-from ..queue import number, scored
+from ..reply import number, scored
 from ..settings import PRIORITIES
 from ..standing import DEPTH, HOLDERS, OTHERS, Ahead, Holder, Standing
 from ..values import Request

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..io import Call, both, together
-from ..queue import members, words
+from ..reply import members, words
 
 if TYPE_CHECKING:
     from .queue import ListLayout

@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol
 
 from ..io import Call, both, together
 from ..keys import Keys
-from ..queue import number
+from ..reply import number
 from ..values import Entry
 from . import job
 

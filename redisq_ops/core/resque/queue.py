@@ -19,18 +19,20 @@ from redis import RedisCluster
 from redis.asyncio import RedisCluster as AsyncRedisCluster
 
 from ..callers import Callers
-from ..clock import Clock
+from ..clock import Clock, checked_ms
 from ..errors import BadInput, Refused, WrongKind
 from ..foreign import ForeignQueue
 from ..io import C_co, Call, both, operation, together
-from ..keys import PREFIX, checked_name, registry_key
+from ..keys import PREFIX, checked_consumer, checked_name, registry_key
 from ..process import PruneWord
-from ..queue import FIXED, Queue, checked_consumer, checked_ms, words
+from ..queue import Queue
 from ..quoting import bytes_of, legal, text
 from ..registry import Registered, find, server_ms
+from ..reply import words
 from ..scan import Reach
 from ..settings import LEASE_MS, MAX_BATCH
 from ..standing import Ahead, Standing
+from ..states import FIXED
 from ..values import Delivery, Entry, Event, Page, Settlement, State, Taken
 from . import undoing
 from .places import DEPTH, Beside, Place, Seen, reachable

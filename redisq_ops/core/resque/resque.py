@@ -8,11 +8,12 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, ClassVar, Literal
 
+from ..clock import checked_ms
 from ..errors import BadInput
 from ..io import C_co, Call, both, operation, together
 from ..process import Process, Pruned
-from ..queue import Verb, checked_ms
 from ..quoting import bytes_of
+from ..states import Verb
 from ..values import Counts, Entry, Failure, Settlement, State
 from . import job
 from .job import Job

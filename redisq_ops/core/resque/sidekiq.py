@@ -13,10 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
+from ..clock import checked_ms
 from ..errors import BadInput
 from ..io import C_co, Call, both, operation, together
 from ..process import Process, Pruned
-from ..queue import Verb, checked_ms
+from ..states import Verb
 from ..values import Counts, Entry, Failure, Settlement, State
 from . import job
 from .job import Job

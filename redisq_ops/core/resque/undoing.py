@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..queue import words
+from ..reply import words
 from ..values import Entry
 from .job import digest
 from .places import DEPTH, Place, reachable

@@ -17,9 +17,9 @@ from ..foreign import ForeignQueue
 from ..holdings import HOLDINGS, Holding, Holdings, Load, Reassigned
 from ..io import C_co, Call, both, operation, together
 from ..keys import Keys
-from ..queue import words
 from ..quoting import bytes_of, legal, raw_of, text
 from ..registry import Registered, adopt, find, server_ms
+from ..reply import words
 from ..standing import Ahead, Standing
 from ..values import Checkup, Consumer, Counts, Entry, Page, State
 from . import groups

@@ -21,7 +21,8 @@ from redis.exceptions import RedisError
 from ..errors import BadInput, RedisqError
 from ..handler import Handler, Random, Work, as_handler, timed_out
 from ..io import BlockingClient, Description
-from ..queue import Queue, checked_consumer
+from ..keys import checked_consumer
+from ..queue import Queue
 from ..registry import server_ms
 from ..settings import LEASE_MS, MAX_BATCH
 from ..values import Settlement, Taken

@@ -10,7 +10,7 @@ local function set_sentinel(size)
 end
 
 -- Whether the whole list was looked through and nothing found: what looks as if it waits may be other
--- producers' pushes of ids that are at work. `vain`: elements met for nothing, and of how many.
+-- producers' pushes of ids that are at work. `vain`: elements met for nothing that stay, of how many.
 local function vain(seen, size)
   local looked, of = (redis.call('HGET', stat, 'vain') or ''):match('^(%d+) (%d+)$')
   looked = (tonumber(of) == size and looked or 0) + seen
@@ -63,5 +63,5 @@ local function turn_list(n)
   count('popped', seen)
   if lap then return left > 1 and tonumber(redis.call('HGET', stat, 'barren')) ~= left end
   if #taken == n then return room_waiting() - #taken > 0 end
-  return block < size and (#taken > 0 or not vain(seen, left))
+  return block < size and (#taken > 0 or not vain(#stay, left))
 end

@@ -1,0 +1,135 @@
+"""What reads all of a queue, by many processes side by side (see `scan`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from .io import C_co, Call, Description, operation
+from .looks import Looks
+from .scan import Reach, Sheet, Span, page, reach, spans, timed
+from .states import ZSETS
+from .values import Entry, Request, State
+
+if TYPE_CHECKING:
+    from .queue import Queue
+
+
+class Sheets(Looks[C_co]):
+    """A state or the history in parts; of one leaf (a shard, or a queue that has none)."""
+
+    @property
+    def leaves(self) -> Sequence[Queue[Any]]:
+        """Its shards, each a queue by itself: only descriptions, run them on this one's client."""
+        return (cast("Queue[Any]", self),)
+
+    async def _kept(self, state: State) -> tuple[str, float | None, float | None] | None:
+        """The sorted set that keeps a state, and from which score to which; None: none does."""
+        part = ZSETS.get(state)
+        return None if part is None else (part, None, None)
+
+    @operation
+    async def spans(
+        self, state: State, size: int, low_ms: int | None = None, high_ms: int | None = None
+    ) -> list[Span] | None:
+        """A state cut into parts of about ``size``, of entries whose `Entry.at_ms` is from
+        ``low_ms`` to ``high_ms``; None: it can't be cut here, `page` reads it. Of one leaf."""
+        kept = await self._kept(state)
+        if kept is None:
+            return None
+        part, low, high = kept
+        lows = [bound for bound in (low, low_ms) if bound is not None]
+        highs = [bound for bound in (high, high_ms) if bound is not None]
+        return await spans(self.keys[part], size, max(lows, default=None), min(highs, default=None))
+
+    @operation
+    async def sheet(
+        self,
+        state: State,
+        span: Span,
+        cursor: str | None = None,
+        max: int = 100,
+        want: frozenset[str] = frozenset({"lines", "errors"}),
+        step: int | None = None,
+    ) -> Sheet:
+        """Up to ``max`` entries of a span, with the columns of `Sheet` in ``want``. Of one leaf.
+
+        Columns are looked up for ``step`` of them by one call, all in one exchange."""
+        kept = await self._kept(state)
+        assert kept is not None, "what has no spans has no sheets"
+        key = self.keys[kept[0]]
+        rows, onward, took = await page(key, span, cursor, max)
+        ids = [member for _, member in rows]
+        names = [id.decode() for id in ids]
+        step = step or max
+        asked = {
+            (column, start): description
+            for start in range(0, len(names), step)
+            for column, description in self._columns(
+                state, names[start : start + step], want
+            ).items()
+        }
+        parts, times = await timed(key, asked)
+        columns: dict[str, list[Any]] = {column: [] for column, _ in parts}
+        alike: dict[str, list[int]] = {column: [] for column in columns}
+        for column, start in parts:
+            columns[column] += parts[column, start]
+            alike[column].append(times[column, start])
+        middle = [sorted(some)[(len(some) - 1) // 2] for some in alike.values()]
+        slowest = sorted([took, *middle])[-1]
+        return Sheet(ids, [score for score, _ in rows], onward, slowest, **columns)
+
+    def _columns(
+        self, state: State, ids: Sequence[str], want: frozenset[str]
+    ) -> dict[str, Description[Any]]:
+        """How each wanted column of a sheet is read, in one exchange."""
+        parts = {"lines": "meta", "errors": "err"}
+        columns: dict[str, Description[Any]] = {
+            name: Call(("HMGET", self.keys[part], *ids), list[Any], key=self.keys[part])
+            for name, part in parts.items()
+            if name in want
+        }
+        if "payloads" in want:
+            columns["payloads"] = self._payloads(ids)
+        return columns
+
+    @operation
+    def reach(self) -> Call[Reach]:
+        """How far the history goes. Of one leaf."""
+        return reach(self.keys["hist"])
+
+    @operation
+    def happened(
+        self, after: str, until: str, max: int = 100
+    ) -> Call[list[tuple[bytes, dict[bytes, bytes]]]]:
+        """History events behind the id ``after``, up to and with ``until``, oldest first, as the
+        stream has them. Of one leaf."""
+        key = self.keys["hist"]
+        return Call(("XRANGE", key, f"({after}", until, "COUNT", max), list[Any], key=key)
+
+    @operation
+    async def request_spans(
+        self,
+        settled: bool,
+        size: int,
+        low_ms: int | None = None,
+        high_ms: int | None = None,
+    ) -> list[Span]:
+        """Requests cut into parts by age: open ones by creation, settled ones by their end. Of one
+        leaf."""
+        return []
+
+    @operation
+    async def request_sheet(
+        self, settled: bool, span: Span, cursor: str | None = None, max: int = 100
+    ) -> tuple[list[tuple[str, Request | Exception | None]], str | None]:
+        """Up to ``max`` requests of a span by id, and where to go on; an error is a record that
+        can't be read. Of one leaf."""
+        return [], None
+
+    @operation
+    async def subrequests(
+        self, id: str, start: int = 1, max: int = 100, payloads: bool = False
+    ) -> list[Entry]:
+        """Sub-requests ``start …`` of a request by number, in whatever state. Of one leaf."""
+        return []
