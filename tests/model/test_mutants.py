@@ -591,6 +591,7 @@ MUTANTS += [
         "an old layout is good enough",
         ("submit", "elseif newer then", "elseif false then"),
         models=FAIR_SHARDS,
+        often=("submit", "resize"),
     ),
     mutant(
         "the fence stands open",
@@ -619,6 +620,7 @@ MUTANTS += [
         "what they settled isn't counted",
         ("retire", "return done", "return 0"),
         models=FAIR_SHARDS,
+        often=("resize",),
     ),
 ]
 MUTANTS += TOOLKIT
