@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from .errors import Refused
 from .io import C_co, Call, Description, operation, together
-from .reply import words
+from .reply import fields, words
 from .settings import BATCH
 from .shards import Part, Sharded, home
 
@@ -93,7 +93,7 @@ class Carrying(Sharded[C_co, Part]):
 
     async def _in_transit(self) -> list[str]:
         keys = [part.keys["transit"] for part in self._union()]
-        found = await together(Call(("HKEYS", key), words, key=key) for key in keys)
+        found = await together(map(fields, keys))
         return [id for ids in found for id in ids]
 
     async def _carry(self, ids: Sequence[str]) -> None:

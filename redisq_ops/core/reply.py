@@ -25,6 +25,24 @@ def _pairs(reply: list[Any]) -> list[tuple[str, float]]:
     return [(reply[i].decode(), float(reply[i + 1])) for i in range(0, len(reply), 2)]
 
 
+async def fields(key: str, page: int = 1000) -> dict[str, bytes]:
+    """All of a hash, by pages; for audits. What is written meanwhile may be in it or not."""
+    found: dict[str, bytes] = {}
+    cursor = 0
+    while True:
+        cursor, rows = await Call(("HSCAN", key, cursor, "COUNT", page), _scanned, key=key)
+        found |= rows
+        if not cursor:
+            return found
+
+
+def _scanned(reply: Any) -> tuple[int, dict[str, bytes]]:
+    cursor, rows = reply
+    if not isinstance(rows, dict):
+        rows = dict(zip(rows[::2], rows[1::2], strict=True))
+    return int(cursor), {name.decode(): value for name, value in rows.items()}
+
+
 async def members(key: str, page: int = 1000) -> list[str]:
     """All members of a sorted set in its order, by pages; for audits."""
     found: list[str] = []

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..io import Call, Description, together
 from ..record import entry
-from ..reply import scored
+from ..reply import fields, scored
 from ..states import ZSETS
 from .keys import END
 
@@ -23,12 +23,12 @@ async def violations(queue: CarmineQueue[Any]) -> list[str]:
     hashes = ("messages", "locks", "backoffs", "nattempts", "body", "next", "meta")
     sets = ("finished", "requeued", "stray")
     looks: list[Description[Any]] = [_scores(keys[part]) for part in ZSETS.values()]
-    looks += [_fields(keys[part]) for part in hashes]
+    looks += [fields(keys[part]) for part in hashes]
     looks += [_members(keys[part]) for part in sets]
     looks += [_elements(keys["circle"]), queue._now()]
     found = await together(looks)
     scores = dict(zip(ZSETS, found[:4], strict=True))
-    fields = dict(zip(hashes, found[4:11], strict=True))
+    kept = dict(zip(hashes, found[4:11], strict=True))
     done, requeued, stray, circle, now = found[11:]
     places = {state: set(ids) for state, ids in scores.items()}
     pending, delayed = scores["pending"], scores["delayed"]
@@ -36,31 +36,31 @@ async def violations(queue: CarmineQueue[Any]) -> list[str]:
     seen = Counter(id for ids in (*places.values(), done) for id in ids)
     said = [f"{id} is in {n} states" for id, n in seen.items() if n > 1]
     queued = places["delayed"] | places["pending"]
-    said += _equal("in messages", set(fields["messages"]), queued | done)
-    said += _equal("in body", set(fields["body"]), places["dead"] | places["trash"])
+    said += _equal("in messages", set(kept["messages"]), queued | done)
+    said += _equal("in body", set(kept["body"]), places["dead"] | places["trash"])
 
     laid = Counter(circle)
     if circle and laid[END] != 1:
         said.append(f"the circle has {laid[END]} ends")
     said += [f"{id} is in the circle {n} times" for id, n in laid.items() if n > 1 and id != END]
-    said += _equal("in the circle", set(laid) - {END}, set(fields["messages"]) | stray)
+    said += _equal("in the circle", set(laid) - {END}, set(kept["messages"]) | stray)
     said += [
-        f"{id} is there, and its place is called stray" for id in stray & set(fields["messages"])
+        f"{id} is there, and its place is called stray" for id in stray & set(kept["messages"])
     ]
 
-    said += _equal("locked", fields["locks"], {id: b"%d" % at for id, at in pending.items()})
-    backoffs = {id: at for id, at in fields["backoffs"].items() if id not in done}
+    said += _equal("locked", kept["locks"], {id: b"%d" % at for id, at in pending.items()})
+    backoffs = {id: at for id, at in kept["backoffs"].items() if id not in done}
     due = {id: b"%d" % at for id, at in delayed.items()}
     said += _equal("backed off", backoffs, {id: due[id] for id in due if id in backoffs})
     said += [f"{id} has no backoff" for id in due if int(due[id]) > now and id not in backoffs]
     tries: dict[str, bytes] = {}
     for id in queued:
-        record = entry(id, "waiting", None, fields["meta"].get(id))
+        record = entry(id, "waiting", None, kept["meta"].get(id))
         if n := record.attempts + (id in pending):
             tries[id] = b"%d" % n
-    counted = {id: n for id, n in fields["nattempts"].items() if id not in done}
+    counted = {id: n for id, n in kept["nattempts"].items() if id not in done}
     said += _equal("attempted", counted, tries)
-    follows = set(fields["next"])
+    follows = set(kept["next"])
     said += _equal("to be queued again", requeued, follows & queued)
     said += [f"{id} is to run again and is not there" for id in follows - queued - places["trash"]]
     return said
@@ -77,16 +77,6 @@ def _equal(what: str, found: Any, wanted: Any) -> list[str]:
             if found[id] != wanted[id]
         ]
     return said
-
-
-async def _fields(key: str) -> dict[str, bytes]:
-    found: dict[str, bytes] = {}
-    cursor = 0
-    while True:
-        cursor, rows = await Call(("HSCAN", key, cursor, "COUNT", PAGE), tuple[int, Any], key=key)
-        found |= {id.decode(): value for id, value in rows.items()}
-        if not cursor:
-            return found
 
 
 async def _members(key: str) -> set[str]:

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ..io import Call, together
-from ..reply import members, words
+from ..reply import fields, members
 from ..states import ZSETS
 from .shape import Shape, recorded
 from .windows import WINDOW
@@ -29,8 +29,7 @@ async def violations(queue: CircularQueue[Any]) -> list[str]:
         seen.update(ids)
     hashes = ("body", "again", "transit")
     bodies, again, transit = (
-        set(found)
-        for found in await together(Call(("HKEYS", keys[p]), words, key=keys[p]) for p in hashes)
+        set(found) for found in await together(fields(keys[p]) for p in hashes)
     )
     seen.update(transit)
     said = [f"{id} is in {n} states" for id, n in seen.items() if n > 1]
@@ -40,8 +39,7 @@ async def violations(queue: CircularQueue[Any]) -> list[str]:
     stat = keys["stat"]
     counters = await Call(("HMGET", stat, "spent", "sentinel"), list[bytes | None], key=stat)
     rotates = (await recorded(keys) or Shape()).residence == "rotate"
-    raw = await Call(("HGETALL", keys["spent"]), dict[bytes, bytes], key=keys["spent"])
-    spent = {id.decode(): int(n) for id, n in raw.items()}
+    spent = {id: int(n) for id, n in (await fields(keys["spent"])).items()}
     if sum(spent.values()) != int(counters[0] or 0):
         said.append(f"{sum(spent.values())} elements are spent, and {counters[0]!r} are counted")
     elements = await _elements(queue)

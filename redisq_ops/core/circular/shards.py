@@ -18,7 +18,7 @@ from ..errors import Refused
 from ..io import C_co, Call, both, operation, together
 from ..keys import PREFIX
 from ..registry import Registered, find
-from ..reply import scored, words
+from ..reply import fields, scored, words
 from ..settings import BATCH
 from ..shards import NEVER, SHARDS, Head, Sharded, checked_shards, home
 from ..values import Taken
@@ -164,7 +164,7 @@ class ShardedCircularQueue(Carrying[C_co, CircularQueue[None]], CircularQueue[C_
         said = await Sharded.invariants(self)
         for part in self._union():
             body = part.keys["body"]
-            ids = await Call(("HKEYS", body), words, key=body)
+            ids = await fields(body)
             strays = [id for id in ids if part.shard not in self._homes(id)]
             said += [f"{id} is in shard {part.shard} and doesn't belong there" for id in strays]
         transit = [] if self.old_shards else await self._in_transit()

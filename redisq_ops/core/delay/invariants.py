@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from ..io import Call
-from ..reply import members, words
+from ..reply import fields, members
 from ..states import ZSETS
 
 if TYPE_CHECKING:
@@ -22,12 +21,12 @@ async def violations(queue: DelaySet[Any]) -> list[str]:
         places[state] = set(ids)
         seen.update(ids)
     transit = queue.keys["transit"]
-    seen.update(await Call(("HKEYS", transit), words, key=transit))
+    seen.update(await fields(transit))
     said = [f"{id} is in {n} states" for id, n in seen.items() if n > 1]
     body, next_ = queue.keys["body"], queue.keys["next"]
-    bodies = set(await Call(("HKEYS", body), words, key=body))
+    bodies = set(await fields(body))
     said += [f"{id} has no payload" for id in sorted(set(seen) - bodies)]
     said += [f"{id} has a payload and no state" for id in sorted(bodies - set(seen))]
-    following = set(await Call(("HKEYS", next_), words, key=next_))
+    following = set(await fields(next_))
     said += [f"{id} is to run again and is not there" for id in sorted(following - set(seen))]
     return said

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from ..carry import Arrival, Carrying
 from ..errors import Refused
 from ..io import C_co, Call, operation, together
-from ..reply import scored, words
+from ..reply import fields, scored, words
 from ..shards import NEVER, Head, Sharded, home
 from ..values import Page, State
 from .queue import DelaySet, Scheduled
@@ -91,7 +91,7 @@ class ShardedDelaySet(Carrying[C_co, DelaySet[None]], DelaySet[C_co]):
         said = await Sharded.invariants(self)
         for part in self._union():
             body = part.keys["body"]
-            ids = await Call(("HKEYS", body), words, key=body)
+            ids = await fields(body)
             strays = [id for id in ids if part.shard not in self._homes(id)]
             said += [f"{id} is in shard {part.shard} and doesn't belong there" for id in strays]
         transit = [] if self.old_shards else await self._in_transit()

@@ -10,7 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ..io import Call, both, together
-from ..reply import members, scored, words
+from ..reply import fields, members, scored, words
 from ..states import ZSETS
 from ..values import State
 from .account import Account
@@ -27,7 +27,7 @@ async def violations(queue: FairQueue[Any]) -> list[str]:
     (zsets, hashes), ring = await both(
         both(
             together(members(keys[part]) for part in (*ZSETS.values(), "clients")),
-            together(_hash(keys[part]) for part in ("owner", "body", "holes", "accounts")),
+            together(fields(keys[part]) for part in ("owner", "body", "holes", "accounts")),
         ),
         _scores(keys["ring"]),
     )
@@ -84,25 +84,6 @@ async def violations(queue: FairQueue[Any]) -> list[str]:
     if known != waiting:
         said.append(f"queue: waiting is {known}, counted {waiting}")
     return said
-
-
-async def _hash(key: str) -> dict[str, bytes]:
-    found: dict[str, bytes] = {}
-    cursor = "0"
-    while True:
-        reply = await Call(("HSCAN", key, cursor, "COUNT", _PAGE), _scanned, key=key)
-        cursor, page = reply
-        found |= page
-        if cursor == "0":
-            return found
-
-
-def _scanned(reply: Any) -> tuple[str, dict[str, bytes]]:
-    cursor, pairs = reply
-    if isinstance(pairs, dict):
-        return str(int(cursor)), {k.decode(): v for k, v in pairs.items()}
-    flat = iter(pairs)
-    return str(int(cursor)), {k.decode(): v for k, v in zip(flat, flat, strict=True)}
 
 
 async def _scores(key: str) -> list[tuple[str, float]]:

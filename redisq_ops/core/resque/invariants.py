@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..io import Call, both, together
-from ..reply import members, words
+from ..reply import fields, members
 
 if TYPE_CHECKING:
     from .queue import ListLayout
@@ -27,7 +27,7 @@ async def violations(queue: ListLayout[Any]) -> list[str]:
     trash = set(await members(queue.keys["trash"]))
     for part, what in (("purged", "payload"), ("was", "record of where it was")):
         key = queue.keys[part]
-        there = set(await Call(("HKEYS", key), words, key=key))
+        there = set(await fields(key))
         said += [f"{name} is in the trash and has no {what}" for name in sorted(trash - there)]
         said += [f"{name} has a {what} and is not in the trash" for name in sorted(there - trash)]
     if queue.own_name:
@@ -44,9 +44,7 @@ async def violations(queue: ListLayout[Any]) -> list[str]:
 async def _held(queue: ListLayout[Any]) -> list[str]:
     keys = queue.keys
     leases = set(await members(keys["lease"]))
-    parts = await together(
-        Call(("HKEYS", keys[part]), words, key=keys[part]) for part in ("body", "meta")
-    )
+    parts = await together(fields(keys[part]) for part in ("body", "meta"))
     said = []
     for found, what in zip(map(set, parts), ("payload", "record"), strict=True):
         said += [f"{ticket} has a lease and no {what}" for ticket in sorted(leases - found)]
