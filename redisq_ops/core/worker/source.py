@@ -119,13 +119,14 @@ class Sources:
 
     def __init__(self, queues: Sequence[Queue[BlockingClient]], lease_ms: int) -> None:
         self._by_name = {queue.name: Source(queue, lease_ms) for queue in queues}
-        self._rotation = deque(self._by_name.values())
+        self._all = tuple(self._by_name.values())
+        self._rotation = deque(self._all)
         self.by_wake_list = {keys["wake"]: s for s in self for keys in s.queue.all_keys}
         self.since: float | None = None
         """monotonic seconds since when something finished waits to be told"""
 
     def __iter__(self) -> Iterator[Source]:
-        return iter(self._by_name.values())
+        return iter(self._all)
 
     @property
     def names(self) -> list[str]:
@@ -135,17 +136,31 @@ class Sources:
     def first(self) -> Source:
         return self._rotation[0]
 
+    # Asked several times a turn, so without generators.
+
     def held(self) -> int:
-        return sum(len(source.held) for source in self)
+        n = 0
+        for source in self._all:
+            n += len(source.held)
+        return n
 
     def finished(self) -> int:
-        return sum(len(source.finished) for source in self)
+        n = 0
+        for source in self._all:
+            n += len(source.finished)
+        return n
 
     def running(self) -> int:
-        return sum(len(s.held) - len(s.finished) - s.telling for s in self)
+        n = 0
+        for source in self._all:
+            n += len(source.held) - len(source.finished) - source.telling
+        return n
 
     def asked(self) -> int:
-        return sum(source.asked for source in self)
+        n = 0
+        for source in self._all:
+            n += source.asked
+        return n
 
     def unsettled(self) -> list[Work]:
         held = chain.from_iterable(source.held for source in self)
