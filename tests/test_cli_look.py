@@ -519,7 +519,8 @@ def test_an_unreachable_server_is_tried_three_times_and_named(
         redisq.url = f"redis://:hush@127.0.0.1:{port}"
         said = redisq.refusal("ls", code=2)
     assert f"{port}" in said and "hush" not in said
-    assert 1 <= len(attempts) <= 3
+    # Threads of earlier tests may be calling elsewhere.
+    assert 1 <= attempts.count(("127.0.0.1", port)) <= 3
     assert sum(naps) < 0.2
 
 
