@@ -512,7 +512,12 @@ def test_an_unreachable_server_is_tried_three_times_and_named(
 
     monkeypatch.setattr(socket.socket, "connect", connect)
     naps: list[float] = []
-    monkeypatch.setattr(time, "sleep", naps.append)
+    mine, sleep = threading.get_ident(), time.sleep
+
+    def nap(seconds: float) -> None:  # threads of earlier tests go on sleeping
+        naps.append(seconds) if threading.get_ident() == mine else sleep(seconds)
+
+    monkeypatch.setattr(time, "sleep", nap)
     with socket.socket() as taken:  # bound and not listening: refuses
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]

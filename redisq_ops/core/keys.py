@@ -38,22 +38,14 @@ def checked_consumer(name: str) -> str:
 class Keys:
     """The key names of one queue (``tag``: its name, or name/shard)."""
 
-    __slots__ = ("_named", "base", "tag")
+    __slots__ = ("base", "tag")
 
     def __init__(self, tag: str, prefix: str = PREFIX) -> None:
-        self._named: dict[tuple[str, ...], tuple[str, ...]] = {}
         self.tag = tag
         self.base = f"{prefix}:{{{tag}}}:"
 
     def __getitem__(self, part: str) -> str:
         return self.base + (part[:-1] + ":" if part.endswith("_") else part)
-
-    def of(self, parts: tuple[str, ...]) -> tuple[str, ...]:
-        """Several at once, kept: each call of a script asks for the same twenty."""
-        names = self._named.get(parts)
-        if names is None:
-            names = self._named[parts] = tuple(self[part] for part in parts)
-        return names
 
 
 def registry_key(prefix: str = PREFIX) -> str:

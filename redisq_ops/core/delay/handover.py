@@ -51,7 +51,6 @@ class _Pair(Keys):
     __slots__ = ("_target",)
 
     def __init__(self, source: Keys, target: Keys) -> None:
-        super().__init__("")
         self.tag, self.base, self._target = source.tag, source.base, target
 
     def __getitem__(self, part: str) -> str:
