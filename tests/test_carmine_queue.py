@@ -33,6 +33,7 @@ from redisq_ops.ops.journal import Author
 from . import carmine_reader
 from .cli import Redisq
 from .model.wire import picture
+from .working import ids, take
 
 Queue = CarmineQueue[redis.Redis]
 NAME = "carmine:q"
@@ -53,14 +54,6 @@ def queue(client: redis.Redis, clock: FakeClock) -> Iterator[Queue]:
 def put(queue: Queue, id: str, content: bytes = b"", **how: Any) -> str:
     (said,) = queue.enqueue([(id, content)], **how)
     return said.word
-
-
-def take(queue: Queue, n: int = 100, worker: str = "w") -> list[Delivery]:
-    return list(queue.take(n, consumer=worker).deliveries)
-
-
-def ids(deliveries: list[Delivery]) -> list[str]:
-    return [delivery.id for delivery in deliveries]
 
 
 def settle(queue: Queue, outcome: Any, *deliveries: Delivery, wait: int = 0) -> list[str]:

@@ -29,6 +29,7 @@ from redisq_ops.demo.server import EmbeddedServer
 
 from .cli import Redisq
 from .model.wire import picture
+from .working import ids
 
 Queue = CircularQueue[redis.Redis]
 Opener = Callable[..., Queue]
@@ -90,10 +91,6 @@ def take(queue: Queue, n: int = 100, worker: str = "w") -> list[Delivery]:
         if not taken.deliveries and not taken.more:
             break
     return found
-
-
-def ids(deliveries: list[Delivery]) -> list[str]:
-    return [delivery.id for delivery in deliveries]
 
 
 def settle(queue: Queue, outcome: Any, *deliveries: Delivery, delay: int = 0) -> list[str]:

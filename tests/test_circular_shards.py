@@ -26,7 +26,7 @@ from redisq_ops.demo.server import cluster
 from redisq_ops.ops.deployment import Deployment
 
 from .conftest import BINARIES
-from .test_shards import Killed, run_until
+from .working import Killed, run_until
 
 Queue = ShardedCircularQueue[BlockingClient]
 Opener = Callable[..., Queue]

@@ -17,6 +17,7 @@ from redisq_ops.core.values import Delivery, Settlement
 from redisq_ops.demo.server import EmbeddedServer
 
 from .model.wire import picture
+from .working import ids, take
 
 Queue = DelaySet[redis.Redis]
 
@@ -36,14 +37,6 @@ def queue(client: redis.Redis, clock: FakeClock) -> Iterator[Queue]:
 def put(queue: Queue, id: str, after: int, payload: bytes = b"", mode: Any = "new") -> str:
     (said,) = queue.schedule([(id, payload)], after_ms=after, mode=mode)
     return said.word
-
-
-def take(queue: Queue, n: int = 100, worker: str = "w") -> list[Delivery]:
-    return list(queue.take(n, consumer=worker).deliveries)
-
-
-def ids(deliveries: list[Delivery]) -> list[str]:
-    return [delivery.id for delivery in deliveries]
 
 
 def settle(queue: Queue, outcome: Any, *deliveries: Delivery) -> list[str]:

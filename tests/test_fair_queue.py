@@ -44,6 +44,7 @@ from redisq_ops.ops.selection import Filter, select
 from .cli import Redisq
 from .model.wire import picture
 from .proxy import FlakyProxy
+from .working import ids, take
 
 Queue = FairQueue[redis.Redis]
 
@@ -69,14 +70,6 @@ def put(queue: Queue, client: str, *ids: str) -> list[str]:
 def fill(queue: Queue, client: str, n: int) -> None:
     for low in range(0, n, 500):
         queue.submit(client, [(f"{client}-{k}", b"") for k in range(low, min(n, low + 500))])
-
-
-def take(queue: Queue, n: int = 100, worker: str = "w") -> list[Delivery]:
-    return list(queue.take(n, consumer=worker).deliveries)
-
-
-def ids(deliveries: list[Delivery]) -> list[str]:
-    return [delivery.id for delivery in deliveries]
 
 
 def whose(deliveries: list[Delivery]) -> str:

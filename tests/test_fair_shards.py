@@ -22,7 +22,7 @@ from redisq_ops.core.worker import Worker
 from redisq_ops.demo.server import binaries, cluster
 from redisq_ops.ops.deployment import Deployment
 
-from .test_shards import Killed, run_until
+from .working import Killed, run_until
 
 Queue = ShardedFairQueue[redis.Redis]
 NAMES = [f"client-{n}" for n in range(12)]

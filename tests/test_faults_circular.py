@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -16,6 +15,8 @@ from redisq_ops.core.circular import CircularQueue
 from redisq_ops.core.clock import FakeClock
 from redisq_ops.core.settings import LEASE_MS
 from redisq_ops.core.values import Delivery, Settlement
+
+from .working import ids
 
 NEXT = """
 local item = redis.call('RPOP', KEYS[1])
@@ -124,10 +125,6 @@ def take(queue: Ours, n: int = 100, worker: str = "w1") -> list[Delivery]:
         if not n:
             break
     return found
-
-
-def ids(deliveries: Iterable[Delivery]) -> list[str]:
-    return [delivery.id for delivery in deliveries]
 
 
 def ack(queue: Ours, *deliveries: Delivery) -> list[str]:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -19,6 +18,8 @@ from redisq_ops.core.delay.shards import ShardedDelaySet
 from redisq_ops.core.errors import BadInput
 from redisq_ops.core.settings import LEASE_MS
 from redisq_ops.core.values import Delivery, Settlement
+
+from .working import ids, take
 
 DEQUEUE = """
 local from, most, new, batch = KEYS[1], ARGV[1], ARGV[2] or 0.0, ARGV[3]
@@ -76,14 +77,6 @@ def put(queue: Ours, *entries: tuple[str, int], mode: str = "new") -> list[str]:
     for id, at in entries:
         said += queue.schedule([(id, id.encode())], at_ms=(T + at) * 1000, mode=mode)  # type: ignore[arg-type]
     return [one.word for one in said]
-
-
-def take(queue: Ours, n: int = 100, worker: str = "w1") -> list[Delivery]:
-    return list(queue.take(n, consumer=worker).deliveries)
-
-
-def ids(deliveries: Iterable[Delivery]) -> list[str]:
-    return [delivery.id for delivery in deliveries]
 
 
 def ack(queue: Ours, *deliveries: Delivery) -> list[str]:

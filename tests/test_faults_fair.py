@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,6 +19,8 @@ from redisq_ops.core.errors import BadInput
 from redisq_ops.core.fair import FairQueue
 from redisq_ops.core.settings import LEASE_MS
 from redisq_ops.core.values import Delivery, Failure, Settlement
+
+from .working import ids, take
 
 MAX_ATTEMPTS_COUNT = 4
 MAIN = "bqueues:"
@@ -112,14 +114,6 @@ def queue(ours: Callable[[str], Ours]) -> Ours:
 
 def put(queue: Ours, client: str, *ids: str) -> None:
     queue.submit(client, [(id, id.encode()) for id in ids])
-
-
-def take(queue: Ours, n: int = 100, worker: str = "w1") -> list[Delivery]:
-    return list(queue.take(n, consumer=worker).deliveries)
-
-
-def ids(deliveries: Iterable[Delivery]) -> list[str]:
-    return [delivery.id for delivery in deliveries]
 
 
 def settle(queue: Ours, outcome: Any, *deliveries: Delivery) -> list[str]:

@@ -15,10 +15,11 @@ import redis
 from redisq_ops.core.clock import FakeClock
 from redisq_ops.core.connect import connect
 from redisq_ops.core.resque import Job, ResqueQueue, SidekiqQueue
-from redisq_ops.core.values import Delivery, Failure, Settlement
+from redisq_ops.core.values import Failure, Settlement
 from redisq_ops.demo.server import EmbeddedServer
 
 from .proxy import FlakyProxy
+from .working import take
 
 T = 1_700_000_000
 BOOM = Failure("Boom", "it broke").encoded()
@@ -99,10 +100,6 @@ def record(jid: str, **more: Any) -> str:
 def failure(n: int, queue: str = "low") -> str:
     payload = {"class": "A", "args": [n]}
     return json.dumps({"payload": payload, "exception": "E", "error": "e", "queue": queue})
-
-
-def take(queue: Any, n: int = 100, worker: str = "w1") -> list[Delivery]:
-    return list(queue.take(n, consumer=worker).deliveries)
 
 
 def move(queue: Any, ids: list[str], source: str, target: str, op: str = "op") -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
 from typing import Any, TypeVar
@@ -21,12 +21,13 @@ from redisq_ops.core.delay import DelaySet, Handed, ShardedDelaySet
 from redisq_ops.core.delay import handover as module
 from redisq_ops.core.errors import BadInput, Unreachable
 from redisq_ops.core.handler import Reject
-from redisq_ops.core.io import BlockingClient, Description
+from redisq_ops.core.io import BlockingClient
 from redisq_ops.core.request import RequestQueue
 from redisq_ops.core.values import Delivery, Settlement
 from redisq_ops.demo.server import EmbeddedServer
 
 from .proxy import FlakyProxy
+from .working import Killed, run_until
 
 T = TypeVar("T")
 LEASE = 30_000
@@ -262,29 +263,6 @@ def test_a_target_that_got_shards_meanwhile_is_not_given_misplaced_entries(
 
 
 # --- crashes --------------------------------------------------------------------------------------
-
-
-class Killed(Exception):
-    pass
-
-
-def run_until(client: BlockingClient, work: Description[T], steps: int, heard: bool) -> T:
-    """Run, but be killed at round trip ``steps``: before it, or with its effect and no reply."""
-    assert isinstance(work, Coroutine)
-    try:
-        calls = work.send(None)
-        while True:
-            if steps == 0 and not heard:
-                raise Killed
-            replies = io._exchange(client, calls)
-            if steps == 0:
-                raise Killed
-            steps -= 1
-            calls = work.send(replies)
-    except StopIteration as stop:
-        return stop.value  # type: ignore[no-any-return]
-    finally:
-        work.close()
 
 
 @pytest.mark.usefixtures("apart")

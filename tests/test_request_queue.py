@@ -33,6 +33,7 @@ from redisq_ops.core.values import Delivery, Failure, Settlement
 from redisq_ops.demo.server import EmbeddedServer
 
 from .model.wire import picture
+from .working import ids
 
 Queue = RequestQueue[redis.Redis]
 DAY = 24 * 3600 * 1000
@@ -56,10 +57,6 @@ def submit(queue: Queue, id: str, n: int = 1, **options: Any) -> None:
 
 def take(queue: Queue, n: int = 1, worker: str = "w") -> list[Delivery]:
     return list(queue.take(n, consumer=worker).deliveries)
-
-
-def ids(deliveries: list[Delivery]) -> list[str]:
-    return [delivery.id for delivery in deliveries]
 
 
 def settle(queue: Queue, outcome: Any, *deliveries: Delivery, value: bytes = b"") -> list[str]:

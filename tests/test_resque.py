@@ -14,11 +14,12 @@ from redisq_ops.core.clock import FakeClock
 from redisq_ops.core.errors import BadInput, Refused, WrongKind
 from redisq_ops.core.handler import Work
 from redisq_ops.core.resque import Job, ResqueQueue, SidekiqQueue
-from redisq_ops.core.values import Delivery, Failure, Page, Settlement, State
+from redisq_ops.core.values import Failure, Page, Settlement, State
 from redisq_ops.core.worker import Worker
 
 from .cli import Redisq
 from .layouts import put
+from .working import end, take
 
 Ours = ResqueQueue[redis.Redis]
 T = 1_718_000_000_000
@@ -43,14 +44,6 @@ def whole(client: redis.Redis, clock: FakeClock) -> Ours:
 
 def ids(page: Page) -> list[str]:
     return [entry.id for entry in page.entries]
-
-
-def take(queue: Ours, n: int = 100, consumer: str = "w1") -> list[Delivery]:
-    return list(queue.take(n, consumer=consumer).deliveries)
-
-
-def end(queue: Ours, delivery: Delivery, outcome: Any = "ack", value: bytes = b"") -> str:
-    return queue.settle([Settlement(delivery, outcome, value)])[0]
 
 
 def moved(queue: Ours, ids: list[str], source: State, target: str, op: str = "op") -> list[str]:
@@ -104,7 +97,7 @@ def test_a_job_goes_its_way(queue: Ours, client: redis.Redis) -> None:
     (said,) = failed(client)
     assert said == {
         "payload": {"class": "B", "args": [2.0]}, "exception": "Boom", "error": 'it "broke"',
-        "backtrace": ["a.py", "b.py"], "worker": "w1", "queue": "low",
+        "backtrace": ["a.py", "b.py"], "worker": "w", "queue": "low",
         "failed_at": "2024/06/10 06:13:20 UTC",
     }  # fmt: skip
     assert client.get("resque:stat:processed") == b"2"
@@ -133,7 +126,7 @@ def test_a_lost_worker_s_jobs_come_back_in_their_order(queue: Ours, clock: FakeC
     queue.push([Job("A", [n]) for n in range(5)])
     first = take(queue, 3)
     clock.advance(30_001)
-    again = take(queue, consumer="w2")
+    again = take(queue, worker="w2")
     assert [json.loads(d.payload)["args"] for d in again] == [[n] for n in range(5)]
     assert {end(queue, d) for d in first} == {"stale"}
 

@@ -32,6 +32,7 @@ from redisq_ops.ops.journal import find as find_operation
 from redisq_ops.ops.selection import Filter, select
 
 from .conftest import BINARIES
+from .working import Killed, run_until
 
 T = TypeVar("T")
 Set = ShardedDelaySet[BlockingClient]
@@ -348,29 +349,6 @@ def test_awaited_too(aclient: Callable[[], redis.asyncio.Redis], clock: FakeCloc
 
 
 # --- changing their number ------------------------------------------------------------------------
-
-
-class Killed(Exception):
-    pass
-
-
-def run_until(client: BlockingClient, work: Description[T], steps: int, heard: bool) -> T:
-    """Run, but be killed at round trip ``steps``: before it, or with its effect and no reply."""
-    assert isinstance(work, Coroutine)
-    try:
-        calls = work.send(None)
-        while True:
-            if steps == 0 and not heard:
-                raise Killed
-            replies = io._exchange(client, calls)
-            if steps == 0:
-                raise Killed
-            steps -= 1
-            calls = work.send(replies)
-    except StopIteration as stop:
-        return stop.value  # type: ignore[no-any-return]
-    finally:
-        work.close()
 
 
 def held_before(

@@ -27,7 +27,7 @@ from redisq_ops.core.errors import BadInput, QueueClosed, QueueFull, Refused, To
 from redisq_ops.core.handler import Reject, Retry, Work
 from redisq_ops.core.resque import Job, SidekiqQueue, undoing
 from redisq_ops.core.resque import job as records
-from redisq_ops.core.values import Delivery, Failure, Page, Settlement, State
+from redisq_ops.core.values import Failure, Page, Settlement, State
 from redisq_ops.core.worker import Worker
 from redisq_ops.demo.server import binaries, cluster
 from redisq_ops.ops import journal
@@ -38,6 +38,7 @@ from redisq_ops.ops.selection import Filter, select
 
 from .cli import Redisq
 from .layouts import Sidekiq, put, sidekiq
+from .working import end, take
 
 __all__ = ["sidekiq"]  # the fixture
 
@@ -64,14 +65,6 @@ def whole(client: redis.Redis, clock: FakeClock) -> Ours:
 
 def ids(page: Page) -> list[str]:
     return [entry.id for entry in page.entries]
-
-
-def take(queue: Ours, n: int = 100, consumer: str = "w1") -> list[Delivery]:
-    return list(queue.take(n, consumer=consumer).deliveries)
-
-
-def end(queue: Ours, delivery: Delivery, outcome: Any = "ack", value: bytes = b"") -> str:
-    return queue.settle([Settlement(delivery, outcome, value)])[0]
 
 
 def scored(client: redis.Redis, key: str) -> list[tuple[bytes, float]]:
@@ -272,7 +265,7 @@ def test_a_job_goes_its_way(queue: Ours, client: redis.Redis) -> None:
     assert [a.id, b.id] == ["a", "b"], "first in, first out"
     assert queue.counts().pending == 2 and queue.counts().waiting == 0
     entry = queue.get("a")
-    assert entry and (entry.state, entry.consumer, entry.receipt) == ("pending", "w1", a.receipt)
+    assert entry and (entry.state, entry.consumer, entry.receipt) == ("pending", "w", a.receipt)
     assert entry.at_ms == a.deadline_ms == T + 30_000
     assert queue.extend([a, b], 60_000) == [True, True]
     assert end(queue, a, "result", b"kept nowhere") == "done"
@@ -383,7 +376,7 @@ def test_a_lost_worker_s_jobs_run_again_in_their_order(queue: Ours, clock: FakeC
     queue.push([Job("A", [], f"j{n}") for n in range(5)])
     first = take(queue, 3)
     clock.advance(30_001)
-    again = take(queue, consumer="w2")
+    again = take(queue, worker="w2")
     assert [d.id for d in again] == [f"j{n}" for n in range(5)]
     assert [d.lost for d in again] == [1, 1, 1, 0, 0]
     assert {end(queue, d) for d in first} == {"stale"}
@@ -401,7 +394,7 @@ def test_what_kills_its_workers_is_dead_in_the_end(
     assert take(queue) == []
     (dead,) = queue.page("dead").entries
     assert (dead.id, dead.reason) == ("poison", "lost")
-    assert dead.error and "w1" in dead.error.message
+    assert dead.error and "was w" in dead.error.message
     said = json.loads(members(client, "dead")[0])
     assert (said["class"], said["error_class"]) == ("A", "Redisq::LostLease")
     assert client.hlen(queue.keys["lost"]) == 0

@@ -1,0 +1,49 @@
+"""What the tests of several kinds of queue have in common: entries taken and ended by hand, and an
+operator killed between two round trips."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterable
+from typing import Any, TypeVar
+
+from redisq_ops.core import io
+from redisq_ops.core.io import BlockingClient, Description
+from redisq_ops.core.values import Delivery, Entry, Settlement
+
+T = TypeVar("T")
+
+
+def take(queue: Any, n: int = 100, worker: str = "w") -> list[Delivery]:
+    return list(queue.take(n, consumer=worker).deliveries)
+
+
+def ids(entries: Iterable[Delivery | Entry]) -> list[str]:
+    return [entry.id for entry in entries]
+
+
+def end(queue: Any, delivery: Delivery, outcome: Any = "ack", value: bytes = b"") -> str:
+    (said,) = queue.settle([Settlement(delivery, outcome, value)])
+    return str(said)
+
+
+class Killed(Exception):
+    pass
+
+
+def run_until(client: BlockingClient, work: Description[T], steps: int, heard: bool) -> T:
+    """Run, but be killed at round trip ``steps``: before it, or with its effect and no reply."""
+    assert isinstance(work, Coroutine)
+    try:
+        calls = work.send(None)
+        while True:
+            if steps == 0 and not heard:
+                raise Killed
+            replies = io._exchange(client, calls)
+            if steps == 0:
+                raise Killed
+            steps -= 1
+            calls = work.send(replies)
+    except StopIteration as stop:
+        return stop.value  # type: ignore[no-any-return]
+    finally:
+        work.close()
