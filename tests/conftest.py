@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -89,3 +90,16 @@ def client(url: str) -> Iterator[redis.Redis]:
 def aclient(url: str) -> Callable[[], redis.asyncio.Redis]:
     """Makes asyncio clients of an empty server: `async with aclient() as client`."""
     return lambda: redis.asyncio.Redis.from_url(url, protocol=3)
+
+
+@pytest.fixture
+def naps(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[float], object]]:
+    """Its last element is what `time.sleep` does in this thread; threads of earlier tests sleep."""
+    instead: list[Callable[[float], object]] = []
+    mine, sleep = threading.get_ident(), time.sleep
+
+    def nap(seconds: float) -> None:
+        (instead[-1] if instead and threading.get_ident() == mine else sleep)(seconds)
+
+    monkeypatch.setattr(time, "sleep", nap)
+    return instead

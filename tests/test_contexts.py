@@ -6,7 +6,7 @@ import os
 import pty
 import subprocess
 import sys
-import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -260,7 +260,7 @@ def test_a_person_types_the_name(file: Path, url: str, client: redis.Redis) -> N
 
 
 def test_a_change_is_not_faster_than_allowed(
-    file: Path, redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+    file: Path, redisq: Redisq, client: redis.Redis, naps: list[Callable[[float], object]]
 ) -> None:
     dead_letters(client, 300)
     prod(file, 'max_rate = "100/s"')
@@ -268,7 +268,7 @@ def test_a_change_is_not_faster_than_allowed(
     redisq(*replay, "--rate", "101/s", code=1)
     assert "101/s is faster than 100/s (max_rate, context prod)" in redisq.err
     rests: list[float] = []
-    monkeypatch.setattr(time, "sleep", rests.append)
+    naps.append(rests.append)
     redisq(*replay)
     assert 2 < max(rests) <= 3  # 300 entries are three seconds of it
 

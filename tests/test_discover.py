@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -543,13 +543,11 @@ def test_fsck_flags_what_stays_wrong_and_says_what_it_left_out(
 
 
 def test_a_finding_whose_number_moves_is_the_same_finding(
-    redisq: Redisq, client: Client, monkeypatch: pytest.MonkeyPatch
+    redisq: Redisq, client: Client, naps: list[Callable[[float], object]]
 ) -> None:
     client.lpush("bqueues:processing:w", "{}")
     redisq("discover", "--register", "--yes")
-    monkeypatch.setattr(
-        "redisq_ops.cli.look.time.sleep", lambda s: client.lpush("bqueues:processing:w", "{}")
-    )
+    naps.append(lambda s: client.lpush("bqueues:processing:w", "{}"))
     (row,) = redisq.rows("fsck", "raw-fair:w", code=1)
     assert any("5 in processing" in line for line in row["broken"]) and row["momentary"] == 0
 
