@@ -33,6 +33,13 @@ if "redis" in BINARIES or os.environ.get("REDISQ_REQUIRE_REDIS_SERVER"):
     WANTED.append("redis")
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """What is about a face, and asks the server nothing that others don't ask, runs on one kind."""
+    face = metafunc.definition.get_closest_marker("face")
+    if face is not None and "server" in metafunc.fixturenames:
+        metafunc.parametrize("server", WANTED[:1], indirect=True, scope="session")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """`make quick` runs on one kind of server; the whole suite on every kind."""
     for item in items:

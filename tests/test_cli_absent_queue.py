@@ -19,6 +19,8 @@ from redisq_ops.core.request import RequestQueue, ShardedRequestQueue
 from redisq_ops.core.shards import home
 from redisq_ops.core.worker import Worker, loop
 
+pytestmark = pytest.mark.face
+
 Start = Callable[..., subprocess.Popen[bytes]]
 
 

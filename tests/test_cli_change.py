@@ -27,6 +27,8 @@ from redisq_ops.ops.journal import Undo
 from .cli import ERROR, Redisq, dead_letters, everywhere
 from .model.wire import picture
 
+pytestmark = pytest.mark.face
+
 
 @pytest.fixture(autouse=True)
 def no_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

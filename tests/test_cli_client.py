@@ -15,6 +15,8 @@ from redisq_ops.core.request import RequestQueue
 from .cli import Redisq
 from .model.wire import picture
 
+pytestmark = pytest.mark.face
+
 Make = Callable[[], Queue[redis.Redis]]
 
 

@@ -17,6 +17,8 @@ from redisq_ops.ops import edit
 
 from .cli import ERROR, Redisq
 
+pytestmark = pytest.mark.face
+
 PAYLOADS = [
     b'{"to": "ann", "region": "us", "n": 1}',
     b'{"to":"b\xc3\xb6b","region":"us","n":2}',

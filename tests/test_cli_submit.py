@@ -17,6 +17,8 @@ import redis
 import redisq_ops
 from redisq_ops import cli
 
+pytestmark = pytest.mark.face
+
 COMMAND = [sys.executable, "-m", "redisq_ops"]
 
 

@@ -34,6 +34,8 @@ from redisq_ops.demo.server import EmbeddedServer
 
 from .proxy import FlakyProxy
 
+pytestmark = pytest.mark.face
+
 COMMAND = [sys.executable, "-m", "redisq_ops"]
 
 

@@ -26,6 +26,8 @@ from redisq_ops.tui.poller import Connected, Live
 
 from .cli import Redisq, dead_letters
 
+pytestmark = pytest.mark.face
+
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -26,6 +26,8 @@ from redisq_ops.core.worker import Worker
 
 from .cli import Redisq
 
+pytestmark = pytest.mark.face
+
 PATIENT = ("--max-latency", "60s")
 """how quickly a busy machine answers is no part of these tests"""
 

@@ -22,6 +22,8 @@ from redisq_ops.tui.poller import Connected, Live
 
 from .cli import Redisq
 
+pytestmark = pytest.mark.face
+
 EMAIL = {"email": r"[\w.]+@[\w.]+"}
 
 

@@ -15,6 +15,8 @@ import redis
 from redisq_ops.cli import run
 from redisq_ops.core.request import RequestQueue
 
+pytestmark = pytest.mark.face
+
 TOP = [sys.executable, "-c", "from redisq_ops.cli.top import main; main()"]
 
 

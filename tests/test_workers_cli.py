@@ -14,6 +14,8 @@ from redisq_ops.core.resque import SidekiqQueue
 from .cli import Redisq, everywhere
 from .layouts import put
 
+pytestmark = pytest.mark.face
+
 Client = redis.Redis
 WEB = "web-1:4711:0a1b2c3d4e5f"
 LIVE, SLOW, GONE = "a:1:live", "b:2:slow", "c:3:gone"
