@@ -183,7 +183,7 @@ def test_a_real_worker_promotes_and_settles_as_ever_beside_ours(
     client: redis.Redis, sidekiq: Sidekiq
 ) -> None:
     queue = SidekiqQueue(client, "sidekiq:default")
-    words = [f"n{n}" for n in range(60)]
+    words: list[str] = []
     mine: list[str] = []
 
     def handle(work: Work) -> None:
@@ -193,12 +193,14 @@ def test_a_real_worker_promotes_and_settles_as_ever_beside_ours(
     with sidekiq.working():
         queue.push([Job("Note", ["up"])])
         sidekiq.until("it is up", lambda: sidekiq.log == ["ran up"])
-        queue.push([Job("Note", [word]) for word in words])
-        Worker(queue, handle, batch=2, burst=True).run()
-        sidekiq.until("all ran", lambda: len(sidekiq.log) + len(mine) > len(words))
+        while not mine or len(sidekiq.log) < 2:  # either may be the quicker one, for a while
+            more = [f"n{len(words) + n}" for n in range(60)]
+            queue.push([Job("Note", [word]) for word in more])
+            words += more
+            Worker(queue, handle, batch=2, burst=True).run()
+            sidekiq.until("all ran", lambda: len(sidekiq.log) + len(mine) > len(words))
     theirs = [line.split()[1] for line in sidekiq.log]
     assert sorted(mine + theirs) == sorted([*words, "up"])
-    assert mine and len(theirs) > 1
     assert int(client.get("stat:processed") or 0) == len(words) + 1, "one counter for both"
 
 

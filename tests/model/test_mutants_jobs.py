@@ -6,11 +6,9 @@ import pytest
 import redis
 
 from redisq_ops.core import scripts
-from redisq_ops.core.errors import RedisqError
 
 from .jobs import JobModel, ResqueModel, SidekiqModel
-from .seeds import STEPS
-from .test_mutants import TRIES, Mutant, Spoiler
+from .test_mutants import Mutant, Spoiler, noticed
 
 BOTH: tuple[type[JobModel], ...] = (SidekiqModel, ResqueModel)
 SIDEKIQ: tuple[type[JobModel], ...] = (SidekiqModel,)
@@ -61,17 +59,14 @@ MUTANTS = {
     ),
     "trash let go too early": (("trash", "now - conf.trash_ms", "now"), BOTH),
 }  # fmt: skip
-QUICK = {"settle without fence", "leases not looked at"}
 CASES = [
-    pytest.param(
-        name, change, model, id=f"{name}-{model.__name__}",
-        marks=() if name in QUICK else pytest.mark.slow,
-    )
+    pytest.param(name, change, model, id=f"{name}-{model.__name__}")
     for name, (change, models) in MUTANTS.items()
     for model in models
-]  # fmt: skip
+]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "change", "model"), CASES)
 def test_a_spoilt_line_is_noticed(
     valkey_url: str,
@@ -89,13 +84,3 @@ def test_a_spoilt_line_is_noticed(
     finally:
         scripts.script.cache_clear()
     assert spoiler.done == {change[0]}
-
-
-def noticed(client: redis.Redis, model: type[JobModel]) -> bool:
-    for seed in range(TRIES):
-        client.flushall()
-        try:
-            model(client, seed).play(STEPS)
-        except (AssertionError, pytest.fail.Exception, RedisqError, redis.ResponseError):
-            return True
-    return False
