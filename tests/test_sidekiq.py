@@ -190,6 +190,9 @@ def test_a_real_worker_promotes_and_settles_as_ever_beside_ours(
         time.sleep(0.01)
         mine.extend(json.loads(work.payload)["args"])
 
+    def all_ran() -> bool:
+        return len(sidekiq.log) + len(mine) > len(words)
+
     with sidekiq.working():
         queue.push([Job("Note", ["up"])])
         sidekiq.until("it is up", lambda: sidekiq.log == ["ran up"])
@@ -198,7 +201,7 @@ def test_a_real_worker_promotes_and_settles_as_ever_beside_ours(
             queue.push([Job("Note", [word]) for word in more])
             words += more
             Worker(queue, handle, batch=2, burst=True).run()
-            sidekiq.until("all ran", lambda: len(sidekiq.log) + len(mine) > len(words))
+            sidekiq.until("all ran", all_ran)
     theirs = [line.split()[1] for line in sidekiq.log]
     assert sorted(mine + theirs) == sorted([*words, "up"])
     assert int(client.get("stat:processed") or 0) == len(words) + 1, "one counter for both"
