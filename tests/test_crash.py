@@ -20,7 +20,7 @@ import pytest
 from redisq_ops.core.carmine import CarmineQueue
 from redisq_ops.core.circular import CircularQueue
 from redisq_ops.core.connect import connect
-from redisq_ops.core.delay import DelaySet
+from redisq_ops.core.delay import DelaySet, ShardedDelaySet
 from redisq_ops.core.errors import RedisqError
 from redisq_ops.core.fair import FairQueue
 from redisq_ops.core.handler import Work
@@ -37,10 +37,12 @@ pytestmark = pytest.mark.slow
 REQUESTS, EACH, LIMIT = 300, 10, 3
 ENTRIES = 2_000
 KILLS, RESTARTS, WORKERS = 60, 3, 4
+"""on each kind of server"""
 LEASE_MS = 700
 PAUSE_S = {
     "request": 0.08,
     "delay": 0.12,
+    "delay, 3 shards": 0.12,
     "circular": 0.12,
     "rotating": 0.12,
     "fair": 0.12,
@@ -75,6 +77,8 @@ def opened(client: BlockingClient, kind: str) -> Queue[BlockingClient]:
         return CarmineQueue(client, "carmine:q")
     if kind in ("circular", "rotating"):
         return CircularQueue(client, "q", residence="rotate" if kind == "rotating" else "list")
+    if kind == "delay, 3 shards":
+        return ShardedDelaySet(client, "q", shards=3)
     return RequestQueue(client, "q") if kind == "request" else DelaySet(client, "q")
 
 
@@ -102,9 +106,7 @@ def settled(queue: Queue[BlockingClient]) -> bool:
 
 
 @pytest.mark.parametrize("binary", sorted(binaries()))
-@pytest.mark.parametrize(
-    "kind", ["request", "delay", "circular", "rotating", "fair", "carmine", "sidekiq", "resque"]
-)
+@pytest.mark.parametrize("kind", PAUSE_S)
 def test_kills_lose_nothing(kind: str, binary: str, tmp_path: Path) -> None:
     chance = random.Random(7)
     log = tmp_path / "executed"
