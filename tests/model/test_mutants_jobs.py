@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import pytest
-import redis
-
-from redisq_ops.core import scripts
 
 from .jobs import JobModel, ResqueModel, SidekiqModel
-from .test_mutants import Mutant, Spoiler, noticed
+from .spoiling import Change, noticed, spoilt
+from .test_mutants import TELLING
 
 BOTH: tuple[type[JobModel], ...] = (SidekiqModel, ResqueModel)
 SIDEKIQ: tuple[type[JobModel], ...] = (SidekiqModel,)
@@ -69,18 +67,8 @@ CASES = [
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "change", "model"), CASES)
 def test_a_spoilt_line_is_noticed(
-    valkey_url: str,
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
-    change: tuple[str, str, str],
-    model: type[JobModel],
+    valkey_url: str, name: str, change: Change, model: type[JobModel]
 ) -> None:
-    spoiler = Spoiler(Mutant(name, (change,), ()))
-    monkeypatch.setattr(scripts, "_read", spoiler)
-    scripts.script.cache_clear()
-    try:
-        with redis.Redis.from_url(valkey_url, protocol=3) as client:
-            assert noticed(client, model), "it did all that was asked of it"
-    finally:
-        scripts.script.cache_clear()
-    assert spoiler.done == {change[0]}
+    first = TELLING.get(f"{name}-{model.__name__}", 0)
+    with spoilt([change]):
+        assert noticed(valkey_url, model, first=first), "it did all that was asked of it"

@@ -1,0 +1,67 @@
+"""Lua spoilt on purpose, and whether a model notices."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import redis
+
+from redisq_ops.core import scripts
+from redisq_ops.core.errors import RedisqError
+
+from .seeds import STEPS
+
+Change = tuple[str, str, str]
+"""file, text, what stands there instead"""
+TRIES = 15
+"""stories a mutant may live through; the sound queues live through all of them"""
+
+
+@contextmanager
+def spoilt(changes: Sequence[Change]) -> Iterator[None]:
+    """Every Lua file is read with the changes in it; each of them has to have been."""
+    read, done = scripts._read, set()
+
+    def reading(room: str, name: str) -> str:
+        text = read(room, name)
+        for change in changes:
+            file, good, bad = change
+            if file == name:
+                if good not in text:
+                    raise LookupError(f"no such line in {name}.lua any more: {good}")
+                text = text.replace(good, bad)
+                done.add(change)
+        return text
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scripts, "_read", reading)
+        scripts.script.cache_clear()
+        try:
+            yield
+        finally:
+            scripts.script.cache_clear()
+    assert done == set(changes)
+
+
+def noticed(
+    url: str, model: Callable[..., Any], often: tuple[str, ...] = (), first: int = 0
+) -> bool:
+    """By a story that begins with any of `TRIES` seeds; ``first`` is tried first."""
+    with redis.Redis.from_url(url, protocol=3) as client:
+        for n in range(TRIES):
+            client.flushall()
+            try:
+                story = model(client, (first + n) % TRIES)
+                story.often = often
+                story.play(STEPS)
+            except (AssertionError, pytest.fail.Exception, RedisqError):
+                return True
+            except redis.ResponseError as error:
+                # What doesn't run at all would be noticed by anybody.
+                assert not re.search("compiling|Wrong number of args", str(error)), error
+                return True
+    return False
