@@ -33,11 +33,14 @@ if "redis" in BINARIES or os.environ.get("REDISQ_REQUIRE_REDIS_SERVER"):
     WANTED.append("redis")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """What is about a face, and asks the server nothing that others don't ask, runs on one kind."""
     face = metafunc.definition.get_closest_marker("face")
     if face is not None and "server" in metafunc.fixturenames:
-        metafunc.parametrize("server", WANTED[:1], indirect=True, scope="session")
+        # A mark, since only that goes before the fixture's own parameters.
+        one = pytest.mark.parametrize("server", WANTED[:1], indirect=True, scope="session")
+        metafunc.definition.add_marker(one)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
