@@ -82,6 +82,17 @@ def test_rates_slide_over_the_minute_before() -> None:
     assert rates.last_minute(600_000 + 15_000) == (50, 7, 1)  # 5 + 45/60 of 60
 
 
+def test_a_pace_begins_with_the_first_that_was_settled() -> None:
+    settled = (0,) * 50 + (100, *[40] * 9)
+    young = Rates(arrived=settled, settled=settled, failed=settled)
+    assert young.pace(600_000) == 460 / 9
+    assert young.pace(600_000 + 30_000) == 460 / 9.5
+    few = Rates(arrived=(), settled=(*[0] * 59, 29), failed=())
+    assert few.pace(600_000) is None and Rates((), (), ()).pace(0) is None
+    now = Rates(arrived=(), settled=(*[0] * 59, 300), failed=())
+    assert now.pace(600_000 + 1_000) == 300, "a second is no minute"
+
+
 def test_ls_of_nothing_says_so(redisq: Redisq) -> None:
     assert redisq("ls") == ""
     assert "no queues here" in redisq.err

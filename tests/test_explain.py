@@ -494,6 +494,20 @@ def test_why_a_queue_does_not_move(mail: RequestQueue[redis.Redis], clock: FakeC
     assert "draining, it takes nothing new: by ada@desk" in closed["sentence"]
 
 
+def test_a_retry_whose_time_came_waits_for_somebody(client: redis.Redis, clock: FakeClock) -> None:
+    queue = RequestQueue(client, "mail", clock=clock)
+    queue.submit([b"a"], id="r1")
+    (given,) = queue.take(1, consumer="w1").deliveries
+    settled(queue, given, "fail", 1000)
+    clock.advance(31_000)
+    said = Answer(queue)
+    due = next(one for one in said.row["also"] if one["rule"] == "due")
+    assert due["sentence"] == (
+        "1 waits for a time, and the first one's came 30s ago: whoever takes next gets it"
+    )
+    assert said.rule == "no-worker" and said.row["eta_ms"] is None
+
+
 def test_queues_with_nothing_to_do(client: redis.Redis, clock: FakeClock) -> None:
     later = DelaySet(client, "later", clock=clock)
     later.schedule([("e1", b"x")], after_ms=90_000)

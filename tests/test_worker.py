@@ -264,6 +264,20 @@ def test_a_failure_waits_out_its_back_off_and_is_kept(
     assert "secret" not in caplog.text
 
 
+def test_the_first_failure_of_a_type_is_news(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    def handle(delivery: Work) -> None:
+        raise {b"v": ValueError, b"k": KeyError}[delivery.payload]
+
+    queue = mail(client, b"v", b"v", b"k", b"v")
+    with caplog.at_level(logging.WARNING, "redisq_ops.worker"):
+        Worker(queue, handle, burst=True, random=lambda: 0.5).run()
+    assert lines(caplog, "retry") == [
+        "retry: mail/r1/1 in 1.0 s: ValueError", "retry: mail/r1/3 in 1.0 s: KeyError"
+    ]  # fmt: skip
+
+
 @pytest.mark.usefixtures("no_other_look")
 def test_a_retry_is_begun_when_its_time_comes(client: Client) -> None:
     attempts: list[int] = []

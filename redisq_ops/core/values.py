@@ -136,6 +136,8 @@ class Page:
     """where to go on; None: the end was reached"""
     total: int
     """entries in that state when the page was read"""
+    exact: bool = True
+    """False: ``total`` are those that were seen, and there may be more"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +186,10 @@ class Checkup:
     """what was left out, where a look is bounded"""
 
 
+ENOUGH = 30
+"""settled entries that make a pace"""
+
+
 @dataclass(frozen=True, slots=True)
 class Rates:
     """Per minute, oldest first; the last element is the minute that is still running. Empty where
@@ -202,6 +208,15 @@ class Rates:
             return series[-1] + round(series[-2] * share) if len(series) > 1 else sum(series)
 
         return sliding(self.arrived), sliding(self.settled), sliding(self.failed)
+
+    def pace(self, now_ms: int) -> float | None:
+        """Settled a minute, from the first of these minutes on in which any were; None where they
+        are too few to go by."""
+        if sum(self.settled) < ENOUGH:
+            return None
+        began = next(k for k, n in enumerate(self.settled) if n)
+        minutes = len(self.settled) - 1 - began + now_ms % 60_000 / 60_000
+        return sum(self.settled) / max(1.0, minutes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,8 @@ class Consequences:
     waiting: int | None = None
     """what waits already"""
     settled_a_minute: float | None = None
-    """over the last hour; None where nobody counts"""
+    """from the first minute of the last hour in which any were; None where too few were, or nobody
+    counts"""
     shown: Callable[[str], str] = str
     """an error's type as it may be shown and written"""
     looked: int | None = None
@@ -124,10 +125,10 @@ class Consequences:
         )
         counts, rates = found
         self.waiting = counts.of("waiting")
-        self.settled_a_minute = sum(rates.settled) / 60 if rates.settled else None
+        self.settled_a_minute = rates.pace(self.now_ms)
 
     def drain_ms(self, verb: Verb) -> int | None:
-        """When all that waits then will be done, at the pace of the last hour."""
+        """When all that waits then will be done, at that pace."""
         waits = VERBS[verb][1] == "waiting" or self.goes_on
         if not waits or self.waiting is None or not self.settled_a_minute:
             return None
@@ -185,8 +186,10 @@ def lines(facts: Mapping[str, Any]) -> list[str]:
     if facts["fairness"]:
         said.append(facts["fairness"])
     if facts["drain_ms"]:
-        pace = f"{facts['settled_a_minute']:,.4g} a minute in the last hour"
-        said.append(f"all that waits then is done in ≈ {age(facts['drain_ms'])} ({pace})")
+        pace = (
+            f"{facts['settled_a_minute']:,.{0 if facts['settled_a_minute'] >= 10 else 1}f} a minute"
+        )
+        said.append(f"all that waits then is done in ≈ {age(facts['drain_ms'])} (lately {pace})")
     calls = "1 call" if facts["calls"] == 1 else f"{count(facts['calls'])} calls"
     cost = f"server: {calls}, ≈ {count(facts['server_ms'])} ms"
     if facts["bytes"] is not None:
@@ -236,9 +239,9 @@ async def weigh(
             keep(await _dated(queue, found))
             chosen.pages.clear()
         if progress is not None:
-            progress(scan.scanned, scan.total)
+            progress(scan.scanned, scan.expected)
     chosen.scanned, chosen.complete, chosen.elsewhere = scan.scanned, scan.complete, scan.elsewhere
-    chosen.total = scan.total
+    chosen.total, chosen.exact = scan.total, scan.exact
     if chosen.count:
         await weight.look_around()
     return chosen, weight

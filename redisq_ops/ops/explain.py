@@ -339,9 +339,12 @@ class _Answer(Endings):
         waits = counts.waiting or "waiting" in counts.unknown
         late = self.look.first["pending"]
         overdue = late is not None and late.at_ms is not None and late.at_ms <= self.now
+        timed = self.look.first["delayed"]
+        next_ms = timed.at_ms if timed else None
+        due = next_ms is not None and next_ms <= self.now
         yield from self._paused()
         nobody = list(self._nobody()) if waits or overdue or counts.delayed else []
-        if waits or overdue:
+        if waits or overdue or due:
             yield from (reason for reason in nobody if reason.rule == "no-worker")
         held = bool(counts.waiting) and self.look.standing.open == 0 and counts.paused is None
         if held:
@@ -361,7 +364,13 @@ class _Answer(Endings):
                 facts={"id": late.id, "consumer": late.consumer, "deadline_ms": late.at_ms},
             )  # fmt: skip
         yield from self._closed()
-        if rate is not None:
+        if next_ms is not None and due and not waits and not counts.pending:
+            some, since = _n(counts.delayed, "waits", "wait"), age(self.now - next_ms)
+            yield Reason(
+                "due", f"{some} for a time, and the first one's came {since} ago: whoever takes "
+                "next gets it", facts={"delayed": counts.delayed, "next_ms": next_ms},
+            )  # fmt: skip
+        elif rate is not None:
             out = rate * 60_000
             come = sum(self.look.rates.arrived) / max(1, sum(self.look.rates.settled)) * out
             left = counts.waiting + counts.pending
@@ -398,13 +407,11 @@ class _Answer(Endings):
                     facts={"waiting": counts.waiting, "oldest_ms": oldest},
                 )  # fmt: skip
         elif counts.delayed:
-            first = self.look.first["delayed"]
-            at = first.at_ms if first else None
-            due = "" if at is None else f"; the first one is due {self._until(at)}"
+            some = _n(counts.delayed, "waits", "wait")
+            then = "" if next_ms is None else f"; the first one is due {self._until(next_ms)}"
             yield Reason(
-                "delayed",
-                f"nothing is due: {_n(counts.delayed, 'waits', 'wait')} for a later time{due}",
-                eta_ms=at, facts={"delayed": counts.delayed, "next_ms": at},
+                "delayed", f"nothing is due: {some} for a later time{then}",
+                eta_ms=next_ms, facts={"delayed": counts.delayed, "next_ms": next_ms},
             )  # fmt: skip
         elif not waits and not overdue:
             dead = f"; {_n(counts.dead, 'is', 'are')} dead" if counts.dead else ""

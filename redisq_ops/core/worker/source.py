@@ -37,6 +37,8 @@ class Source:
     look_at: float = 0.0
     rung: bool = False
     """whether there was a hint while a look was under way, which may have been too early for it"""
+    known: set[str] = field(default_factory=set)
+    """types of errors that were told of"""
 
     def is_due(self, now: float) -> bool:
         """A second look beside one that is under way is for queues that have plenty."""
@@ -103,7 +105,9 @@ class Source:
                 )
             else:
                 wait = work.settlement.delay_ms / 1000
-                log.info("retry: %s in %.1f s: %s", address(work), wait, what)
+                level = logging.INFO if what in self.known else logging.WARNING
+                log.log(level, "retry: %s in %.1f s: %s", address(work), wait, what)
+                self.known.add(what)  # one is news, a thousand are noise
 
 
 def settlements(works: Sequence[Work]) -> list[Settlement]:
