@@ -5,14 +5,15 @@ else. `Queue.move` puts entries into the source's trash. `land` takes them in at
 for what it says of an entry in a step of an operation is kept there and said again. What it refuses
 `put_back` makes as it was. The way back is `withdraw` (into the target's trash), `put_back`,
 `withdraw` from there for good. At no moment is an entry where two can take it, and where it is in
-neither queue's work it is in a trash, under the operation's name.
+neither queue's work it is in a trash, under the name of the move or of what takes it back: nobody
+else brings it to life there, and nothing takes its place before that has ended.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from .errors import Refused
 from .io import Call, Description, together
@@ -27,6 +28,8 @@ BYTES = 256 * 1024
 OK = "ok"
 WITHDRAWN = "withdrawn"
 _WIDTH = 7
+_WORDS = {OK, WITHDRAWN, "exists", "full", "closed", "cancelled", "elsewhere"}
+_COURSE = ("ended", "landed", "tried", "undoing", "steps")
 
 T = TypeVar("T")
 
@@ -41,6 +44,8 @@ class Cargo:
     row: tuple[bytes, ...] = ()
     """state, score, record, payload, error, what follows; empty: it isn't in the trash any more, or
     not by that operation"""
+    back: bool = False
+    """it was put back"""
 
     @property
     def size(self) -> int:
@@ -56,7 +61,9 @@ async def taken_out(queue: Queue[Any], op: str, step: int, *, brief: bool = Fals
             start, rows = await leaf._script("taken_out").call(
                 leaf.keys, leaf.clock, _rows, op=op, step=step, start=start, brief=int(brief)
             )
-            found += [Cargo(k, id, row if row[0] else ()) for id, row in rows]
+            found += [
+                Cargo(k, id, row if row[0] else (), not row[0] and bool(row[1])) for id, row in rows
+            ]
             if not start:
                 break
     return found
@@ -86,17 +93,43 @@ async def land(
     for k, leaf in enumerate(leaves):
         own = [one for one in left if _home(queue, one, len(leaves)) == k]
         for batch in _batches(own):
-            rows: list[tuple[bytes | str, ...]] = [
-                (one.id, b"-" if one.id in strange else one.row[0], *one.row[1:]) for one in batch
-            ]
-            heard = await leaf._script("land").call(
-                leaf.keys, leaf.clock, words, rows, op=op, step=step, keep_ms=keep_ms,
-                layout=leaf.layout,
-            )  # fmt: skip
-            if "elsewhere" in heard:
-                raise Refused(f"the shards of queue {queue.name} are changing; try again")
-            said |= {one.id: word for one, word in zip(batch, heard, strict=True)}
+            over: set[str] = set()
+            while batch:  # again with those that meet another move's copy, once that is judged
+                rows: list[tuple[bytes | str, ...]] = [
+                    (one.id, b"-" if one.id in strange else one.row[0], *one.row[1:])
+                    for one in batch
+                ]
+                heard = await leaf._script("land").call(
+                    leaf.keys, leaf.clock, words, rows, op=op, step=step, keep_ms=keep_ms,
+                    layout=leaf.layout, past=" ".join(sorted(over)),
+                )  # fmt: skip
+                if "elsewhere" in heard:
+                    raise Refused(f"the shards of queue {queue.name} are changing; try again")
+                told = dict(zip((one.id for one in batch), heard, strict=True))
+                copies = {id: word for id, word in told.items() if word not in _WORDS}
+                over |= await _ended(queue, set(copies.values()) - over)
+                strange |= {id for id, word in copies.items() if word not in over}
+                said |= {id: word for id, word in told.items() if id not in copies}
+                batch = [one for one in batch if one.id in copies]
     return said
+
+
+async def _ended(queue: Queue[Any], ops: Iterable[str]) -> set[str]:
+    """Which of these moves out of a queue have ended, so that what is left of them there lives
+    elsewhere, and nobody is about to bring it back."""
+
+    def read(reply: list[bytes | None]) -> list[int]:
+        return [int(value or 0) for value in reply]
+
+    names, found = sorted(ops), set()
+    for op in names:
+        keys = [each["op_"] + op for each in queue.all_keys]
+        rows = await together(Call(("HMGET", key, *_COURSE), read, key=key) for key in keys)
+        ended, landed, tried, undoing, _ = rows[0]
+        steps = max(row[-1] for row in rows)
+        if tried or (not undoing and (ended or 0 < steps <= landed)):
+            found.add(op)
+    return found
 
 
 def refuse_changing(queue: Queue[Any]) -> None:
@@ -167,11 +200,12 @@ async def withdraw(
     op: str,
     step: int,
     ids: Sequence[str],
-    state: State | None,
+    state: State,
+    to: Literal["trash", "gone", "back"],
 ) -> set[str]:
-    """Put away what a step brought into ``state`` and nobody touched since, or (None) remove for
-    good what was put away so; those of which that is done. ``by`` and ``seq`` are its own."""
-    moves = {"from": state or "trash", "to": "trash" if state else "gone"}
+    """Put away what a step brought into ``state`` and nobody touched since; or remove what was put
+    away so for good, or bring it back. Of which that is done. ``by`` and ``seq`` are its own."""
+    moves = {"from": state, "to": to}
     return await _asked(
         [(leaf, ids) for leaf in queue.leaves],
         lambda leaf, some: leaf._script("withdraw").call(

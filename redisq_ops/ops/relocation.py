@@ -138,7 +138,7 @@ async def look_ahead(weight: Consequences, way: Way, state: State) -> None:
     counts, rates = found
     weight.goes_on = state == "waiting"
     weight.waiting = counts.of("waiting")
-    weight.settled_a_minute = sum(rates.settled) / 60 if rates.settled else None
+    weight.settled_a_minute = rates.pace(weight.now_ms)
     weight.cost_us, weight.calls = COST_US, CALLS
 
 
@@ -195,7 +195,7 @@ class Onward(Order):
             said: list[str] = await super().move(op, seq, picks, span)
         if len(said) != len(picks):  # somebody else's step of that number
             return said
-        landed = await self._land(op, seq, again=False)
+        landed = await self._land(op, seq, again=False) if "moved" in said else {}
         self.going.reached = seq
         if seq % NOTED == 0:
             await self.noted(op)
@@ -224,8 +224,11 @@ class Onward(Order):
     async def _land(self, op: str, step: int, *, again: bool) -> dict[str, str]:
         """Put in at the target what a step took out; what was said of each."""
         way = self.way
+        rows = await taken_out(self.queue, op, step)
+        cargo = [one for one in rows if one.row]
+        # Where some aren't there any more, somebody was here before: that was said of them, too.
+        again = again or not rows or len(cargo) < len(rows)
         said = await verdict(way.target, op, step) if again else {}
-        cargo = [one for one in await taken_out(self.queue, op, step) if one.row]
         try:
             if fresh := [one for one in cargo if one.id not in said]:
                 with self.going.call():
@@ -235,7 +238,7 @@ class Onward(Order):
             await self._back(op, step, cargo, said)
             raise
         await self._back(op, step, cargo, said)
-        if "cancelled" in said.values():
+        if {"cancelled", WITHDRAWN} & set(said.values()):
             raise Superseded(f"{op} was taken back meanwhile")
         return said
 
@@ -326,7 +329,12 @@ class Relocating(Bulk):
         if self._ahead and not self.halted and (why := await self._shut()):
             self.halted = why
             await self._give_up()
-        return not self.halted and await super().step()
+        goes_on = not self.halted and await super().step()
+        if (
+            not goes_on and self.onward.going.reached
+        ):  # what it left here may be replaced from now on
+            await self.onward.noted(self.op)
+        return goes_on
 
     async def _shut(self) -> str:
         """Why the target takes nothing now, if it doesn't; else how much goes in next."""
@@ -407,18 +415,34 @@ class Recall(Undo):
         rows = await taken_out(source, id, step, brief=True)
         here = [one for one in rows if one.row]
         landed = [one.id for one in here if said.get(one.id) in (OK, WITHDRAWN)]
-        out: set[str] = set()
-        seq = self._taken + 1
+        # Of those, what an undo that was killed has put away there already.
+        away = {one.id for one in rows if not one.row and said.get(one.id) == WITHDRAWN}
+        state, out, seq = cast("State", self.operation.source), set[str](), self._taken + 1
         if landed:
-            state = cast("State", self.operation.source)
-            out = await relocation.withdraw(way.target, by, 2 * seq, id, step, landed, state)
-        coming = [one for one in here if one.id in out or one.id not in landed]
+            out = await relocation.withdraw(
+                way.target, by, 3 * seq, id, step, landed, state, "trash"
+            )
+        if len(out) < len(landed):  # somebody else's undo may have got hold of the others
+            said = await verdict(way.target, id, step)
+        coming = [one for one in here if one.id in out or said.get(one.id) != OK]
         back = await put_back(source, by, seq, id, step, coming, undone=True)
-        if gone := sorted(out & back):
-            await relocation.withdraw(way.target, by, 2 * seq + 1, id, step, gone, None)
+        away |= out - back
+        gone, stay = out & back, set[str]()
+        if away:
+            again = await taken_out(source, id, step, brief=True)
+            gone |= away & {one.id for one in again if one.back}
+            stay = away - gone  # what was to come back was emptied: only there they can live
+        if gone:
+            await relocation.withdraw(
+                way.target, by, 3 * seq + 1, id, step, sorted(gone), "trash", "gone"
+            )
+        if stay:
+            await relocation.withdraw(
+                way.target, by, 3 * seq + 2, id, step, sorted(stay), "trash", "back"
+            )
         await relocation.forget(source, id, step)
-        lost = sum(not one.row and said.get(one.id) == OK for one in rows)
-        return len(back), len(landed) - len(out) + lost
+        touched = sum(one.id not in out and said.get(one.id) == OK for one in rows if not one.back)
+        return len(back), touched + len(stay)
 
 
 async def taking_back(

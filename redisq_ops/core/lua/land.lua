@@ -1,12 +1,14 @@
 -- Take in what a move brings from another queue, an entry once: what was said of it in this step is
 -- kept, and said again. An id that is here stays as it is, unless it is only what a move from here left
--- in the trash. A row's `state` is where it goes to; `-`: another shard has that id.
+-- in the trash, and that has ended: before, it may be the only one there is. `past`: moves that are
+-- known to have. A row's `state` is where it goes to; `-`: it can't, that id is here.
 -- KEYS: land_ op_
--- ARGV: op step keep_ms layout
+-- ARGV: op step keep_ms layout past
 -- REST: id state score record payload error following
 -- USES: moves moved landing follow
--- Returns one word per row: ok | exists | full | closed | cancelled (undone before it came), or
--- elsewhere (the caller's layout of the shards is out of date).
+-- Returns one word per row: ok | exists | full | closed | cancelled (undone before it came), elsewhere
+-- (the caller's layout of the shards is out of date), or the move whose copy is in the way: then
+-- nothing was decided yet.
 local list, ids = land_ .. op .. ':' .. step, {}
 for i = first, #ARGV, width do ids[#ids + 1] = ARGV[i] end
 by = op
@@ -20,12 +22,15 @@ for k, id in ipairs(ids) do
   if not word then
     local is = here(id)
     local left = is and lines[k].op:find(MOVED) and redis.call('ZSCORE', trash, id)
+    local over = left and (' ' .. past .. ' '):find(' ' .. lines[k].op .. ' ', 1, true)
     if state == '-' or is and not left then
       word = 'exists'
     elseif conf.closed then
       word = 'closed'
     elseif state ~= 'dead' and conf.max_waiting > 0 and there >= conf.max_waiting then
       word = 'full'
+    elseif left and not over then
+      word = lines[k].op
     else
       word = 'ok'
       chosen[#chosen + 1] = k
@@ -35,10 +40,11 @@ for k, id in ipairs(ids) do
       end
       if state ~= 'dead' then there, live = there + 1, live + 1 end
     end
-    marks[#marks + 1], marks[#marks + 2] = id, word
+    if word ~= lines[k].op then marks[#marks + 1], marks[#marks + 2] = id, word end
   end
   said[k] = word
 end
+for _, k in ipairs(chosen) do room_fits(ARGV[first + (k - 1) * width + 4]) end
 if cleared then flush() end
 for _, k in ipairs(chosen) do
   local at = first + (k - 1) * width

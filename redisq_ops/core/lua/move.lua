@@ -28,7 +28,7 @@ for k, r in ipairs(records(ids)) do
     said[k] = 'changed'
   elseif r.since > tonumber(high_water) then
     said[k] = 'late'
-  elseif to == 'restore' and r.op:find(MOVED) then
+  elseif to == 'restore' and away(r.op) then
     said[k] = 'away'
   else
     before[#before + 1] = table.concat({id, from, score, packed(r)}, ' ')
@@ -55,6 +55,7 @@ for k, r in ipairs(records(ids)) do
   end
   seen[id] = true
 end
+room_ready(admit)
 if moved > 0 then
   if to ~= 'gone' then
     local list = undo_ .. caller .. ':' .. seq

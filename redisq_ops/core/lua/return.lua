@@ -1,5 +1,6 @@
 -- Put some of what a step of a move took out back as it was. `undone`: 1 when the move is taken back,
--- 0 when they were refused where they were to go: then they were never moved.
+-- 0 when they were refused where they were to go: then they were never moved. Of what was put back the
+-- step keeps the id alone: what isn't in the trash and wasn't put back was emptied.
 -- KEYS: undo_ op_
 -- ARGV: caller seq op step undone
 -- REST: id
@@ -10,20 +11,26 @@ local said, late = replayed()
 if late then return superseded end
 if said then return said end
 by, said = caller, {}
-local ids, rows, back = {}, {}, 0
+local list, ids, rows, places, back = undo_ .. op .. ':' .. step, {}, {}, {}, 0
 for i = first, #ARGV do ids[#ids + 1] = ARGV[i] end
-for _, row in ipairs(redis.call('LRANGE', undo_ .. op .. ':' .. step, 0, 499)) do
-  rows[row:match('^%S+')] = row
+for at, row in ipairs(redis.call('LRANGE', list, 0, 499)) do
+  local id = row:match('^%S+')
+  rows[id], places[id] = row, at - 1
 end
 for k, r in ipairs(records(ids)) do
   local id, row = ids[k], rows[ids[k]]
   said[k] = 'changed'
-  if row and r.op == op and room_score(id, 'trash') then
+  if row and row ~= id and r.op == op and room_score(id, 'trash') then
     local from, score, line = row:match('^%S+ (%S+) (%S+) (.+)$')
     move(id, 'trash', from, tonumber(score), unpacked(line))
+    rows[id] = id
     said[k] = 'moved'
     back = back + 1
   end
+end
+room_ready(admit)
+for k, id in ipairs(ids) do
+  if said[k] == 'moved' then redis.call('LSET', list, places[id], id) end
 end
 if back > 0 then
   redis.call('HINCRBY', op_ .. op, undone == '1' and 'undone' or 'done', undone == '1' and back or -back)

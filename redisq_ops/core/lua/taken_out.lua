@@ -1,6 +1,6 @@
 -- What a step of a move to another queue took out, as it was before, with all that is kept of it. A row
--- that isn't in the trash under that operation any more has only its id. `brief`: 1 for none of what
--- is long.
+-- that isn't in the trash under that operation any more has only its id, and `back` for its score if it
+-- was put back. `brief`: 1 for none of what is long.
 -- KEYS: undo_ meta err trash body
 -- ARGV: op step start brief
 -- USES: record follow
@@ -21,7 +21,9 @@ local function add(...)
   for _, word in ipairs({...}) do said[#said + 1] = word end
 end
 for k, row in ipairs(rows) do
-  if scores[k] and found[k].op == op then
+  if row == ids[k] then
+    add(row, '', 'back', '', '', '', '')
+  elseif scores[k] and found[k].op == op then
     local state, score, line = row:match('^%S+ (%S+) (%S+) (.+)$')
     local content, failure = bodies[k] or '', errors[k] or ''
     add(ids[k], state, score, line, content, failure, runs[k] and '+' .. runs[k] or '')

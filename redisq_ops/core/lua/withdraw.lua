@@ -1,5 +1,5 @@
 -- Take out what a move brought, as far as nobody touched it since: `to` the trash, where it waits until
--- it is back where it came from, then `gone`.
+-- it is back where it came from, then `gone`; or `back` from the trash, when it can't come back there.
 -- KEYS: land_
 -- ARGV: caller seq op step from to
 -- REST: id
@@ -17,9 +17,17 @@ for k, r in ipairs(records(ids)) do
   local id, put_away = ids[k], room_score(ids[k], 'trash')
   said[k] = 'changed'
   if words[k] == 'withdrawn' and put_away and r.op:find('^undo%-') then -- in an earlier step or run
-    if to == 'gone' then move(id, 'trash', 'gone', 0, r) end
+    if to == 'gone' then
+      move(id, 'trash', 'gone', 0, r)
+    elseif to == 'back' then
+      local is = r.reason ~= '-' and 'dead' or r.ready > now and 'delayed' or 'waiting'
+      local at = is == 'delayed' and r.ready or now
+      r.op, r.ready = op, 0
+      move(id, 'trash', is, at, r)
+      marks[#marks + 1], marks[#marks + 2] = id, 'ok'
+    end
     said[k] = 'moved'
-  elseif words[k] == 'ok' and r.op == op and to ~= 'gone' then
+  elseif words[k] == 'ok' and r.op == op and to == 'trash' then
     local at = from
     local score = room_score(id, at)
     if not score and from == 'delayed' then
@@ -35,6 +43,7 @@ for k, r in ipairs(records(ids)) do
     end
   end
 end
+room_ready(admit)
 if #marks > 0 then redis.call('HSET', list, unpack(marks)) end
 flush()
 return remember(said)

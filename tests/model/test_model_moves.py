@@ -1,0 +1,100 @@
+"""Moves between two queues among all that may happen; and mutants that the model must notice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+import redis
+from _pytest.mark import ParameterSet
+
+from redisq_ops.ops import journal
+from redisq_ops.ops.relocation import Onward
+
+from .moves import KINDS, MoveModel
+from .spoiling import noticed, spoilt
+
+SEEDS = 20
+STEPS = 500
+
+
+def histories() -> Iterator[ParameterSet]:
+    for kind in KINDS:
+        for seed in range(SEEDS):
+            marks = () if seed == 0 else pytest.mark.slow
+            yield pytest.param(kind, seed, marks=marks, id=f"{kind}-{seed}")
+
+
+@pytest.fixture
+def story(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., MoveModel]:
+    """The same for the same seed: some lists are in the order of the operations' names."""
+
+    def told(client: redis.Redis, seed: int, kind: str = "") -> MoveModel:
+        chance = Random(seed)
+        monkeypatch.setattr(journal, "new_id", lambda verb: f"{verb}-{chance.getrandbits(40):010x}")
+        return MoveModel(client, seed, kind or sorted(KINDS)[seed % len(KINDS)], tmp_path)
+
+    return told
+
+
+@pytest.mark.parametrize(("kind", "seed"), histories())
+def test_each_is_in_one_queue_once(
+    client: redis.Redis, kind: str, seed: int, story: Callable[..., MoveModel]
+) -> None:
+    model = story(client, seed, kind)
+    model.play(STEPS if seed else STEPS // 4)
+    if seed:  # it was worth playing
+        assert model.told["out"] and model.told["killed"]
+
+
+async def all_of_it(onward: Onward, op: str, step: int, cargo: Any, said: Any) -> None:
+    """Put back whatever was said of it over there."""
+    await put_back(onward, op, step, cargo, {})
+
+
+async def nothing(*given: Any) -> None:
+    """Steps that others began are left as they are."""
+
+
+put_back = Onward._back
+PYTHON: dict[str, tuple[Any, int]] = {"_back": (all_of_it, 5), "settle": (nothing, 8)}
+"""what stands there instead, and the story that tells"""
+LUA = {
+    "landed twice": (("land", "had[k + 1] or had[1] or", "had[1] or"), 10),
+    "landed after the undo": (("land", "had[k + 1] or had[1] or", "had[k + 1] or"), 11),
+    "landed on what is under way": (("land", "left and not over", "false"), 11),
+    "withdrawn though touched": (
+        ("withdraw", "words[k] == 'ok' and r.op == op", "words[k] == 'ok'"), 1,
+    ),
+    "put back and not noted": (("return", "redis.call('LSET', list, places[id], id)", ""), 0),
+    "restored here and there": (("moved", "return op:find(MOVED) or", "return"), 13),
+}  # fmt: skip
+
+
+OFTEN = {
+    "settle": ("apply",), "landed after the undo": ("recall",),
+    "put back and not noted": ("recall",),
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PYTHON)
+def test_a_mutant_is_found(
+    valkey_url: str, monkeypatch: pytest.MonkeyPatch, name: str, story: Callable[..., MoveModel]
+) -> None:
+    mutant, first = PYTHON[name]
+    monkeypatch.setattr(Onward, name, mutant)
+    assert noticed(valkey_url, story, OFTEN.get(name, ()), first)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LUA)
+def test_a_spoilt_line_is_noticed(
+    valkey_url: str, name: str, story: Callable[..., MoveModel]
+) -> None:
+    change, first = LUA[name]
+    with spoilt([change]):
+        assert noticed(valkey_url, story, OFTEN.get(name, ()), first)
