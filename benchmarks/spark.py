@@ -35,7 +35,6 @@ from redisq_ops.pipeline.source import Source
 from .measure import ROUNDS, spread
 
 MANY = 600_000
-TUPLES = 100_000
 MILLION = 1_000_000
 COLUMNS = "id,failures,attempts,first_at,since_at,consumer,reason,error_type,error,traceback"
 CONF = (
@@ -187,7 +186,6 @@ def served(cores: int, url: str) -> Iterator[Callable[..., float]]:
 
 def throughput(url: str) -> None:
     size = {"rowsPerPartition": str(MANY // 4)}
-    fewer = {"rowsPerPartition": str(TUPLES // 4), "until": str(START_MS + TUPLES * 1000)}
     alone, arrow, tuples, both = [], [], [], []
     with served(1, url) as one, served(2, url) as two:
         for nth in range(ROUNDS + 1):
@@ -197,7 +195,7 @@ def throughput(url: str) -> None:
             alone.append(seconds(lambda: one_process(url)))
             arrow.append(one(**size))
             both.append(two(**size))
-            tuples.append(one("redisq-tuples", **fewer) * MANY / TUPLES)
+            tuples.append(one("redisq-tuples", **size))
     for what, times in (
         ("one process", alone), ("Arrow, local[1]", arrow), ("row tuples, local[1]", tuples),
         ("Arrow, local[2]", both),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import re
+import signal
 import sys
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -55,6 +58,16 @@ RUNNING: Options = {
     ),
 }
 """what every command that runs Spark takes; see `printed` and `started`"""
+
+T = TypeVar("T")
+
+_SINCE = typer.Option("--since", metavar="AGE|TIME", help="6h, 03:12 or ISO 8601.")
+_UNTIL = typer.Option("--until", metavar="AGE|TIME", help="Up to then.")
+BETWEEN: Options = {
+    "since": (Annotated[str | None, _SINCE], None),
+    "until": (Annotated[str | None, _UNTIL], None),
+}
+"""the range of time a table is read of; see `bounds`"""
 
 SHOWN = 100
 """rows a person is shown; programs get all"""
@@ -110,6 +123,60 @@ def started(s: Session, given: Mapping[str, Any], *, waits: bool = True) -> Spar
     return made
 
 
+def _no_interrupt(record: logging.LogRecord) -> bool:
+    """py4j logs what Ctrl+C breaks off in the middle of a call, with traces; what of that is an
+    error is raised as well."""
+    return not record.getMessage().endswith("while sending command.")
+
+
+@contextmanager
+def on_spark(
+    s: Session, given: Mapping[str, Any], *, stopped: str = "", waits: bool = True
+) -> Iterator[SparkSession]:
+    """That session while a command runs; what fails on it is one line.
+
+    ``stopped``: what Ctrl+C says, where there is something to say."""
+    logging.getLogger().addFilter(_no_interrupt)
+    made = started(s, given, waits=waits)
+    with suppress(ValueError):  # not the main thread
+        # PySpark's own asks the JVM to stop all jobs, in the middle of another question perhaps.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield made
+    except KeyboardInterrupt as stop:
+        if not stopped:
+            raise
+        raise interrupted(stopped) from stop
+    except Exception as error:
+        from redisq_ops.pipeline.writing import failed
+
+        known = failed(error)
+        if known is error:
+            raise
+        raise known from error
+    finally:
+        made.stop()
+
+
+def interrupted(so: str) -> Exception:
+    """What Ctrl+C ends a command with."""
+    from redisq_ops.core.errors import RedisqError
+
+    said = RedisqError(f"interrupted: {so}")
+    said.exit_code = 130
+    return said
+
+
+def awaited(spark: SparkSession, what: str, job: Callable[[], T]) -> T:
+    """What a job comes to; meanwhile a person sees how many of its tasks have ended."""
+    from redisq_ops.pipeline.writing import attended, tasks
+
+    from .output import progress
+
+    with progress(what) as meter:
+        return attended(spark, job, lambda: meter(*tasks(spark)))
+
+
 def handed_on(s: Session, spark: SparkSession) -> str | None:
     """This invocation's server for workers whose environment isn't ours to set, without its
     password; None: they have it, or none was named."""
@@ -129,6 +196,36 @@ def frame(s: Session, spark: SparkSession, table: str, **options: str) -> DataFr
         given["url"] = url
     parsed(given)  # said here in one line, not by Spark in fifty
     return spark.read.format("redisq").options(**given).load()
+
+
+def bounds(s: Session, given: Mapping[str, Any]) -> dict[str, str]:
+    """``--since`` and ``--until`` as the reader's options, ages by the server's clock."""
+    from redisq_ops.core.errors import BadInput
+    from redisq_ops.core.registry import server_ms
+
+    asked = {name: given[name] for name in ("since", "until") if given[name] is not None}
+    if not asked:
+        return {}
+    now = s.run(server_ms())
+    found = {name: moment(text, now, utc=s.utc) for name, text in asked.items()}
+    if len(found) == 2 and found["since"] >= found["until"]:
+        raise BadInput("--since is not before --until")
+    return {name: str(ms) for name, ms in found.items()}
+
+
+def moment(text: str, now: int, *, utc: bool) -> int:
+    """An age, or a moment, in ms."""
+    from redisq_ops.ops.moment import duration_ms, moment_ms
+
+    if re.fullmatch(r"(\s*\d+\s*(ms|s|m|h|d))+\s*", text):
+        return now - duration_ms(text)
+    return moment_ms(text, now, utc=utc)
+
+
+def there(s: Session, names: Iterable[str]) -> None:
+    """Refuse a queue that isn't there now, not after Spark has started."""
+    for name in names:
+        s.run(s.deployment.queue(name))
 
 
 # --- the commands ------------------------------------------------------------------------------
@@ -153,11 +250,8 @@ def doctored(s: Session, given: dict[str, Any]) -> int:
 
     tell(driver(s.config.target(), connects=given["remote"] is not None))
     if all(finding.ok for finding in found):
-        spark = started(s, given, waits=False)
-        try:
+        with on_spark(s, given, waits=False) as spark:
             tell(workers(spark, given["tasks"], handed_on(s, spark)))
-        finally:
-            spark.stop()
     return 0 if all(finding.ok for finding in found) else 1
 
 
@@ -221,34 +315,39 @@ spark.command(
 
 
 def queried(s: Session, given: dict[str, Any]) -> int:
+    from redisq_ops.pipeline.options import parsed
     from redisq_ops.pipeline.tables import TABLES
-    from redisq_ops.pipeline.writing import ran
 
     if printed(given):
         return 0
-    queue = {} if given["queue"] is None else {"queue": given["queue"]}
-    spark = started(s, given)
-    try:
-        for name in TABLES:
-            # Asking Spark for a table takes it a while: only for those that may be meant.
-            if re.search(rf"\b{name}\b", given["query"], re.IGNORECASE):
-                own = queue | ({"payloads": "true"} if given["payloads"] and _has(name) else {})
-                frame(s, spark, name, **own).createOrReplaceTempView(name)
-        ran(lambda: _tell(s, spark.sql(given["query"])))
-    finally:
-        spark.stop()
+    # Asking Spark for a table takes it a while: only for those that may be meant.
+    meant = [n for n in TABLES if re.search(rf"\b{n}\b", given["query"], re.IGNORECASE)]
+    common = bounds(s, given) | ({} if given["queue"] is None else {"queue": given["queue"]})
+    own = {
+        name: common | ({"payloads": "true"} if given["payloads"] and _has(name) else {})
+        for name in meant
+    }
+    for name in meant:
+        there(s, parsed({"table": name, **own[name]}).queue)
+    with on_spark(s, given) as spark:
+        for name in meant:
+            frame(s, spark, name, **own[name]).createOrReplaceTempView(name)
+        _tell(s, spark, awaited(spark, "planning", lambda: spark.sql(given["query"])))
     return 0
 
 
-def _tell(s: Session, found: DataFrame) -> None:
+def _tell(s: Session, spark: SparkSession, found: DataFrame) -> None:
     from .output import count, emit, say, table
 
     if s.json:
-        for row in found.toLocalIterator():
+        rows = found.toLocalIterator()
+        row = awaited(spark, "reading", lambda: next(rows, None))
+        while row is not None:
             emit(_plain(row.asDict(recursive=True), s.redaction))
+            row = next(rows, None)
         return
-    rows = [_plain(row.asDict(recursive=True), s.redaction) for row in found.take(SHOWN + 1)]
-    shown = [list(row.values()) for row in rows]
+    taken = awaited(spark, "reading", lambda: found.take(SHOWN + 1))
+    shown = [list(_plain(row.asDict(recursive=True), s.redaction).values()) for row in taken]
     table(found.columns, shown[:SHOWN])
     more = "; more are there: --json has all" if len(shown) > SHOWN else ""
     n = min(len(shown), SHOWN)
@@ -290,6 +389,7 @@ spark.command(
     epilog=examples(
         'redisq spark sql "select queue, error_type, count(*) n from dead group by all"',
         'redisq spark sql "select * from history where at > now() - interval 1 hour" --json',
+        'redisq spark sql "select event, count(*) n from history group by all" --since 2h',
     ),
 )(
     command(
@@ -302,6 +402,7 @@ spark.command(
                 ],
                 None,
             ),
+            **BETWEEN,
             "payloads": (
                 Annotated[bool, typer.Option("--payloads", help="Read payloads too.")],
                 False,

@@ -15,7 +15,7 @@ from .app import examples
 from .completion import queues
 from .options import Options, argument, command, flag
 from .session import Session
-from .spark import RUNNING, frame, printed, spark, started
+from .spark import RUNNING, frame, moment, on_spark, printed, spark, there
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -242,10 +242,12 @@ def _report(
     request: str | None = None,
 ) -> Iterator[tuple[Report, Progress]]:
     """The report's two tables, of the server or of a lake, and a meter for its parts."""
-    from redisq_ops.core.errors import NotFound, Refused
-    from redisq_ops.pipeline import scale
-    from redisq_ops.pipeline.writing import failed
+    from redisq_ops.core.errors import BadInput, NotFound
 
+    try:  # it counts through Arrow, before the session that would say the same is asked for
+        from redisq_ops.pipeline import scale
+    except ModuleNotFoundError as error:
+        raise BadInput("Spark isn't installed: pip install 'redisq-ops[spark]'") from error
     from .output import progress
 
     redaction = s.redaction
@@ -254,16 +256,10 @@ def _report(
     if lake is not None and not lake.is_dir():
         raise NotFound(f"no lake at {lake}")
     if lake is None:
-        for name in names:
-            s.run(s.deployment.queue(name))  # said now, not after Spark has started
+        there(s, names)
     since, until = _range(s, given, DAY if history else None)
     ours = scale.started_with(_rows(s, lake, names, history, request is None))
-    with progress("starting Spark") as waiting:
-        waiting(0)
-        running = started(s, {**given, "conf": [*ours, *(given["conf"] or ())]})
-    try:
-        from pyspark.errors import PySparkException
-
+    with on_spark(s, {**given, "conf": [*ours, *(given["conf"] or ())]}) as running:
         from redisq_ops.pipeline.report import Report
         from redisq_ops.pipeline.session import settings_of
 
@@ -279,23 +275,14 @@ def _report(
             weights = None
             if history and lake is None and client is None:
                 weights = s.run(scale.weights(names, s.config["prefix"] or "rq"))
-            try:
-                report = Report(
-                    events, letters, client, bool(given.get("payloads")), redaction, weights
-                )
-                own = settings_of(given["conf"] or ())
-                for name, value in (report.settings if history else {}).items():
-                    if name not in own:
-                        running.conf.set(name, value)
-                yield report, meter
-            except PySparkException as error:
-                known = failed(error)
-                if known is error:
-                    line = next((text for text in str(error).splitlines() if text.strip()), "")
-                    known = Refused(f"Spark: {line}")
-                raise known from error
-    finally:
-        running.stop()
+            report = Report(
+                events, letters, client, bool(given.get("payloads")), redaction, weights
+            )
+            own = settings_of(given["conf"] or ())
+            for name, value in (report.settings if history else {}).items():
+                if name not in own:
+                    running.conf.set(name, value)
+            yield report, meter
 
 
 def _rows(s: Session, lake: Path | None, names: Sequence[str], history: bool, dead: bool) -> int:
@@ -361,18 +348,11 @@ def _range(
 
     from redisq_ops.core.errors import BadInput
     from redisq_ops.core.registry import server_ms
-    from redisq_ops.ops.moment import duration_ms, moment_ms
 
     now = s.run(server_ms()) if given["lake"] is None else round(time() * 1000)
-
-    def moment(text: str) -> int:
-        if re.fullmatch(r"(\s*\d+\s*(ms|s|m|h|d))+\s*", text):
-            return now - duration_ms(text)
-        return moment_ms(text, now, utc=s.utc)
-
-    until = None if given["until"] is None else moment(given["until"])
+    until = None if given["until"] is None else moment(given["until"], now, utc=s.utc)
     if given["since"] is not None:
-        since: int | None = moment(given["since"])
+        since: int | None = moment(given["since"], now, utc=s.utc)
     else:
         since = None if default is None or given["lake"] else (until or now) - default
     if since is not None and until is not None and since >= until:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,14 +18,25 @@ from .app import examples
 from .options import GO, Options, argument, command, flag
 from .plan import agreed, ended, untouched
 from .session import Session
-from .spark import RUNNING, frame, printed, spark, started
+from .spark import (
+    BETWEEN,
+    RUNNING,
+    awaited,
+    bounds,
+    frame,
+    interrupted,
+    on_spark,
+    printed,
+    spark,
+    there,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from redisq_ops.core.states import Verb
     from redisq_ops.pipeline.dataset import Sized
-    from redisq_ops.pipeline.replay import Order, Orders
+    from redisq_ops.pipeline.replay import Asked, Orders
     from redisq_ops.pipeline.submit import Done
     from redisq_ops.pipeline.writing import Server
 
@@ -60,9 +72,9 @@ def rate_of(s: Session, given: Mapping[str, Any]) -> float | None:
 def submitted(s: Session, given: dict[str, Any]) -> int:
     from redisq_ops.ops.submission import ulid
     from redisq_ops.pipeline import dataset, submit
-    from redisq_ops.pipeline.writing import ran
+    from redisq_ops.pipeline.writing import tasks
 
-    from .output import emit
+    from .output import emit, progress
 
     if printed(given):
         return 0
@@ -73,22 +85,26 @@ def submitted(s: Session, given: dict[str, Any]) -> int:
     )  # fmt: skip
     if not given["dry_run"]:
         s.writable()
-    session = started(s, given)
-    try:
+    so = "what was sent stays; the same command goes on"
+    with on_spark(s, given, stopped=so) as session:
         with untouched("nothing was sent"):
-            source = ran(lambda: dataset.read(session, given["input"], given["format"]))
+            path, format, multiline = given["input"], given["format"], given["multiline"]
+            source = awaited(
+                session, "looking",
+                lambda: dataset.read(session, path, format, multiline=multiline),
+            )  # fmt: skip
             if given["dry_run"]:
-                size = ran(lambda: dataset.sized(source, wanted))
+                size = awaited(session, "counting", lambda: dataset.sized(source, wanted))
                 if s.json:
                     emit({"queue": wanted.queue, "word": "dry-run", **_plain(size)})
                 else:
                     _sized(size)
                 return 0
-        done = submit.submit(session, server_of(s), source, wanted, f"submit-{ulid()}")
-    except KeyboardInterrupt as stop:
-        raise _interrupted("what was sent stays; the same command goes on") from stop
-    finally:
-        session.stop()
+        with progress("submitting") as meter:
+            done = submit.submit(
+                session, server_of(s), source, wanted, f"submit-{ulid()}",
+                progress=lambda: meter(*tasks(session)),
+            )  # fmt: skip
     return _submitted(s, wanted.queue, done)
 
 
@@ -135,14 +151,6 @@ def _plain(value: Any) -> dict[str, Any]:
     return asdict(value)
 
 
-def _interrupted(so: str) -> Exception:
-    from redisq_ops.core.errors import RedisqError
-
-    said = RedisqError(f"interrupted: {so}")
-    said.exit_code = 130
-    return said
-
-
 def _column(name: str, help: str) -> tuple[Any, Any]:
     return Annotated[str | None, typer.Option(name, metavar="COLUMN", help=help)], None
 
@@ -180,6 +188,7 @@ spark.command(
             "limit": _number("--limit", "Sub-requests worked on at once.", LIMIT),
             "max_payload": _number("--max-payload", "Bytes a sub-request may have.", MAX_PAYLOAD),
             "format": (Annotated[str | None, _FORMAT], None),
+            "multiline": flag("--multiline", "Quoted values of CSV may have line breaks."),
             **PACE,
             "dry_run": flag("--dry-run", "Count; send nothing."),
             **RUNNING,
@@ -205,36 +214,35 @@ def replayed(s: Session, verb: Verb, given: dict[str, Any]) -> int:
     state = given.get("state") or states[0]
     if state not in states:
         raise BadInput(f"{verb} is for {' or '.join(states)} entries, not {state!r}")
-    author = Author.here(given["reason"])
-    asked = Asked(verb, state, _what(given), author, rate_of(s, given), given["parts"])
+    queues = (given["queue"],) if given["queue"] is not None else ()
+    asked = Asked(
+        verb, state, _what(given), Author.here(given["reason"]), rate_of(s, given), given["parts"],
+        queues, given["payloads"], given["since"], given["until"],
+    )  # fmt: skip
     kept = given["plan"] is not None
     if not kept and not (at_home(given["master"]) and given["remote"] is None):
         raise BadInput("tasks elsewhere need a folder they all see: --plan DIR on shared storage")
     path = Path(given["plan"]) if kept else Path(tempfile.mkdtemp(prefix="redisq-spark-"))
     try:
         orders = Orders.read(path) if kept else None
-        wanted = (asked.verb, asked.state, asked.what)
-        if orders is not None and any(_planned_for(o) != wanted for o in orders.orders):
-            raise BadInput(f"{path} holds another plan: choose another folder, or remove it")
         if orders is not None:
+            orders = orders.of(asked)
+            if given["rate"] is None:  # the plan's own, which may have been allowed by others
+                for order in orders.orders:
+                    s.guard.rate(order.header.rate)
+            else:
+                orders = orders.paced(asked.rate)
             check(server_of(s), orders)
-        session = started(s, given)
-        try:
+        between = bounds(s, given)
+        there(s, queues)
+        with on_spark(s, given) as session:
             if orders is None:
                 with untouched():
-                    orders = _chosen(s, session, asked, path, given)
+                    orders = _chosen(s, session, asked, path, between, given)
             return _carried_out(s, session, orders, given)
-        finally:
-            session.stop()
     finally:
         if not kept:
             shutil.rmtree(path, ignore_errors=True)
-
-
-def _planned_for(order: Order) -> tuple[str, str, str]:
-    """What tells a plan from another one."""
-    header = order.header
-    return header.verb, header.state, header.filter
 
 
 def _what(given: Mapping[str, Any]) -> str:
@@ -245,22 +253,28 @@ def _what(given: Mapping[str, Any]) -> str:
     said += [f"where {given['where']}"] if given["where"] is not None else []
     if not said and not given["all"]:
         raise BadInput("say which: --group FINGERPRINT, --where SQL, or --all")
-    return ", ".join(said) or "all"
+    said = said or ["all"]
+    return ", ".join(said + [f"{n} {given[n]}" for n in ("since", "until") if given[n] is not None])
 
 
 def _chosen(
-    s: Session, session: SparkSession, asked: Any, path: Path, given: Mapping[str, Any]
+    s: Session,
+    session: SparkSession,
+    asked: Asked,
+    path: Path,
+    between: Mapping[str, str],
+    given: Mapping[str, Any],
 ) -> Orders:
     from pyspark.errors import AnalysisException, ParseException
 
     from redisq_ops.core.errors import BadInput
     from redisq_ops.pipeline.replay import choose, headers
-    from redisq_ops.pipeline.writing import in_short, ran
+    from redisq_ops.pipeline.writing import in_short
 
-    queues = [given["queue"]] if given["queue"] is not None else []
-    made = headers(server_of(s), asked, queues)
-    names = [header.queue for header in made]
-    options = {"queue": ",".join(names)} if names else {}
+    made = headers(server_of(s), asked, asked.queues)
+    options = dict(between)
+    if made:
+        options["queue"] = ",".join(header.queue for header in made)
     if given["payloads"]:
         options["payloads"] = "true"
     found: DataFrame = frame(s, session, asked.state, **options)
@@ -271,7 +285,7 @@ def _chosen(
             found = found.where(given["where"])
         except (AnalysisException, ParseException) as error:
             raise BadInput(f"--where: {in_short(error)}") from error
-    return ran(lambda: choose(found, made, asked, path))
+    return awaited(session, "choosing", lambda: choose(found, made, asked, path))
 
 
 def _carried_out(
@@ -308,7 +322,7 @@ def _carried_out(
                               f"{outcome.matched:,} (op {outcome.op})"))  # fmt: skip
         again = "the same command goes on" if given["plan"] else "the same command does the rest"
         if isinstance(error, KeyboardInterrupt):
-            raise _interrupted(again) from error
+            raise interrupted(again) from error
         say(again)
         raise
     codes = set()
@@ -328,6 +342,7 @@ CHOOSING: Options = {
     "group": (Annotated[list[str] | None, _GROUP], None),
     "where": (Annotated[str | None, _WHERE], None),
     "all": flag("--all", "All of them."),
+    **BETWEEN,
     "payloads": flag("--payloads", "Read payloads too, for --where."),
     **PACE,
     "plan": (Annotated[str | None, _FOLDER], None),
@@ -342,7 +357,7 @@ spark.command(
     epilog=examples(
         "redisq spark replay --group 3f2a91c0 --rate 500/s --dry-run",
         "redisq spark replay --queue mail --where \"error_type = 'TimeoutError'\" --yes",
-        "redisq spark replay --all --plan /shared/replay --rate 2000/s --yes",
+        "redisq spark replay --all --since 6h --plan /shared/replay --rate 2000/s --yes",
     ),
 )(command(CHOOSING, lambda s, given: replayed(s, "replay", given)))
 
@@ -367,41 +382,45 @@ spark.command(
 def exported(s: Session, given: dict[str, Any]) -> int:
     from redisq_ops.ops.terminal import size
     from redisq_ops.pipeline.lake import export
-    from redisq_ops.pipeline.options import table
+    from redisq_ops.pipeline.options import parsed, table
 
     from .output import count, emit, say
 
     if printed(given):
         return 0
-    named = [table(name) for name in given["table"]]
-    options = {"onTrim": given["on_trim"]}
+    trim = {"onTrim": given["on_trim"]}
+    parsed({"table": "history", **trim})  # a wrong word is one whatever is exported
+    wanted: dict[str, dict[str, Any]] = {}
+    for each in map(table, given["table"]):
+        wanted[each.name] = dict(trim) if each.name == "history" else {}
+        if given["payloads"] and each.column("payload") is not None:
+            wanted[each.name]["payloads"] = "true"
+        parsed({"table": each.name, **wanted[each.name]})
+    queues = [given["queue"]] if given["queue"] is not None else []
+    there(s, queues)
     corrupt = 0
-    session = started(s, given)
-    try:
-        for each in named:
-            own = dict(options)
-            if given["payloads"] and each.column("payload") is not None:
-                own["payloads"] = "true"
+    so = "what is in the lake stays; the same command goes on"
+    with on_spark(s, given, stopped=so) as session:
 
-            def read(name: str, **more: str) -> DataFrame:
-                return frame(s, session, name, **more)
+        def read(name: str, **more: str) -> DataFrame:
+            return frame(s, session, name, **more)
 
-            queues = [given["queue"]] if given["queue"] is not None else []
-            done = export(
-                session, server_of(s), read, each.name, Path(given["lake"]), queues=queues, **own
-            )
+        for name, options in wanted.items():
+            take = partial(
+                export, session, server_of(s), read, name, Path(given["lake"]), queues=queues,
+                **options,
+            )  # fmt: skip
+            done = awaited(session, f"exporting {name}", take)
             corrupt += done.corrupt
             if s.json:
                 emit(done)
                 continue
-            print(f"{each.name}: {count(done.rows)} rows in {count(done.files)} files "
+            print(f"{name}: {count(done.rows)} rows in {count(done.files)} files "
                   f"({size(done.bytes)}), run {done.run}")  # fmt: skip
             if done.recovered:
-                say(f"{each.name}: {count(done.recovered)} interrupted runs finished first")
+                say(f"{name}: {count(done.recovered)} interrupted runs finished first")
             if done.corrupt:
-                say(f"{each.name}: {count(done.corrupt)} rows could not be read; kept in _corrupt")
-    finally:
-        session.stop()
+                say(f"{name}: {count(done.corrupt)} rows could not be read; kept in _corrupt")
     return 3 if corrupt else 0
 
 
@@ -433,7 +452,7 @@ spark.command(
 
 
 def collected(s: Session, given: dict[str, Any]) -> int:
-    from redisq_ops.pipeline.results import FORMATS, chosen, write
+    from redisq_ops.pipeline.results import FORMATS, checked, chosen, write
 
     from .output import count, emit, say
 
@@ -442,16 +461,16 @@ def collected(s: Session, given: dict[str, Any]) -> int:
     out = Path(given["out"])
     end = out.suffix.removeprefix(".")
     format = given["format"] or {"txt": "text"}.get(end, end if end in FORMATS else "parquet")
+    checked(out, format, overwrite=given["overwrite"])
     queue = given["queue"] or s.config["queue"] or "default"
     requests = given["requests"] or []
+    _known(s, queue, requests)
     options = {"request": requests[0]} if len(requests) == 1 else {}
-    session = started(s, given)
-    try:
+    with on_spark(s, given, stopped="nothing was written") as session:
         found = frame(s, session, "results", queue=queue, **options)
         picked = chosen(found, requests, given["starting"] or "")
-        done = write(picked, out, format, overwrite=given["overwrite"])
-    finally:
-        session.stop()
+        put = partial(write, picked, out, format, overwrite=given["overwrite"], some=not requests)
+        done = awaited(session, "collecting", put)
     if s.json:
         emit({"out": str(out), "format": format, **_plain(done)})
     else:
@@ -460,6 +479,21 @@ def collected(s: Session, given: dict[str, Any]) -> int:
         if not done.whole:
             say("not all of them are done: redisq wait request ID, then again with --overwrite")
     return done.exit_code
+
+
+def _known(s: Session, queue: str, requests: Sequence[str]) -> None:
+    """Refuse a request that isn't there: its results would take the earlier ones' place."""
+    from redisq_ops.core.errors import NotFound
+    from redisq_ops.core.io import together
+    from redisq_ops.ops.control import requests_of
+
+    of = requests_of(s.run(s.deployment.queue(queue)))
+    for start in range(0, len(requests), 100):
+        some = requests[start : start + 100]
+        found = s.run(together([of.request.op(id) for id in some]))
+        for id, request in zip(some, found, strict=True):
+            if request is None:
+                raise NotFound(f"no request {id} in queue {queue}")
 
 
 _STARTING = typer.Option("--starting", metavar="TEXT", help="Requests whose id begins so.")

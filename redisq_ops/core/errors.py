@@ -9,6 +9,7 @@
     │   ├── SchemaTooNew     written by a newer release
     │   ├── WrongKind        the queue is of another kind, or a key of another type is in the way
     │   ├── TooLarge         a payload or result over its limit
+    │   ├── Lost             history went under its reader
     │   └── Superseded       an older call of the same caller arrived late
     ├── BadInput         a name, number or file that can't be used       (exit 2)
     └── Unreachable      no server, wrong server, wrong password         (exit 2)
@@ -59,6 +60,10 @@ class TooLarge(Refused):
     """A payload or result is over its limit."""
 
 
+class Lost(Refused):
+    """History was trimmed before it was read."""
+
+
 class Superseded(Refused):
     """A call arrived after a later one of the same caller; it changed nothing."""
 
@@ -85,6 +90,7 @@ _BY_WORD: dict[str, type[RedisqError]] = {
     "SUPERSEDED": Superseded,
     "BADINPUT": BadInput,
     "WRONGTYPE": WrongKind,
+    "MISFIT": WrongKind,
     "OOM": Refused,
     "READONLY": Refused,
     "NOPERM": Refused,
@@ -135,6 +141,10 @@ def translate(error: Exception) -> Exception:
         found, word = Unreachable, "LOADING"
     elif isinstance(error, (rx.ConnectionError, rx.TimeoutError)):
         found, rest = Unreachable, f"can't reach the server: {text}"
+    elif isinstance(error, rx.MovedError):
+        # A client that knows of a Cluster goes where it is sent; only a lasting change ends here.
+        found = Unreachable
+        rest = "that is one node of a Cluster (redis+cluster:// reaches all), or it is changing"
     elif isinstance(error, CHANGING) or (
         # The client's own, but for the one it has for keys that can never be in one script.
         isinstance(error, rx.RedisClusterException) and "same key slot" not in text
@@ -145,7 +155,7 @@ def translate(error: Exception) -> Exception:
     elif isinstance(error, rx.NoPermissionError):
         found, rest = Refused, f"the server's ACL says no: {text}"
     else:
-        found = _BY_WORD.get(word)
+        found, rest = _BY_WORD.get(word), rest.partition(" script: ")[0]
         # redis-py strips the leading word of some replies, so the type says what the text doesn't.
         if found is None and "Operation against a key holding the wrong kind" in text:
             found, word = WrongKind, "WRONGTYPE"

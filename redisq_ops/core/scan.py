@@ -9,12 +9,13 @@ was at it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from typing import Any, TypeVar
 
-from .io import Call, Description, both, together
+from .io import Call, Description, Replies, Round, both, together
+from .reply import number
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -27,8 +28,8 @@ Position = tuple[float, bytes]
 class Span:
     """A part of a sorted set: what is behind ``after``, up to and with ``until``.
 
-    Both are ``score:member``; None is its begin or end. ``entries``: how many it had when it was
-    cut.
+    Both are ``score:member`` (see `spelt`); None is its begin or end. ``entries``: how many it had
+    when it was cut.
     """
 
     after: str | None = None
@@ -40,7 +41,8 @@ class Span:
 class Sheet:
     """Some entries by columns, as the server has them. A column that wasn't asked for is None.
 
-    ``lines`` are record lines (`record.FIELDS`), ``errors`` encoded `Failure`.
+    ``lines`` are record lines (`record.FIELDS`), ``errors`` encoded `Failure`. An id that is no
+    UTF-8 isn't one of ours: there is nothing in its columns.
     """
 
     ids: list[bytes]
@@ -93,7 +95,17 @@ def micros(key: str) -> Call[int]:
 
 def position(text: str) -> Position:
     score, _, member = text.partition(":")
-    return float(score), member.encode()
+    return float(score), member.encode("utf-8", "surrogateescape")
+
+
+def spelt(place: Position) -> str:
+    """What `position` reads, exactly: a member may be any bytes, a score any number."""
+    score, member = place
+    return f"{_score(score)}:{member.decode('utf-8', 'surrogateescape')}"
+
+
+def _score(score: float) -> str:
+    return f"{score:.17g}"
 
 
 async def spans(key: str, size: int, low: float | None, high: float | None) -> list[Span]:
@@ -116,9 +128,8 @@ async def spans(key: str, size: int, low: float | None, high: float | None) -> l
     after = None if low is None else f"{bottom}:"
     for i, found in enumerate(rows):
         if found:  # else it shrank between the two looks, and the next part ends where it should
-            score, member = found[0]
-            number = (i + 1) * total // parts - i * total // parts
-            made.append(Span(after, f"{score:.0f}:{member.decode()}", number))
+            share = (i + 1) * total // parts - i * total // parts
+            made.append(Span(after, spelt(found[0]), share))
             after = made[-1].until
     return made
 
@@ -160,8 +171,7 @@ async def page(
     shown = inside[:max]
     onward = None
     if len(inside) > max:
-        score, member = shown[-1]
-        onward = f"{first + max}@{score:.0f}:{member.decode()}"
+        onward = f"{first + max}@{spelt(shown[-1])}"
     return shown, onward, slowest
 
 
@@ -171,17 +181,15 @@ async def _behind(key: str, place: Position) -> tuple[int, int]:
     Where the place's own member is gone, it is bisected: a bulk change gives thousands one score.
     """
     score, member = place
-    low, high, rank, there = await together(
-        [
-            Call(("ZCOUNT", key, "-inf", f"({score:.0f}"), _whole, key=key),
-            Call(("ZCOUNT", key, "-inf", f"{score:.0f}"), _whole, key=key),
-            Call(("ZRANK", key, member), _whole, key=key),
-            Call(("ZSCORE", key, member), _whole, key=key),
-        ]
+    (low, high), (rank, there) = await both(
+        together(
+            Call(("ZCOUNT", key, "-inf", bound), int, key=key)
+            for bound in (f"({_score(score)}", _score(score))
+        ),
+        together(Call((verb, key, member), number, key=key) for verb in ("ZRANK", "ZSCORE")),
     )
     if rank is not None and there == score:
-        return rank + 1, 0
-    assert low is not None and high is not None
+        return int(rank) + 1, 0
     slowest = 0
     while member and low < high:
         middle = (low + high) // 2
@@ -194,14 +202,47 @@ async def _behind(key: str, place: Position) -> tuple[int, int]:
     return low, slowest
 
 
-def _whole(reply: Any) -> int | None:
-    return None if reply is None else int(float(reply))
-
-
 async def _timed(key: str, call: Call[T]) -> tuple[T, int]:
     """What a call says, and the µs the server was at it."""
     began, (said, ended) = await both(micros(key), both(call, micros(key)))
     return said, ended - began
+
+
+class _Exchange:
+    """A round as it goes out."""
+
+    def __init__(self, calls: Round) -> None:
+        self._calls = calls
+
+    def __await__(self) -> Generator[Round, Replies, Replies]:
+        return (yield self._calls)
+
+
+async def _alone(call: Call[T]) -> T:
+    return await call
+
+
+async def clocked(key: str, asked: Description[T]) -> tuple[T, int]:
+    """What a description says, however many rounds it takes, and the µs the server was at the
+    costliest of its calls; calls alike, one behind the other, count as one."""
+    description = _alone(asked) if isinstance(asked, Call) else asked
+    clock, slowest = micros(key), 0
+    try:
+        calls: Round = description.send(None)
+        while True:
+            looks: list[Call[Any]] = [clock]
+            for call, then in zip_longest(calls, calls[1:]):
+                looks.append(call)
+                if then is None or then.command[0] != call.command[0]:
+                    looks.append(clock)
+            said = list(zip(looks, await _Exchange(tuple(looks)), strict=True))
+            times = [clock.result(reply) for call, reply in said if call is clock]
+            slowest = max(slowest, *(b - a for a, b in pairwise(times)))
+            calls = description.send([reply for call, reply in said if call is not clock])
+    except StopIteration as stop:
+        return stop.value, slowest
+    finally:
+        description.close()
 
 
 async def timed(

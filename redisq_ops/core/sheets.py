@@ -60,7 +60,7 @@ class Sheets(Looks[C_co]):
         key = self.keys[kept[0]]
         rows, onward, took = await page(key, span, cursor, max)
         ids = [member for _, member in rows]
-        names = [id.decode() for id in ids]
+        names = [name for id in ids if (name := _name(id)) is not None]
         step = step or max
         asked = {
             (column, start): description
@@ -75,6 +75,8 @@ class Sheets(Looks[C_co]):
         for column, start in parts:
             columns[column] += parts[column, start]
             alike[column].append(times[column, start])
+        if len(names) < len(ids):
+            columns = {column: _spread(ids, values) for column, values in columns.items()}
         middle = [sorted(some)[(len(some) - 1) // 2] for some in alike.values()]
         slowest = sorted([took, *middle])[-1]
         return Sheet(ids, [score for score, _ in rows], onward, slowest, **columns)
@@ -133,3 +135,16 @@ class Sheets(Looks[C_co]):
     ) -> list[Entry]:
         """Sub-requests ``start …`` of a request by number, in whatever state. Of one leaf."""
         return []
+
+
+def _name(id: bytes) -> str | None:
+    try:
+        return id.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _spread(ids: Sequence[bytes], values: Sequence[Any]) -> list[Any]:
+    """A column of those ids that are names, as one of all."""
+    given = iter(values)
+    return [None if _name(id) is None else next(given) for id in ids]

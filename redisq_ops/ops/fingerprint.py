@@ -112,8 +112,15 @@ def fingerprint(entry: Entry) -> str:
     """
     error = entry.error
     if error is None:
-        return _hashed("", "", entry.reason or "")
-    return _of(error.type[:HEAD], error.message[:HEAD])
+        return told(None, "", entry.reason)
+    return told(error.type, error.message, entry.reason)
+
+
+def told(type: str | None, message: str, reason: str | None) -> str:
+    """The same of what an entry would say; no ``type``: it has no error."""
+    if type is None:
+        return _hashed("", "", reason or "")
+    return _of(type[:HEAD], message[:HEAD])
 
 
 def normal(failure_or_text: Failure | str) -> str:
@@ -131,6 +138,7 @@ def _of(type: str, message: str) -> str:
     return _hashed(_normal(type) if _DIGITS.search(type) else type, _normal(message), "")
 
 
+@lru_cache(maxsize=8192)  # messages differ where normal forms don't
 def _hashed(*parts: str) -> str:
     text = "\0".join(parts).encode("utf-8", "backslashreplace")
     return blake2b(text, digest_size=4).hexdigest()

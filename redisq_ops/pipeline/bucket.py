@@ -46,6 +46,8 @@ class Pace:
     rate: float | None = None
     burst: int = 1
     patience_s: float = PATIENCE_S
+    line: Queue[Any] | None = None
+    """under whose tag the line is, where a job has several queues; else the queue's own"""
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
     _bound: int = 0
@@ -59,7 +61,8 @@ class Pace:
         if room:
             self._for_room(client, n)
         if self.rate is not None:
-            line = partial(place, self.queue, self.name, n, self.rate, self.burst)
+            of = self.line or self.queue
+            line = partial(place, of, self.name, n, self.rate, self.burst)
             wait_ms = sent(client, line)
             if wait_ms:
                 self.sleep(wait_ms / 1000)

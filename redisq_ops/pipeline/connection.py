@@ -6,9 +6,11 @@ under its process' id.
 
 from __future__ import annotations
 
+import gc
 import os
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
 from redisq_ops.core.connect import Target, connect
@@ -20,9 +22,10 @@ T = TypeVar("T")
 READS = frozenset(
     {
         "EXISTS", "GET", "GETRANGE", "HEXISTS", "HGET", "HGETALL", "HLEN", "HMGET", "HSCAN",
-        "LINDEX", "LLEN", "LPOS", "LRANGE", "MGET", "SCARD", "SISMEMBER", "SMEMBERS", "SMISMEMBER",
-        "SSCAN", "STRLEN", "TIME", "TYPE", "XINFO", "XLEN", "XPENDING", "XRANGE", "XREVRANGE",
-        "ZCARD", "ZCOUNT", "ZMSCORE", "ZRANGE", "ZRANK", "ZREVRANK", "ZSCAN", "ZSCORE",
+        "HVALS", "LINDEX", "LLEN", "LPOS", "LRANGE", "MGET", "PTTL", "SCARD", "SISMEMBER",
+        "SMEMBERS", "SMISMEMBER", "SSCAN", "STRLEN", "TIME", "TYPE", "XINFO", "XLEN", "XPENDING",
+        "XRANGE", "XREVRANGE", "ZCARD", "ZCOUNT", "ZMSCORE", "ZRANGE", "ZRANK", "ZREVRANK", "ZSCAN",
+        "ZSCORE",
     }
 )  # fmt: skip
 """every command a reader may send; XINFO and XPENDING only look"""
@@ -73,6 +76,22 @@ def client_of(target: Target, replica: bool = False) -> BlockingClient:
     if key not in _CLIENTS:
         _CLIENTS[key] = connect(target, "spark", replica=replica)
     return _CLIENTS[key]
+
+
+@contextmanager
+def unswept() -> Iterator[None]:
+    """Python doesn't look for cycles meanwhile.
+
+    A reply's rows are thousands of lists and tuples at once, without any cycle; for every few of
+    them it would go through all that a process with Spark has loaded, again and again.
+    """
+    swept = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if swept:
+            gc.enable()
 
 
 def patiently(ask: Callable[[], T], sleep: Callable[[float], None] = time.sleep) -> T:

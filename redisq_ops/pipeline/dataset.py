@@ -9,19 +9,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from redisq_ops.core.errors import BadInput
 from redisq_ops.core.request.queue import checked_request
 from redisq_ops.core.settings import LIMIT, MAX_PAYLOAD, PRIORITY
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 FORMATS = ("text", "csv", "json", "parquet")
 PARTS = 8
 _FILE, _BLOCK, _ROW = "_redisq_file", "_redisq_block", "_redisq_row"
+_LINE, _PARSED = "_redisq_line", "_redisq_parsed"
 _CORRUPT = "_corrupt_record"
 """the column in which Spark keeps a row it can't read"""
+_JSON = {
+    "ignoreNullFields": "false",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+"""a row as JSON, moments to the microsecond: Spark's own way is to the millisecond"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,33 +65,133 @@ class Asked:
         checked_request(self.name or "id", level, self.limit)
 
 
-def read(spark: SparkSession, path: str, format: str | None = None) -> DataFrame:
+def read(
+    spark: SparkSession, path: str, format: str | None = None, *, multiline: bool = False
+) -> DataFrame:
     """A dataset with the place of each row beside: its file, the block, and the row in that.
 
-    CSV has a header and only text; of text a line ends with a line feed and nothing else. Rows that
-    can't be read as what they should be have nothing but a column that says so (`corrupt`).
+    CSV has a header, the same in each file, doubles quotes inside of quotes, and is all text; with
+    ``multiline`` a quoted value may have line breaks, and a file is read by one task. Of text a
+    line ends with a line feed and nothing else. Rows that can't be read as what they should be,
+    such as CSV and JSON that isn't UTF-8, have a column that says so (`corrupt`).
     """
-    from pyspark.sql import functions as F
-
     format = format or guessed(path)
     if format not in FORMATS:
         raise BadInput(f"--format {format}: {', '.join(FORMATS)}")
+    if multiline and format != "csv":
+        raise BadInput(f"--multiline is for CSV, not {format}")
+    if format == "csv":
+        return _csv(spark, path, multiline)
+    if format == "json":
+        return _json(spark, path)
     reader = spark.read.format(format)
     if format == "text":
         reader = reader.option("lineSep", "\n")
-    if format == "csv":
-        # A row is whole or not whichever of its columns are asked for.
-        reader = reader.option("header", True).option("columnPruning", False)
-        reader = reader.schema(reader.load(path).schema.add(_CORRUPT, "string"))
-    if format in ("csv", "json"):
-        reader = reader.option("columnNameOfCorruptRecord", _CORRUPT)
-    frame = reader.load(path)
-    return frame.select(
-        "*",
+    return reader.load(path).select("*", *_places())
+
+
+def _places() -> list[Column]:
+    from pyspark.sql import functions as F
+
+    return [
         F.col("_metadata.file_path").alias(_FILE),
         F.col("_metadata.file_block_start").alias(_BLOCK),
         F.monotonically_increasing_id().alias(_ROW),
+    ]
+
+
+def _csv(spark: SparkSession, path: str, multiline: bool) -> DataFrame:
+    """Read as Latin-1, which any bytes are: as UTF-8 Spark would put U+FFFD for what isn't, and
+    nobody would see it."""
+    from pyspark.sql import functions as F
+
+    reader = spark.read.format("csv").option("header", True).option("escape", '"')
+    reader = reader.option("encoding", "ISO-8859-1").option("multiLine", multiline)
+    # A row is whole or not whichever of its columns are asked for.
+    reader = reader.option("columnPruning", False)
+    found = reader.load(path)
+    if not found.columns:
+        raise BadInput(f"{path}: no header, so no columns")
+    if not multiline and _breaks(spark, path):
+        raise BadInput(
+            f"{path}: a line has a quote without another one: "
+            "add --multiline if quoted values have line breaks"
+        )
+    given = _of_folders(found)
+    # Names of a file's header are compared with these: the files' columns may be in another order.
+    reader = reader.option("enforceSchema", False).option("columnNameOfCorruptRecord", _CORRUPT)
+    names = found.columns  # adding to its schema adds to these
+    rows = reader.schema(found.schema.add(_CORRUPT, "string")).load(path)
+    columns, whole = [], F.lit(True)
+    for name in names:
+        column = _named(name)
+        if name not in given:
+            column = F.encode(column, "ISO-8859-1").cast("string")
+            whole = whole & F.coalesce(F.is_valid_utf8(column), F.lit(True))
+            name = _text(name, path)
+        columns.append(column.alias(name))
+    why = F.when(~whole, "not UTF-8").otherwise(F.col(_CORRUPT))
+    return rows.select(*columns, why.alias(_CORRUPT), *_places())
+
+
+def _breaks(spark: SparkSession, path: str) -> bool:
+    """Whether a value seems to go on in the next line, which Spark would cut off there unseen."""
+    from pyspark.sql import functions as F
+
+    line = F.col("value")
+    quotes = F.length(line) - F.length(F.replace(line, F.lit('"'), F.lit("")))
+    return bool(spark.read.text(path).where(quotes % 2 == 1).limit(1).collect())
+
+
+def _of_folders(found: DataFrame) -> set[str]:
+    """Columns that aren't in the files: folders are named ``column=value``."""
+    files = found.inputFiles()[:1]
+    return {unquote(word).partition("=")[0] for file in files for word in file.split("/")
+            if "=" in word} & set(found.columns)  # fmt: skip
+
+
+def _text(name: str, path: str) -> str:
+    try:
+        return name.encode("latin-1").decode("utf-8-sig")
+    except UnicodeError as error:
+        raise BadInput(f"{path}: the header isn't UTF-8") from error
+
+
+def _json(spark: SparkSession, path: str) -> DataFrame:
+    """Each line as it stands, and of its fields the text. Types that Spark infers are of the whole
+    input: mending one row would make ``1.0`` of every other row's ``1``."""
+    from pyspark.sql import functions as F
+
+    lines = spark.read.text(path)
+    given = [name for name in lines.columns if name != "value"]
+    known = spark.read.option("columnNameOfCorruptRecord", _CORRUPT).json(path).columns
+    own = [name for name in known if name not in (*given, _CORRUPT)]
+    lines = lines.where(F.col("value").rlike(r"\S")).select("*", *_places())
+    # In brackets, so that what stands behind the row makes it none.
+    parsed = F.try_parse_json(F.concat(F.lit("["), F.col("value"), F.lit("]")))
+    lines = lines.withColumn(_PARSED, parsed)
+    one = F.ltrim("value").startswith("{") & (
+        F.try_variant_get(_PARSED, "$[1]", "variant").isNull()
     )
+    why = F.when(~F.is_valid_utf8("value"), "not UTF-8").when(
+        F.col(_PARSED).isNull() | ~one, "no JSON object"
+    )
+    fields = [F.try_variant_get(_PARSED, _field(name), "string").alias(name) for name in own]
+    return lines.select(
+        *fields, *map(_named, given), F.col("value").alias(_LINE), why.alias(_CORRUPT),
+        _FILE, _BLOCK, _ROW,
+    )  # fmt: skip
+
+
+def _field(name: str) -> str:
+    return f"$[0]['{name}']" if "'" not in name else f'$[0]["{name}"]'
+
+
+def _named(name: str) -> Column:
+    """The column of exactly that name; by itself Spark takes a dot for a field of a struct."""
+    from pyspark.sql import functions as F
+
+    return F.col("`" + name.replace("`", "``") + "`")
 
 
 def guessed(path: str) -> str:
@@ -98,26 +206,29 @@ def arranged(frame: DataFrame, asked: Asked) -> DataFrame:
     its order. Whatever the partitions of the input were, the same input gives the same requests."""
     from pyspark.sql import functions as F
 
-    own = [name for name in frame.columns if name not in (_FILE, _BLOCK, _ROW, _CORRUPT)]
+    own = [n for n in frame.columns if n not in (_FILE, _BLOCK, _ROW, _LINE, _CORRUPT)]
     for name in (asked.id, asked.payload, *asked.order):
         if name is not None and name not in own:
             raise BadInput(f"the dataset has no column {name!r}: it has {', '.join(own)}")
     if asked.payload is not None:
-        payload = F.col(asked.payload).cast("binary")
+        payload = _named(asked.payload).cast("binary")
+    elif _LINE in frame.columns:
+        payload = F.col(_LINE).cast("binary")
     elif own == ["value"]:
         payload = F.col("value").cast("binary")
     else:
-        row = F.struct(*(F.col(f"`{name}`") for name in own))
-        payload = F.to_json(row, {"ignoreNullFields": "false"}).cast("binary")
+        payload = F.to_json(F.struct(*map(_named, own)), _JSON).cast("binary")
     placed = [name for name in (_FILE, _BLOCK, _ROW) if name in frame.columns]
-    order = [F.col(name) for name in asked.order or placed]
+    order = [_named(name) for name in asked.order or placed]
+    if asked.order and _LINE in frame.columns:  # fields as text: numbers are in order all the same
+        order = [key for column in order for key in (column.try_cast("double"), column)]
     level = F.lit(int(asked.priority)) if asked.priority.isdecimal() else None
     if level is None and asked.priority not in own:
         raise BadInput(f"the dataset has no column {asked.priority!r} to take the priority from")
     if level is None:
-        level = F.col(asked.priority).try_cast("int")
+        level = _named(asked.priority).try_cast("int")
     if asked.id is not None:
-        request = F.col(asked.id).cast("string")
+        request = _named(asked.id).cast("string")
     else:
         frame, number = _numbered(frame, placed)
         request = F.concat(
@@ -145,7 +256,7 @@ def corrupt(frame: DataFrame) -> int:
     # The column can't be asked for alone, so another is looked at and not used.
     other = next(name for name in frame.columns if name != _CORRUPT)
     rows = frame.where(F.col(_CORRUPT).isNotNull())
-    found = rows.agg(F.count("*"), F.max(F.col(f"`{other}`").cast("string"))).collect()
+    found = rows.agg(F.count("*"), F.max(_named(other).cast("string"))).collect()
     return int(found[0][0])
 
 

@@ -18,10 +18,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from redisq_ops.core import record
+from redisq_ops.core.errors import WrongKind
 from redisq_ops.core.request.outcomes import Outcome
 from redisq_ops.core.scan import Sheet
 from redisq_ops.core.values import Entry, Failure, Request, State
-from redisq_ops.ops.fingerprint import fingerprint
+from redisq_ops.ops import fingerprint
+
+from . import failures
 
 Columns = dict[str, Any]
 _INT = 2**31
@@ -32,6 +35,10 @@ _FROM_LINE = {
 }  # fmt: skip
 _FROM_ERROR = {"error_type", "error", "traceback", "fingerprint"}
 _FROM_PAYLOAD = {"payload", "payload_bytes"}
+_MOMENTS = {"since_at", "deadline_at", "ready_at"}
+"""columns from an entry's place, which is known of one that can't be read too"""
+_NEVER = 253_402_300_800_000
+"""ms: the year 10000"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +46,7 @@ class Place:
     """Where rows come from."""
 
     queue: str
-    kind: str
+    kind: str | None
     shard: int
     requests: bool
     """whether ids are REQUEST/N"""
@@ -73,6 +80,8 @@ def _quickly(page: Sheet, place: Place, state: State, names: set[str]) -> Column
     n = len(page.ids)
     ids = pa.array(page.ids, pa.binary()).cast(pa.string())
     at = pa.array(page.scores, pa.float64()).cast(pa.int64())
+    if (pc.max(pc.abs(at)).as_py() or 0) >= _NEVER:
+        raise ValueError("no moment")
     columns: Columns = {
         **_placed(place, n), "id": ids, "state": pa.repeat(state, n), "deadline_at": _moment(at),
         "ready_at": _moment(at),
@@ -101,8 +110,8 @@ def _quickly(page: Sheet, place: Place, state: State, names: set[str]) -> Column
 
 def _placed(place: Place, n: int) -> Columns:
     return {
-        "queue": pa.repeat(place.queue, n), "kind": pa.repeat(place.kind, n),
-        "shard": pa.repeat(place.shard, n),
+        "queue": pa.repeat(place.queue, n), "shard": pa.repeat(place.shard, n),
+        "kind": pa.repeat(pa.scalar(place.kind, pa.string()), n),
     }  # fmt: skip
 
 
@@ -151,7 +160,16 @@ _BETWEEN = secrets.token_hex(16)
 
 
 def _failed(errors: Sequence[bytes | None], with_traceback: bool) -> Columns:
-    """Columns from encoded `Failure`; raises where one isn't what `Failure.encoded` writes.
+    """Columns from encoded `Failure`; raises where one is no object of texts."""
+    names = dict(zip(("error_type", "error", "traceback"), failures.FIELDS, strict=True))
+    if not with_traceback:
+        del names["traceback"]
+    found = failures.cut(errors, tuple(names.values())) or _parsed(errors, tuple(names.values()))
+    return {column: found[name] for column, name in names.items()}
+
+
+def _parsed(errors: Sequence[bytes | None], names: Sequence[str]) -> Columns:
+    """The same from whatever JSON they are.
 
     All are parsed as one list. pyarrow's own reader is out of the question: anybody may write
     these bytes, and some make it crash.
@@ -165,15 +183,9 @@ def _failed(errors: Sequence[bytes | None], with_traceback: bool) -> Columns:
     if len(found) < len(errors):
         rows = iter(found)
         found = [_NOTHING if error is None else next(rows) for error in errors]
-    names = {"error_type": "type", "error": "message"}
-    if with_traceback:
-        names["traceback"] = "traceback"
     try:
         # What isn't text raises, as what isn't there does.
-        return {
-            column: pa.array(list(map(itemgetter(name), found)), pa.string())
-            for column, name in names.items()
-        }
+        return {name: pa.array(list(map(itemgetter(name), found)), pa.string()) for name in names}
     except (KeyError, TypeError) as error:
         raise ValueError("an error that isn't as it is written") from error
 
@@ -182,22 +194,27 @@ _NOTHING = {"type": None, "message": None, "traceback": None}
 
 
 def _fingerprints(columns: Columns) -> pa.Array:
-    n = len(columns["error"])
-    reasons = columns["reason"].to_pylist() if "reason" in columns else [None] * n
     types, messages = columns["error_type"].to_pylist(), columns["error"].to_pylist()
-    return pa.array(
-        [
-            _group(None if type is None else Failure(type, message), reason)
-            for type, message, reason in zip(types, messages, reasons, strict=True)
-        ],
-        pa.string(),
-    )
+    reasons = columns["reason"].to_pylist() if "reason" in columns else [None] * len(types)
+    groups = _Groups()
+    rows = zip(types, messages, reasons, strict=True)
+    return pa.array([groups[told] for told in rows], pa.string())
+
+
+class _Groups(dict[tuple[str | None, str, str | None], str | None]):
+    """Fingerprints by type, message and reason: in a batch many are the same."""
+
+    def __missing__(self, told: tuple[str | None, str, str | None]) -> str | None:
+        type, message, reason = told
+        unknown = type is None and reason is None
+        self[told] = group = None if unknown else fingerprint.told(type, message, reason)
+        return group
 
 
 def _group(error: Failure | None, reason: str | None) -> str | None:
-    if error is None and reason is None:
-        return None
-    return fingerprint(Entry("", "dead", error=error, reason=reason))
+    if error is None:
+        return None if reason is None else fingerprint.told(None, "", reason)
+    return fingerprint.told(error.type, error.message, reason)
 
 
 Read = tuple[Entry, str | None]
@@ -213,7 +230,11 @@ def _one_by_one(page: Sheet, state: State) -> list[Read]:
         page.payloads or nothing, page.clients or nothing, page.called or nothing, strict=True,
     ):  # fmt: skip
         name = _text(id)
+        at = int(score) if abs(score) < _NEVER else None
         try:
+            id.decode()
+            if at is None:
+                raise ValueError("no moment")
             if page.lines is None:
                 entry = Entry(name, state, at_ms=int(score), payload=payload)
             else:
@@ -223,7 +244,8 @@ def _one_by_one(page: Sheet, state: State) -> list[Read]:
             owner = None if client is None else client.decode()
             found.append((_with(entry, owner, called), None))
         except (ValueError, OverflowError) as wrong:
-            found.append((Entry(name, state), f"its record can't be read: {type(wrong).__name__}"))
+            spoilt = Entry(name, state, at_ms=at, since_ms=at if state == "dead" else None)
+            found.append((spoilt, f"it can't be read: {why(wrong)}"))
     return found
 
 
@@ -233,6 +255,24 @@ def _with(entry: Entry, client: str | None, called: str | None) -> Entry:
 
 def _text(data: bytes) -> str:
     return data.decode("utf-8", "backslashreplace")
+
+
+def why(error: Exception) -> str:
+    """What was wrong with a row, without a word of what is in it."""
+    return str(error) if isinstance(error, WrongKind) else type(error).__name__
+
+
+def _kept(make: Callable[[Any], pa.RecordBatch], rows: Any, spoilt: Callable[[Any], Any]) -> Any:
+    """What is made of rows; in the place of one with a value that no column holds, ``spoilt``."""
+    try:
+        return make(rows)
+    except (pa.ArrowException, OverflowError):
+        if len(rows) == 1:
+            return make([spoilt(rows[0])])
+        half = len(rows) // 2
+        return pa.concat_batches(
+            [_kept(make, rows[:half], spoilt), _kept(make, rows[half:], spoilt)]
+        )
 
 
 def _request_of(entry: Entry) -> str | None:
@@ -272,6 +312,16 @@ def entries(
     read: Sequence[Read], place: Place, schema: pa.Schema, payloads: bool = True
 ) -> pa.RecordBatch:
     """Entries that were decoded one by one, by the core."""
+    return _kept(
+        lambda rows: _entries(rows, place, schema, payloads),
+        read,
+        lambda row: (Entry(row[0].id, row[0].state), "it has a value out of range"),
+    )
+
+
+def _entries(
+    read: Sequence[Read], place: Place, schema: pa.Schema, payloads: bool
+) -> pa.RecordBatch:
     rows = [entry for entry, _ in read]
     columns: Columns = {**_placed(place, len(rows)), "id": [entry.id for entry in rows]}
     if place.requests:
@@ -281,9 +331,21 @@ def entries(
         get = _OF_ENTRY.get(name)
         if get is None or (name in _FROM_PAYLOAD and not payloads):
             continue
-        columns[name] = [None if wrong else get(entry) for entry, wrong in read]
+        kept = name in _MOMENTS
+        columns[name] = [None if wrong and not kept else get(entry) for entry, wrong in read]
     columns["_corrupt"] = [wrong for _, wrong in read]
     return _batch(columns, len(rows), schema)
+
+
+def unread(
+    request: str, number: int | None, why: str, place: Place, schema: pa.Schema
+) -> pa.RecordBatch:
+    """A row for what of a request could not be read: one sub-request, or all."""
+    columns: Columns = {
+        **_placed(place, 1), "id": [request if number is None else f"{request}/{number}"],
+        "request": [request], "number": [number], "_corrupt": [why],
+    }  # fmt: skip
+    return _batch(columns, 1, schema)
 
 
 # --- requests and results ----------------------------------------------------------------------
@@ -300,6 +362,16 @@ def requests(
 ) -> pa.RecordBatch:
     """Requests; those that went meanwhile are no rows."""
     rows = [(id, row) for id, row in found if row is not None]
+    return _kept(
+        lambda rows: _requests(rows, place, schema),
+        rows,
+        lambda row: (row[0], OverflowError()),
+    )
+
+
+def _requests(
+    rows: Sequence[tuple[str, Request | Exception]], place: Place, schema: pa.Schema
+) -> pa.RecordBatch:
     columns: Columns = {**_placed(place, len(rows)), "request": [id for id, _ in rows]}
     for name in schema.names:
         if name in columns or name == "_corrupt":
@@ -307,7 +379,7 @@ def requests(
         get = _OF_REQUEST.get(name) or attrgetter(name)
         columns[name] = [get(row) if isinstance(row, Request) else None for _, row in rows]
     columns["_corrupt"] = [
-        f"its record can't be read: {type(row).__name__}" if isinstance(row, Exception) else None
+        f"its record can't be read: {why(row)}" if isinstance(row, Exception) else None
         for _, row in rows
     ]
     return _batch(columns, len(rows), schema)
@@ -347,9 +419,9 @@ def events(found: Sequence[RawEvent], place: Place, schema: pa.Schema) -> pa.Rec
     for id, fields in found:
         row = len(ids)
         ids.append(id)
-        when = fields.get(b"t", b"")
-        if when.isdigit() and len(when) < 15 and b"by" in fields:
-            at.append(int(when))
+        ms = _at(fields)
+        if ms is not None:
+            at.append(ms)
             by.append(fields[b"by"])
             corrupt.append(None)
         else:
@@ -377,6 +449,18 @@ def events(found: Sequence[RawEvent], place: Place, schema: pa.Schema) -> pa.Rec
     if {"id", "request", "number", "run_ms", "detail"} & set(schema.names):
         columns |= _items(_strings(items), event, place)
     return _batch(columns, len(items), schema)
+
+
+def _at(fields: Mapping[bytes, bytes]) -> int | None:
+    said = fields.get(b"t", b"")
+    return int(said) if said.isdigit() and len(said) < 15 and b"by" in fields else None
+
+
+def when(event: RawEvent) -> int:
+    """When it happened, ms; of one that doesn't say so, when it was written down."""
+    id, fields = event
+    at = _at(fields)
+    return int(id.partition(b"-")[0]) if at is None else at
 
 
 def _items(items: pa.Array, event: pa.Array, place: Place) -> Columns:

@@ -6,7 +6,8 @@ no rows to any reader.
 
 Tables with times that only grow (`APPENDED`) are taken up where the last run ended, queue by queue.
 All others are what there is at the moment: a later run of the same day takes the place of the
-earlier one.
+earlier one. Of a history each run also keeps a mark for every shard (see `ranges`), so that the
+next one misses what was trimmed between the two.
 
 A run writes its files aside, then its manifest, and only then puts the files where they belong. So
 one that was interrupted before its manifest was there left nothing (the next one clears it away),
@@ -20,7 +21,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -29,9 +30,11 @@ from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote
 
 from redisq_ops.core.errors import BadInput, Refused, SchemaTooNew
-from redisq_ops.core.io import run
+from redisq_ops.core.io import run, together
 from redisq_ops.core.registry import server_ms
 
+from .options import Options
+from .ranges import Mark, encoded, mark
 from .tables import TABLES, Table
 from .writing import Server, ran
 
@@ -62,7 +65,8 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """One run. ``bounds``: of each queue the times (ms) it has rows of, the second not included."""
+    """One run. ``bounds``: of each queue the times (ms) it has rows of, the second not included;
+    ``marks``: of a history where it ended, by queue/shard."""
 
     run: str
     table: str
@@ -72,6 +76,7 @@ class Manifest:
     files: Sequence[File] = ()
     replaces: Sequence[str] = ()
     """files of earlier runs whose place it takes"""
+    marks: Mapping[str, Mark] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -168,6 +173,13 @@ class Shelf:
                 found[queue] = max(found.get(queue, 0), until)
         return found
 
+    def marks(self, queues: Collection[str]) -> dict[str, Mark]:
+        """Where the history of each shard of these queues ended when it was read last."""
+        found: dict[str, Mark] = {}
+        for each in self.runs():
+            found |= each.marks
+        return {shard: at for shard, at in found.items() if shard.rpartition("/")[0] in queues}
+
 
 def _manifest(path: Path) -> Manifest:
     try:
@@ -212,6 +224,7 @@ def export(
     """Take a table into a lake; what is there of it already stays as it is.
 
     ``until_ms``: rows from this moment on are for the next run (a second ago, unless told).
+    ``options`` are the source's; what means nothing for the table is left out.
     """
     if name not in TABLES:
         raise BadInput(f"no table {name!r}: there are {', '.join(TABLES)}")
@@ -222,29 +235,38 @@ def export(
     until_ms = now_ms - MARGIN_MS if until_ms is None else until_ms
     if queues:
         options["queue"] = ",".join(queues)
+    if name != "history":
+        options.pop("onTrim", None)
     with shelf.locked():
         recovered = shelf.recover()
         stamp = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y%m%dT%H%M%S")
         run_id = f"{stamp}{now_ms % 1000:03}Z-{secrets.token_hex(2)}"
         since_ms = None
+        marks: dict[str, Mark] = {}
+        before = shelf.marks(there)
         if name in APPENDED:
             known = shelf.bounds()
             begun = {queue: known.get(queue, 0) for queue in there}
             since_ms = min(begun.values(), default=0) or None
             if since_ms is not None:
                 options["since"] = str(since_ms)
-            frame = _since(read(name, **options, until=str(until_ms)), APPENDED[name], begun,
-                           until_ms)  # fmt: skip
             bounds = {queue: (low, until_ms) for queue, low in begun.items() if low < until_ms}
+            if name == "history":
+                marks = run(client, _marks(deployment.prefix, list(bounds), until_ms))
+                if before:
+                    options["marks"] = encoded(before)
+            # The source's bounds are both included.
+            frame = _since(read(name, **options, until=str(until_ms - 1)), APPENDED[name], begun,
+                           until_ms)  # fmt: skip
             _write(frame, shelf.staging / run_id)
             files, replaces = shelf.staged(run_id), []
         else:
             bounds = {}
-            day = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y-%m-%d")
+            day = _day(now_ms)
             _write(_today(read(name, **options), day, now_ms), shelf.staging / run_id)
             files, replaces = shelf.staged(run_id), _earlier(shelf, day, there)
-        done = Manifest(run_id, name, "placing", now_ms, bounds, files, replaces)
-        if files or replaces:
+        done = Manifest(run_id, name, "placing", now_ms, bounds, files, replaces, marks)
+        if files or replaces or marks.keys() - before.keys():
             shelf.write(done)
             shelf.place(done)
         shutil.rmtree(shelf.staging, ignore_errors=True)
@@ -253,17 +275,36 @@ def export(
     )
 
 
+async def _marks(prefix: str, names: Sequence[str], until_ms: int) -> dict[str, Mark]:
+    """The marks of a read of these queues' histories up to a moment."""
+    from .partitions import queues
+
+    if not names:
+        return {}
+    found = await queues(Options("history", tuple(names), prefix=prefix))
+    leaves = {f"{each.queue.name}/{k}": leaf for each in found for k, leaf in
+              enumerate(each.queue.leaves)}  # fmt: skip
+    marks = await together(mark(leaf, until_ms) for leaf in leaves.values())
+    return dict(zip(leaves, marks, strict=True))
+
+
 def _since(frame: DataFrame, column: str, begun: Mapping[str, int], until_ms: int) -> DataFrame:
-    """Of each queue what is at or after its bound; rows that can't be read have no time."""
+    """Of each queue what is at or after its bound; of events that don't say when by their ids, and
+    every row that can't be read and has no time at all."""
     from pyspark.sql import functions as F
 
     at_ms = F.unix_millis(column)
+    timeless = at_ms.isNull() & F.col("_corrupt").isNotNull()
+    if "event_id" in frame.columns:
+        written_ms = F.expr("try_cast(substring_index(event_id, '-', 1) as bigint)")
+        at_ms = F.coalesce(at_ms, written_ms)
+        timeless = F.col("event") == "gap"
     low = F.lit(0)
     if any(begun.values()):
         words = [F.lit(word) for queue, ms in begun.items() for word in (queue, ms)]
         low = F.coalesce(F.create_map(*words)[F.col("queue")], F.lit(0))
     meant = (at_ms >= low) & (at_ms < until_ms)
-    return frame.where(meant | F.col("_corrupt").isNotNull()).withColumn(
+    return frame.where(meant | F.coalesce(timeless, F.lit(False))).withColumn(
         "day", F.when(F.col("_corrupt").isNull(), F.date_format(column, "yyyy-MM-dd"))
     )
 
@@ -276,14 +317,20 @@ def _today(frame: DataFrame, day: str, now_ms: int) -> DataFrame:
     )
 
 
+def _day(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d")
+
+
 def _earlier(shelf: Shelf, day: str, queues: Sequence[str]) -> list[str]:
     """Files of earlier runs of that day, of these queues."""
     found = []
     for each in shelf.runs():
+        # Rows that could not be read have no day of their own.
+        days = {f"day={day}"} | ({"_corrupt"} if _day(each.at_ms) == day else set())
         for file in each.files:
             folder, _, name = file.path.rpartition("/")
             of, _, queue = folder.partition("/")
-            if of == f"day={day}" and unquote(queue.partition("=")[2]) in queues:
+            if of in days and unquote(queue.partition("=")[2]) in queues:
                 found.append(f"{folder}/{name}")
     return found
 

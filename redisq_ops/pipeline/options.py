@@ -20,6 +20,7 @@ from redisq_ops.core.connect import Target
 from redisq_ops.core.errors import BadInput
 from redisq_ops.core.keys import PREFIX, checked_name
 
+from .ranges import Mark, decoded, encoded
 from .tables import TABLES, Table
 
 ROWS = 250_000
@@ -57,10 +58,17 @@ class Options:
     """where a stream begins that has no checkpoint"""
     pushdown: bool = False
     """take bounds from the query's filters: only for a frame that is used in one place"""
+    marks: str | None = None
+    """JSON of `ranges.Mark` by queue/shard"""
 
     @property
     def described(self) -> Table:
         return TABLES[self.table]
+
+    @property
+    def known(self) -> dict[str, Mark]:
+        """By queue/shard what an earlier read of the history knew of its end."""
+        return {} if self.marks is None else decoded(self.marks)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -116,8 +124,10 @@ def parsed(given: Mapping[str, str]) -> Options:
         options = replace(options, columns=_columns(table, options.columns))
     if table.time is None and (options.since_ms is not None or options.until_ms is not None):
         raise BadInput(f"table {table.name} has no time for the options since and until")
-    if options.request is not None and table.name not in ("subrequests", "results", "requests"):
-        raise BadInput(f"option request is for subrequests, results and requests, not {table.name}")
+    for option in OPTIONS:
+        if option.field in found and option.tables and table.name not in option.tables:
+            several = " and ".join(", ".join(option.tables).rsplit(", ", 1))
+            raise BadInput(f"option {option.name} is for {several}, not {table.name}")
     return options
 
 
@@ -206,6 +216,10 @@ def _one_of(*words: str) -> Callable[[str], str]:
     return read
 
 
+def _marks(text: str) -> str:
+    return encoded(decoded(text))
+
+
 def _plain_url(text: str) -> str:
     parts = urlsplit(text)
     if parts.password is not None or "password=" in parts.query.lower():
@@ -222,17 +236,25 @@ class _Option:
     field: str
     read: Callable[[str], Any]
     says: str
+    tables: tuple[str, ...] = ()
+    """those it means something for; none: all"""
 
+
+_OF_REQUESTS = ("requests", "subrequests", "results")
+_WITH_PAYLOAD = tuple(name for name, table in TABLES.items() if table.column("payload"))
+_PAST = ("history",)
 
 OPTIONS = (
     _Option("table", "table", _table, "dead, pending, delayed, waiting, requests, …"),
     _Option("queue", "queue", _queues, "names parted by commas; else every queue of the registry"),
     _Option("columns", "columns", _words, "only these, in this order"),
-    _Option("payloads", "payloads", _yes, "read payloads too (so does choosing their column)"),
+    _Option("payloads", "payloads", _yes, "read payloads too (so does choosing their column)",
+            _WITH_PAYLOAD),
     _Option("since", "since_ms", _moment, "from this moment on, ISO 8601 with offset or ms"),
     _Option("until", "until_ms", _moment, "up to this moment"),
-    _Option("request", "request", str, "only this request's rows"),
-    _Option("requests", "requests", _one_of("open", "settled", "all"), "which requests"),
+    _Option("request", "request", str, "only this request's rows", _OF_REQUESTS),
+    _Option("requests", "requests", _one_of("open", "settled", "all"), "which requests",
+            _OF_REQUESTS),
     _Option("url", "url", _plain_url, "the server, without a password"),
     _Option("url_env", "url_env", str, "the environment variable with the URL"),
     _Option("url_file", "url_file", str, "the file with the URL"),
@@ -240,11 +262,15 @@ OPTIONS = (
     _Option("replica", "replica", _yes, "read from replicas (Cluster, Sentinel)"),
     _Option("rowsPerPartition", "rows", _number(1), "rows a partition aims at"),
     _Option("maxCallMs", "max_call_us", _budget, "server time of one call, at most 1 ms"),
-    _Option("onTrim", "on_trim", _one_of("fail", "report"), "history that went under the reader"),
-    _Option("maxEventsPerTrigger", "max_events", _number(1), "history events of a micro-batch"),
-    _Option("startingOffsets", "start", _one_of("earliest", "latest"), "where a stream begins"),
+    _Option("onTrim", "on_trim", _one_of("fail", "report"), "history that went under the reader",
+            _PAST),
+    _Option("maxEventsPerTrigger", "max_events", _number(1), "history events of a micro-batch",
+            _PAST),
+    _Option("startingOffsets", "start", _one_of("earliest", "latest"), "where a stream begins",
+            _PAST),
     _Option("pushdown", "pushdown", _yes, "bounds from the filters of a frame that is used once"),
-)
+    _Option("marks", "marks", _marks, "where an earlier read of the history ended", _PAST),
+)  # fmt: skip
 _NAMES = {folded(option.name): option for option in OPTIONS}
 _SHOWN = [option.name for option in OPTIONS]
 assert {option.field for option in OPTIONS} == {field.name for field in fields(Options)}

@@ -332,12 +332,14 @@ def _group(row: Row, traits: Sequence[Row]) -> str:
     if row["first_ms"] is not None:
         when = f" · {_between(row['first_ms'], row['last_ms'])}"
     common = "".join(f"<li>{told(said, 300)}</li>" for said in sentences(traits, _moment))
+    others = any(trait["rest"] is not None for trait in traits)
+    what = "More frequent here than elsewhere" if others else "In common"
     return (
         f'<div class="group"><p><b>{row["entries"]:,}</b> ({percent(row["share"])} of '
         f"{told(row['queue'])}) · <code>{told(_error(row), 320)}</code></p>"
         f'<p class="soft">group {told(row["fingerprint"])} · {reasons}{whose}{when} · latest '
         f"{told(row['queue'])}/{told(row['sample'] or '', 140)}</p>"
-        + (f"<p>More frequent here than elsewhere:</p><ul>{common}</ul>" if common else "")
+        + (f"<p>{what}:</p><ul>{common}</ul>" if common else "")
         + "</div>"
     )
 

@@ -17,21 +17,23 @@ from typing import Any, TypeVar, cast
 
 import pyarrow as pa
 
-from redisq_ops.core.errors import NotFound, Refused
+from redisq_ops.core.errors import Lost, NotFound, RedisqError, Refused, WrongKind
+from redisq_ops.core.foreign import ForeignQueue
 from redisq_ops.core.io import Description, attempt
 from redisq_ops.core.kinds import layout
 from redisq_ops.core.queue import Queue
 from redisq_ops.core.registry import Registered, all_queues, find
 from redisq_ops.core.request import RequestQueue
 from redisq_ops.core.request.outcomes import outcomes
-from redisq_ops.core.scan import Sheet, Span, timed
-from redisq_ops.core.values import Page, State
+from redisq_ops.core.scan import Sheet, Span, clocked, timed
+from redisq_ops.core.values import Entry, Page, Request, State
 from redisq_ops.ops.deployment import Deployment
 
 from . import decode
-from .connection import client_of, look, patiently
+from .connection import client_of, look, patiently, unswept
 from .decode import Place
 from .options import Options
+from .ranges import Range, before, planned
 from .schemas import arrow
 
 T = TypeVar("T")
@@ -52,34 +54,21 @@ WHOLE = 250
 """rows of a page that is read entry by entry"""
 NAMED = 10_000
 """requests of a shard whose sizes are looked up when its sub-requests are shared out"""
-_SLACK_MS = 5000
-"""a history id may be so much off the event's own time: a clock that was set back"""
-_LAST = 2**64 - 1
 
 logger = logging.getLogger("redisq_ops.pipeline")
 
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """Sub-requests ``first`` to ``last`` of a request."""
+    """Sub-requests ``first`` to ``last`` of a request.
+
+    ``wrong``: how many it has can't be read, for this reason.
+    """
 
     request: str
     first: int
     last: int
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """Part of a history: events behind the id ``after``, up to and with ``until``.
-
-    ``events``: how many there are, if that is known; then any that is missing is noticed.
-    ``anew``: the stream that the first bound is of is gone.
-    """
-
-    after: str
-    until: str
-    events: int | None = None
-    anew: bool = False
+    wrong: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,36 +153,16 @@ async def _entries(options: Options, leaf: Queue[Any], whole: Part) -> list[Part
 
 
 async def _history(options: Options, leaf: Queue[Any], whole: Part) -> list[Part]:
-    reach = await leaf.reach.op()
-    if reach.first is None:
-        return []
-    low, high = _milliseconds(reach.first), _milliseconds(reach.last)
-    since, until = options.since_ms, options.until_ms
-    if since is None and until is None and reach.length <= options.rows:
-        before = f"{low - 1}-{_LAST}"
-        return [replace(whole, range=Range(before, reach.last, reach.length))]
-    bottom = low if since is None else max(low, since - _SLACK_MS)
-    top = high if until is None else min(high, until + _SLACK_MS)
-    share = (top - bottom + 1) / (high - low + 1)
-    pieces = min(max(1, -(-int(reach.length * share) // options.rows)), max(1, top - bottom))
-    edges = [bottom + (top - bottom + 1) * i // pieces for i in range(pieces + 1)]
-    ranges = [
-        Range(f"{edges[i] - 1}-{_LAST}", f"{edges[i + 1] - 1}-{_LAST}") for i in range(pieces)
-    ]
-    if ranges and until is None:
-        ranges[-1] = replace(ranges[-1], until=reach.last)
-    return [replace(whole, range=one) for one in ranges if bottom <= top]
-
-
-def _milliseconds(id: str) -> int:
-    return int(id.partition("-")[0])
+    mark = options.known.get(f"{whole.queue}/{whole.shard}")
+    found = await planned(leaf, options.since_ms, options.until_ms, options.rows, mark)
+    return [replace(whole, range=one) for one in found]
 
 
 async def _requests(options: Options, leaf: Queue[Any], whole: Part) -> list[Part]:
     if "requests" not in leaf.capabilities:
         return []
     if options.request is not None:
-        there = await leaf.request.op(options.request)
+        there = await _named(options, options.request, leaf)
         one = Numbers(options.request, 1, 0)
         return [] if there is None else [replace(whole, numbers=(one,))]
     return [
@@ -201,6 +170,21 @@ async def _requests(options: Options, leaf: Queue[Any], whole: Part) -> list[Par
         for settled in _which(options)
         for span in await leaf.request_spans.op(settled, options.rows)
     ]
+
+
+async def _named(options: Options, id: str, leaf: Queue[Any]) -> Request | Exception | None:
+    """The one request that is asked for; None too where it isn't of those that are meant."""
+    there = await attempt(leaf.request.op(id))
+    if isinstance(there, RedisqError) and not isinstance(there, WrongKind):
+        raise there
+    meant = not isinstance(there, Request) or there.settled in _which(options)
+    return there if meant else None
+
+
+def _numbered(id: str, record: Request | Exception | None) -> Numbers:
+    if isinstance(record, Exception):
+        return Numbers(id, 1, 1, f"the record of its request can't be read: {decode.why(record)}")
+    return Numbers(id, 1, 0 if record is None else record.total)
 
 
 def _which(options: Options) -> list[bool]:
@@ -212,9 +196,8 @@ async def _subrequests(options: Options, leaf: Queue[Any], whole: Part) -> list[
     if "requests" not in leaf.capabilities:
         return []
     if options.request is not None:
-        request = await leaf.request.op(options.request)
-        numbers = [] if request is None else [Numbers(options.request, 1, request.total)]
-        return [replace(whole, numbers=some) for some in _shared_out(numbers, options.rows)]
+        one = _numbered(options.request, await _named(options, options.request, leaf))
+        return [replace(whole, numbers=some) for some in _shared_out([one], options.rows)]
     parts: list[Part] = []
     for settled in _which(options):
         (everything,) = await leaf.request_spans.op(settled, 10**12) or [Span()]
@@ -226,10 +209,7 @@ async def _subrequests(options: Options, leaf: Queue[Any], whole: Part) -> list[
         numbers, cursor, more = [], None, bool(everything.entries)
         while more:
             rows, cursor = await leaf.request_sheet.op(settled, everything, cursor, WHOLE)
-            for id, record in rows:
-                total = getattr(record, "total", 0)
-                if total:
-                    numbers.append(Numbers(id, 1, total))
+            numbers += [_numbered(id, record) for id, record in rows]
             more = cursor is not None
         parts += [replace(whole, numbers=some) for some in _shared_out(numbers, options.rows)]
     return parts
@@ -243,7 +223,7 @@ def _shared_out(numbers: Sequence[Numbers], size: int) -> Iterator[tuple[Numbers
         first = one.first
         while first <= one.last:
             last = min(one.last, first + room - 1)
-            lot.append(Numbers(one.request, first, last))
+            lot.append(replace(one, first=first, last=last))
             room -= last - first + 1
             first = last + 1
             if not room:
@@ -265,10 +245,6 @@ _PLANS: dict[str, Callable[[Options, Queue[Any], Part], Any]] = {
 # --- reading -----------------------------------------------------------------------------------
 
 
-class Lost(Refused):
-    """History went under the reader."""
-
-
 class Reading:
     """Parts of one table as Arrow batches. It connects where it is used, and sends reads only."""
 
@@ -282,7 +258,8 @@ class Reading:
     def ask(self, make: Callable[[], Description[T]]) -> T:
         """One exchange, or a few; made anew for each try."""
         client = client_of(self.options.target(), self.options.replica)
-        return patiently(lambda: look(client, make()))
+        with unswept():
+            return patiently(lambda: look(client, make()))
 
     def plan(self) -> list[Part]:
         return self.ask(lambda: plan(self.options))
@@ -301,6 +278,10 @@ class Reading:
 
     def read(self, part: Part) -> Iterator[pa.RecordBatch]:
         """The rows of a part, some thousands at a time."""
+        if part.range is not None and part.range.missed is not None:
+            yield self._missing(part, part.range.after, part.range.missed)
+        if part.range is not None and part.range.empty:
+            return
         leaf = self.leaf(part)
         place = Place(part.queue, leaf.kind, part.shard, "requests" in leaf.capabilities)
         for batch in self._batches(part, leaf, place):
@@ -310,7 +291,7 @@ class Reading:
     def _batches(self, part: Part, leaf: Queue[Any], place: Place) -> Iterator[pa.RecordBatch]:
         table = self.options.table
         if part.range is not None:
-            return self._events(leaf, place, part.range)
+            return self._events(part, leaf, place, part.range)
         if table == "requests":
             return self._requests(part, leaf, place)
         if table in ("subrequests", "results"):
@@ -341,48 +322,83 @@ class Reading:
     def _pages(self, leaf: Queue[Any], place: Place) -> Iterator[pa.RecordBatch]:
         """Entries of a layout that can't be cut, decoded by the core."""
         state, cursor, more = STATES[self.options.table], None, True
-        payloads = self.options.with_payloads
+        payloads, pace = self.options.with_payloads, self._few()
         while more:
-            page: Page = self.ask(partial(leaf.page.op, state, cursor, WHOLE, None, payloads))
-            read = [(entry, None) for entry in page.entries if self._in_time(entry.at_ms)]
+            # What a page of another program's layout costs doesn't go by its size.
+            size = WHOLE if isinstance(leaf, ForeignQueue) else pace.size
+            page: Page
+            page, took = self._clocked(
+                leaf, partial(leaf.page.op, state, cursor, size, None, payloads)
+            )
+            pace.learn(len(page.entries), took)
+            read = [(entry, None) for entry in page.entries if self._in_time(entry)]
             yield decode.entries(read, place, self.schema, payloads)
             cursor, more = page.cursor, page.cursor is not None
 
-    def _in_time(self, at_ms: int | None) -> bool:
+    def _few(self) -> Pace:
+        """For what is read entry by entry: the server reads its payload or result in any case."""
+        return Pace(self.options.max_call_us, FIRST_WITH_PAYLOADS, WHOLE)
+
+    def _clocked(self, leaf: Queue[Any], make: Callable[[], Description[T]]) -> tuple[T, int]:
+        """What is said, and the µs the server was at the costliest call."""
+        return self.ask(lambda: clocked(leaf.keys["cfg"], make()))
+
+    def _in_time(self, entry: Entry) -> bool:
+        """One whose time nobody knows is in any."""
         since, until = self.options.since_ms, self.options.until_ms
+        at_ms = entry.since_ms if entry.state == "dead" else entry.at_ms
         if at_ms is None:
-            return since is None and until is None
+            return True
         return (since is None or at_ms >= since) and (until is None or at_ms <= until)
 
-    def _events(self, leaf: Queue[Any], place: Place, range: Range) -> Iterator[pa.RecordBatch]:
-        """Events of a range; where fewer are found than there were, the rest was trimmed."""
-        if range.anew:
-            yield self._missing(place, range.after, "the history was begun anew")
+    def _events(
+        self, part: Part, leaf: Queue[Any], place: Place, range: Range
+    ) -> Iterator[pa.RecordBatch]:
+        """Events of a range; where one isn't there any more, it was trimmed."""
         held: list[decode.RawEvent] = []
         after, seen, more = range.after, 0, True
         while more:
-            size = self.pace.size
-            rows, took = self.happened(leaf, after, range.until, size)
+            # An event that is there says that nothing behind it was trimmed: the first one, and
+            # from then on the last that was read.
+            known = None if range.events is not None else after if seen else range.first
+            size = self.pace.size + (1 if known else 0)
+            rows, took = self.happened(leaf, before(known) if known else after, range.until, size)
             self.pace.learn(len(rows), took)
             more = len(rows) == size
+            if known is not None:
+                if not rows or rows[0][0].decode() != known:
+                    where = "behind" if seen else "from"
+                    what = f"events {where} {known} on were trimmed before they were read"
+                    yield self._missing(part, known, what)
+                elif seen:
+                    rows = rows[1:]
             if rows:
                 after = rows[-1][0].decode()
             seen += len(rows)
             held += rows
             if held and (len(held) >= BATCH or not more):
-                yield decode.events(held, place, self.schema)
+                yield decode.events(self._meant(held), place, self.schema)
                 held = []
         if range.events is not None and seen < range.events:
             gone = range.events - seen
-            yield self._missing(place, range.after, f"{gone} events were trimmed behind this one")
+            yield self._missing(part, range.after, f"{gone} events were trimmed behind this one")
 
-    def _missing(self, place: Place, after: str, what: str) -> pa.RecordBatch:
+    def _meant(self, events: list[decode.RawEvent]) -> list[decode.RawEvent]:
+        """Those of the time that was asked for; one that doesn't say when goes by its id."""
+        since, until = self.options.since_ms, self.options.until_ms
+        if since is None and until is None:
+            return events
+        low, high = since or 0, until if until is not None else 1 << 63
+        return [event for event in events if low <= decode.when(event) <= high]
+
+    def _missing(self, part: Part, after: str, what: str) -> pa.RecordBatch:
         """As ``onTrim`` says: an error, or a row that says so."""
-        shard = f" (shard {place.shard})" if place.shard else ""
-        said = f"history of queue {place.queue}{shard}, after {after}: {what}"
+        shard = f" (shard {part.shard})" if part.shard else ""
+        said = f"history of queue {part.queue}{shard}, after {after}: {what}"
         if self.options.on_trim == "fail":
             raise Lost(f"{said}; option onTrim=report goes on, with a row that says so")
         logger.warning("%s", said)
+        place = Place(part.queue, part.entry.kind if part.entry else None, part.shard, False)
         return decode.gap(place, what, after, self.schema)
 
     def _requests(self, part: Part, leaf: Queue[Any], place: Place) -> Iterator[pa.RecordBatch]:
@@ -396,12 +412,13 @@ class Reading:
 
     def _requests_of(self, part: Part, leaf: Queue[Any]) -> Iterator[list[tuple[str, Any]]]:
         assert part.span is not None and part.settled is not None
+        pace = Pace(self.options.max_call_us, most=WHOLE)
         cursor: str | None = None
         more = True
         while more:
-            rows, cursor = self.ask(
-                partial(leaf.request_sheet.op, part.settled, part.span, cursor, WHOLE)
-            )
+            make = partial(leaf.request_sheet.op, part.settled, part.span, cursor, pace.size)
+            (rows, cursor), took = self._clocked(leaf, make)
+            pace.learn(len(rows), took)
             more = cursor is not None
             yield rows
 
@@ -413,21 +430,45 @@ class Reading:
             return
         for rows in self._requests_of(part, leaf):
             for id, record in rows:
-                total = getattr(record, "total", 0)
-                yield from self._numbers(Numbers(id, 1, total), leaf, place)
+                yield from self._numbers(_numbered(id, record), leaf, place)
 
     def _numbers(self, one: Numbers, leaf: Queue[Any], place: Place) -> Iterator[pa.RecordBatch]:
-        requests = cast(RequestQueue[Any], leaf)
+        if one.wrong is not None:
+            yield decode.unread(one.request, None, one.wrong, place, self.schema)
+            return
+        # Anew for each: what another request's sub-requests are like says nothing of these.
+        pace, start, room = self._few(), one.first, one.last
+        while start <= one.last:
+            most = min(pace.size, room, one.last - start + 1)
+            try:
+                batch, took = self._some(one.request, start, most, leaf, place)
+                pace.learn(most, took)
+            except WrongKind as error:  # what is of another type is so for all of them
+                what = f"its request's keys can't be read: {decode.why(error)}"
+                yield decode.unread(one.request, None, what, place, self.schema)
+                return
+            except (ValueError, LookupError, TypeError, OverflowError) as error:
+                room = most // 2
+                if room:  # one of them, and the others are to be read
+                    continue
+                what = f"its record can't be read: {decode.why(error)}"
+                batch = decode.unread(one.request, start, what, place, self.schema)
+            yield batch
+            start, room = start + most, one.last
+
+    def _some(
+        self, request: str, start: int, most: int, leaf: Queue[Any], place: Place
+    ) -> tuple[pa.RecordBatch, int]:
+        """Sub-requests ``start …`` of a request, or their results; and the µs of a call."""
         payloads = self.options.with_payloads
-        for start in range(one.first, one.last + 1, WHOLE):
-            most = min(WHOLE, one.last - start + 1)
-            if self.options.table == "results":
-                came = self.ask(partial(outcomes, requests, one.request, start, most))
-                yield decode.results(one.request, came, place, self.schema)
-                continue
-            found = self.ask(partial(leaf.subrequests.op, one.request, start, most, payloads))
-            read = [(entry, None) for entry in found]
-            yield decode.entries(read, place, self.schema, payloads)
+        if self.options.table == "results":
+            requests = cast(RequestQueue[Any], leaf)
+            came, took = self._clocked(leaf, partial(outcomes, requests, request, start, most))
+            return decode.results(request, came, place, self.schema), took
+        make = partial(leaf.subrequests.op, request, start, most, payloads)
+        found, took = self._clocked(leaf, make)
+        read = [(entry, None) for entry in found]
+        return decode.entries(read, place, self.schema, payloads), took
 
 
 def _joined(sheets: Sequence[Sheet]) -> Sheet:
@@ -437,7 +478,11 @@ def _joined(sheets: Sequence[Sheet]) -> Sheet:
 
     def column(name: str) -> Any:
         parts = [getattr(sheet, name) for sheet in sheets]
-        return None if parts[0] is None else [value for part in parts for value in part]
+        if all(part is None for part in parts):
+            return None
+        # One page may have none: its ids were no names.
+        filled = zip(parts, sheets, strict=True)
+        return [value for part, sheet in filled for value in part or [None] * len(sheet.ids)]
 
     return Sheet(
         column("ids"), column("scores"), None, 0, column("lines"), column("errors"),

@@ -14,7 +14,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -67,6 +67,30 @@ class Orders:
 
     path: Path
     orders: tuple[Order, ...]
+    choice: Mapping[str, Any] = field(default_factory=dict)
+    """what the entries were chosen by: see `Asked.choice`"""
+
+    def of(self, asked: Asked) -> Orders:
+        """The same, refused where something else is asked for than was planned."""
+        wanted = asked.choice
+        other = [name for name in wanted if self.choice.get(name) != wanted[name]]
+        if other:
+            raise BadInput(
+                f"{self.path} holds another plan (other {', '.join(other)}): "
+                "choose another folder, or remove it"
+            )
+        return self
+
+    def paced(self, rate: float | None) -> Orders:
+        """The same at another rate; steps stay as they are, or those carried out would be others
+        than those to come."""
+        paced = (replace(each, header=replace(each.header, rate=rate)) for each in self.orders)
+        return replace(self, orders=tuple(paced))
+
+    @property
+    def line(self) -> Header | None:
+        """Whose line all tasks stand in, of whatever queue, so that the rate is the whole job's."""
+        return next((order.header for order in self.orders if order.count), None)
 
     @classmethod
     def read(cls, path: Path) -> Orders | None:
@@ -80,15 +104,16 @@ class Orders:
         version = found.get("redisq_spark_plan") if isinstance(found, dict) else None
         if version != FORMAT:
             raise SchemaTooNew(f"{path / _NAME}: format {version}, this release knows {FORMAT}")
-        rows = found["orders"]
-        return cls(path, tuple(Order(Header(**row.pop("header")), **row) for row in rows))
+        orders = tuple(Order(Header(**row.pop("header")), **row) for row in found["orders"])
+        return cls(path, orders, found.get("choice", {}))
 
     def write(self) -> None:
         """Put it down as a whole: with this file it is a plan, without it nothing."""
         rows = [asdict(order) for order in self.orders]
         part = self.path / f".{_NAME}.{os.getpid()}"
         with part.open("w", encoding="utf-8") as file:
-            json.dump({"redisq_spark_plan": FORMAT, "orders": rows}, file)
+            whole = {"redisq_spark_plan": FORMAT, "choice": self.choice, "orders": rows}
+            json.dump(whole, file)
             file.flush()
             os.fsync(file.fileno())
         part.replace(self.path / _NAME)
@@ -137,6 +162,21 @@ class Asked:
     author: Author
     rate: float | None = None
     parts: int = PARTS
+    queues: tuple[str, ...] = ()
+    """none: all that can"""
+    payloads: bool = False
+    since: str | None = None
+    until: str | None = None
+    """as they were said: an age is another moment when it is said again"""
+
+    @property
+    def choice(self) -> dict[str, Any]:
+        """What tells a plan from another one, as a folder keeps it; not who, why and how fast."""
+        return {
+            "verb": self.verb, "state": self.state, "choice": self.what,
+            "--queue": list(self.queues), "--payloads": self.payloads, "--since": self.since,
+            "--until": self.until, "--parts": self.parts,
+        }  # fmt: skip
 
     def __post_init__(self) -> None:
         if not 1 <= self.parts <= MOST_PARTS:
@@ -181,7 +221,7 @@ def choose(frame: DataFrame, made: Sequence[Header], asked: Asked, path: Path) -
 
     places = [F.lit(word) for k, header in enumerate(made) for word in (header.queue, k)]
     if not places:
-        return Orders(path, ())
+        return Orders(path, (), asked.choice)
     names = set(frame.columns)
     # Nothing else tells it from a later entry of that id.
     times = F.lit(None).cast("long")
@@ -207,7 +247,7 @@ def choose(frame: DataFrame, made: Sequence[Header], asked: Asked, path: Path) -
         ids = counted.get(k, Counter())
         groups = {group: n for group, n in ids.most_common(GROUPS) if group}
         chosen.append(Order(header, asked.parts, ids.total(), groups, samples.get(k, [])))
-    orders = Orders(path, tuple(chosen))
+    orders = Orders(path, tuple(chosen), asked.choice)
     orders.write()
     return orders
 
@@ -262,6 +302,8 @@ class Part:
     unit: int
     told: Callable[[int], object] | None = None
     """is told the number of each step that was carried out"""
+    line: Header | None = None
+    """whose line it stands in, of another queue perhaps; its own"""
 
     @property
     def name(self) -> str:
@@ -273,7 +315,11 @@ class Part:
         client, header = self.server.client, self.header
         queue = sent(client, partial(home, self.server.deployment(), header))
         standing(client, queue, header)
-        pace = Pace(queue, header.op, header.rate, header.step)
+        line = self.line or header
+        at = queue
+        if header.rate is not None and line.queue != header.queue:
+            at = sent(client, partial(self.server.deployment().queue, line.queue))
+        pace = Pace(queue, line.op, header.rate, header.step, line=at)
         room = VERBS[header.verb][1] == "waiting"
         reached, *_ = sent(client, partial(journal.reached, queue, self.name))
         said: Counter[str] = Counter()
@@ -342,7 +388,10 @@ class Tasks:
         for nth in units(batches):
             unit = work[nth]
             order = self.orders.orders[unit // self.orders.orders[0].parts]
-            part = Part(self.server, self.orders.rows, order.header, order.parts, unit, self.told)
+            part = Part(
+                self.server, self.orders.rows, order.header, order.parts, unit, self.told,
+                self.orders.line,
+            )  # fmt: skip
             try:
                 yield batch([Said(unit, word, n) for word, n in part.run().items() if n])
             except RedisqError as error:

@@ -8,6 +8,8 @@ A `Report` is made of two DataFrames, the history and the dead letters, wherever
 from __future__ import annotations
 
 import operator
+import os
+import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
@@ -300,21 +302,30 @@ class Report:
         return row
 
     def write(self, folder: Path, progress: Progress | None = None) -> dict[str, Path]:
-        """Each table as Parquet below the folder; what an earlier report left there is replaced.
+        """Each table as Parquet below the folder; what an earlier report left there is replaced,
+        when all tables are written: of a report that fails on the way nothing is there.
 
         What is asked for later is read from there: no table is worked out twice.
         """
-        written = {}
-        for n, (name, frame) in enumerate(list(self.tables.items())):
-            if progress is not None:
-                progress(n, len(self.tables))
-            if name == "dead_groups" and self.redaction:
-                frame = _redacted(frame, self.redaction)
-            written[name] = path = folder / name
-            # One file, so that it keeps the table's order.
-            frame.coalesce(1).write.mode("overwrite").parquet(str(path))
-            self.tables[name] = frame.sparkSession.read.schema(frame.schema).parquet(str(path))
-        return written
+        aside = folder / f".part.{os.getpid()}"
+        frames = dict(self.tables)
+        try:
+            for n, (name, frame) in enumerate(frames.items()):
+                if progress is not None:
+                    progress(n, len(frames))
+                if name == "dead_groups" and self.redaction:
+                    frame = _redacted(frame, self.redaction)
+                # One file, so that it keeps the table's order.
+                frame.coalesce(1).write.mode("overwrite").parquet(str(aside / name))
+            for name, frame in frames.items():
+                path = folder / name
+                if path.exists():
+                    path.replace(aside / f"{name}.old")
+                (aside / name).replace(path)
+                self.tables[name] = frame.sparkSession.read.schema(frame.schema).parquet(str(path))
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+        return {name: folder / name for name in frames}
 
 
 def step_of(range_ms: int) -> int:

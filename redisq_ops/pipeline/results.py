@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from redisq_ops.core.errors import BadInput, Refused
+from redisq_ops.core.errors import BadInput, NotFound, Refused
 
 from .writing import ran
 
@@ -48,18 +48,25 @@ def chosen(frame: DataFrame, requests: Sequence[str] = (), beginning: str = "") 
     return frame.select(*_COLUMNS)
 
 
-def write(frame: DataFrame, out: Path, format: str, *, overwrite: bool = False) -> Written:
+def checked(out: Path, format: str, *, overwrite: bool) -> None:
+    """Refuse what can't be written before anything is read."""
+    if format not in FORMATS:
+        raise BadInput(f"--format {format}: {', '.join(FORMATS)}")
+    if out.exists() and not overwrite:
+        raise Refused(f"{out} is there already (--overwrite takes its place)")
+
+
+def write(
+    frame: DataFrame, out: Path, format: str, *, overwrite: bool = False, some: bool = False
+) -> Written:
     """Write results to the folder ``out``, ordered by queue, request and number.
 
     ``text`` has the results alone, each ended by a line feed, and nothing for one without. The
     folder is there when all of it is: what is interrupted leaves the earlier one, or none.
+    ``some``: `NotFound`, and nothing written, where there is no sub-request at all.
     """
-
-    if format not in FORMATS:
-        raise BadInput(f"--format {format}: {', '.join(FORMATS)}")
     out = out.absolute()
-    if out.exists() and not overwrite:
-        raise Refused(f"{out} is there already (--overwrite takes its place)")
+    checked(out, format, overwrite=overwrite)
     aside = out.with_name(f".{out.name}.{os.getpid()}")
     try:
         # Once from the server, so that what is counted is what is written.
@@ -67,6 +74,8 @@ def write(frame: DataFrame, out: Path, format: str, *, overwrite: bool = False) 
         ran(lambda: _ordered(frame).write.parquet(rows.as_uri()))
         read = frame.sparkSession.read.schema(frame.schema).parquet(rows.as_uri())
         states = _states(read)
+        if some and not states:
+            raise NotFound("no request with a sub-request is there: nothing was written")
         if format == "parquet":
             _put(rows, out)
         else:

@@ -8,12 +8,15 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import signal
 import socket
 import sys
-from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit, urlunsplit
+from typing import IO, TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 from redisq_ops.core.connect import Target
 from redisq_ops.core.errors import BadInput, Unreachable
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 
 LOCAL = "local[*]"
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+LOG_LEVEL = "spark.log.level"
 # What a session of ours has unless --conf says otherwise.
 DEFAULTS = {
     PUSHDOWN: "true",  # allows it; a frame has to ask for it (see `source`)
@@ -33,7 +37,8 @@ DEFAULTS = {
     "spark.speculation": "false",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
+    # What fails is said in one line; of a full disk the JVM's own traces were four hundred.
+    LOG_LEVEL: "OFF",
 }
 # A session of this machine alone is nobody else's to connect to.
 _AT_HOME = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
@@ -79,10 +84,56 @@ def session(
         settings = {f"spark.executorEnv.{k}": v for k, v in variables.items()} | settings
     for name, value in settings.items():
         builder = builder.config(name, value)
+    with tempfile.TemporaryFile() as said:
+        try:
+            if not submitted and settings[LOG_LEVEL] == "OFF":
+                _launched({"spark.app.name": app, "spark.master": master or LOCAL} | settings, said)
+            return _registered(builder.getOrCreate())
+        except Exception as error:
+            raise Unreachable(f"Spark doesn't start: {_why(error, said)}") from error
+
+
+def _launched(settings: Mapping[str, str], said: IO[bytes]) -> None:
+    """A JVM whose own words go to a file. Some are written before it has read any setting (modules
+    that incubate, the level of its log), on every start."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    if SparkContext._gateway is None:
+        conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+        # What is launched with stands in the list of processes: no password of workers there.
+        open_to_all = {k: v for k, v in settings.items() if not k.startswith("spark.executorEnv.")}
+        first = SparkConf(loadDefaults=False).setAll(list(open_to_all.items()))
+        launch: Any = launch_gateway  # has no types
+        with _uninterrupted():
+            gateway = launch(first, {"stderr": said})
+        SparkContext(conf=conf, gateway=gateway)
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Ctrl+C comes afterwards: a JVM that is left alone while it starts stays for ever."""
+    held: list[int] = []
     try:
-        return _registered(builder.getOrCreate())
-    except Exception as error:
-        raise Unreachable(f"Spark doesn't start: {_first_line(error)}") from error
+        before = signal.signal(signal.SIGINT, lambda number, frame: held.append(number))
+    except ValueError:  # not the main thread: it isn't interrupted
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if held:
+        raise KeyboardInterrupt
+
+
+def _why(error: Exception, said: IO[bytes]) -> str:
+    """Why there is no session: of a JVM that ended at once, what it said last."""
+    if "JAVA_GATEWAY_EXITED" in str(error):
+        said.seek(0)
+        lines = said.read().decode(errors="replace").split("\n")
+        return next((line.strip() for line in reversed(lines) if line.strip()), "no Java")
+    return _first_line(error)
 
 
 def at_home(master: str | None) -> bool:
@@ -134,12 +185,12 @@ def _quiet(environment: Mapping[str, str]) -> Path:
     directory = java.cache(environment) / "spark"
     directory.mkdir(parents=True, exist_ok=True)
     file = directory / "log4j2.properties"
-    if not file.exists():
+    if not file.exists() or file.read_text(encoding="utf-8") != _LOG4J:
         file.write_text(_LOG4J, encoding="utf-8")
     return directory
 
 
-_LOG4J = """rootLogger.level = error
+_LOG4J = """rootLogger.level = fatal
 rootLogger.appenderRef.stderr.ref = stderr
 appender.stderr.type = Console
 appender.stderr.name = stderr
@@ -176,18 +227,25 @@ def environment(target: Target) -> dict[str, str]:
     if parts.password is not None:
         password = unquote(parts.password)
         user = unquote(parts.username or "") or user
-        url = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
-    given = {
+        parts = parts._replace(netloc=parts.netloc.rpartition("@")[2])
+        url = urlunsplit(parts)
+    query = parse_qsl(parts.query, keep_blank_values=True)
+    if given := dict(query).get("password"):  # as redis-py takes it, too
+        password = password if urlsplit(target.url).password is not None else given
+        rest = urlencode([(name, value) for name, value in query if name != "password"])
+        url = urlunsplit(parts._replace(query=rest))
+    variables = {
         "REDIS_URL": url, "REDISQ_USERNAME": user, "REDISQ_PASSWORD": password,
         "REDISQ_TLS_CA": target.tls_ca, "REDISQ_TLS_CERT": target.tls_cert,
         "REDISQ_TLS_KEY": target.tls_key,
     }  # fmt: skip
-    return {name: value for name, value in given.items() if value is not None}
+    return {name: value for name, value in variables.items() if value is not None}
 
 
 def submit_line(words: Sequence[str], master: str | None, conf: Iterable[str]) -> str:
     """The ``spark-submit`` that runs the same command; where the server is, it has to be told."""
-    given = DEFAULTS | settings_of(conf)
+    python = {"spark.pyspark.python": sys.executable, "spark.pyspark.driver.python": sys.executable}
+    given = DEFAULTS | python | settings_of(conf)
     line = ["spark-submit", "--master", master or LOCAL]
     for name, value in given.items():
         line += ["--conf", f"{name}={value}"]

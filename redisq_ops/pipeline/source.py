@@ -10,11 +10,15 @@ bound a read as well and are always right.
 
 from __future__ import annotations
 
+import gc
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from pyspark import TaskContext
 from pyspark.sql import datasource as ds
 
 from redisq_ops.core.errors import BadInput
@@ -48,7 +52,7 @@ class Source(ds.DataSource):
         return struct(options.described, options.names)
 
     def reader(self, schema: StructType) -> ds.DataSourceReader:
-        options = _narrowed(self._options(), schema)
+        options = checked_batch(_narrowed(self._options(), schema))
         return PushingReader(options) if options.pushdown else Reader(options)
 
     def streamReader(self, schema: StructType) -> HistoryStream:
@@ -80,9 +84,20 @@ class Reader(ds.DataSourceReader):
         return [ds.InputPartition(part) for part in parts]
 
     def read(self, partition: ds.InputPartition) -> Iterator[pa.RecordBatch]:
+        if TaskContext.get() is not None:
+            _settled(os.getpid())
         # Without partitions Spark makes one of its own, of nothing.
         if partition.value is not None:
             yield from Reading(self.options).read(partition.value)
+
+
+@cache
+def _settled(pid: int) -> None:
+    """Once in a worker: what is loaded by now stays, and isn't looked through for garbage again.
+
+    Spark's workers do that after each task, for longer than the rest of what a task costs them.
+    """
+    gc.freeze()
 
 
 class PushingReader(Reader):
@@ -142,8 +157,22 @@ def _ms(value: Any) -> int | None:
     return None
 
 
+def checked_batch(options: Options) -> Options:
+    """Refuse what only a stream has."""
+    if options.max_events is not None or options.start == "latest":
+        raise BadInput("options maxEventsPerTrigger and startingOffsets are for a stream")
+    return options
+
+
 def checked_stream(options: Options) -> Options:
     """Refuse a stream of anything but the history."""
     if options.table != "history":
         raise BadInput(f"only the table history is read as a stream, not {options.table}")
+    for name, value in (("since", options.since_ms), ("until", options.until_ms)):
+        if value is not None:
+            raise BadInput(
+                f"option {name} is not for a stream: startingOffsets says where it begins"
+            )
+    if options.marks is not None:
+        raise BadInput("option marks is not for a stream: it has a checkpoint")
     return options

@@ -9,7 +9,7 @@ of queries read beside each other, and a query that is run again from a checkpoi
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from pyspark.sql import datasource as ds
@@ -23,8 +23,10 @@ from pyspark.sql.streaming.datasource import (
 from redisq_ops.core.io import together
 from redisq_ops.core.scan import Reach
 
+from . import ranges
 from .options import Options
-from .partitions import MOST, Part, Range, Reading, queues
+from .partitions import MOST, Part, Reading, queues
+from .ranges import Range, before, cut, place
 from .source import checked_stream
 
 if TYPE_CHECKING:
@@ -40,7 +42,7 @@ class Offset(TypedDict):
 
 Offsets = dict[str, Offset]
 """by ``queue/shard``"""
-BEGIN: Offset = {"id": "0-0", "seen": 0}
+BEGIN: Offset = {"id": ranges.BEGIN, "seen": 0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,18 +128,38 @@ class HistoryStream(ds.DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {shard.name: dict(shard.end) for shard in self._shards()}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[ds.InputPartition]:
-        known = {shard.name: shard.part for shard in self._shards()}
-        parts = []
+        known = {shard.name: shard for shard in self._shards()}
+        parts: list[Part] = []
         for name, last in end.items():
             first = start.get(name, BEGIN)
-            if first == last or name not in known:
+            if first == last:
                 continue
-            anew = last["seen"] < first["seen"]
-            events = None if anew else last["seen"] - first["seen"]
-            range = Range(first["id"], last["id"], events, anew)
-            part = known[name]
-            parts.append(Part(part.queue, part.entry, part.shard, range=range))
+            if name in known:
+                parts += self._parts(known[name], first, last)
+            else:
+                parts.append(_gone(name, first, last))
         return [ds.InputPartition(part) for part in parts]
+
+    def _parts(self, shard: Shard, first: Offset, last: Offset) -> list[Part]:
+        """From one offset to another: by time where it is much, else one part whose events are
+        counted."""
+        part, reach, size = shard.part, shard.reach, self.options.rows
+        events = last["seen"] - first["seen"]
+        if events < 0:
+            anew = "the history was begun anew"
+            return [replace(part, range=Range(first["id"], last["id"], missed=anew))]
+        if events <= size or reach.first is None:
+            return [replace(part, range=Range(first["id"], last["id"], events))]
+        trimmed = max(0, reach.added - reach.length - first["seen"])
+        after = max(first["id"], before(reach.first), key=place)
+        leaf = Reading(self.options).leaf(part)
+        pieces = -(-(events - trimmed) // size)
+        reading = Reading(self.options)
+        found = reading.ask(lambda: cut(leaf, after, last["id"], pieces)) if pieces > 0 else []
+        if trimmed:
+            missed = f"{min(events, trimmed)} events were trimmed behind this one"
+            found = [Range(first["id"], first["id"], missed=missed), *found]
+        return [replace(part, range=one) for one in found]
 
     def read(self, partition: ds.InputPartition) -> Iterator[pa.RecordBatch]:
         if partition.value is not None:
@@ -165,3 +187,12 @@ def _between(shard: Shard, start: Offset, end: Offset) -> int:
     if end["seen"] < start["seen"]:
         return shard.reach.length
     return min(shard.new_since(start), end["seen"] - start["seen"])
+
+
+def _gone(name: str, first: Offset, last: Offset) -> Part:
+    """A shard of which nothing is there any more: what was to be read of it is missing."""
+    queue, _, shard = name.rpartition("/")
+    events = last["seen"] - first["seen"]
+    said = f"{events} events" if events > 0 else "events"
+    missed = f"{said} went with the queue, or with its shard"
+    return Part(queue, None, int(shard), range=Range(first["id"], first["id"], missed=missed))

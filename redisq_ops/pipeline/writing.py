@@ -17,6 +17,7 @@ from redisq_ops.core.keys import PREFIX
 from redisq_ops.ops.deployment import Deployment
 
 from .connection import client_of, patiently
+from .session import connected
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _OURS = re.compile(r"redisq_ops\.core\.errors\.(\w+): (.*)")
+_TRACE = "Traceback (most recent call last):"
+_HEADER = re.compile(r"CSV header does not conform to the schema.*?CSV file: (\S+)", re.DOTALL)
+_FILE = re.compile(r"\[FAILED_READ_FILE\S*\] .*? file (\S+?)\. ")
 _POLL_S = 0.5
 SAYS = "unit long, word string, n long, detail string"
 """the schema of what tasks say: how many of their unit got which word; or why they stopped"""
@@ -102,36 +106,66 @@ def units(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
 def collected(
     spark: SparkSession, frame: DataFrame, told: Callable[[], object] = lambda: None
 ) -> list[Said]:
-    """Run a job whose rows are what its tasks say; otherwise `brought`."""
+    """Run a job whose rows are what its tasks say; otherwise `attended`."""
     return [Said(*row) for row in brought(spark, frame, told)]
 
 
 def brought(
     spark: SparkSession, frame: DataFrame, told: Callable[[], object] = lambda: None
 ) -> list[Any]:
-    """A frame's rows; ``told`` is called twice a second meanwhile.
+    """A frame's rows; otherwise `attended`."""
+    return attended(spark, frame.collect, told)
 
-    Ctrl+C, or an error of ``told``, cancels the job and is raised again: its tasks stop between
-    two steps.
+
+def attended(
+    spark: SparkSession, job: Callable[[], T], told: Callable[[], object] = lambda: None
+) -> T:
+    """What a job comes to; ``told`` is called twice a second meanwhile.
+
+    Ctrl+C, or an error of ``told``, cancels what Spark does for it and is raised again: tasks stop
+    between two steps.
     """
-    tag = f"redisq-{os.getpid()}-{id(frame)}"
+    tag = f"redisq-{os.getpid()}-{id(job)}"
+    add, remove, cancel = _tags(spark)
 
-    def job() -> list[Any]:
-        spark.addTag(tag)
+    def tagged() -> T:
+        add(tag)
         try:
-            return frame.collect()
+            return job()
         finally:
-            spark.removeTag(tag)
+            remove(tag)
 
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(job)
+        running = pool.submit(tagged)
         try:
             while not wait([running], _POLL_S).done:
                 told()
         except BaseException:
-            spark.interruptTag(tag)
+            cancel(tag)
+            while not wait([running], _POLL_S).done:  # it may have gone on with its next step
+                cancel(tag)
             raise
         return ran(running.result)
+
+
+def _tags(spark: SparkSession) -> tuple[Callable[[str], object], ...]:
+    """How a job is given a tag, loses it, and is cancelled by it. A session's own tags cancel
+    nothing but on Spark Connect, which has no others."""
+    if connected(spark):
+        return spark.addTag, spark.removeTag, spark.interruptTag
+    context = spark.sparkContext
+    return context.addJobTag, context.removeJobTag, context.cancelJobsWithTag
+
+
+def tasks(spark: SparkSession) -> tuple[int, int | None]:
+    """How many tasks have ended of the stages that are under way, and how many there are: nothing
+    that Spark Connect tells."""
+    if connected(spark):
+        return 0, None
+    tracker = spark.sparkContext.statusTracker()
+    stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+    known = [stage for stage in stages if stage is not None]
+    return sum(s.numCompletedTasks for s in known), sum(s.numTasks for s in known) or None
 
 
 def ran(job: Callable[[], T]) -> T:
@@ -145,7 +179,10 @@ def ran(job: Callable[[], T]) -> T:
 
 
 def failed(error: Exception) -> Exception:
-    """Why a job failed, in one line: our own words where a task raised them."""
+    """Why a job failed, in one line: our own words where a task raised them, else what the worker,
+    or the JVM, said last. What isn't Spark's is returned as it is."""
+    if isinstance(error, RedisqError):
+        return error
     text = str(error)
     said = _OURS.findall(text)
     if said:
@@ -157,9 +194,29 @@ def failed(error: Exception) -> Exception:
         return RedisqError("the disk is full: what was written so far is no part of the result")
     if "Python worker exited unexpectedly" in text:
         return RedisqError("the job failed: a Python worker died (the same command goes on)")
+    if header := _HEADER.search(text):
+        return BadInput(f"{header[1]}: its header differs from that of other files, or its order")
     if type(error).__name__ in ("AnalysisException", "ParseException"):
         return BadInput(in_short(error))
-    return error
+    if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
+        return error
+    if file := _FILE.search(text):
+        return BadInput(f"{file[1]}: {_last(text)}")
+    return RedisqError(f"the job failed: {_last(text)}")
+
+
+def _last(text: str) -> str:
+    """The line that says most of a failure's text: what a Python worker's trace ends with, else
+    what the JVM's innermost exception says, without their stacks."""
+    if _TRACE in text:
+        rest = text.rpartition(_TRACE)[2].splitlines()
+        raised = next((line for line in rest if line and not line[0].isspace()), "")
+        if raised:
+            return raised.strip()
+    thrown = re.findall(r"^(?:Caused by)?: (.+)", text, re.MULTILINE)
+    line = thrown[-1] if thrown else text.strip().partition("\n")[0]
+    plain = re.sub(r"^([\w$]+\.)+", "", line.strip())
+    return re.sub(r"\[[A-Z_.]+\] | ?SQLSTATE: \w+", "", plain) or "Spark doesn't say why"
 
 
 def in_short(error: Exception) -> str:

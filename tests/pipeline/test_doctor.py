@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +16,7 @@ from redisq_ops.pipeline import doctor
 from redisq_ops.pipeline.doctor import Finding, attended, driver, workers
 
 from ..cli import Redisq, everywhere
+from .conftest import QUICK
 
 if TYPE_CHECKING:
     import redis
@@ -94,8 +97,26 @@ def test_the_submit_line_has_no_url_in_it(redisq: Redisq, monkeypatch: pytest.Mo
     line = redisq(*words[2:])
     assert line.startswith("spark-submit --master spark://h:7077 ") and "hunter2" not in line
     assert line.rstrip().endswith("__main__.py spark sql 'select 1'")
+    assert f"spark.pyspark.python={sys.executable}" in line
     said = redisq.refusal("spark", "doctor", "--remote", "sc://h", "--print-submit", code=2)
     assert "--master" in said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("server", ["valkey"], indirect=True)
+def test_the_submit_line_runs(url: str) -> None:
+    query = ["spark", "sql", "select 6 * 7 n", "--print-submit"]
+    words = [sys.executable, "-m", "redisq_ops", "--json", *query]
+    settings = [word for setting in QUICK for word in ("--conf", setting)]
+    line = subprocess.run(
+        [*words, "--master", "local[1]", *settings], capture_output=True, text=True, check=True
+    ).stdout
+    beside = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        line, shell=True, capture_output=True, text=True,
+        env=os.environ | {"PATH": beside, "REDIS_URL": url},
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, '{"n": 42}\n'), done.stderr
 
 
 def test_settings_are_checked_before_spark_starts(redisq: Redisq) -> None:
@@ -129,6 +150,9 @@ def test_sql_over_the_tables(
     assert row["id"] == "r1/2" and row["payload_b64"] and row["since_at"].startswith("20")
     shown = redisq("spark", "sql", "select count(*) n from waiting")
     assert shown.splitlines()[1].strip() == "4" and "1 row\n" in redisq.err
+    died = ["spark", "sql", "select count(*) n from dead"]
+    assert redisq.rows(*died, "--since", "1h") == [{"n": 1}]
+    assert redisq.rows(*died, "--until", "1h") == [{"n": 0}]
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     (tmp_path / "redisq").mkdir()
     (tmp_path / "redisq" / "config.toml").write_text("[redact.patterns]\nbox = 'mail[a-z]*'\n")

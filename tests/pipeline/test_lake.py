@@ -107,6 +107,28 @@ def test_a_later_run_takes_the_place_of_an_earlier_one(tmp_path: Path) -> None:
     assert there(shelf) == ["r2-2026-11-21-0", "r2-2026-11-21-1"]
 
 
+def test_so_do_its_rows_that_could_not_be_read(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path, HISTORY)
+    with shelf.locked():
+        shelf.place(written(shelf, "r1", {"__HIVE_DEFAULT_PARTITION__": 1, "1970-01-01": 2}))
+        old = lake._earlier(shelf, "1970-01-01", ["mail"])
+        assert sorted(name.partition("/")[0] for name in old) == ["_corrupt", "day=1970-01-01"]
+        assert lake._earlier(shelf, "1970-01-02", ["mail"]) == []
+
+
+def test_marks_are_the_latest_of_each_shard_and_older_manifests_have_none(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path, HISTORY)
+    with shelf.locked():
+        told: list[dict[str, int | str]] = [{"a/0": 5, "a/1": "7-0", "b/0": 1}, {"a/0": "9-1"}]
+        for k, marks in enumerate(told):
+            shelf.write(Manifest(f"r{k}", "history", "done", k, marks=marks))
+        old = '{"redisq_lake":1,"run":"r9","table":"history","state":"done","at_ms":9,'
+        old += '"bounds":{"a":[0,5]},"files":[],"replaces":[]}'
+        (shelf.manifests / "r9.json").write_text(old)
+    assert shelf.marks({"a"}) == {"a/0": "9-1", "a/1": "7-0"}
+    assert shelf.marks({"a", "b"})["b/0"] == 1
+
+
 def test_a_file_of_an_unfinished_run_that_is_gone_is_said(tmp_path: Path) -> None:
     shelf = Shelf(tmp_path, HISTORY)
     with shelf.locked():

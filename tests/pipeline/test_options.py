@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from redisq_ops.core.connect import Target
 from redisq_ops.core.errors import BadInput
 from redisq_ops.pipeline.options import OPTIONS, Options, as_given, parsed
 from redisq_ops.pipeline.session import environment, settings_of, submit_line
@@ -13,7 +14,7 @@ SECRET = "hunter2"
 
 
 def test_names_are_read_as_spark_passes_them_on() -> None:
-    as_typed = {"table": "dead", "rowsPerPartition": "7", "url_env": "X", "onTrim": "report"}
+    as_typed = {"table": "history", "rowsPerPartition": "7", "url_env": "X", "onTrim": "report"}
     lowered = {name.lower(): value for name, value in as_typed.items()}
     assert parsed(as_typed) == parsed(lowered)
     assert parsed(lowered).rows == 7 and parsed(lowered).on_trim == "report"
@@ -35,6 +36,13 @@ def test_names_are_read_as_spark_passes_them_on() -> None:
         ({"table": "dead", "maxCallMs": "5"}, "0.05 to 1 ms"),
         ({"table": "dead", "queue": "a/b"}, "can't be used"),
         ({"table": "dead", "request": "r1"}, "not dead"),
+        ({"table": "dead", "requests": "all"}, "requests, subrequests and results, not dead"),
+        ({"table": "dead", "onTrim": "fail"}, "is for history, not dead"),
+        ({"table": "dead", "maxEventsPerTrigger": "5"}, "is for history, not dead"),
+        ({"table": "results", "startingOffsets": "latest"}, "is for history, not results"),
+        ({"table": "history", "payloads": "true"}, "not history"),
+        ({"table": "history", "marks": "[]"}, "by queue/shard"),
+        ({"table": "history", "marks": '{"q/0": "later"}'}, "an event's id or a whole number"),
         ({"table": "dead", "url": "redis://h", "url_env": "X"}, "give one of"),
     ],
 )
@@ -48,7 +56,7 @@ def test_what_cannot_be_used_is_said(given: dict[str, str], said: str) -> None:
 def test_every_option_comes_back_as_it_was_given() -> None:
     options = Options(
         "history", ("mail", "later"), ("id", "at"), False, 5, 10, None, "all", None, "X", None,
-        "p", True, 3, 250, "report", 9, "latest", True,
+        "p", True, 3, 250, "report", 9, "latest", True, '{"q/0":7,"q/1":"5-0"}',
     )  # fmt: skip
     assert parsed(as_given(options)) == options
     assert as_given(parsed({"table": "dead"})) == {"table": "dead"}
@@ -86,6 +94,18 @@ def test_the_workers_are_told_a_password_under_a_name_that_spark_redacts() -> No
     assert all(hidden.search(name) for name, value in told.items() if SECRET in value)
     back = parsed({"table": "dead"}).target(told)
     assert (back.url, back.username, back.password) == ("redis://h:1/2", "me", SECRET)
+
+
+def test_a_password_in_a_urls_query_is_shown_nowhere() -> None:
+    """redis-py takes it there too."""
+    url = f"redis://h:1/2?socket_timeout=3&password={SECRET}"
+    assert str(Target(url)) == "redis://h:1/2?socket_timeout=3&password=***"
+    assert (
+        str(Target(f"redis://u:x@h?PASSWORD={SECRET}&db=2")) == "redis://u:***@h?PASSWORD=***&db=2"
+    )
+    assert SECRET not in repr(Target(f"rediss://h?ssl_password={SECRET}"))
+    told = environment(Target(url))
+    assert told == {"REDIS_URL": "redis://h:1/2?socket_timeout=3", "REDISQ_PASSWORD": SECRET}
 
 
 def test_payloads_are_read_when_their_column_is_chosen() -> None:

@@ -29,8 +29,10 @@ from redisq_ops.pipeline.bucket import Pace, place
 from redisq_ops.pipeline.replay import STEP, Asked, Order, Orders, Part
 from redisq_ops.pipeline.writing import Server
 from tests.buried import KINDS, bury
-from tests.cli import ERROR, dead_letters
+from tests.cli import ERROR, Redisq, dead_letters
 from tests.proxy import FlakyProxy
+
+pytestmark = pytest.mark.face
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,11 +49,13 @@ def asked(**given: Any) -> Asked:
     return Asked("replay", "dead", "all", AUTHOR, **given)
 
 
-def planned(server: Server, path: Path, ids: list[str], **given: Any) -> Orders:
-    """A plan of dead entries of mail, as Spark would have written it."""
-    wanted = asked(**given)
-    (header,) = replay.headers(server, wanted, ["mail"])
-    orders = Orders(path, (Order(header, wanted.parts, len(ids)),))
+def planned(
+    server: Server, path: Path, ids: list[str], queue: str = "mail", **given: Any
+) -> Orders:
+    """A plan of dead entries, as Spark would have written it."""
+    wanted = asked(queues=(queue,), **given)
+    (header,) = replay.headers(server, wanted, [queue])
+    orders = Orders(path, (Order(header, wanted.parts, len(ids)),), wanted.choice)
     for unit in range(wanted.parts):
         mine = ids[unit :: wanted.parts]
         if mine:
@@ -114,6 +118,28 @@ def test_the_line_is_under_the_queues_tag_and_goes_by_itself(client: redis.Redis
     key = b"rq:{mail}:bucket:job"
     assert client.keys("*bucket*") == [key]
     assert 0 < client.pttl(key) <= 60_200
+
+
+def test_a_job_of_several_queues_stands_in_one_line(
+    client: redis.Redis, server_at: Server, tmp_path: Path
+) -> None:
+    """Else three queues would go three times as fast as was asked for."""
+    several = [dead_letters(client, 40, name) for name in ("mail", "news", "scans")]
+    plans = [planned(server_at, tmp_path / q.name, ids(q, "dead"), queue=q.name, parts=1,
+                     rate=1000.0) for q in several]  # fmt: skip
+    whole = Orders(tmp_path / "all", tuple(plan.orders[0] for plan in plans))
+    for k, plan in enumerate(plans):
+        (plan.rows / "part=0").rename(_made(whole.rows) / f"part={k}")
+    replay.begin(server_at, whole)
+    said = list(replay.Tasks(server_at, whole)(iter([pa.record_batch({"unit": [0, 1, 2]})])))
+    assert [row["n"] for batch in said for row in batch.to_pylist()] == [40, 40, 40]
+    line = whole.orders[0].header
+    assert client.keys("*bucket*") == [f"rq:{{mail}}:bucket:{line.op}".encode()]
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 # --- parts, without Spark -------------------------------------------------------------------------
@@ -363,6 +389,43 @@ def test_a_plan_that_cant_be_read_is_refused_in_one_line(tmp_path: Path) -> None
     (tmp_path / "plan.json").write_text('{"redisq_spark_plan": 99}')
     with pytest.raises(SchemaTooNew):
         Orders.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("words", "other"),
+    [
+        (["--queue", "news", "--all"], "--queue"),
+        (["--all"], "--queue"),
+        (["--queue", "mail", "--where", "lost > 3"], "choice"),
+        (["--queue", "mail", "--all", "--payloads"], "--payloads"),
+        (["--queue", "mail", "--all", "--since", "2h"], "choice, --since"),
+        (["--queue", "mail", "--all", "--parts", "3"], "--parts"),
+    ],
+)
+def test_a_folder_is_for_what_it_was_planned_for(
+    client: redis.Redis, server_at: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    words: list[str], other: str,
+) -> None:  # fmt: skip
+    """It would be carried out in the plan's queue, whatever was said now."""
+    queue = dead_letters(client, 3)
+    planned(server_at, tmp_path, ids(queue, "dead"))
+    redisq = Redisq(server_at.target.url, capsys)
+    said = redisq.refusal("spark", "replay", "--plan", str(tmp_path), *words, "--yes", code=2)
+    assert f"holds another plan (other {other})" in said
+    assert queue.counts().dead == 3
+
+
+def test_a_plan_goes_on_at_the_rate_that_is_asked_for_now(
+    client: redis.Redis, server_at: Server, tmp_path: Path
+) -> None:
+    queue = dead_letters(client, 60)
+    planned(server_at, tmp_path, ids(queue, "dead"), parts=1, rate=500.0)
+    kept = Orders.read(tmp_path)
+    assert kept is not None
+    slower = kept.of(asked(queues=("mail",), parts=1, rate=20.0)).paced(20.0)
+    assert "at 20/s" in str(slower.plans()) and "at 500/s" in str(kept.plans())
+    # Its steps stay what they were: some may have been carried out.
+    assert slower.orders[0].header.step == kept.orders[0].header.step
 
 
 def test_a_plan_holds_no_password_and_no_payload(

@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from redisq_ops.core.fair import FairQueue
 from redisq_ops.core.request import RequestQueue
 from redisq_ops.core.values import Failure, Settlement
 from redisq_ops.ops.fingerprint import fingerprint
+from redisq_ops.ops.redaction import NOTHING
 from redisq_ops.pipeline import plot, schemas
 from redisq_ops.pipeline.tables import TABLES
 
@@ -257,6 +259,71 @@ def test_a_page_holds_no_one_elses_markup() -> None:
     assert "</svg><script>alert(1)</script>\\u202e\\x1b[31m" in "".join(elements.text)
 
 
+@pytest.mark.parametrize(
+    ("rest", "said"), [(0.25, "More frequent here than elsewhere"), (None, "In common")]
+)
+def test_a_group_that_is_alone_is_compared_with_nothing(rest: float | None, said: str) -> None:
+    from redisq_ops.pipeline.page import page
+
+    figures = empty()
+    own = {"queue": "mail", "fingerprint": "abcd1234"}
+    figures.tables.update(
+        dead_groups=[own | {"entries": 3, "share": 1.0, "failed": 3, "lost": 0, "rejected": 0,
+                            "clients": 0, "requests": 1, "first_ms": None, "last_ms": None,
+                            "sample": "r1/1", "error_type": "E", "form": "no", "message": "no"}],
+        contrasts=[own | {"field": "host", "value": "h7", "share": 1.0, "rest": rest,
+                          "surely": 1.0}],
+    )  # fmt: skip
+    shown = page(figures)
+    assert f"{said}:" in shown and shown.count("elsewhere:") == (rest is not None)
+
+
+class Kept:
+    """A table whose writing succeeds, or does not."""
+
+    def __init__(self, whole: bool) -> None:
+        self.whole = whole
+        self.write = self.sparkSession = self.read = self
+
+    def coalesce(self, parts: int) -> "Kept":
+        return self
+
+    def mode(self, word: str) -> "Kept":
+        return self
+
+    def schema(self, schema: Any) -> "Kept":
+        return self
+
+    def parquet(self, place: str) -> "Kept":
+        path = Path(place)
+        if not path.exists():
+            path.mkdir(parents=True)
+            (path / "new").touch()
+            if not self.whole:
+                raise OSError("the disk is full")
+        return self
+
+
+def test_a_report_that_fails_half_way_leaves_the_earlier_tables(tmp_path: Path) -> None:
+    from redisq_ops.pipeline.report import Report
+
+    def report(whole: bool) -> "Report":
+        made = object.__new__(Report)
+        made.__dict__["tables"] = {"latency": Kept(True), "throughput": Kept(whole)}
+        made.redaction = NOTHING
+        return made
+
+    report(True).write(tmp_path)
+    (tmp_path / "latency" / "earlier").touch()
+    with pytest.raises(OSError, match="full"):
+        report(False).write(tmp_path)
+    assert (tmp_path / "latency" / "earlier").exists()
+    assert {path.name for path in tmp_path.iterdir()} == {"latency", "throughput"}
+    report(True).write(tmp_path)
+    assert [path.name for path in (tmp_path / "latency").iterdir()] == ["new"]
+    assert {path.name for path in tmp_path.iterdir()} == {"latency", "throughput"}
+
+
 def test_a_page_of_thousands_of_queues_stays_small() -> None:
     from dataclasses import replace
 
@@ -367,11 +434,13 @@ def test_the_commands_on_a_real_history(
     from redisq_ops.cli import run, spark_report
     from redisq_ops.cli.spark import frame
 
+    running = sys.modules["redisq_ops.cli.spark"]
+
     url, client = valkey_url, redis.Redis.from_url(valkey_url, protocol=3)
     client.flushall()
     worked(client)
     # The tests' session is neither started nor stopped by a command; it knows no server.
-    monkeypatch.setattr(spark_report, "started", lambda s, given: spark)
+    monkeypatch.setattr(running, "started", lambda s, given, *, waits: spark)
     monkeypatch.setattr(type(spark), "stop", lambda self: None)
     monkeypatch.setattr(
         spark_report, "frame", lambda s, spark, name, **o: frame(s, spark, name, url=url, **o)

@@ -121,6 +121,23 @@ def test_the_documented_job_splits_transforms_and_collects(
     assert (collected_again, sums_again) == (collected, sums)
 
 
+def test_a_request_that_isnt_there_leaves_the_earlier_results(
+    valkey: redis.Redis, valkey_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Said before any JVM starts."""
+    RequestQueue(valkey, "mail").submit([b"x"], id="day-1")
+    out = tmp_path / "out.txt"
+    out.mkdir()
+    (out / "part-0").write_text("earlier")
+    command = Redisq(valkey_url, capsys)
+    words = ["spark", "results", str(out), "day-1", "day-2", "--overwrite"]
+    said = command.refusal(*words, "--queue", "mail", code=1)
+    assert said == "no request day-2 in queue mail"
+    assert "no queue 'post'" in command.refusal(*words, "--queue", "post", code=1)
+    assert "--overwrite" in command.refusal(*words[:-1], "--queue", "mail", code=1)
+    assert (out / "part-0").read_text() == "earlier"
+
+
 # --- the commands ---------------------------------------------------------------------------------
 
 
@@ -147,12 +164,15 @@ def redisq(
     from redisq_ops.cli import app, spark_write
     from redisq_ops.cli.spark import frame as read
 
+    running = sys.modules["redisq_ops.cli.spark"]
+
     assert app.app is not None
 
     def frame(s: Any, session: Any, name: str, **options: str) -> Any:
         return read(s, session, name, url=valkey_url, **options)
 
-    monkeypatch.setattr(spark_write, "started", lambda s, given: Kept(spark))
+    monkeypatch.setattr(running, "started", lambda s, given, *, waits: Kept(spark))
+    monkeypatch.setattr(running, "frame", frame)
     monkeypatch.setattr(spark_write, "frame", frame)
     return Redisq(valkey_url, capsys)
 
@@ -171,6 +191,8 @@ def test_replay_is_planned_agreed_to_done_logged_and_undone(
         130, "mail", {fingerprint(entry): 130},
     )  # fmt: skip
     assert queue.counts().dead == 130
+    (earlier,) = redisq.rows("spark", "replay", "--all", "--until", "1h", "--dry-run")
+    assert earlier["matched"] == 0
     assert "--yes" in redisq("spark", "replay", "--all", code=2) + redisq.err
     (done,) = redisq.rows(*group, "--yes", "--plan", str(tmp_path / "plan"))
     assert (done["matched"], done["done"], done["skipped"]) == (130, 130, {})
@@ -227,6 +249,8 @@ def test_submit_export_and_results_by_command(
     Worker(RequestQueue(valkey, "mail"), lambda d: d.payload.upper(), burst=True).run()
     out = tmp_path / "out.txt"
     assert "9 results" in redisq("spark", "results", str(out), "r0", "r1", "r2", "--queue", "mail")
+    none = ["spark", "results", str(out), "--queue", "mail", "--starting", "typo-", "--overwrite"]
+    assert "nothing was written" in redisq.refusal(*none, code=1)
     assert b"ROW 0\nROW 3" in b"".join(p.read_bytes() for p in sorted(out.glob("part-*")))
 
 
@@ -239,6 +263,9 @@ def test_bad_words_end_before_any_jvm_starts(valkey_url: str, tmp_path: Path) ->
         (["requeue", "--state", "dead", "--all"], "requeue is for"),
         (["replay", "--all", "--parts", "999"], "--parts 999"),
         (["export", "--table", "nothing", "--lake", str(tmp_path)], "no table 'nothing'"),
+        (["export", "--table", "dead", "--lake", str(tmp_path), "--on-trim", "x"], "onTrim 'x'"),
+        (["sql", "select 1 from waiting", "--since", "1h"], "waiting has no time"),
+        (["replay", "--all", "--since", "1h", "--until", "2h"], "--since is not before"),
     ):
         done = subprocess.run(
             [sys.executable, "-m", "redisq_ops", "--url", valkey_url, "spark", *words],
@@ -247,3 +274,22 @@ def test_bad_words_end_before_any_jvm_starts(valkey_url: str, tmp_path: Path) ->
         )
         assert done.returncode == 2 and why in done.stderr, (words, done.stderr)
         assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["export", "--table", "dead", "--lake", "lake"],
+        ["replay", "--all"],
+        ["sql", "select id from dead"],
+    ],
+)
+def test_a_queue_that_isnt_there_is_said_before_any_jvm_starts(
+    valkey: redis.Redis, valkey_url: str, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch, words: list[str],
+) -> None:  # fmt: skip
+    import redisq_ops.cli.app  # noqa: F401  (the commands register themselves with it)
+
+    monkeypatch.setattr(sys.modules["redisq_ops.cli.spark"], "started", None)
+    said = Redisq(valkey_url, capsys).refusal("spark", *words, "--queue", "typo", code=1)
+    assert "no queue 'typo'" in said

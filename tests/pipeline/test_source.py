@@ -12,8 +12,9 @@ import pytest
 import redis
 
 from redisq_ops import DelaySet, RequestQueue
+from redisq_ops.core import kinds as layouts
 from redisq_ops.core.connect import connect
-from redisq_ops.core.errors import BadInput, NotFound, Unreachable
+from redisq_ops.core.errors import BadInput, Lost, NotFound, Unreachable
 from redisq_ops.core.io import Call
 from redisq_ops.core.request import ShardedRequestQueue
 from redisq_ops.core.scan import Sheet, Span
@@ -23,7 +24,7 @@ from redisq_ops.ops.fingerprint import fingerprint
 from redisq_ops.pipeline import connection, decode
 from redisq_ops.pipeline.connection import NotARead, look, patiently
 from redisq_ops.pipeline.options import parsed
-from redisq_ops.pipeline.partitions import Lost, Numbers, Pace, Reading, _shared_out
+from redisq_ops.pipeline.partitions import Numbers, Pace, Reading, _shared_out
 from redisq_ops.pipeline.schemas import arrow, struct
 from redisq_ops.pipeline.tables import TABLES
 
@@ -97,6 +98,39 @@ def test_other_programs_queues_are_read_by_their_name(client: redis.Redis, url: 
     assert client.dbsize() == before
 
 
+@pytest.mark.parametrize("layout", ["sidekiq-7", "sidekiq-8", "resque"])
+def test_every_table_of_every_recorded_layout_is_read(
+    layout: str, client: redis.Redis, url: str
+) -> None:
+    put(client, layout)
+    kind = layout.partition("-")[0]
+    queue: Any = layouts.layout(kind)
+    found: dict[str, int] = {}
+    for name in [f"{kind}:{one}" for one in queue(client, kind).names()]:
+        reader = queue(client, name)
+        for table in TABLES:
+            read = rows(url, table, queue=name)
+            assert not any(row["_corrupt"] for row in read)
+            if table in STATES:
+                expected = [entry.id for entry in paged(reader, table)]
+                assert [row["id"] for row in read] == expected, (name, table)
+                found[table] = found.get(table, 0) + len(read)
+            else:
+                assert read == []
+    assert found["pending"] and found["waiting"] and found["dead"], found
+
+
+def test_what_has_no_deadline_is_in_any_range_of_time(client: redis.Redis, url: str) -> None:
+    """Sidekiq's own workers hold jobs without one."""
+    put(client, "sidekiq-7")
+    pending = ids(url, "pending", queue="sidekiq:default")
+    assert pending
+    assert ids(url, "pending", queue="sidekiq:default", since="5", until="10") == pending
+    dead = rows(url, "dead", queue="sidekiq:default")
+    assert dead and all(row["since_at"] for row in dead)
+    assert ids(url, "dead", queue="sidekiq:default", until="10") == []
+
+
 def test_requests_their_parts_and_results(client: redis.Redis, url: str) -> None:
     queue = everywhere(client)
     queue.submit([b"x"] * 3, id="r2")
@@ -114,6 +148,9 @@ def test_requests_their_parts_and_results(client: redis.Redis, url: str) -> None
         assert row[name] == getattr(r1, name)
     assert ms(row["created_at"]) == r1.created_ms and row["closed_at"] is None
     assert {row["request"] for row in rows(url, "requests")} == {"r1", "r2"}
+    for table in ("requests", "subrequests", "results"):
+        assert rows(url, table, request="r1", requests="settled") == []
+        assert rows(url, table, request="r1", requests="open")
     assert [r["request"] for r in rows(url, "requests", requests="open")] == [
         r.id for r in queue.requests()
     ]
@@ -262,8 +299,28 @@ def test_history_is_cut_by_time(client: redis.Redis, url: str) -> None:
         client.xadd(key, {"t": n * 1000, "by": "w", "taken": f"e{n}"}, id=f"{n * 1000}-0")
     assert ids(url, "history", rowsPerPartition="50") == [f"e{n}" for n in range(1, 501)]
     assert len(reading(url, "history", rowsPerPartition="50").plan()) == 10
-    some = ids(url, "history", since="100000", until="110000")
-    assert {f"e{n}" for n in range(100, 111)} <= set(some) and len(some) < 25
+    bounds = {"since": "100000", "until": "110000"}
+    for size in ("50", "3", "1"):
+        found = ids(url, "history", rowsPerPartition=size, **bounds)
+        assert found == [f"e{n}" for n in range(100, 111)]
+    assert ids(url, "history", since="499001") == ["e500"]
+    assert ids(url, "history", until="1999") == ["e1"]
+    assert ids(url, "history", since="1", until="2") == []
+
+
+def test_an_event_is_of_its_own_time_and_a_bad_one_of_its_ids(
+    client: redis.Redis, url: str
+) -> None:
+    """The server's clock was set back: ids go on from where they were."""
+    DelaySet(client, "q").configure("c", 1, {"history": "all"})
+    client.delete("rq:{q}:hist")
+    client.xadd("rq:{q}:hist", {"t": 9000, "by": "w", "taken": "e1"}, id="10000-0")
+    client.xadd("rq:{q}:hist", {"who": "knows"}, id="10000-1")
+    client.xadd("rq:{q}:hist", {"t": 7000, "by": "w", "taken": "e2"}, id="10000-2")
+    assert ids(url, "history", until="9500") == ["e1", "e2"]
+    (bad,) = [row for row in rows(url, "history", since="9500") if row["_corrupt"]]
+    assert bad["event_id"] == "10000-1"
+    assert ids(url, "history", since="8000", until="9999") == ["e1"]
 
 
 # --- rows that can't be read, history that went ------------------------------------------------

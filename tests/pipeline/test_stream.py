@@ -12,9 +12,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from redisq_ops import DelaySet
 from redisq_ops.core.delay import ShardedDelaySet
-from redisq_ops.core.errors import BadInput
+from redisq_ops.core.errors import BadInput, Lost
 from redisq_ops.pipeline.options import parsed
-from redisq_ops.pipeline.partitions import Lost
+from redisq_ops.pipeline.source import Source
 from redisq_ops.pipeline.stream import HistoryStream
 
 if TYPE_CHECKING:
@@ -201,9 +201,99 @@ def test_a_history_that_was_begun_anew(client: redis.Redis, url: str) -> None:
     assert drained(strict, latest)[0] == []
 
 
-def test_only_the_history_is_a_stream(url: str) -> None:
+def test_a_queue_that_leaves_the_registry_with_unread_events_is_missed(
+    client: redis.Redis, url: str
+) -> None:
+    happen(loud(client), 1, 10)
+    happen(loud(client, "other"), 1, 5)
+    strict, lenient = stream(url), stream(url, onTrim="report")
+    start = strict.latestOffset({}, ReadMaxRows(4))
+    end = strict.latestOffset(start, ALL)
+    client.hdel("rq:registry", "q")
+    client.delete(HIST)
+    with pytest.raises(Lost, match=r"history of queue q, after .*: 9 events went with the queue"):
+        batch(strict, start, end)
+    found = batch(lenient, start, end)
+    (gap,) = [row for row in found if row["event"] == "gap"]
+    assert gap["queue"] == "q" and gap["kind"] is None and gap["_corrupt"]
+    assert {row["queue"] for row in found} == {"q", "other"}
+    assert drained(strict, end)[0] == []
+
+
+def test_a_shard_whose_history_is_gone_is_missed_too(client: redis.Redis, url: str) -> None:
+    happen(loud(client, shards=2), 1, 20)
+    reader = stream(url)
+    end = reader.latestOffset({}, ALL)
+    client.delete("rq:{q/1}:hist")
+    with pytest.raises(Lost, match=r"queue q \(shard 1\).*went with the queue, or with its shard"):
+        batch(reader, {}, end)
+
+
+def parts_of(reader: HistoryStream, start: Any, end: Any) -> list[Any]:
+    start, end = json.loads(json.dumps([start, end]))
+    return [partition.value for partition in reader.partitions(start, end)]
+
+
+@pytest.mark.parametrize("size", [1, 3, 7, 1000])
+def test_a_large_batch_is_read_in_parts(size: int, client: redis.Redis, url: str) -> None:
+    loud(client)
+    client.delete(HIST)
+    for n in range(40):
+        event: Any = {"t": 1_000_000 + n, "by": "w", "submitted": f"e{n}"}
+        client.xadd(HIST, event, id=f"{1_000_000 + n * 10}-0")
+    reader = stream(url, rowsPerPartition=str(size))
+    start = reader.latestOffset({}, ReadMaxRows(5))
+    end = reader.latestOffset(start, ALL)
+    assert len(parts_of(reader, start, end)) == -(-35 // size)
+    assert [row["id"] for row in batch(reader, start, end)] == names(5, 39)
+    assert batch(stream(url, rowsPerPartition=str(size)), start, end) == batch(reader, start, end)
+
+
+@pytest.mark.parametrize("left", [35, 30, 12, 1, 0])
+def test_what_is_trimmed_of_a_large_batch_is_missed(
+    left: int, client: redis.Redis, url: str
+) -> None:
+    loud(client)
+    client.delete(HIST)
+    for n in range(40):
+        event: Any = {"t": 1_000_000 + n, "by": "w", "submitted": f"e{n}"}
+        client.xadd(HIST, event, id=f"{1_000_000 + n * 10}-0")
+    strict, lenient = (
+        stream(url, rowsPerPartition="4", onTrim=word) for word in ("fail", "report")
+    )
+    start = strict.latestOffset({}, ReadMaxRows(5))
+    end = strict.latestOffset(start, ALL)
+    planned = strict.partitions(start, end)
+    client.xtrim(HIST, maxlen=left, approximate=False)
+    # Trimmed before the parts were made, and after.
+    for parts in (lenient.partitions(start, end), planned):
+        found = [row for one in parts for b in lenient.read(one) for row in b.to_pylist()]
+        assert [r["id"] for r in found if r["event"] == "submitted"] == names(40 - left, 39)
+        gaps = [r["detail"] for r in found if r["event"] == "gap"]
+        assert bool(gaps) == (left < 35)
+        if parts is not planned and gaps:
+            assert len(gaps) == 1 and f"{35 - left} events" in gaps[0]
+    if left < 35:
+        with pytest.raises(Lost, match=f"{35 - left} events were trimmed"):
+            batch(strict, start, end)
+        with pytest.raises(Lost, match="trimmed"):
+            [row for one in planned for row in strict.read(one)]
+
+
+@pytest.mark.parametrize("option", [{"maxEventsPerTrigger": "5"}, {"startingOffsets": "latest"}])
+def test_what_only_a_stream_has_is_refused_elsewhere(option: dict[str, str], url: str) -> None:
+    source = Source({"table": "history", "url": url, **option})
+    assert isinstance(source.streamReader(source.schema()), HistoryStream)
+    with pytest.raises(BadInput, match="are for a stream"):
+        source.reader(source.schema())
+
+
+def test_only_the_history_is_a_stream_and_all_of_it(url: str) -> None:
     with pytest.raises(BadInput, match="only the table history"):
         HistoryStream(parsed({"table": "dead", "url": url}))
+    for bound in ("since", "until"):
+        with pytest.raises(BadInput, match=f"option {bound} is not for a stream"):
+            stream(url, **{bound: "5"})
 
 
 @pytest.mark.slow

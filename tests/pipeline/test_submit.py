@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 import redis
@@ -22,6 +22,8 @@ from redisq_ops.pipeline.dataset import Asked
 from redisq_ops.pipeline.submit import Row, Writer
 from redisq_ops.pipeline.writing import Server, ran
 from tests.proxy import FlakyProxy
+
+pytestmark = pytest.mark.face
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -354,9 +356,82 @@ def test_rows_without_a_payload_column_are_json(
     )
     assert done.requests == {"ok": 1, "invalid": 1} and done.exit_code == 3
     assert done.samples["invalid"] == ["b: no priority"]
-    assert payloads(valkey, "a") == [b'{"id":"a","level":"3","to":null}']
+    assert payloads(valkey, "a") == [b'{"id": "a", "level": "3", "to": null}']
     with pytest.raises(BadInput, match="no column 'nobody'"):
         dataset.arranged(dataset.read(spark, str(source)), Asked("mail", id="nobody"))
+
+
+@pytest.mark.slow
+def test_csv_is_read_as_others_write_it_or_not_at_all(
+    spark: "SparkSession", valkey: redis.Redis, valkey_url: str, tmp_path: Path
+) -> None:
+    def sent(name: str, text: bytes, multiline: bool = False) -> submit.Done:
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(text)
+        wanted = Asked(path.parent.name, id="order.id", payload="n\u00e4me", parts=1)
+        place = str(tmp_path / path.parent.name)
+        frame = ran(lambda: dataset.read(spark, place, "csv", multiline=multiline))
+        return ran(lambda: submit.submit(spark, Server(Target(valkey_url)), frame, wanted, "job"))
+
+    def there(queue: str) -> dict[str, bytes]:
+        keys = cast("list[bytes]", valkey.keys(f"rq:{{{queue}}}:s:*"))
+        rows = {key: cast(Any, valkey.xrange(key)) for key in keys}
+        return {key.decode().split(":")[-1]: found[0][1][b"r"] for key, found in rows.items()}
+
+    head = "order.id,n\u00e4me\n".encode()
+    quoted = head + b'1,"say ""hi"", you"\n2,"a\\b"\n3,5" nail "\n4,caf\xc3\xa9\n5,caf\xe9\n'
+    done = sent("quotes/a.csv", quoted)
+    assert (done.requests, done.corrupt, done.exit_code) == ({"ok": 4}, 1, 3)
+    assert there("quotes") == {
+        "1": b'say "hi", you', "2": b"a\\b", "3": b'5" nail "', "4": b"caf\xc3\xa9",
+    }  # fmt: skip
+    broken = head + b'1,"hello\nworld"\n2,x\n'
+    with pytest.raises(BadInput, match="--multiline"):
+        sent("breaks/a.csv", broken)
+    assert there("breaks") == {}
+    sent("breaks/a.csv", broken, multiline=True)
+    assert there("breaks") == {"1": b"hello\nworld", "2": b"x"}
+    sent("order/a.csv", head + b"1,x\n")
+    with pytest.raises(BadInput, match="header differs"):
+        sent("order/b.csv", "n\u00e4me,order.id\n5,77\n".encode())
+    assert there("order") == {"1": b"x"}
+
+
+@pytest.mark.slow
+def test_rows_are_sent_as_they_stand(
+    spark: "SparkSession", valkey: redis.Redis, valkey_url: str, tmp_path: Path
+) -> None:
+    """So that mending one row changes no other: of the whole input Spark infers types, by which
+    it would write all the others anew."""
+    lines = [
+        '{"id": 1, "n": 1, "big": 123456789.123456789123, "o": 10}',
+        '{"id": 1, "n": 2, "o": 9, "to": {"x": [1.10, null]}} ',
+        '{"id": "b", "n": 1',
+        '{"id": "c"} {"id": "d"}',
+    ]
+    source = tmp_path / "in.jsonl"
+    wanted = Asked("mail", id="id", order=("o",), parts=2)
+
+    def sent() -> submit.Done:
+        source.write_text("\n".join(lines) + "\n\n")
+        frame = ran(lambda: dataset.read(spark, str(source)))
+        return ran(lambda: submit.submit(spark, Server(Target(valkey_url)), frame, wanted, "job"))
+
+    first = sent()
+    assert (first.requests, first.corrupt) == ({"ok": 1}, 2)
+    assert payloads(valkey, "1") == [lines[1].encode(), lines[0].encode()]  # 9 is before 10
+    lines[2:] = ['{"id": "b", "n": 1.5, "o": "late"}', '{"id": "c", "o": null}']
+    mended = sent()
+    assert (mended.requests, mended.corrupt) == ({"ok": 2, "same": 1}, 0)
+    assert payloads(valkey, "b") == [lines[2].encode()]
+    rows = "timestamp_micros(1767229323456789) at, cast(1.10 as decimal(4, 2)) cents, 'p' `x.id`"
+    spark.sql(f"select {rows}").write.parquet(str(tmp_path / "in.parquet"))
+    frame = dataset.read(spark, str(tmp_path / "in.parquet"))
+    submit.submit(spark, Server(Target(valkey_url)), frame, Asked("mail", id="x.id"), "job")
+    assert [json.loads(payload)["at"] for payload in payloads(valkey, "p")] == [
+        "2026-01-01T01:02:03.456789Z"
+    ]
 
 
 @pytest.mark.slow

@@ -267,12 +267,16 @@ class RequestQueue(Queue[C_co]):
     ) -> tuple[list[tuple[str, Request | Exception | None]], str | None]:
         key = self.keys["fin" if settled else "open"]
         rows, onward, _ = await page(key, span, cursor, max)
-        ids = [member.decode() for _, member in rows]
-        found = await together(self._readable(id) for id in ids)
+        members = [member for _, member in rows]
+        found = await together(self._readable(member) for member in members)
+        ids = [member.decode("utf-8", "backslashreplace") for member in members]
         return list(zip(ids, found, strict=True)), onward
 
-    async def _readable(self, id: str) -> Request | Exception | None:
-        asked: Call[Request | None] = self._record(id)
+    async def _readable(self, member: bytes) -> Request | Exception | None:
+        try:
+            asked: Call[Request | None] = self._record(member.decode())
+        except UnicodeDecodeError as error:  # no id that anybody could have submitted
+            return error
         said: Request | Exception | None = await attempt(asked)
         return said
 

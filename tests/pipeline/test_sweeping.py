@@ -1,0 +1,87 @@
+"""Python's look for cycles, kept off rows that have none and off all that Spark loads."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+import redis
+from pyspark import TaskContext
+from pyspark.sql import datasource as ds
+
+from redisq_ops.core.errors import BadInput
+from redisq_ops.pipeline import source
+from redisq_ops.pipeline.connection import unswept
+from redisq_ops.pipeline.options import parsed
+
+from ..cli import dead_letters
+from .rows import reading
+
+
+@pytest.fixture
+def swept() -> Iterator[list[int]]:
+    """The generations that were looked through so far."""
+    seen: list[int] = []
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            seen.append(info["generation"])
+
+    gc.callbacks.append(note)
+    yield seen
+    gc.callbacks.remove(note)
+
+
+def test_no_cycle_is_looked_for_while_a_page_comes(
+    client: redis.Redis, url: str, swept: list[int]
+) -> None:
+    queue = dead_letters(client, 3000)
+    made, page = reading(url, "dead"), partial(queue.page.op, "dead", None, 3000)
+    made.ask(page)
+    gc.collect()
+    swept.clear()
+    assert len(made.ask(page).entries) == 3000
+    assert len(swept) <= 1  # of what is left over, when it is allowed again
+    queue.page("dead", None, 3000)
+    assert len(swept) > 3
+
+
+def test_it_is_allowed_again_as_it_was() -> None:
+    with pytest.raises(BadInput), unswept():
+        assert not gc.isenabled()
+        raise BadInput("no")
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        with unswept():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+def test_a_worker_of_spark_settles_once_and_nobody_else_does(
+    client: redis.Redis, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead_letters(client, 3)
+    reader = source.Reader(parsed({"table": "dead", "url": url}))
+    (partition,) = reader.partitions()
+    before = gc.get_freeze_count()
+
+    def rows() -> int:
+        return sum(batch.num_rows for batch in reader.read(partition))
+
+    assert rows() == 3 and gc.get_freeze_count() == before
+    monkeypatch.setattr(TaskContext, "get", lambda: object())
+    source._settled.cache_clear()
+    try:
+        assert rows() == 3
+        settled = gc.get_freeze_count()
+        assert settled > before + 10_000
+        assert rows() == 3 and list(reader.read(ds.InputPartition(None))) == []
+        assert gc.get_freeze_count() <= settled
+    finally:
+        gc.unfreeze()
+        source._settled.cache_clear()

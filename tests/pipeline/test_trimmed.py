@@ -1,0 +1,245 @@
+"""History that goes under its readers: missed in every part, between two reads, and by the lake."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import redis
+
+from redisq_ops import DelaySet
+from redisq_ops.core.connect import Target
+from redisq_ops.core.delay import ShardedDelaySet
+from redisq_ops.core.errors import Lost
+from redisq_ops.core.io import run
+from redisq_ops.core.registry import server_ms
+from redisq_ops.core.scan import Reach
+from redisq_ops.pipeline import lake, ranges
+from redisq_ops.pipeline.partitions import Pace, Part
+from redisq_ops.pipeline.writing import Server
+
+from .rows import reading, rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+KEY = "rq:{q}:hist"
+FIRST_MS = 10_000_000
+BOUNDS = [
+    {}, {"since": "1"}, {"until": str(10**13)}, {"since": str(FIRST_MS), "until": str(10**13)},
+]  # fmt: skip
+
+
+@pytest.fixture
+def past(client: redis.Redis) -> redis.Redis:
+    """A history of 100 events, a second between them."""
+    DelaySet(client, "q").configure("c", 1, {"history": "all"})
+    client.delete(KEY)
+    for n in range(100):
+        at = FIRST_MS + n * 1000
+        client.xadd(KEY, {"t": at, "by": "w", "taken": f"e{n}"}, id=f"{at}-0")
+    return client
+
+
+def trim(client: redis.Redis, left: int) -> None:
+    client.xtrim(KEY, maxlen=left, approximate=False)
+
+
+def seen(found: list[dict[str, Any]]) -> list[str]:
+    return [row["id"] for row in found if row["event"] == "taken"]
+
+
+def gaps(found: list[dict[str, Any]]) -> list[str]:
+    return [row["detail"] for row in found if row["event"] == "gap"]
+
+
+def of_part(made: Any, part: Part) -> list[dict[str, Any]]:
+    return [row for batch in made.read(part) for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize("bounds", BOUNDS)
+@pytest.mark.parametrize("size", ["20", "1000"])
+def test_what_goes_between_planning_and_reading_is_missed_in_its_part(
+    bounds: dict[str, str], size: str, past: redis.Redis, url: str
+) -> None:
+    strict = reading(url, "history", rowsPerPartition=size, **bounds)
+    lenient = reading(url, "history", rowsPerPartition=size, onTrim="report", **bounds)
+    parts = strict.plan()
+    assert len(parts) == (5 if size == "20" else 1)
+    trim(past, 70)
+    found = [row for part in parts for row in of_part(lenient, part)]
+    assert seen(found) == [f"e{n}" for n in range(30, 100)]
+    lost = [part for part in parts if gaps(of_part(lenient, part))]
+    assert len(lost) == (2 if size == "20" else 1) and lost == parts[: len(lost)]
+    for part in lost:
+        with pytest.raises(Lost, match=r"history of queue q.* trimmed"):
+            of_part(strict, part)
+    for part in parts[len(lost) :]:
+        assert of_part(strict, part)
+
+
+@pytest.mark.parametrize("left", [95, 80, 60, 3, 0])
+@pytest.mark.parametrize("bounds", BOUNDS)
+def test_what_goes_while_a_part_is_read_is_missed(
+    bounds: dict[str, str],
+    left: int,
+    past: redis.Redis,
+    url: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = reading(url, "history", onTrim="report", **bounds)
+    made.pace = Pace(10**9, 25, most=25)
+    (part,) = made.plan()
+    asked = made.happened
+    pages: list[int] = []
+
+    def happened(*given: Any) -> Any:
+        if len(pages) == 1:
+            trim(past, left)
+        page = asked(*given)
+        pages.append(len(page[0]))
+        return page
+
+    monkeypatch.setattr(made, "happened", happened)
+    found = of_part(made, part)
+    lost = max(0, 100 - left - pages[0])
+    assert len(pages) > 1 and len(seen(found)) == 100 - lost
+    assert len(gaps(found)) == (1 if lost else 0)
+
+
+def test_nothing_is_missed_where_nothing_went(past: redis.Redis, url: str) -> None:
+    for bounds in BOUNDS:
+        for size in ("7", "30", "1000"):
+            assert len(rows(url, "history", rowsPerPartition=size, **bounds)) == 100
+    trim(past, 50)  # before it was planned: nobody has ever seen it
+    assert len(rows(url, "history", since="1", rowsPerPartition="7")) == 50
+
+
+def test_a_part_has_events_and_begins_with_one(past: redis.Redis, url: str) -> None:
+    """Where nothing happened for long there is no part to read."""
+    past.xadd(KEY, {"t": 1, "by": "w", "taken": "late"}, id=f"{FIRST_MS * 100}-0")
+    parts = reading(url, "history", since="1", rowsPerPartition="1").plan()
+    assert len(parts) == 2
+    for part in parts:
+        assert part.range is not None and part.range.first is not None
+        assert past.xrange(KEY, part.range.first, part.range.first)
+
+
+# --- marks -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("mark", "reach", "said"),
+    [
+        (10, Reach(10, 10, "1-0", "9-0"), None),
+        (10, Reach(15, 5, "11-0", "15-0"), None),
+        (10, Reach(15, 2, "14-0", "15-0"), "3 events"),
+        (10, Reach(15, 0, None, "15-0"), "5 events"),
+        (10, Reach(4, 4, "20-0", "24-0"), "anew"),
+        (0, Reach(), None),
+        ("7-0", Reach(15, 9, "7-0", "15-0"), None),
+        ("7-0", Reach(15, 10, "6-99", "15-0"), None),
+        ("7-0", Reach(15, 8, "7-1", "15-0"), "events from 7-0 on"),
+        ("9-0", Reach(15, 8, "10-0", "15-0"), "events from 9-0 on"),
+        ("7-0", Reach(15, 0, None, "15-0"), "events from 7-0 on"),
+    ],
+)
+def test_a_mark_says_what_went_since(mark: ranges.Mark, reach: Reach, said: str | None) -> None:
+    found = ranges.missing(mark, reach)
+    assert (found is None) if said is None else (found is not None and said in found)
+
+
+def test_marks_of_all_shards_travel_with_the_options(client: redis.Redis, url: str) -> None:
+    queue: Any = ShardedDelaySet(client, "s", shards=3)
+    queue.configure("c", 1, {"history": "all"})
+    for n in range(60):
+        queue.schedule([(f"e{n}", b"")], after_ms=0)
+    until = run(client, server_ms()) + 1
+
+    def marks() -> dict[str, ranges.Mark]:
+        return run(client, lake._marks("rq", ["s"], until))
+
+    before = marks()
+    assert set(before) == {"s/0", "s/1", "s/2"} and all(type(m) is int for m in before.values())
+    while run(client, server_ms()) <= until:
+        pass
+    for n in range(60, 90):
+        queue.schedule([(f"e{n}", b"")], after_ms=0)
+    later = marks()
+    assert all(type(m) is str for m in later.values()), "the first event that wasn't read"
+    for known in (before, later):
+        bounds = {"since": str(until), "marks": ranges.encoded(known)}
+        assert sorted(row["id"] for row in rows(url, "history", **bounds)) == [
+            f"e{n}" for n in range(60, 90)
+        ]
+    client.xtrim("rq:{s/1}:hist", maxlen=1, approximate=False)
+    for known in (before, later):
+        bounds = {"since": str(until), "marks": ranges.encoded(known)}
+        with pytest.raises(Lost, match=r"queue s \(shard 1\).*trimmed before they were read"):
+            rows(url, "history", **bounds)
+        (gap,) = [r for r in rows(url, "history", onTrim="report", **bounds) if r["_corrupt"]]
+        assert (gap["event"], gap["queue"], gap["shard"]) == ("gap", "s", 1)
+    client.xtrim("rq:{s/1}:hist", maxlen=0, approximate=False)
+    with pytest.raises(Lost):
+        rows(url, "history", marks=ranges.encoded(before))
+
+
+# --- the lake ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def valkey(valkey_url: str) -> Iterator[redis.Redis]:
+    with redis.Redis.from_url(valkey_url, protocol=3) as client:
+        client.flushall()
+        yield client
+
+
+@pytest.mark.slow
+def test_what_was_trimmed_between_two_exports_fails_the_run_or_is_reported(
+    spark: SparkSession, valkey: redis.Redis, valkey_url: str, tmp_path: Path
+) -> None:
+    server = Server(Target(valkey_url))
+    queue = DelaySet(valkey, "q")
+    queue.configure("c", 1, {"history": "all"})
+
+    def read(name: str, **options: str) -> DataFrame:
+        given = {"table": name, "url": valkey_url, **options}
+        return spark.read.format("redisq").options(**given).load()
+
+    def happen(n: int) -> None:
+        for k in range(n):
+            queue.schedule([(f"e{k}-{time.monotonic_ns()}", b"")], after_ms=0)
+
+    def export(**options: str) -> lake.Exported:
+        until = run(valkey, server_ms()) + 1
+        while run(valkey, server_ms()) < until:
+            pass
+        return lake.export(
+            spark, server, read, "history", tmp_path, until_ms=until, **{"onTrim": "fail"} | options
+        )
+
+    def lying(folder: str = "day=*") -> int:
+        return sum(1 for _ in (tmp_path / "history").glob(f"{folder}/**/*.parquet"))
+
+    happen(20)
+    assert export().rows == 21
+    trim(valkey, 5)  # all of these are in the lake
+    happen(10)
+    valkey.xadd(KEY, {"who": "knows"})
+    second = export()
+    assert (second.rows, second.corrupt) == (10, 1)
+    happen(10)
+    trim(valkey, 4)
+    files = lying()
+    with pytest.raises(Lost, match="6 events were trimmed before they were read"):
+        export()
+    assert lying() == files
+    third = export(onTrim="report")
+    # The one that can't be read is a row of what is missing: the event that says nothing is there.
+    assert (third.rows, third.corrupt) == (4, 1)
+    happen(3)
+    fourth = export()
+    assert (fourth.rows, fourth.corrupt) == (3, 0)
