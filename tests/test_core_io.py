@@ -24,6 +24,7 @@ from redisq_ops.core.io import (
     Call,
     Described,
     Description,
+    apart,
     arun,
     attempt,
     both,
@@ -170,9 +171,35 @@ def test_one_broken_queue_does_not_hide_the_others(client: redis.Redis) -> None:
     assert found[1:] == [b"a", None]
 
 
+def test_names_of_any_bytes_are_sent_as_they_were(client: redis.Redis, aclient: Aclient) -> None:
+    odd = b"odd\xff\xc3\xa9".decode("utf-8", "surrogateescape")
+    assert run(client, put(odd, odd)) == odd
+    assert client.get(b"odd\xff\xc3\xa9") == b"odd\xff\xc3\xa9"
+    assert run(client, together([get(odd), get("none")])) == [b"odd\xff\xc3\xa9", None]
+
+    async def awaited() -> Any:
+        async with aclient() as connection:
+            return await arun(connection, get(odd))
+
+    assert asyncio.run(awaited()) == b"odd\xff\xc3\xa9"
+
+
+def test_what_is_apart_is_a_value_or_an_error_too(client: redis.Redis) -> None:
+    run(client, put("text", "a"))
+    mixed: list[Description[Any]] = [apart(WRONG), get("text"), apart(copy("x", "text"))]
+    wrong, *others = run(client, together(mixed))
+    assert isinstance(wrong, WrongKind)
+    assert others == [b"a", None]
+
+
 def test_a_server_that_is_gone_is_no_broken_queue(server: EmbeddedServer) -> None:
     gone = redis.Redis(port=1, retry=ONCE)
-    for description in (attempt(get("a")), together([attempt(get("a")), attempt(get("b"))])):
+    for description in (
+        attempt(get("a")),
+        together([attempt(get("a")), attempt(get("b"))]),
+        apart(get("a")),
+        together([apart(get("a")), apart(get("b"))]),
+    ):
         with pytest.raises(Unreachable, match="can't reach"):
             run(gone, description)
 

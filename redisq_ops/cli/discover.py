@@ -36,18 +36,21 @@ def discover(s: Session, given: dict[str, Any]) -> int:
     search = Discovery(s.deployment, match=given["match"], rate=rate, most=given["max"])
     whole = _looked(s, search)
     entries = s.run(named(s.deployment, s.run(search.finds())))
-    rows = _described(s, entries, bool(search.walk.missing))
+    rows = _described(s, entries)
     _shown(s, rows)
     looked, keys = search.walk.looked, search.walk.keys
     of = "" if search.walk.over else f" of about {count(keys)}"
     stopped = "" if whole else "interrupted: "
     say(f"{stopped}{count(len(rows))} queues of other programs in {count(looked)}{of} keys")
-    for node, why in search.walk.missing.items():
-        say(f"not looked at: {node}: {why}")
+    for why in search.walk.missing.values():
+        say(f"not looked at: {why}")
     if not whole:
         return 130
     broken = bool(search.walk.missing) or any(row.problem for row in rows)
-    if given["register"]:
+    unknown = any(row.registered is None for row in rows)
+    if given["register"] and unknown:
+        say("nothing is registered: the registry can't be read")
+    elif given["register"]:
         sound = {row.name for row in rows if not row.registered and not row.problem}
         new = [one.entry for one in entries if one.entry.name in sound]
         title = f"register {count(len(new))} queue{'' if len(new) == 1 else 's'}"
@@ -76,7 +79,7 @@ def _looked(s: Session, search: Discovery) -> bool:
         return False
 
 
-def _described(s: Session, entries: list[Named], missing: bool) -> list[Discovered]:
+def _described(s: Session, entries: list[Named]) -> list[Discovered]:
     from redisq_ops.ops.discover import described
 
     from .output import progress
@@ -84,19 +87,19 @@ def _described(s: Session, entries: list[Named], missing: bool) -> list[Discover
     rows: list[Discovered] = []
     with progress("counting and checking", len(entries)) as meter:
         for i in range(0, len(entries), BATCH):
-            rows += s.run(described(s.deployment, entries[i : i + BATCH], missing))
+            rows += s.run(described(s.deployment, entries[i : i + BATCH]))
             meter(len(rows), len(entries))
     return rows
 
 
 def _shown(s: Session, rows: list[Discovered]) -> None:
-    from redisq_ops.core.registry import server_ms
+    from redisq_ops.core.keyspace import clock_ms
     from redisq_ops.ops.look import Row
 
     from .output import age, emit, table
     from .rows import queue_row, tell
 
-    now = s.run(server_ms())
+    now = s.run(clock_ms(s.client))
     states = ("waiting", "pending", "delayed", "dead")
     cells: list[list[Any]] = []
     for row in rows:
@@ -111,7 +114,7 @@ def _shown(s: Session, rows: list[Discovered]) -> None:
         oldest = None if told["oldest_ms"] is None else age(told["oldest_age_ms"])
         faults = row.problem or len(row.checkup.flaws)
         cells.append([row.name, row.kind, *(told[state] for state in states), oldest,
-                      row.registered, faults])  # fmt: skip
+                      "unknown" if row.registered is None else row.registered, faults])  # fmt: skip
     if cells:
         table(["name", "kind", *states, "oldest", "registered", "faults"], cells)
         for row in rows:

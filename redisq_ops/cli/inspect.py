@@ -49,6 +49,7 @@ def inspect_queue(context: typer.Context, address: Where) -> None:
             {**row, **more, "settings": settings, "history": view.history, "consumers": consumers}
             | {"known_faults": queue.faults, **now}
             | {"clients": [asdict(client) for client in view.clients.clients]}
+            | {"options": view.options}
         )
     own = [f"{setting.name}={setting.value}" for setting in view.settings if not setting.default]
     facts = {"": f"queue {queue.name}", **row}
@@ -56,6 +57,8 @@ def inspect_queue(context: typer.Context, address: Where) -> None:
         facts |= {"open requests": open, "settled requests": settled}
     if view.levels or open is not None:
         facts["priorities"] = ", ".join(f"{x.priority}: {x.tokens} tokens" for x in view.levels)
+    if view.options:
+        facts["options"] = ", ".join(f"{name}={value}" for name, value in view.options.items())
     if queue.settable:
         facts["settings"] = ", ".join(own) or "all default"
     _facts(s, facts | {"history": f"{view.history:,} event{'' if view.history == 1 else 's'}"})

@@ -39,14 +39,15 @@ def ls(context: typer.Context) -> int:
     elif rows:
         shown = ("name", "kind", "waiting", "pending", "delayed", "dead", "done", "in_per_min",
                  "out_per_min")  # fmt: skip
-        table(
-            [*(name.removesuffix("_per_min") for name in shown), "oldest", "flags"],
-            [
-                [row[name] for name in shown]
-                + [None if row["oldest_ms"] is None else age(row["oldest_age_ms"]), _flags(row)]
-                for row in rows
-            ],
-        )
+        heads = [*(name.removesuffix("_per_min") for name in shown), "oldest", "flags"]
+        # 80 columns are few: none of them for flags that no queue has.
+        told = heads if any(map(_flags, rows)) else heads[:-1]
+        cells = [
+            [row[name] for name in shown]
+            + [None if row["oldest_ms"] is None else age(row["oldest_age_ms"]), _flags(row)]
+            for row in rows
+        ]
+        table(told, [line[: len(told)] for line in cells])
     else:
         say(f"no queues here (prefix {s.deployment.prefix})")
     return 3 if any(row["problem"] for row in rows) else 0
@@ -184,10 +185,11 @@ def fsck(
 ) -> int:
     """Check that everything in a queue, or in all, adds up.
 
-    Exit 1 if something doesn't. A queue at work changes while it is read, so a finding counts
-    when every look sees it again.
+    Exit 1 if something doesn't, else 3 if some couldn't be read. A queue at work changes while it
+    is read, so a finding counts when every look sees it again.
     """
-    from redisq_ops.core.errors import Refused
+    from redisq_ops.core.errors import Refused, Unreachable
+    from redisq_ops.core.io import apart
     from redisq_ops.core.registry import all_queues
     from redisq_ops.ops.audit import Audit
 
@@ -195,28 +197,37 @@ def fsck(
 
     s = session(context)
     names = [queue] if queue else [q.name for q in s.run(all_queues(s.deployment.prefix))]
-    sound = True
+    codes = {0}
     for name in names:
         row: dict[str, Any] = {"queue": name, "kind": None, "looks": 0, "momentary": 0}
+        said, broken, unseen = "adds up", list[str](), None
         try:
             there = s.run(s.deployment.queue(name))
             audit = Audit(there)
-            while s.run(audit.look()) and audit.looks < LOOKS:
+            while (again := s.run(apart(audit.look()))) is True and audit.looks < LOOKS:
                 time.sleep(MOMENT_S)
             row |= {"kind": there.kind, "looks": audit.looks, "momentary": audit.momentary}
-            broken, unseen = audit.broken, audit.unseen
+            if isinstance(again, Unreachable) and not queue:  # a node of several: others go on
+                said, unseen = "can't be read", str(again)
+            elif isinstance(again, Exception):
+                raise again
+            else:
+                broken, unseen = audit.broken, audit.unseen
         except Refused as refusal:
             if queue:
                 raise
-            broken, unseen = [f"can't be checked: {refusal}"], None
-        sound = sound and not broken
+            broken = [f"can't be checked: {refusal}"]
+        if broken:
+            said = "broken"
+        codes.add(3 if said == "can't be read" else int(bool(broken)))
         if s.json:
-            emit(row | {"ok": not broken, "broken": broken, "unseen": unseen})
+            ok = None if said == "can't be read" else not broken
+            emit(row | {"ok": ok, "broken": broken, "unseen": unseen})
         else:
             moment = f" ({row['momentary']:,} findings were a moment's)" if row["momentary"] else ""
-            tell(f"{name}: {'broken' if broken else 'adds up'}{moment}")
+            tell(f"{name}: {said}{moment}")
             for line in broken:
                 tell(f"  {line}")
             if unseen:
                 tell(f"  not looked at: {unseen}")
-    return int(not sound)
+    return 1 if 1 in codes else max(codes)

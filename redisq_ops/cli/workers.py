@@ -49,10 +49,12 @@ def listed(s: Session, given: dict[str, Any]) -> int:
         )  # fmt: skip
     elif not any(crew.problem for crew in seen):
         say(printable(nothing if name or not seen else "no worker process is registered"))
-    for crew in seen:
-        if crew.problem:
-            say(printable(f"{crew.queue.name}: {crew.problem}"))
-    return 3 if any(crew.problem for crew in seen) else 0
+    troubles = [(crew.queue.name, crew.problem) for crew in seen]
+    troubles += [(process.name, process.problem) for crew in seen for process in crew.processes]
+    for of, problem in troubles:
+        if problem:
+            say(printable(f"{of}: {problem}"))
+    return 3 if any(problem for _, problem in troubles) else 0
 
 
 def _rows(crew: Crew) -> list[dict[str, Any]]:
@@ -62,10 +64,12 @@ def _rows(crew: Crew) -> list[dict[str, Any]]:
 
 def _row(queue: str, process: Process) -> dict[str, Any]:
     return {
-        "queue": queue, "name": process.name, "state": "alive" if process.alive else "silent",
+        "queue": queue, "name": process.name,
+        "state": "unreadable" if process.problem else "alive" if process.alive else "silent",
         "quiet": process.quiet, "silent_ms": process.silent_ms, "since_ms": process.since_ms,
         "busy": len(process.work), "jobs": [work.id for work in process.work],
         "host": process.host, "pid": process.pid, "queues": process.queues,
+        "problem": process.problem,
     }  # fmt: skip
 
 

@@ -19,6 +19,17 @@ class Abilities(Sheets[C_co]):
     """Requests, groups of consumers, clients, other programs' processes."""
 
     @operation
+    async def census(self, now_ms: int | None = None) -> Counts:
+        """`counts` for who asks about this queue alone: what no key lists is looked for."""
+        counts: Counts = await self.counts.op(now_ms)
+        return counts
+
+    @operation
+    async def variant(self) -> dict[str, str]:
+        """Which of its kind it was made as, by option: for good, unlike its settings."""
+        return {}
+
+    @operation
     async def requests(
         self, start: int = 0, max: int = 100, settled: bool = False
     ) -> list[Request]:

@@ -12,6 +12,7 @@ Cluster, ``…+sentinel://host:26379,host2/mymaster`` for Sentinel.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -23,7 +24,9 @@ from redis.asyncio.retry import Retry as AsyncRetry
 from redis.asyncio.sentinel import Sentinel as AsyncSentinel
 from redis.backoff import ConstantBackoff
 from redis.cluster import LoadBalancingStrategy
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
@@ -32,6 +35,8 @@ from .io import AsyncClient, BlockingClient
 
 DEFAULT_URL = "redis://127.0.0.1:6379/0"
 VERSION = "0.1.0"
+_SECRET = re.compile(r"((?:^|(?<=&))[^&=]*password)=[^&]*", re.IGNORECASE)
+"""in a URL's query, where redis-py takes any option: ``password``, ``ssl_password``"""
 _RESENDS = 2
 _TIMEOUT = 10.0
 
@@ -70,10 +75,13 @@ class Target:
 
     def __str__(self) -> str:
         parts = urlsplit(self.url)
-        if parts.password is None:
+        if parts.password is not None:
+            host = parts.netloc.rpartition("@")[2]
+            parts = parts._replace(netloc=f"{parts.username or ''}:***@{host}")
+        query = _SECRET.sub(r"\1=***", parts.query)
+        if parts.password is None and query == parts.query:
             return self.url
-        host = parts.netloc.rpartition("@")[2]
-        return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{host}"))
+        return urlunsplit(parts._replace(query=query))
 
     def __repr__(self) -> str:
         return f"Target({str(self)!r})"
@@ -85,6 +93,24 @@ class _ReplicaCluster(redis.RedisCluster):
     def get_node_from_key(self, key: Any, replica: bool = True) -> Any:
         found: Any = super().get_node_from_key  # untyped in redis-py
         return found(key, replica) or found(key, False)
+
+
+class _AsyncCluster(aredis.RedisCluster):
+    """Begins also where the master of the first slots is gone, of which redis-py asks too much."""
+
+    async def initialize(self, *args: Any, **options: Any) -> Any:
+        try:
+            return await super().initialize(*args, **options)
+        except (RedisConnectionError, RedisTimeoutError):
+            for node in self.get_primaries():  # the slots are known: only COMMAND wasn't answered
+                try:
+                    await self.commands_parser.initialize(node)
+                except (RedisConnectionError, RedisTimeoutError):
+                    continue
+                self.nodes_manager.default_node = node
+                self._initialize = False
+                return self
+            raise
 
 
 def connect(
@@ -123,7 +149,7 @@ def aconnect(target: Target | str = DEFAULT_URL, role: str = "library") -> Async
     try:
         if mode == "cluster":
             options.pop("retry")
-            return aredis.RedisCluster.from_url(url, **options)
+            return _AsyncCluster.from_url(url, **options)
         if mode == "sentinel":
             nodes, name, options = _sentinels(url, options)
             return cast(aredis.Redis, _master(AsyncSentinel, nodes, name, options))

@@ -8,7 +8,7 @@ find such a queue: it exists when its owner's keys do.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from .callers import Callers
@@ -97,7 +97,16 @@ class ForeignQueue(Queue[C_co]):
         raise self._refusal("redisq only looks at it")
 
     @operation
-    async def undo(self, op: str, step: int, *, target: str, by: str, seq: int) -> tuple[int, ...]:
+    async def undo(
+        self,
+        op: str,
+        step: int,
+        *,
+        target: str,
+        by: str,
+        seq: int,
+        left: Callable[[list[str]], None] = lambda ids: None,
+    ) -> tuple[int, ...]:
         raise self._refusal("redisq only looks at it")
 
     @operation

@@ -17,14 +17,16 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 
 import redis
 import redis.asyncio as aredis
 import redis.exceptions as rx
 
-from .errors import CHANGING, Unreachable, translate
+from .errors import CHANGING, Unreachable, WrongKind, translate
+from .nodes import Asked, aby_node, by_node
+from .quoting import bytes_of
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -58,6 +60,8 @@ class Call(Generic[T]):
     follows: Callable[[], Call[Any]] | None = field(default=None, compare=False)
     """makes the call that probably comes next; asked while the server is at this one, where a
     blocking client talks to one server, else not at all: it only saves time"""
+    apart: bool = False
+    """of a description run by `apart`: a lost node of a cluster is its own failure"""
 
     def __await__(self) -> Generator[Round, Replies, T]:
         (reply,) = yield (self,)
@@ -69,6 +73,10 @@ class Call(Generic[T]):
             if self.absent is not None and str(reply).startswith(self.absent):
                 return self.read(None)
             error = translate(reply)
+            if isinstance(error, WrongKind) and self.source is None and self.key:
+                key = self.key if isinstance(self.key, str) else self.key.decode(errors="replace")
+                cause, error = error.__cause__, WrongKind(f"{error}: {key}")
+                error.__cause__ = cause  # (a script says it itself, if it knows)
             error.add_note(f"in {self.command[0]!s} {self.key or ''!s}")
             raise error
         return self.read(reply)
@@ -76,7 +84,20 @@ class Call(Generic[T]):
     def spelled_out(self) -> tuple[Arg, ...]:
         """The same call with its script's text in place of the digest."""
         assert self.source is not None
-        return ("EVAL", self.source, *self.command[2:])
+        return ("EVAL", self.source, *self.outgoing[2:])
+
+    @property
+    def outgoing(self) -> tuple[Arg, ...]:
+        """The command as it is sent: names that are no UTF-8 are their bytes again."""
+        for word in self.command:
+            if type(word) is str and not word.isascii():
+                return tuple(bytes_of(w) if isinstance(w, str) else w for w in self.command)
+        return self.command
+
+    @property
+    def route(self) -> str | bytes | None:
+        """The key by which a cluster client finds the node."""
+        return bytes_of(self.key) if isinstance(self.key, str) else self.key
 
 
 Round = tuple[Call[Any], ...]
@@ -147,6 +168,37 @@ async def attempt(description: Description[T]) -> T | Exception:
         raise
     except Exception as error:
         return error
+
+
+async def apart(description: Description[T]) -> T | Exception:
+    """As `attempt`, and where a cluster lost a node that is the error of what needs that node.
+
+    For what only reads: the others go on, although part of the round wasn't heard. Gathered with
+    descriptions that aren't apart, a round with a lost node fails as a whole all the same.
+    """
+    return await _Apart(description)
+
+
+class _Apart(Generic[T]):
+    def __init__(self, description: Description[T]) -> None:
+        self._description = description
+
+    def __await__(self) -> Generator[Round, Replies, T | Exception]:
+        whole = self._description
+        coroutine = _value(whole) if isinstance(whole, Call) else whole
+        replies: Replies | None = None
+        try:
+            while True:
+                try:
+                    calls = _checked(coroutine.send(replies))
+                except StopIteration as stop:
+                    return cast(T, stop.value)
+                except Exception as error:
+                    return error
+                # What is thrown in here is the server's trouble, and goes on to who runs this.
+                replies = yield tuple(replace(call, apart=True) for call in calls)
+        finally:
+            coroutine.close()
 
 
 def _checked(asked: Any) -> Round:
@@ -221,7 +273,7 @@ def _missing(calls: Round, replies: Replies) -> list[int]:
 
 
 def _exchange(client: BlockingClient, calls: Round) -> list[Any]:
-    replies = _send(client, calls, [call.command for call in calls])
+    replies = _send(client, calls, [call.outgoing for call in calls])
     if again := _missing(calls, replies):
         subset = tuple(calls[i] for i in again)
         told = _send(client, subset, [call.spelled_out() for call in subset])
@@ -257,11 +309,11 @@ class _Line:
         known, packed = self._packed
         try:
             if known is not call:
-                packed = connection.pack_command(*call.command)
+                packed = connection.pack_command(*call.outgoing)
             connection.send_packed_command(packed)
             if call.follows is not None:
                 following = call.follows()
-                self._packed = following, connection.pack_command(*following.command)
+                self._packed = following, connection.pack_command(*following.outgoing)
             return connection.read_response(disable_decoding=True)
         except rx.ResponseError as error:
             return error
@@ -289,25 +341,37 @@ def _heard(replies: Iterable[Any]) -> list[Any]:
     return heard
 
 
+def _apart(calls: Round, commands: list[tuple[Arg, ...]]) -> list[Asked] | None:
+    """The round for `nodes`, where every call of it is one of `apart`."""
+    if not all(call.apart for call in calls):
+        return None
+    return [
+        Asked(command, call.route, {"NEVER_DECODE": True, **call.options})
+        for call, command in zip(calls, commands, strict=True)
+    ]
+
+
 def _send(client: Any, calls: Round, commands: list[tuple[Arg, ...]]) -> list[Any]:
+    cluster = isinstance(client, redis.RedisCluster)
+    if cluster and (asked := _apart(calls, commands)):
+        return by_node(client, asked)
     if len(commands) == 1:
         try:
             return [client.execute_command(*commands[0], NEVER_DECODE=True, **calls[0].options)]
         except rx.ResponseError as error:
             return [error]
-    cluster = isinstance(client, redis.RedisCluster)
     pipe = client.pipeline() if cluster else client.pipeline(transaction=False)
     for call, command in zip(calls, commands, strict=True):
         options: dict[str, Any] = {"NEVER_DECODE": True, **call.options}
         if cluster and call.key is not None:
             # Left to itself the cluster pipeline asks COMMAND GETKEYS once per EVALSHA.
-            options["target_nodes"] = client.get_node_from_key(call.key)
+            options["target_nodes"] = client.get_node_from_key(call.route)
         pipe.execute_command(*command, **options)
     return _heard(pipe.execute(raise_on_error=False))
 
 
 async def _aexchange(client: AsyncClient, calls: Round) -> list[Any]:
-    replies = await _asend(client, calls, [call.command for call in calls])
+    replies = await _asend(client, calls, [call.outgoing for call in calls])
     if again := _missing(calls, replies):
         subset = tuple(calls[i] for i in again)
         told = await _asend(client, subset, [call.spelled_out() for call in subset])
@@ -321,20 +385,23 @@ async def _aexchange(client: AsyncClient, calls: Round) -> list[Any]:
 
 
 async def _asend(client: Any, calls: Round, commands: list[tuple[Arg, ...]]) -> list[Any]:
+    cluster = isinstance(client, aredis.RedisCluster)
+    if cluster and (asked := _apart(calls, commands)):
+        await client.initialize()
+        return await aby_node(client, asked)
     if len(commands) == 1:
         try:
             only: dict[str, Any] = {"NEVER_DECODE": True, **calls[0].options}
             return [await client.execute_command(*commands[0], **only)]
         except rx.ResponseError as error:
             return [error]
-    cluster = isinstance(client, aredis.RedisCluster)
     if cluster:
         await client.initialize()  # learns the slots, once
     pipe = client.pipeline() if cluster else client.pipeline(transaction=False)
     for call, command in zip(calls, commands, strict=True):
         options: dict[str, Any] = {"NEVER_DECODE": True, **call.options}
         if cluster and call.key is not None:
-            options["target_nodes"] = client.get_node_from_key(call.key)
+            options["target_nodes"] = client.get_node_from_key(call.route)
         pipe.execute_command(*command, **options)
     return _heard(await pipe.execute(raise_on_error=False))
 

@@ -9,14 +9,14 @@ travel. SCAN's promise holds: a key that is there all the time is seen, maybe mo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import redis
 import redis.asyncio as aredis
 
 from .errors import Unreachable
-from .io import Call, together
+from .io import Call, apart, together
 from .registry import server_ms
 
 COUNT = 1000
@@ -72,7 +72,7 @@ class Walk:
     async def step(self) -> list[tuple[str, bytes]]:
         """The next keys, each with its type. The first step only asks how many there are."""
         if self._nodes is None:
-            await server_ms()  # an asyncio cluster client learns its nodes when first used
+            await clock_ms(self.client)  # an asyncio cluster client learns its nodes by that
             self._nodes = _masters(self.client)
             for node in self._nodes:
                 await self._begin(node)
@@ -81,10 +81,9 @@ class Walk:
             return []
         node = next(node for node in self._nodes if node.cursors)
         lanes = list(node.cursors)
-        try:
-            replies = await together(self._scan(node, lane) for lane in lanes)
-        except Unreachable as error:
-            self._lost(node, error)
+        replies = await apart(together(self._scan(node, lane) for lane in lanes))
+        if isinstance(replies, Exception):
+            self._lost(node, replies)
             return []
         found = []
         for lane, (cursor, keys) in zip(lanes, replies, strict=True):
@@ -96,17 +95,16 @@ class Walk:
         return found
 
     async def _begin(self, node: _Node) -> None:
-        # Asked twice: redis-py's cluster client can't read the reply of a lone one.
         size: Call[int] = Call(("DBSIZE",), int, options=node.options)
-        try:
-            node.keys, _ = await together([size, size])
-        except Unreachable as error:
-            self._lost(node, error)
+        keys = await apart(size)
+        if isinstance(keys, Exception):
+            self._lost(node, keys)
         else:
+            node.keys = keys
             node.cursors = dict.fromkeys(self.lanes, 0)
 
-    def _lost(self, node: _Node, error: Unreachable) -> None:
-        if self._nodes is not None and len(self._nodes) == 1:
+    def _lost(self, node: _Node, error: Exception) -> None:
+        if not isinstance(error, Unreachable) or (self._nodes and len(self._nodes) == 1):
             raise error
         self.missing[node.name] = str(error)
         node.cursors = {}
@@ -132,6 +130,19 @@ async def look(client: Any, lanes: Sequence[Lane], most: int) -> tuple[list[byte
     elif walk.missing:
         unseen = f"{', '.join(walk.missing)} didn't answer: the keys there were not seen"
     return sorted(found), unseen
+
+
+async def clock_ms(client: Any) -> int:
+    """The server's clock; of a Cluster any master's, where the usual one doesn't answer."""
+    usual = await apart(server_ms())
+    if not isinstance(usual, Exception):
+        return usual
+    for node in _masters(client):
+        time: Call[int] = replace(server_ms(), key=None, options=node.options)
+        now = await apart(time)
+        if not isinstance(now, Exception):
+            return now
+    raise usual
 
 
 def escaped(raw: bytes) -> bytes:

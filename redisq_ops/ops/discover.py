@@ -16,13 +16,13 @@ from typing import Any
 
 from redisq_ops.core import signs
 from redisq_ops.core.errors import NotFound, Refused, Unreachable
-from redisq_ops.core.io import Call, Description, attempt, both, together
-from redisq_ops.core.keyspace import COUNT, Lane, Walk
+from redisq_ops.core.io import Call, Description, apart, both, together
+from redisq_ops.core.keyspace import COUNT, Lane, Walk, clock_ms
 from redisq_ops.core.kinds import KINDS, LAYOUTS, layout
 from redisq_ops.core.queue import Queue
 from redisq_ops.core.quoting import bytes_of, legal, raw_of, text
 from redisq_ops.core.raw.layout import RawLayout
-from redisq_ops.core.registry import Registered, adopt, all_queues, find, forget, server_ms
+from redisq_ops.core.registry import Registered, adopt, all_queues, find, forget
 from redisq_ops.core.values import Checkup, Counts
 
 from .deployment import Deployment
@@ -57,7 +57,8 @@ class Discovered:
     kind: str
     at: str
     called: str | None
-    registered: bool
+    registered: bool | None
+    """None: the registry couldn't be read"""
     counts: Counts | None = None
     checkup: Checkup = NOTHING
     problem: str | None = None
@@ -125,13 +126,13 @@ class Discovery:
     async def step(self) -> bool:
         """Look at some more keys; False when all were, or enough."""
         if not self._now:
-            self._now = await server_ms()
+            self._now = await clock_ms(self.deployment.client)
             self._began = self._clock()
         if self.over:
             return False
         keys = [(type_, key) for type_, key in await self.walk.step() if self._foreign(key)]
         for i in range(0, len(keys), CHUNK):
-            await together(attempt(self._sort(*pair)) for pair in keys[i : i + CHUNK])
+            await together(apart(self._sort(*pair)) for pair in keys[i : i + CHUNK])
         return not self.over
 
     def _foreign(self, key: bytes) -> bool:
@@ -218,7 +219,12 @@ class Discovery:
         """Without those of our own deployments under other prefixes."""
         prefixes = sorted({named[1] for key in keys if (named := signs.OURS.match(key))})
         types = await together(_type(prefix + b":registry") for prefix in prefixes)
-        ours = {prefix for prefix, type_ in zip(prefixes, types, strict=True) if type_ == b"hash"}
+        # One that can't be asked may be ours: better not shown than noted as another program's.
+        ours = {
+            prefix
+            for prefix, type_ in zip(prefixes, types, strict=True)
+            if type_ in (b"hash", None)
+        }
         return [key for key in keys if not ((n := signs.OURS.match(key)) and n[1] in ours)]
 
     def _of_fair(self) -> list[Find]:
@@ -259,7 +265,7 @@ class Discovery:
             sscan: Call[list[bytes]] = Call(
                 ("SSCAN", key, 0, "COUNT", NAMES), lambda r: list(r[1]), key=key
             )
-            names = await attempt(sscan)
+            names = await apart(sscan)
             listed = [] if isinstance(names, Exception) else names
             if not told and any(name.startswith(at + b"queue:") for name in listed):
                 continue  # RQ's set is called the same, and holds whole keys
@@ -302,8 +308,13 @@ async def _beside(at: bytes) -> signs.Jobs | None:
     return "resque" if at.endswith(b"resque:") else None
 
 
-def _type(key: bytes) -> Call[bytes]:
-    return Call(("TYPE", key), bytes, key=key)
+async def _type(key: bytes) -> bytes | None:
+    """None: the node that would have it doesn't answer."""
+    asked: Call[bytes] = Call(("TYPE", key), bytes, key=key)
+    said = await apart(asked)
+    if isinstance(said, Exception) and not isinstance(said, Unreachable):
+        raise said
+    return None if isinstance(said, Exception) else said
 
 
 # --- from finds to rows --------------------------------------------------------------------------
@@ -315,16 +326,23 @@ class Named:
 
     find: Find
     entry: Registered
-    registered: bool
+    registered: bool | None
+    """None: the registry couldn't be read"""
 
 
 async def named(deployment: Deployment, finds: Iterable[Find]) -> list[Named]:
     """Names for what was found.
 
     A name is the kind and what the owner calls it, quoted where that can't be a name; cut, or with
-    a digest behind it, where it is too long or another queue here is called so.
+    a digest behind it, where it is too long or another queue here is called so. Of a Cluster that
+    lost the registry's node nobody knows which are registered.
     """
-    now, entries = await both(server_ms(), all_queues(deployment.prefix))
+    now = await clock_ms(deployment.client)
+    said = await apart(all_queues(deployment.prefix))
+    if isinstance(said, Exception) and not isinstance(said, Unreachable):
+        raise said
+    unknown = isinstance(said, Exception)
+    entries = [] if isinstance(said, Exception) else said
     taken = {entry.name: entry for entry in entries}
     known = {(entry.kind, entry.at, _own(entry)): entry for entry in entries}
     rows = []
@@ -347,7 +365,7 @@ async def named(deployment: Deployment, finds: Iterable[Find]) -> list[Named]:
                 name, one.kind, reader.schema if reader else 1, now, at=at, called=called
             )
             taken[name] = entry
-        rows.append(Named(one, entry, registered))
+        rows.append(Named(one, entry, None if unknown else registered))
     return rows
 
 
@@ -355,22 +373,11 @@ def _own(entry: Registered) -> str:
     return text(raw_of(entry.name.partition(":")[2])) if entry.called is None else entry.called
 
 
-async def described(
-    deployment: Deployment, rows: Sequence[Named], missing: bool = False
-) -> list[Discovered]:
-    """Count and check what was found; one that can't be read doesn't hide the others.
-
-    ``missing``: some master didn't answer. Then what has keys there can't be read, and that is no
-    reason to stop.
-    """
-    now = await server_ms()
+async def described(deployment: Deployment, rows: Sequence[Named]) -> list[Discovered]:
+    """Count and check what was found; one that can't be read doesn't hide the others."""
+    now = await clock_ms(deployment.client)
     looks: list[tuple[Counts, Checkup] | Exception]
-    try:
-        looks = await together(attempt(_looked_at(deployment, row, now)) for row in rows)
-    except Unreachable:
-        if not missing:
-            raise
-        looks = [await _alone(_looked_at(deployment, row, now)) for row in rows]
+    looks = await together(apart(_looked_at(deployment, row, now)) for row in rows)
     done = []
     for row, look in zip(rows, looks, strict=True):
         entry = row.entry
@@ -380,15 +387,6 @@ async def described(
         else:
             done.append(replace(shown, counts=look[0], checkup=look[1]))
     return done
-
-
-async def _alone(
-    look: Description[tuple[Counts, Checkup]],
-) -> tuple[Counts, Checkup] | Exception:
-    try:
-        return await look
-    except Exception as error:
-        return error
 
 
 async def _looked_at(deployment: Deployment, row: Named, now: int) -> tuple[Counts, Checkup]:

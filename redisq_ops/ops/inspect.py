@@ -65,6 +65,8 @@ class QueueView:
     """what is wrong with it now, as far as a quick look tells"""
     clients: Clients
     """whose work is here, the first 100 by name; none where nobody asks whose it is"""
+    options: dict[str, str]
+    """what it was made as, where queues of its kind differ"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,7 @@ async def queue_view(queue: Queue[Any]) -> QueueView:
     """All of it in a few round trips."""
     now = await queue.now.op()
     (counts, rates), (settings, history) = await both(
-        both(queue.counts.op(now), queue.rates.op(now, 60)),
+        both(queue.census.op(now), queue.rates.op(now, 60)),
         both(retention(queue), queue.history_length.op()),
     )
     requests: list[int] = []
@@ -123,10 +125,10 @@ async def queue_view(queue: Queue[Any]) -> QueueView:
         levels = await queue.levels.op()
     consumers = await queue.consumers.op("") if "consumers" in queue.capabilities else []
     checkup = await queue.checkup.op()
-    clients = await queue.clients.op(0, SHOWN)
+    clients, options = await both(queue.clients.op(0, SHOWN), queue.variant.op())
     return QueueView(
         queue, now, counts, rates, tuple(settings), history, tuple(requests), tuple(levels),
-        tuple(consumers), checkup, clients,
+        tuple(consumers), checkup, clients, options,
     )  # fmt: skip
 
 

@@ -8,7 +8,8 @@ from typing import Any
 from redis.exceptions import InvalidResponse
 
 from redisq_ops.core.errors import RedisqError, Unreachable
-from redisq_ops.core.io import Call, attempt, both, together
+from redisq_ops.core.io import Call, apart, both, together
+from redisq_ops.core.keys import registry_key
 from redisq_ops.core.queue import Queue
 from redisq_ops.core.registry import Registered, all_queues, server_ms
 from redisq_ops.core.values import Counts, Rates
@@ -39,7 +40,7 @@ async def overview(deployment: Deployment, minutes: int = 60, rates: bool = True
     """Two round trips: the registry and the clock, then everything else at once."""
     entries, now = await both(all_queues(deployment.prefix), server_ms())
     looks = await together(
-        attempt(_row(deployment, entry, now, minutes if rates else 0)) for entry in entries
+        apart(_row(deployment, entry, now, minutes if rates else 0)) for entry in entries
     )
     return Overview(
         now,
@@ -62,12 +63,14 @@ async def _row(deployment: Deployment, entry: Registered, now: int, minutes: int
 
 async def eviction_policy() -> str | None:
     """The server's ``maxmemory-policy`` if it deletes keys; None too where that is not told."""
-    try:
-        policy = await Call(("INFO", "memory"), lambda info: info.get("maxmemory_policy"))
-    except Unreachable:
-        raise
-    except InvalidResponse as error:
-        raise Unreachable("what answers there is no Redis or Valkey server") from error
-    except RedisqError:  # no right to ask
+    asked: Call[str | None] = Call(
+        ("INFO", "memory"), lambda info: info.get("maxmemory_policy"), key=registry_key()
+    )
+    policy = await apart(asked)
+    if isinstance(policy, InvalidResponse):
+        raise Unreachable("what answers there is no Redis or Valkey server") from policy
+    if isinstance(policy, RedisqError):  # no right to ask, or a node of several that is gone
         return None
+    if isinstance(policy, Exception):
+        raise policy
     return None if policy in (None, "noeviction") else str(policy)

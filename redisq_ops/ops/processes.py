@@ -91,6 +91,8 @@ async def choose(
         seen = [process for process in seen if process.name == name]
         if not seen:
             raise NotFound(f"no process {name!r} is registered with {queue.name}")
+        if seen[0].problem:
+            raise Refused(f"process {name} can't be read: {seen[0].problem}")
         if not seen[0].silent_for(silent_ms):
             raise Refused(f"process {name} is alive: {_heard(seen[0])}")
     gone = [process for process in seen if process.silent_for(silent_ms)]

@@ -13,7 +13,7 @@ from itertools import accumulate
 from typing import Any
 
 from redisq_ops.core.errors import Refused
-from redisq_ops.core.io import attempt, both, together
+from redisq_ops.core.io import apart, attempt, both, together
 from redisq_ops.core.kinds import room
 from redisq_ops.core.queue import Queue
 from redisq_ops.core.registry import Registered, all_queues, server_ms
@@ -47,7 +47,7 @@ async def fetch(deployment: Deployment, wish: Wish, redaction: Redaction = NOTHI
     if wish.why is None:
         return await _picture(deployment, wish)
     picture, explained = await both(
-        _picture(deployment, wish), attempt(_explained(deployment, wish.why, wish, redaction))
+        _picture(deployment, wish), apart(_explained(deployment, wish.why, wish, redaction))
     )
     if isinstance(explained, Exception):
         return replace(picture, unexplained=str(explained))
@@ -119,7 +119,8 @@ async def _entries(queue: Queue[Any], seen: Snapshot, state: State, total: int |
     wish = seen.wish
     first, end = wish.start, wish.end
     if total is None:
-        total = (await queue.page.op(state, max=1)).total
+        # Asked as the rows are: a page that begins at its front counts but what it shows.
+        total = (await queue.page.op(state, max=1, start=0)).total
     if wish.descending:
         first, end = max(0, total - wish.end), max(0, total - wish.start)
     pages = await together(
@@ -130,7 +131,7 @@ async def _entries(queue: Queue[Any], seen: Snapshot, state: State, total: int |
     )
     # By id: between two pages of one round trip something may have come or gone.
     found, size = {entry.id: entry for page in pages for entry in page.entries}, pages[-1].total
-    entries = tuple(found.values())
+    entries, seen = tuple(found.values()), replace(seen, exact=pages[-1].exact)
     if "priority" in wish.needs and "requests" in queue.capabilities:
         ids = {entry.id.rpartition("/")[0] for entry in entries} - {""}
         requests = await together(queue.request.op(id) for id in sorted(ids))
@@ -150,7 +151,11 @@ async def _grouped(queue: Queue[Any], seen: Snapshot) -> Snapshot:
     groups = Groups()
     groups.add(found.entries)
     return replace(
-        seen, groups=tuple(groups.ranked()), looked=len(found.entries), total=found.total
+        seen,
+        groups=tuple(groups.ranked()),
+        looked=len(found.entries),
+        total=found.total,
+        exact=found.exact,
     )
 
 

@@ -120,7 +120,8 @@ class RawCircularQueue(RawLayout[C_co]):
         entries = [e.entry for e in window if (e.since_ms is None) == (state == "waiting")]
         last = first + len(window)
         more = bool(window) and last < size
-        return Page(tuple(entries), str(last) if more else None, len(entries))
+        known = cursor is None and not more
+        return Page(tuple(entries), str(last) if more else None, len(entries), known)
 
     @operation
     async def get(self, id: str) -> Entry | None:

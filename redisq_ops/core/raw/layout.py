@@ -7,7 +7,7 @@ from typing import ClassVar
 from ..foreign import ForeignQueue
 from ..io import C_co, operation
 from ..quoting import bytes_of
-from ..values import Checkup, Entry
+from ..values import Checkup, Counts, Entry
 
 LOOK_KEYS = 100_000
 """keys looked through where a layout keeps no index of itself"""
@@ -26,6 +26,21 @@ class RawLayout(ForeignQueue[C_co]):
     def key(self) -> bytes:
         """The key, of a layout that is one key."""
         return bytes_of(self.at or self.own_name)
+
+    async def _look(self) -> tuple[list[bytes], str | None]:
+        """What a look through the keys finds of it, and what was left out."""
+        return [], None
+
+    @operation
+    async def census(self, now_ms: int | None = None) -> Counts:
+        keys, unseen = await self._look()
+        before = self.found
+        self.found = frozenset(keys) if keys and not unseen else before
+        try:
+            counts: Counts = await self.counts.op(now_ms)
+            return counts
+        finally:
+            self.found = before
 
     async def _get_waiting(self, id: str) -> Entry | None:
         return None

@@ -9,9 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from ..io import Call, both, together
 from ..reply import fields, members
+from . import job
 
 if TYPE_CHECKING:
     from .queue import ListLayout
+
+
+SOME = 20
+"""lists looked at side by side"""
+FIRST = 100
+"""jobs of each"""
 
 
 async def violations(queue: ListLayout[Any]) -> list[str]:
@@ -22,6 +29,7 @@ async def violations(queue: ListLayout[Any]) -> list[str]:
     ]
     if said:
         return said
+    said += await breaking(queue)
     if queue.own_name:
         said += await _held(queue)
     trash = set(await members(queue.keys["trash"]))
@@ -38,6 +46,28 @@ async def violations(queue: ListLayout[Any]) -> list[str]:
         )
         if length and not listed:
             said.append(f"{length} jobs wait in a queue that is not in {known}: no page shows it")
+    return said
+
+
+async def breaking(queue: ListLayout[Any]) -> list[str]:
+    """What a quick look sees, of the next hundred jobs of each list."""
+    said = [
+        f"process {process.name} can't be read: {process.problem}"
+        for process in await queue.processes.op()
+        if process.problem
+    ]
+    if not queue.stops_at:
+        return said
+    names = await queue._queues()
+    for i in range(0, len(names), SOME):
+        some = names[i : i + SOME]
+        windows = await together(queue._list(name).window(0, FIRST) for name in some)
+        for name, (rows, _) in zip(some, windows, strict=True):
+            if odd := sum(job.fields(seen.member) is None for seen in rows):
+                said.append(
+                    f"{odd:,} of the first {len(rows):,} jobs that wait in {name} are no JSON "
+                    f"objects: {queue.stops_at}"
+                )
     return said
 
 

@@ -38,6 +38,8 @@ class Job:
 
     def encoded(self, **members: Any) -> bytes:
         """The record, with these members in front and ours behind."""
+        if not self.klass:
+            raise BadInput("a job names a class: nobody could run it without")
         whole = {**members, "class": self.klass, "args": list(self.args), **self.options}
         if self.jid is not None:
             whole["jid"] = self.jid

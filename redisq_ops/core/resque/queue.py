@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
@@ -33,7 +33,7 @@ from ..scan import Reach
 from ..settings import LEASE_MS, MAX_BATCH
 from ..standing import Ahead, Standing
 from ..states import FIXED
-from ..values import Delivery, Entry, Event, Page, Settlement, State, Taken
+from ..values import Checkup, Delivery, Entry, Event, Page, Settlement, State, Taken
 from . import undoing
 from .places import DEPTH, Beside, Place, Seen, reachable
 
@@ -56,6 +56,8 @@ class ListLayout(ForeignQueue[C_co]):
     parts: ClassVar[dict[str, str]] = dict.fromkeys(("body", "lost", "was", "purged"), "hash")
     theirs: ClassVar[dict[str, str]]
     """the owner's fixed keys, with their types; the set of queues comes first"""
+    stops_at: ClassVar[str] = ""
+    """what an element that is no job does to the owner's own workers; empty: nothing bad"""
     unit: ClassVar[str] = ""
     """how the server adds its time to a new job's record"""
 
@@ -326,7 +328,8 @@ class ListLayout(ForeignQueue[C_co]):
         payloads: bool = False,
     ) -> Page:
         """As every queue's. One queue's part of a set that all share is picked out by reading it:
-        at most 10,000 members a page (2,000 a window), and ``total`` is how many were found."""
+        at most 10,000 members a page (2,000 a window), and ``total`` is how many of them
+        were found: not ``exact`` while there is more to read."""
         if state == "done":
             return Page((), None, 0)
         places = await self._places(state)
@@ -346,7 +349,10 @@ class ListLayout(ForeignQueue[C_co]):
             found += rows
             index += inner is None
         on = None if index >= len(places) else f"{index};{inner or ''}"
-        total = len(found) if shared else sum(await together(place.count() for place in places))
+        if shared:
+            known = cursor is None and on is None
+            return Page(tuple(seen.entry for seen in found), on, len(found), known)
+        total = sum(await together(place.count() for place in places))
         return Page(tuple(seen.entry for seen in found), on, total)
 
     async def _window(self, places: Sequence[Place], start: int, max: int) -> Page:
@@ -364,6 +370,7 @@ class ListLayout(ForeignQueue[C_co]):
     async def _picked(self, places: Sequence[Place], start: int, max: int) -> Page:
         """Entries by rank among those that belong here, of what the first pages show."""
         found: list[Seen] = []
+        exact = True
         for place in places:
             inner = None
             for _ in range(SCREENS):
@@ -371,7 +378,9 @@ class ListLayout(ForeignQueue[C_co]):
                 found += rows
                 if inner is None:
                     break
-        return Page(tuple(seen.entry for seen in found[start : start + max]), None, len(found))
+            exact = exact and inner is None
+        rows = found[start : start + max]
+        return Page(tuple(seen.entry for seen in rows), None, len(found), exact)
 
     async def _of_small(self, places: Sequence[Place]) -> int | None:
         """How many entries of shared places belong here; None: a place is too big to read it."""
@@ -537,7 +546,16 @@ class ListLayout(ForeignQueue[C_co]):
         return id, seen.place.kind, seen.place.key, seen.member, seen.at, put, queue
 
     @operation
-    async def undo(self, op: str, step: int, *, target: str, by: str, seq: int) -> tuple[int, ...]:
+    async def undo(
+        self,
+        op: str,
+        step: int,
+        *,
+        target: str,
+        by: str,
+        seq: int,
+        left: Callable[[list[str]], None] = lambda ids: None,
+    ) -> tuple[int, ...]:
         """As every queue's, however long its lists are: they are looked through by pages, and what
         lies too deep inside one to be taken out is left for a later undo (the third number)."""
         return await undoing.undo(self, op, step, by=by, seq=seq)
@@ -590,6 +608,15 @@ class ListLayout(ForeignQueue[C_co]):
     @operation
     async def settings(self) -> dict[str, str]:
         return await Queue.settings(self)
+
+    @operation
+    async def checkup(self, thorough: bool = False) -> Checkup:
+        from .invariants import breaking
+
+        found = await Queue.checkup(self, thorough)
+        if thorough or found.flaws:
+            return found
+        return Checkup(tuple(await breaking(self)))
 
     @operation
     async def invariants(self) -> list[str]:

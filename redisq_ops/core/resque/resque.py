@@ -38,6 +38,8 @@ class ResqueQueue(ListLayout[C_co]):
     pause: ClassVar[str] = "pause-all-workers"
     capabilities: ClassVar[frozenset[str]] = frozenset({"processes"})
     keeps_ids: ClassVar[bool] = False
+    replays: ClassVar[str] = "as new jobs: Resque counts no attempts"
+    stops_at: ClassVar[str] = "a Resque worker that takes one stops, and it is lost"
     unrescued: ClassVar[str] = "what they had becomes failures, which can be replayed"
     actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {
         "requeue": ("pending",),
@@ -114,7 +116,8 @@ class ResqueQueue(ListLayout[C_co]):
             return b"", self.own_name
         own = _job_of(seen.member)
         queue = (job.fields(seen.member) or {}).get("queue")
-        if not own or not isinstance(queue, str) or not queue:
+        is_job = job.fields(job.member(seen.member, "payload") or b"") is not None
+        if not own or not is_job or not isinstance(queue, str) or not queue:
             return b"", None
         return own, queue
 

@@ -11,6 +11,7 @@ import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
+from math import isfinite
 from typing import Any, ClassVar, Literal
 
 from ..clock import checked_ms
@@ -38,6 +39,7 @@ class SidekiqQueue(ListLayout[C_co]):
     pause: ClassVar[str] = "paused"
     unit: ClassVar[str] = "s"
     capabilities: ClassVar[frozenset[str]] = frozenset({"timeline", "processes"})
+    replays: ClassVar[str] = "with one attempt before they are dead again, as with Sidekiq's own"
     unrescued: ClassVar[str] = "what they had is lost, as with Sidekiq's own clean-up"
     actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {
         "requeue": ("pending", "delayed"),
@@ -95,7 +97,8 @@ class SidekiqQueue(ListLayout[C_co]):
                 kind, str(record.get("error_message", "")),
                 job.unpacked_backtrace(record.get("error_backtrace", [])),
             )  # fmt: skip
-        at = round(score * 1000) if state in ("delayed", "dead") else None
+        timed = state in ("delayed", "dead") and isfinite(score)
+        at = round(score * 1000) if timed else None
         since = at if state == "dead" else None
         for name in _SINCE.get(place.called, ()):
             since = since or job.ms(record.get(name))

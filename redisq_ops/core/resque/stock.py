@@ -9,10 +9,12 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
-from ..io import Call, both, together
+from ..io import Call, attempt, both, together
 from ..process import Process, Work
+from ..quoting import bytes_of as _bytes
+from ..quoting import text as _text
 from ..registry import server_ms
 from . import job
 from .places import Beside
@@ -46,9 +48,13 @@ async def sidekiq_processes(names: Sequence[bytes], keys: Beside, id_of: IdOf) -
 async def _some_sidekiq_processes(
     names: Sequence[bytes], keys: Beside, id_of: IdOf
 ) -> list[Process]:
-    records = await together(_sidekiq_process(keys.at + _text(name)) for name in names)
+    records = await together(attempt(_sidekiq_process(keys.at + _text(name))) for name in names)
     found = []
-    for name, (info, quiet, left, works) in zip(names, records, strict=True):
+    for name, record in zip(names, records, strict=True):
+        if isinstance(record, Exception):
+            found.append(_unread(Process, name, record))
+            continue
+        info, quiet, left, works = record
         told = job.fields(info or b"{}") or {}
         silent = SIDEKIQ_TTL_MS - left if left > 0 else None
         queues = told.get("queues")
@@ -85,9 +91,8 @@ def _sidekiq_work(text: bytes, id_of: IdOf) -> Work | None:
         return None
     payload = told.get("payload")
     # A string since 5.2.2: the record as it was taken. Before, a part of this record.
-    data = payload if isinstance(payload, str) else (job.member(text, "payload") or b"").decode()
+    own = _bytes(payload) if isinstance(payload, str) else job.member(text, "payload") or b""
     run_at = job.ms(told.get("run_at"))
-    own = data.encode("utf-8", "surrogateescape")
     return Work(id_of(own), str(told.get("queue", "")), own, run_at)
 
 
@@ -104,15 +109,19 @@ async def _some_resque_workers(
 ) -> list[ResqueWorker]:
     beats = keys.at + "workers:heartbeat"
     keys_of = [f"{keys.at}worker:{_text(name)}" for name in names]
-    (told, works), (begun, now) = await both(
+    told, (records, now) = await both(
+        Call(("HMGET", beats, *names), list[Any], key=beats),
         both(
-            Call(("HMGET", beats, *names), list[Any], key=beats),
-            together(_string(key) for key in keys_of),
+            together(attempt(both(_string(key), _string(f"{key}:started"))) for key in keys_of),
+            server_ms(),
         ),
-        both(together(_string(f"{key}:started") for key in keys_of), server_ms()),
     )
     found = []
-    for name, beat, text, started in zip(names, told, works, begun, strict=True):
+    for name, beat, record in zip(names, told, records, strict=True):
+        if isinstance(record, Exception):
+            found.append(_unread(ResqueWorker, name, record))
+            continue
+        text, started = record
         host, pid, queues = _parts(_text(name))
         at = iso_ms(_text(beat)) if beat else None
         silent = None if at is None else max(0, now - at)
@@ -125,6 +134,14 @@ async def _some_resque_workers(
             )
         )  # fmt: skip
     return found
+
+
+P = TypeVar("P", bound=Process)
+
+
+def _unread(of: type[P], name: bytes, error: Exception) -> P:
+    """One whose keys aren't what they should be: it must not hide the others, nor be struck."""
+    return of(_text(name), "", None, (), None, None, True, (), problem=str(error))
 
 
 def _string(key: str) -> Call[bytes | None]:
@@ -161,7 +178,3 @@ def iso_ms(text: str) -> int | None:
 
 def _number(of: Any) -> int | None:
     return of if isinstance(of, int) else None
-
-
-def _text(name: bytes) -> str:
-    return name.decode("utf-8", "surrogateescape")

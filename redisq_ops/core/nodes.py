@@ -1,0 +1,137 @@
+"""A round on a Cluster, node by node: what a lost node doesn't answer is told beside the rest.
+
+redis-py's own pipeline fails as a whole when one node is gone. That is right for changes, where
+half a round would be kept; a look at many queues goes through here instead, with calls that only
+read. The slots are learned anew for what wasn't answered, so a replica that took over is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import redis.asyncio as aredis
+import redis.exceptions as rx
+from redis.asyncio.cluster import PipelineCommand
+
+from .errors import Unreachable, translate
+
+LOST = (rx.ConnectionError, rx.TimeoutError)
+_MOVED = (rx.AskError, rx.TryAgainError)  # a MOVED is an ASK to redis-py
+
+
+@dataclass(slots=True)
+class Asked:
+    """A command, what routes it (``target_nodes`` among its options, else a key), its reply."""
+
+    command: tuple[Any, ...]
+    key: Any
+    options: dict[str, Any]
+    node: str = "?"
+    """who was asked last"""
+    reply: Any = None
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """Its options, without where it goes."""
+        return {name: value for name, value in self.options.items() if name != "target_nodes"}
+
+
+def by_node(client: Any, round: Sequence[Asked]) -> list[Any]:
+    """The replies of a round on a blocking cluster client; of a lost node, why there is none."""
+    for node, its in _placed(client, round):
+        _ask(client, node, its)
+    if lost := [asked for asked in round if isinstance(asked.reply, LOST)]:
+        try:
+            client.nodes_manager.initialize()
+        except (*LOST, rx.RedisClusterException):
+            pass
+        else:
+            for node, its in _elsewhere(client, lost):
+                _ask(client, node, its)
+    for asked in round:
+        if isinstance(asked.reply, _MOVED) and "target_nodes" not in asked.options:
+            try:
+                asked.reply = client.execute_command(*asked.command, **asked.options)
+            except (rx.RedisError, rx.RedisClusterException) as error:
+                asked.reply = error
+    return [_told(asked) for asked in round]
+
+
+async def aby_node(client: Any, round: Sequence[Asked]) -> list[Any]:
+    """The same on an asyncio cluster client."""
+    await asyncio.gather(*(_aask(node, its) for node, its in _placed(client, round)))
+    if lost := [asked for asked in round if isinstance(asked.reply, LOST)]:
+        try:
+            await client.nodes_manager.initialize()
+        except (*LOST, rx.RedisClusterException):
+            pass
+        else:
+            again = _elsewhere(client, lost)
+            await asyncio.gather(*(_aask(node, its) for node, its in again))
+    for asked in round:
+        if isinstance(asked.reply, _MOVED) and "target_nodes" not in asked.options:
+            try:
+                asked.reply = await client.execute_command(*asked.command, **asked.options)
+            except (rx.RedisError, rx.RedisClusterException) as error:
+                asked.reply = error
+    return [_told(asked) for asked in round]
+
+
+def _placed(client: Any, round: Sequence[Asked]) -> list[tuple[Any, list[Asked]]]:
+    """Which node is asked what."""
+    nodes: dict[str, tuple[Any, list[Asked]]] = {}
+    for asked in round:
+        node = asked.options.get("target_nodes")
+        try:
+            if node is None and asked.key is not None:
+                node = client.get_node_from_key(asked.key)
+        except rx.RedisClusterException as error:  # of a slot nobody has
+            asked.reply = error
+            continue
+        node = node or client.get_default_node()
+        nodes.setdefault(node.name, (node, []))[1].append(asked)
+    return list(nodes.values())
+
+
+def _elsewhere(client: Any, lost: Sequence[Asked]) -> list[tuple[Any, list[Asked]]]:
+    """Where to ask again what a lost node didn't answer: never there."""
+    silent = {asked.node for asked in lost}
+    placed = _placed(client, [asked for asked in lost if "target_nodes" not in asked.options])
+    return [(node, its) for node, its in placed if node.name not in silent]
+
+
+def _ask(client: Any, node: Any, round: Sequence[Asked]) -> None:
+    pipe = client.get_redis_connection(node).pipeline(transaction=False)
+    for asked in round:
+        pipe.execute_command(*asked.command, **asked.plain)
+    try:
+        replies = pipe.execute(raise_on_error=False)
+    except LOST as error:
+        replies = [error] * len(round)
+    for asked, reply in zip(round, replies, strict=True):
+        asked.node, asked.reply = node.name, reply
+
+
+async def _aask(node: aredis.cluster.ClusterNode, round: Sequence[Asked]) -> None:
+    commands = [PipelineCommand(n, *a.command, **a.plain) for n, a in enumerate(round)]
+    try:
+        await node.execute_pipeline(commands)
+        replies = [command.result for command in commands]
+    except LOST as error:
+        replies = [error] * len(round)
+    for asked, reply in zip(round, replies, strict=True):
+        asked.node, asked.reply = node.name, reply
+
+
+def _told(asked: Asked) -> Any:
+    reply = asked.reply
+    if not isinstance(reply, LOST):
+        return reply
+    # Loading and wrong passwords are connection errors to redis-py, and say more than silence.
+    why = " doesn't answer" if type(reply) in LOST else f": {translate(reply)}"
+    said = Unreachable(f"node {asked.node}{why}")
+    said.__cause__ = reply
+    return said
