@@ -21,6 +21,7 @@ from redisq_ops.core.values import Checkup, Delivery, Entry, Failure, Settlement
 from redisq_ops.ops import control, journal
 from redisq_ops.ops.audit import Audit
 from redisq_ops.ops.bulk import PAST, Bulk, Stride, allowed, planned
+from redisq_ops.ops.consequences import weigh
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.inspect import story
 from redisq_ops.ops.journal import Author, Outcome, Undo
@@ -163,7 +164,7 @@ def test_named_entries_are_looked_up_not_searched_for(client: redis.Redis) -> No
 
 def test_a_scan_tells_how_far_it_is(client: redis.Redis) -> None:
     queue = dead_letters(client, 1203)
-    told: list[tuple[int, int]] = []
+    told: list[tuple[int, int | None]] = []
     run(client, select(queue, "dead", Filter(), lambda done, total: told.append((done, total))))
     assert told == [(min(n, 1203), 1203) for n in range(PAGE, 1203 + PAGE, PAGE)]
 
@@ -570,3 +571,31 @@ def test_an_audit_believes_only_what_every_look_sees() -> None:
     )
     assert (real.broken, real.momentary) == (["r1: pending is 9, counted 8"], 1)
     assert looked(["x is off", "y is 3, counted 1"], ["y is 3, counted 2"]).broken == []
+
+
+@pytest.mark.parametrize("kind", ["delay", "request"])
+def test_a_later_entry_of_the_same_id_is_not_meant(client: redis.Redis, kind: str) -> None:
+    clock = FakeClock()
+    queue: Any
+    if kind == "delay":
+        queue = DelaySet(client, "q", clock=clock)
+        queue.schedule([("e1", b"old"), ("e2", b"x")], after_ms=0)
+    else:
+        queue = RequestQueue(client, "q", clock=clock)
+        queue.submit([b"old"], id="r1")
+        queue.submit([b"x"], id="r2")
+    chosen, _ = run(client, weigh(queue, "waiting", Filter()))
+    (given,) = queue.take(1, consumer="w").deliveries
+    queue.settle([Settlement(given, "ack")])
+    clock.advance(365 * 86_400_000)
+    if kind == "delay":
+        queue.schedule([("e1", b"new")], after_ms=0)
+    else:
+        while queue.sweep():
+            pass
+        queue.submit([b"new"], id="r1")
+    chosen.high_water_ms = queue.now()  # nothing but what tells them apart is to be seen here
+    outcome = finish(client, Bulk(chosen, "purge", ME))
+    assert (outcome.done, outcome.skipped) == (1, {"changed": 1})
+    (left,) = queue.page("waiting", payloads=True).entries
+    assert left.payload == b"new"

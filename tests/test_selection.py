@@ -267,7 +267,7 @@ def test_what_arrives_during_the_scan_is_left_alone(client: redis.Redis) -> None
         while taken := queue.take(500, consumer="w1").deliveries:
             queue.settle([Settlement(delivery, "reject", b"{}") for delivery in taken])
 
-    def arrive(scanned: int, total: int) -> None:
+    def arrive(scanned: int, total: int | None) -> None:
         """After the first page; the second one has it."""
         if scanned == PAGE:
             clock.advance(1000)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,14 +13,15 @@ from .app import app, examples
 from .options import GO, Options, argument, command
 from .plan import agreed, drive, ended, shown, untouched
 from .ramp import RAMPING, limits, ramped
+from .report import its_own, reporting
 from .session import Session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from redisq_ops.core.queue import Queue
     from redisq_ops.core.states import Verb
-    from redisq_ops.ops.apply import Apply, Told
+    from redisq_ops.ops.apply import Apply
     from redisq_ops.ops.bulk import Bulk, Plan
     from redisq_ops.ops.journal import Operation
     from redisq_ops.ops.plan import Draft, PlanFile
@@ -96,6 +96,8 @@ def apply(s: Session, given: dict[str, Any]) -> int:
     from .output import progress as metered
 
     path, report = given["file"], given["report"]
+    if path == "-":
+        raise BadInput("a plan is read from a file, more than once: redisq apply p.ndjson")
     if not given["dry_run"]:
         s.writable()
     with suppress(OSError):  # what can't be read or isn't there yet is told of, or made, below
@@ -105,8 +107,8 @@ def apply(s: Session, given: dict[str, Any]) -> int:
         with metered(f"checking {path}") as meter:
             plan = PlanFile(path, meter)
         header = plan.header
-        if report is not None and not given["dry_run"]:
-            _its_own(report, header.op)
+        if not given["dry_run"]:
+            its_own(report, header.op)
         queue = s.run(home(s.deployment, header))
         before = s.run(progress(queue, header))
     rate = header.rate if given["rate"] is None else per_second(given["rate"])
@@ -118,24 +120,24 @@ def apply(s: Session, given: dict[str, Any]) -> int:
     way = s.run(planned_way(s.deployment, queue, header)) if header.into else None
     if not agreed(s, [_proposal(s, plan, queue, before, given)], given):
         return 0
-    with _report(report, header.op) as told:
-        made: Callable[..., Apply] = Apply if ramp is None else PacedApply
-        more: dict[str, Any] = {}
-        if way is not None:
-            made, more = MoveApply, {"way": way}
-        change = made(
+    made: Callable[..., Apply] = Apply if ramp is None else PacedApply
+    more: dict[str, Any] = {}
+    if way is not None:
+        made, more = MoveApply, {"way": way}
+    done = before.done if before is not None else 0
+    with reporting(s, report, header.op, done) as told:
+        change = told.change = made(
             plan, queue, Author.here(given["reason"]), rate=rate, most=given["max"],
-            told=told.each, **more,
+            told=told.each, known=told.last, **more,
         )  # fmt: skip
-        with _unwritable(s, change):
-            if ramp is not None:
-                code = ramped(s, change, ramp, what)
-                told.end(change.outcome, change.left)
-                return code
-            finished = drive(s, change, f"{header.verb} in {header.queue}", s.again)
-            s.run(change.finish())
-            outcome, left = change.outcome, change.left
-            told.end(outcome, left)
+        if ramp is not None:
+            code = ramped(s, change, ramp, what)
+            told.end(change.outcome, {"left": change.left})
+            return code
+        finished = drive(s, change, f"{header.verb} in {header.queue}", s.again)
+        s.run(change.finish())
+        outcome, left = change.outcome, change.left
+        told.end(outcome, {"left": left})
     halted = {"halted": change.halted} if change.halted else {}
     ended(s, outcome, what, undo=header.verb != "hard", more={"left": left, **halted})
     if left and not s.json:
@@ -158,7 +160,7 @@ def _proposal(
     """What applying it will do, now."""
     from redisq_ops.ops import consequences
     from redisq_ops.ops.apply import standing
-    from redisq_ops.ops.bulk import MEANS, Plan, entries, typed
+    from redisq_ops.ops.bulk import Plan, entries, meaning, typed
     from redisq_ops.ops.terminal import age
 
     from .output import count, progress, when
@@ -171,7 +173,7 @@ def _proposal(
     why = f": {header.why}" if header.why else ""
     lines = [
         f"planned {ago} ago by {header.who}@{header.whence}{why} (filter: {header.filter})",
-        MEANS[header.verb],
+        meaning(header.verb, queue),
         *consequences.lines(plan.facts["consequences"]),
     ]
     if header.into:
@@ -212,65 +214,6 @@ def _already(s: Session, before: Operation, what: str) -> int:
         done = f"{count(before.done)} of {count(before.matched)}"
         print(printable(f"already applied {at}: {what}: {done} (op {before.id})"))
     return 0
-
-
-class _Told:
-    """A report that is being written, or none."""
-
-    def __init__(self, file: Any = None) -> None:
-        self._file = file
-        self.each: Told | None = None if file is None else self._each
-
-    def _each(self, id: str, said: str) -> None:
-        self._file.write(json.dumps({"id": id, "said": said}) + "\n")
-
-    def end(self, outcome: Any, left: int) -> None:
-        """The last object: as the command's own, with the reasons."""
-        from dataclasses import asdict
-
-        if self._file is not None:
-            self._file.write(json.dumps(asdict(outcome) | {"left": left}) + "\n")
-
-
-@contextmanager
-def _report(path: str | None, op: str) -> Iterator[_Told]:
-    """The report's file, which is gone on with. A line at a time, so that a kill loses no line."""
-    if path is None:
-        yield _Told()
-        return
-    with open(path, "a", buffering=1) as file:
-        if not os.path.isfile(path) or not os.path.getsize(path):
-            file.write(json.dumps(_head(op)) + "\n")
-        yield _Told(file)
-
-
-def _head(op: str) -> dict[str, Any]:
-    return {"redisq": "report", "op": op}
-
-
-def _its_own(path: str, op: str) -> None:
-    """Refuse to write into what isn't this plan's report."""
-    from redisq_ops.core.errors import BadInput
-
-    if not os.path.isfile(path) or not os.path.getsize(path):
-        return
-    with open(path, "rb") as file, suppress(ValueError):
-        if json.loads(file.readline(1000)) == _head(op):
-            return
-    raise BadInput(f"--report {path} is there, and is no report of this plan: name another file")
-
-
-@contextmanager
-def _unwritable(s: Session, change: Apply) -> Iterator[None]:
-    """When the report can't be written any more: say how far it came before it is told."""
-    try:
-        yield
-    except OSError:
-        from .output import count, printable, say
-
-        done, matched = s.run(change.reached()), change.outcome.matched
-        say(printable(f"stopped: {count(done)} of {count(matched)}; go on with: {s.again}"))
-        raise
 
 
 app.command(

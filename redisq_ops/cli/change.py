@@ -10,11 +10,15 @@ from .address import place
 from .app import app, examples
 from .options import GO, Options, argument, command, flag
 from .plan import agreed, drive, ended
+from .report import UNDO, its_own, reporting
 from .session import Session
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from redisq_ops.core.request.queue import Control
     from redisq_ops.core.values import State
+    from redisq_ops.ops.journal import Author, Undo
 
 REQUEST: dict[Control, tuple[str, Options, str]] = {
     "cancel": (
@@ -48,21 +52,20 @@ app.add_typer(_queue, name="queue")
 
 
 def undo(s: Session, given: dict[str, Any]) -> int:
-    from redisq_ops.core.errors import NotFound
     from redisq_ops.ops import journal
     from redisq_ops.ops.bulk import Plan, entries
     from redisq_ops.ops.relocation import taking_back, undone
     from redisq_ops.ops.terminal import age
+    from redisq_ops.ops.untouched import untouched
 
-    op = given["op"]
-    if op is None:
-        latest = next((o for o in s.run(journal.log(s.deployment)) if o.undoable), None)
-        if latest is None:
-            raise NotFound("nothing to undo (redisq log shows what was done)")
-        op = latest.id
-    queue, operation = s.run(journal.find(s.deployment, op))
+    from .output import count
+
     author = journal.Author.here(given["reason"])
+    op = given["op"] or _latest(s, author, given)
+    queue, operation = s.run(journal.find(s.deployment, op))
     change = s.run(taking_back(s.deployment, queue, operation, author))
+    if not given["dry_run"]:
+        its_own(given["report"], op, UNDO)
     n = change.outcome.matched
     ago = age(s.run(queue.now.op()) - operation.started_ms)
     title = f"undo {op}: {operation.verb} in queue {queue.name} by {operation.by} {ago} ago"
@@ -70,12 +73,52 @@ def undo(s: Session, given: dict[str, Any]) -> int:
     if operation.moved_back:
         what = f"{entries(n, cast('State', operation.source))} (filter: {what})"
     facts = {"verb": "undo", "op": op, "queue": queue.name, "matched": n}
-    lines = tuple(line for line in (what, undone(operation, change)) if line)
-    if not agreed(s, [Plan(title, lines, facts=facts)], given):
+    lines = [what, undone(operation, change)]
+    if given["dry_run"] and operation.moved_back:
+        still, how = s.run(untouched(queue, operation))
+        facts |= {"untouched": still, "list": how}
+        known = f"{count(still)} of them are untouched still" if still is not None else ""
+        lines.append(f"{known or 'those that are untouched still'}: {how}" if how else known)
+    if not agreed(s, [Plan(title, tuple(filter(None, lines)), facts=facts)], given):
         return 0
-    finished = drive(s, change, f"undo {op}")
-    ended(s, change.outcome, f"took back {op}", undo=False)
+    with reporting(s, given["report"], op, of=UNDO) as report:
+        report.change, change.told = change, report.each
+        finished = drive(s, change, f"undo {op}", s.again)
+        told = {"sample": change.sample, "unnamed": change.unnamed}
+        report.end(change.outcome, {"unnamed": change.unnamed})
+    ended(s, change.outcome, f"took back {op}", undo=False, more=told)
+    if not s.json:
+        _tell_left(change, queue.name)
     return change.outcome.exit_code if finished else 130
+
+
+def _latest(s: Session, author: Author, given: Mapping[str, Any]) -> str:
+    """The newest change that can be taken back; unasked only one of the caller's own."""
+    from redisq_ops.core.errors import NotFound, Refused
+    from redisq_ops.ops import journal
+
+    latest = next((o for o in s.run(journal.log(s.deployment)) if o.undoable), None)
+    if latest is None:
+        raise NotFound("nothing to undo (redisq log shows what was done)")
+    if given["yes"] and not given["dry_run"] and latest.by != f"{author.who}@{author.whence}":
+        raise Refused(
+            f"the latest change isn't yours: {latest.verb} in queue {latest.queue} by {latest.by}; "
+            f"if it is meant: redisq undo {latest.id} --yes"
+        )
+    return latest.id
+
+
+def _tell_left(change: Undo, queue: str) -> None:
+    """Which entries were left alone, as far as that is known."""
+    from .output import count, printable, say
+
+    left = sum(n for word, n in change.outcome.skipped.items() if word != "same")
+    if change.sample:
+        more = left - len(change.sample)
+        rest = f" and {count(more)} more" if more > 0 else ""
+        lists = "" if change.told or not rest else " (--report FILE lists them)"
+        ids = ", ".join(f"{queue}/{id}" for id in change.sample)
+        say(printable(f"left alone: {ids}{rest}{lists}"))
 
 
 def change_request(s: Session, verb: Control, given: dict[str, Any]) -> int:
@@ -211,11 +254,16 @@ _queue.command(
     )
 )
 _OP = Annotated[str | None, typer.Argument(metavar="[OP]", help="Default: the latest that can be.")]
+_REPORT = typer.Option("--report", metavar="FILE", help="Which were left alone, as NDJSON.")
 app.command(
     "undo",
     help="Take a change back. Entries that were touched since stay as they are.",
-    epilog=examples("redisq undo", "redisq undo replay-5e8d3c91f0 --yes"),
-)(command({"op": (_OP, None), **GO}, undo))
+    epilog=examples(
+        "redisq undo",
+        "redisq undo replay-5e8d3c91f0 --dry-run",
+        "redisq undo replay-5e8d3c91f0 --report left.ndjson --yes",
+    ),
+)(command({"op": (_OP, None), "report": (Annotated[str | None, _REPORT], None), **GO}, undo))
 _CHANGES = Annotated[list[str] | None, typer.Argument(metavar="[NAME=VALUE]...")]
 app.command(
     "retention",

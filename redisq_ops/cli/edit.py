@@ -93,14 +93,18 @@ def _plan(s: Session, selection: Selection, change: Change) -> tuple[Plan, list[
     looked = s.run(samples(selection, change, _shown))
     for sample in looked:
         said = (f"({sample.unfit}: stays as it is)",) if sample.unfit else sample.diff
-        lines += [f"{queue}/{sample.id}", *(said or ("(nothing would change)",))]
+        none = "(what changes is redacted)" if sample.hidden else "(nothing would change)"
+        lines += [f"{queue}/{sample.id}", *(said or (none,))]
     some = f"{count(changes)} of " if found else ""
     title = f"edit {some}{entries(n, selection.state)} of {queue} (filter: {selection.filter})"
     rest = _stay(found)
     facts = {
         "verb": "edit", "queue": queue, "state": selection.state,
         "filter": str(selection.filter), "matched": n, "changes": changes, "stay": dict(found),
-        "sample": [{"id": x.id, "diff": list(x.diff), "unfit": x.unfit} for x in looked],
+        "sample": [
+            {"id": x.id, "diff": list(x.diff), "unfit": x.unfit, "redacted": x.hidden}
+            for x in looked
+        ],
     }  # fmt: skip
     typed = str(changes) if changes > TYPED_ABOVE else None
     return Plan(title, (rest,) if rest else (), typed, facts), lines

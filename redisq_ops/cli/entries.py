@@ -42,7 +42,8 @@ HELP: dict[Verb, str] = {
     "requeue": "Make pending or delayed entries wait for a worker now. Who holds one can't settle "
     "it any more.",
     "claim": "Give pending entries to another consumer. The old receipts are void.",
-    "replay": "Make dead entries wait for a worker again. Attempts are counted afresh.",
+    "replay": "Make dead entries wait for a worker again. Attempts are counted afresh; a job of "
+    "Sidekiq's has one before it is dead again.",
     "purge": "Put entries into the trash, or remove them for good. Undo brings back what is in "
     "the trash; there is none after --hard.",
     "hard": "Remove what is in the trash for good. There is no undo.",
@@ -105,6 +106,8 @@ def _add(to: typer.Typer, verb: Verb, states: Sequence[State], typed: str) -> No
     # Without a noun a verb of several states has to be told which.
     told = {"purge": " --state dead", "requeue": " --state delayed", "move": " --state dead"}
     which = "" if states else told.get(verb, "")
+    chosen = [f"{typed} {name} mail{which} --where 'error~timeout age>2h' "
+              "--plan p.ndjson"] if verb in ("replay", "purge") else []  # fmt: skip
     queue, id = ("later", "e1") if verb in ("reschedule", "move") else ("mail", "r1/17")
     to.command(
         name,
@@ -112,6 +115,7 @@ def _add(to: typer.Typer, verb: Verb, states: Sequence[State], typed: str) -> No
         epilog=examples(
             f"{typed} {name} {queue}/{id}{more} --dry-run",
             f"{typed} {name} --queue {queue}{which} --older-than 2h --rate 100/s{more} --yes",
+            *chosen,
         ),
     )(command(options, lambda s, given: changed(s, verb, states, given)))
 
@@ -136,7 +140,7 @@ def listed(s: Session, state: State, given: Mapping[str, Any]) -> int:
     from redisq_ops.ops.bulk import entries
     from redisq_ops.ops.selection import Scan
 
-    from .output import count, emit, say, table
+    from .output import emit, say, table
     from .rows import entry_row
 
     most = given["max"] or (None if s.json else 100)
@@ -153,12 +157,23 @@ def listed(s: Session, state: State, given: Mapping[str, Any]) -> int:
         if not s.json:
             table(*_table(queue.name, state, found, now)) if found else None
             capped = scan.found == most and not scan.complete
-            of = f" of {count(scan.total)}: --max shows more" if capped else ""
+            of = f" of {scan.of}: --max shows more" if capped else ""
             looked = f"; {scan.looked}" if scan.looked else ""
             say(f"{queue.name}: {entries(scan.found, state)}{of}{looked}")
         elif scan.looked:
             say(f"{queue.name}: {scan.looked}")
+        _say_cancelled(s, target)
     return 0
+
+
+def _say_cancelled(s: Session, target: Target) -> None:
+    """What the trash counts and doesn't list."""
+    from redisq_ops.ops.cancelled import taken_along
+
+    from .output import say
+
+    if target.state == "trash" and (said := s.run(taken_along(target.queue))):
+        say(f"{target.queue.name}: {said}")
 
 
 def _table(queue: str, state: State, rows: list[Entry], now: int) -> tuple[list[str], list[Any]]:
@@ -256,6 +271,8 @@ def changed(s: Session, verb: Verb, states: Sequence[State], given: Mapping[str,
         if file is not None:
             with untouched():
                 return written(s, file, bulks[0], plans[0])
+    for target in wanted:
+        _say_cancelled(s, target)
     if not any(plan.facts["matched"] for plan in plans):
         for plan in plans:
             if not s.json:

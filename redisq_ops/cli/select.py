@@ -34,6 +34,7 @@ def selected(s: Session, given: Mapping[str, Any]) -> int:
     from dataclasses import replace
 
     from redisq_ops.core.errors import Refused, Unreachable
+    from redisq_ops.ops.cancelled import taken_along
 
     from .output import say
 
@@ -64,6 +65,9 @@ def selected(s: Session, given: Mapping[str, Any]) -> int:
         for scan in looks:
             if scan.looked:
                 say(f"{scan.queue.name}: {scan.looked} {scan.state}")
+    for scan in looks:
+        if scan.state == "trash" and (along := s.run(taken_along(scan.queue))):
+            say(f"{scan.queue.name}: {along}")
     if not looks and not broken:
         say("0 matched: " + _why_not(filter))
     return 3 if broken else 0
@@ -148,7 +152,7 @@ def _tell_rows(rows: list[list[Any]], looks: list[Scan], most: int | None) -> No
         said = [f"{count(found)} {'entry' if found == 1 else 'entries'}"]
         said += [f"{count(scan.found)} {scan.state}" for scan in scans if scan.found]
         # What was looked through to its end needs no word: six states would fill two lines.
-        said += [f"{x.looked} {x.state}" for x in scans if x.looked and x.scanned < x.total]
+        said += [f"{x.looked} {x.state}" for x in scans if x.looked and not x.through]
         say(printable(f"{name}: " + ", ".join(said)))
     if most is not None and sum(scan.found for scan in looks) >= most:
         say(f"the first {count(most)}: --max shows more, --count says how many there are")
@@ -159,16 +163,20 @@ def _tell_counts(s: Session, looks: list[Scan]) -> None:
 
     rows = [
         {"queue": scan.queue.name, "state": scan.state, "matched": scan.found,
-         "looked": scan.scanned, "total": scan.total, "complete": scan.complete}
+         "looked": scan.scanned, "total": scan.total if scan.exact else None,
+         "complete": scan.complete}
         for scan in looks
     ]  # fmt: skip
     if s.json:
         for row in rows:
             emit(row)
     elif rows:
-        shown = ("queue", "state", "matched", "looked", "total")
-        some = [row for row in rows if row["total"] != 0]
-        lines = [[row[name] for name in shown] for row in some]
+        shown = ("queue", "state", "matched", "looked")
+        lines = [
+            [*(row[name] for name in shown), scan.of]
+            for row, scan in zip(rows, looks, strict=True)
+            if row["total"] != 0
+        ]
         if lines:
             table((*shown[:3], "looked at", "of"), lines)
         found = sum(scan.found for scan in looks)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from redisq_ops.core.values import Entry
     from redisq_ops.ops.selection import Filter, Scan
 
-Told = Callable[[int, int], None]
+Told = Callable[[int, int | None], None]
 
 
 def filtered(s: Session, given: Mapping[str, Any]) -> Filter:
@@ -33,6 +33,7 @@ def filtered(s: Session, given: Mapping[str, Any]) -> Filter:
         max=given["max"],
         where=None if where is None else parse(where, utc=s.utc),
         window=window,
+        hidden=s.redaction.text,
     )
 
 
@@ -57,7 +58,7 @@ def pages(s: Session, scan: Scan, given: Mapping[str, Any]) -> Iterator[list[Ent
         told = pace(meter, given)
         while not scan.over:
             yield s.run(scan.step())
-            told(scan.scanned, scan.total)
+            told(scan.scanned, scan.expected)
 
 
 def _silent(done: int, total: int | None = None) -> None:

@@ -138,10 +138,9 @@ def _whole(file: str | None) -> Iterator[BinaryIO]:
 
 def _cut(error: OSError, file: str | None, entries: int | None) -> Exception:
     from redisq_ops.core.errors import RedisqError
+    from redisq_ops.ops.terminal import entries as some
 
-    from .output import count
-
-    after = f" after {count(entries)} entries" if entries else ""
+    after = f" after {some(entries)}" if entries else ""
     if file is None or file == "-":
         return RedisqError(f"stdout: {error.strerror}{after}: what was written is no whole export")
     return RedisqError(
@@ -152,17 +151,18 @@ def _cut(error: OSError, file: str | None, entries: int | None) -> Exception:
 
 def _interrupted(file: str | None, entries: int) -> Exception:
     from redisq_ops.core.errors import RedisqError
-
-    from .output import count
+    from redisq_ops.ops.terminal import entries as some
 
     to_file = file not in (None, "-")
     left = f"{file} was not written" if to_file else "what was written is no whole export"
-    said = RedisqError(f"interrupted after {count(entries)} entries, {left}")
+    said = RedisqError(f"interrupted after {some(entries)}, {left}")
     said.exit_code = 130
     return said
 
 
 def _told(s: Session, done: list[Export], file: str | None) -> None:
+    from redisq_ops.ops.terminal import entries as some
+
     from .output import count, emit, printable, say
 
     to_file = file not in (None, "-")
@@ -176,7 +176,7 @@ def _told(s: Session, done: list[Export], file: str | None) -> None:
     total, left = sum(one.written for one in done), sum(one.left for one in done)
     queues = ", ".join(dict.fromkeys(one.queue.name for one in done))
     each = ", ".join(f"{count(x.written)} {x.state}" for x in done if x.written)
-    line = f"{count(total)} entries of {queues}" + (f" ({each})" if each else "")
+    line = f"{some(total)} of {queues}" + (f" ({each})" if each else "")
     say(printable(line + (f" in {file}" if to_file else "")))
     if left:
         say(f"{count(left)} more went to another state meanwhile, and are left out")
@@ -196,8 +196,9 @@ def import_(s: Session, given: dict[str, Any]) -> int:
     from redisq_ops.ops.intake import Import, receiver, said
     from redisq_ops.ops.journal import Author, Outcome
     from redisq_ops.ops.moment import per_second
+    from redisq_ops.ops.terminal import entries as some
 
-    from .output import count, emit, say
+    from .output import emit, say
 
     name, to, as_waiting = given["file"], given["queue"], given["as_waiting"]
     rate = None if given["rate"] is None else per_second(given["rate"])
@@ -215,7 +216,7 @@ def import_(s: Session, given: dict[str, Any]) -> int:
         for content, queue in into:
             n = content.entries
             there = s.run(queue.exists.op())
-            title = f"import {count(n)} entries into {queue.name}" + ("" if there else " (new)")
+            title = f"import {some(n)} into {queue.name}" + ("" if there else " (new)")
             facts = {
                 "verb": "import", "queue": queue.name, "kind": queue.kind, "from": content.queue,
                 "matched": n, "states": content.states, "bytes": content.bytes,

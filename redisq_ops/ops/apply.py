@@ -43,14 +43,18 @@ class Planned:
 class PlannedSteps(Listed):
     """Steps over a plan's entries, from wherever the journal says."""
 
-    def __init__(self, order: Order, plan: PlanFile, told: Told | None) -> None:
+    def __init__(
+        self, order: Order, plan: PlanFile, told: Told | None, known: str | None = None
+    ) -> None:
         super().__init__(order, plan.picks())
         self._plan = plan
         self._told = told
+        self._known = known
 
     async def _sent(self, op: str) -> list[str]:
         batch = self._batch
         said = await super()._sent(op)
+        self._known = None
         if self._told is not None:
             for pick, word in zip(batch, said, strict=True):
                 self._told(pick.id, word)
@@ -65,8 +69,10 @@ class PlannedSteps(Listed):
         else:
             unheard, self._batch = self._batch[:passed], self._batch[passed:]
             for pick in chain(unheard, islice(self._picks, passed - len(unheard))):
-                if self._told is not None:
+                if self._known is None and self._told is not None:
                     self._told(pick.id, "earlier")
+                elif pick.id == self._known:
+                    self._known = None
         self.steps, self.at = steps, at
 
     async def again(self, op: str, steps: int, span: tuple[int, int]) -> Counter[str]:
@@ -81,6 +87,8 @@ class Apply(Bulk):
 
     ``outcome`` is the whole plan's, whoever did it: ``done`` as the journal has it, and under
     ``earlier`` what others or an earlier run had to leave out. ``most``: stop after so many.
+    ``told`` is told of each entry, of those an earlier run dealt with only behind ``known``, the
+    last it told of: else what is told would grow with the square of the runs.
     """
 
     def __init__(
@@ -92,11 +100,12 @@ class Apply(Bulk):
         rate: float | None = None,
         most: int | None = None,
         told: Told | None = None,
+        known: str | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         header = plan.header
         self.plan = plan
-        self._told = told
+        self._told, self._known = told, known
         self._most = most
         self._over = False
         what = header.filter
@@ -110,7 +119,7 @@ class Apply(Bulk):
         self.outcome.op = header.op
 
     def _steps(self) -> PlannedSteps:
-        self._listed = PlannedSteps(self.order, self.plan, self._told)
+        self._listed = PlannedSteps(self.order, self.plan, self._told, self._known)
         return self._listed
 
     @property

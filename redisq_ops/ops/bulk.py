@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, starmap
 from typing import Any, NamedTuple, Protocol
 
 from redisq_ops.core.errors import BadInput, Refused, Superseded
@@ -20,7 +20,7 @@ from redisq_ops.core.values import Entry, State
 from . import consequences, journal
 from .journal import Author, Outcome
 from .selection import Selection
-from .terminal import age, count
+from .terminal import a_second, age, count
 
 PAST = {
     "requeue": "requeued",
@@ -35,7 +35,7 @@ PAST = {
 MEANS = {
     "requeue": "they wait for the next worker; whoever holds one can't settle it any more",
     "claim": "their leases go to another consumer; who held them can't settle any more",
-    "replay": "they wait for a worker again, attempts counted afresh",
+    "replay": "they wait for a worker again",
     "purge": "they go to the trash",
     "hard": "they are removed for good: there is no undo",
     "restore": "they go back to where they were purged from",
@@ -112,9 +112,12 @@ def planned(
     if n:
         told = ", ".join(f"{count(k)} {reason}" for reason, k in reasons.items())
         title += f": {told}" if told else ""
-        lines = [", ".join(ids[:3]) + (", …" if n > 3 else ""), means or MEANS[verb]]
+        lines = [
+            ", ".join(ids[:3]) + (", …" if n > 3 else ""),
+            means or meaning(verb, selection.queue),
+        ]
         if rate:
-            lines.append(f"about {age(int(1000 * n / rate))} at {rate:g}/s")
+            lines.append(f"about {age(int(1000 * n / rate))} at {a_second(rate)}")
         if weight is not None:
             lines += consequences.lines(weight.facts(verb))
     lines += [f"{e.id} is {e.state}, not {state}: left out" for e in selection.elsewhere[:3]]
@@ -130,6 +133,11 @@ def planned(
     if weight is not None:
         facts["consequences"] = weight.facts(verb)
     return Plan(title, tuple(lines), typed(verb, n, queue), facts)
+
+
+def meaning(verb: str, queue: Queue[Any]) -> str:
+    """What a verb does, in words that are true of this kind of queue."""
+    return f"{MEANS[verb]}, {queue.replays}" if verb == "replay" else MEANS[verb]
 
 
 def typed(verb: Verb, n: int, queue: str) -> str | None:
@@ -153,7 +161,10 @@ def allowed(queue: Queue[Any], verb: Verb, state: State) -> None:
     can = queue.actions.get(verb, ())
     if state not in can:
         of = f"{state} entries" if can else "entries"
-        raise Refused(f"queue {queue.name} is a {queue.kind} queue: it can't {verb} {of}")
+        does = "purge --hard" if verb == "hard" else verb
+        held = verb == "claim" and "consumers" in queue.capabilities
+        how = f" (redisq consumers claim {queue.name} does)" if held else ""
+        raise Refused(f"queue {queue.name} is a {queue.kind} queue: it can't {does} {of}{how}")
 
 
 LEAST_S = 0.000_01
@@ -311,8 +322,7 @@ class Bulk:
 
     def _steps(self) -> Source:
         assert isinstance(self.selection, Selection)
-        pages = self.selection.pages
-        return Listed(self.order, (Pick(id) for p in pages for id in p.decode().split("\n")))
+        return Listed(self.order, starmap(Pick, self.selection.identities()))
 
     @property
     def op(self) -> str:

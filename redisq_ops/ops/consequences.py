@@ -219,7 +219,7 @@ async def weigh(
     queue: Queue[Any],
     state: State,
     filter: Filter,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Callable[[int, int | None], None] | None = None,
     keep: Callable[[list[Entry]], None] | None = None,
     shown: Callable[[str], str] = str,
 ) -> tuple[Selection, Consequences]:
@@ -233,10 +233,11 @@ async def weigh(
     chosen, weight = Selection(queue, state, filter, now), Consequences(queue, now, shown=shown)
     while not scan.over:
         found = await scan.step()
-        chosen.add(found)
+        dated = await _dated(queue, found)
+        chosen.add(dated)
         await weight.add(found)
         if keep is not None:
-            keep(await _dated(queue, found))
+            keep(dated)
             chosen.pages.clear()
         if progress is not None:
             progress(scan.scanned, scan.expected)

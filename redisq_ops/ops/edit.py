@@ -156,6 +156,8 @@ class Sample:
     """lines of a unified diff; none where nothing would change"""
     unfit: str | None = None
     """why it can't be changed"""
+    hidden: bool = False
+    """it would change, but only in what isn't shown"""
 
 
 async def samples(
@@ -173,7 +175,8 @@ def _sample(entry: Entry, change: Change, shown: Callable[[bytes], str]) -> Samp
         after = change(entry.payload)
     except Unfit as error:
         return Sample(entry.id, unfit=str(error))
-    return Sample(entry.id, tuple(diff(shown(entry.payload), shown(after))))
+    lines = tuple(diff(shown(entry.payload), shown(after)))
+    return Sample(entry.id, lines, hidden=not lines and after != entry.payload)
 
 
 def diff(before: str, after: str) -> Iterator[str]:

@@ -33,9 +33,11 @@ class Endings(Reasons):
         alike = ""
         if (group := self.look.alike) is not None:
             facts |= {"group": group.group, "alike": group.number, "looked": group.looked,
-                      "dead": group.total}  # fmt: skip
+                      "dead": group.total if group.exact else None}  # fmt: skip
             among = f"all {count(group.total)} dead"
-            if group.looked < group.total:
+            if not group.exact:
+                among = f"{count(group.looked)} looked at"
+            elif group.looked < group.total:
                 among = f"{count(group.looked)} looked at of {count(group.total)} dead"
             n = group.number
             alike = f"; {count(n)} of this error (group {group.group}) among {among}"

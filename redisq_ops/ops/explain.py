@@ -395,8 +395,9 @@ class _Answer(Endings):
                 "pending", f"{_n(counts.pending, 'is', 'are')} being worked on, "
                 f"{_n(counts.waiting, 'waits', 'wait')}; nothing was settled in "
                 f"the last {MINUTES} minutes" if self.look.rates.settled else
-                f"{_n(counts.pending, 'is', 'are')} handed out and not settled",
-                facts={"pending": counts.pending},
+                f"{_n(counts.pending, 'is', 'are')} handed out and not settled"
+                + (f"; {_n(counts.waiting, 'waits', 'wait')}" if counts.waiting else ""),
+                facts={"pending": counts.pending, "waiting": counts.waiting},
             )  # fmt: skip
         elif counts.waiting:
             oldest = counts.oldest_ms

@@ -165,7 +165,7 @@ class Grouping:
     @property
     def complete(self) -> bool:
         """Whether all of the state was looked at."""
-        windowed = self._filter.window is not None and self.scanned < self.total
+        windowed = self._filter.window is not None and not self.scan.through
         return self.scan.over and self.scan.complete and not windowed
 
     async def step(self) -> None:
@@ -177,12 +177,12 @@ async def groups(
     queue: Queue[Any],
     state: State = "dead",
     filter: Filter | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Callable[[int, int | None], None] | None = None,
 ) -> Grouping:
     """All groups of a state; ``progress`` is told (scanned, total) after each page."""
     grouping = Grouping(queue, state, filter or Filter(), await queue.now.op())
     while not grouping.over:
         await grouping.step()
         if progress is not None:
-            progress(grouping.scanned, grouping.total)
+            progress(grouping.scanned, grouping.scan.expected)
     return grouping

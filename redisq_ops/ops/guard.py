@@ -12,7 +12,7 @@ from typing import Any
 
 from redisq_ops.core.errors import BadInput, Refused
 
-from .terminal import count
+from .terminal import a_second, count
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,8 @@ class Guard:
             return asked
         if asked is not None and asked > self.max_rate:
             raise Refused(
-                f"{asked:g}/s is faster than {self.max_rate:g}/s (max_rate, {self.max_rate_from})"
+                f"{a_second(asked)} is faster than {a_second(self.max_rate)} "
+                f"(max_rate, {self.max_rate_from})"
             )
         return self.max_rate if asked is None else asked
 

@@ -10,6 +10,7 @@ import getpass
 import os
 import secrets
 import socket
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -23,6 +24,8 @@ from redisq_ops.core.values import State
 
 from .deployment import Deployment
 
+NAMED = 5
+"""ids of those an undo left alone that are shown; its ``told`` is told of all"""
 NOTED = 16
 """steps of an undo for each time that its own entry is told how far it came"""
 
@@ -237,6 +240,13 @@ def _row(reply: list[bytes | None]) -> dict[str, str]:
     return {name: (value or b"").decode() for name, value in zip(_FIELDS, reply, strict=True)}
 
 
+async def last(queue: Queue[Any], max: int) -> list[Operation]:
+    """A queue's latest operations, newest first."""
+    rows = await scored(queue.keys["ops"], "0", str(max - 1), "REV")
+    found = await together(read(queue, id) for id, _ in rows)
+    return [operation for operation in found if operation is not None]
+
+
 async def log(deployment: Deployment, max: int = 50, queue: str | None = None) -> list[Operation]:
     """The latest operations over all queues, newest first."""
     queues = [await deployment.queue(queue)] if queue else await deployment.queues()
@@ -266,12 +276,18 @@ class Undo:
     What was touched since is left alone (``changed``); what was kept too long ago can't be put
     back (``expired``); what lies too far inside another program's list stays there for now
     (``deep``), and the operation can be undone again.
+
+    ``told`` is told of each that was touched, by its id; ``sample`` are the first of them. Where a
+    layout only counts them, and of those kept for too long, nobody knows which they are: they are
+    ``unnamed``.
     """
 
     pause = 0.0
     """seconds between steps; as a `Bulk` has it"""
     across = False
     """whether it knows its way between two queues"""
+
+    told: Callable[[str, str], None] | None = None
 
     def __init__(self, queue: Queue[Any], operation: Operation, author: Author) -> None:
         if not operation.undoable or bool(operation.into) != self.across:
@@ -286,6 +302,15 @@ class Undo:
         """what numbered its steps, and how many of them are to be taken back yet"""
         self._taken = 0
         self._begun = False
+        self.sample: list[str] = []
+        self._named = 0
+        self._touched: list[str] = []
+
+    @property
+    def unnamed(self) -> int:
+        """How many were left alone of which nobody knows the ids."""
+        known = ("changed", "deep", "expired")
+        return max(0, sum(self.outcome.skipped.get(word, 0) for word in known) - self._named)
 
     async def step(self) -> bool:
         """Undo one step; False when nothing is left."""
@@ -311,6 +336,7 @@ class Undo:
             outcome.done += back
             outcome.skip("changed", touched)
             outcome.skip("deep", sum(beyond))
+            self._name()
             self._left[-1] = id, step - 1
             self._taken += 1
             return True
@@ -337,9 +363,20 @@ class Undo:
         """Undo one step, as `Queue.undo` does."""
         assert self.outcome.op is not None
         said: tuple[int, ...] = await self.queue.undo.op(
-            id, step, target=self.operation.target, by=self.outcome.op, seq=self._taken + 1
-        )
+            id, step, target=self.operation.target, by=self.outcome.op, seq=self._taken + 1,
+            left=self._touched.extend,
+        )  # fmt: skip
         return said
+
+    def _name(self) -> None:
+        """Say which a step left alone, once: a call that was sent again says it again."""
+        ids = list(dict.fromkeys(self._touched))
+        self._touched.clear()
+        self._named += len(ids)
+        self.sample += ids[: NAMED - len(self.sample)]
+        if self.told is not None:
+            for id in ids:
+                self.told(id, "changed")
 
     async def _close(self) -> None:
         """Take the operation's next step in its place, an empty one: whoever still is at it, or

@@ -51,6 +51,8 @@ _ORDER: dict[str, Callable[[Any, Any], bool]] = {
     "<=": operator.le,
 }
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*")
+_NEGATED = re.compile(r"!([A-Za-z_][\w.]*(?:!=|!~|[<>=:~])|\()[^\s()]*")
+"""as other languages write it; no field begins so, and no word would be found"""
 _KEY = re.compile(r"\.([\w-]+)|\[(\d{1,9})\]|\.(?=\")")
 _OPERATOR = re.compile(r"!=|!~|>=|<=|==|[=:~<>]")
 _WORD = re.compile(r"(?:and|or|not)(?=[\s()\"]|$)", re.IGNORECASE)
@@ -135,6 +137,8 @@ class _Parser:
                 if self._text[self._at : self._at + 1].strip() == "":
                     self._fail(self._at, "- stands right before what it excludes")
                 return Not(self._one())
+            if char == "!" and (what := _NEGATED.match(self._text, self._at)):
+                self._fail(self._at, f"not is written - here: -{what[0][1:]}")
             if char == "(" and not self._text.startswith("(?", self._at):
                 return self._group(began)
             if char in ("", ")") or self._next("or") or self._next("and"):

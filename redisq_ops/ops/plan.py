@@ -32,6 +32,7 @@ from redisq_ops.core.values import Entry, State
 
 from .bulk import Pick
 from .deployment import Deployment
+from .selection import TIMED
 from .terminal import age
 
 FORMAT = 1
@@ -39,7 +40,6 @@ KEPT_MS = 30 * 86_400_000
 """as long as the journal: an older plan can't be told from one that was applied"""
 _LONGEST = 1 << 20
 _SHOWN = 10_000
-_TIMED: frozenset[State] = frozenset({"waiting", "delayed"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ class Draft:
         for entry in entries:
             row: dict[str, Any] = {"id": entry.id, "since_ms": entry.since_ms}
             # A later entry of that id may have no record, and so no time at which it came.
-            if entry.at_ms is not None and entry.state in _TIMED:
+            if entry.at_ms is not None and entry.state in TIMED:
                 row["at_ms"] = entry.at_ms
             line, self._crc = _line(row, self._crc)
             lines.append(line)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from itertools import starmap
 from math import inf
 from statistics import median
 from typing import Any
@@ -28,7 +29,7 @@ from .course import Course, Limits, Observed, advance, begin
 from .journal import Author
 from .plan import PlanFile
 from .selection import Selection
-from .terminal import age, count
+from .terminal import a_second, age, count
 
 WATCHED = 1000
 """replayed entries that are watched at a time"""
@@ -78,7 +79,7 @@ class PacedBulk(Paced):
 class _Heard(Listed):
     def __init__(self, bulk: PacedBulk) -> None:
         assert isinstance(bulk.selection, Selection)
-        super().__init__(bulk.order, map(Pick, _ids(bulk.selection)))
+        super().__init__(bulk.order, starmap(Pick, bulk.selection.identities()))
         self._hear = bulk._hear
 
     async def _sent(self, op: str) -> list[str]:
@@ -363,7 +364,7 @@ class Ramp:
             return "begins"
         words: list[str] = [course.phase]
         if course.phase == "ramp":
-            words[0] = "at full speed" if course.rate == inf else f"ramp at {course.rate:g}/s"
+            words[0] = "at full speed" if course.rate == inf else f"ramp at {a_second(course.rate)}"
         words.append(f"{count(outcome.done)} of {count(outcome.matched)}")
         if seen.seen or seen.unsettled:
             again = f"{count(seen.died)} of {count(seen.judged)} died again"
@@ -374,11 +375,6 @@ class Ramp:
             words.append(f"oldest {age(seen.oldest_ms)}")
         words.append(f"server {seen.late_ms + self._usual_ms:.1f} ms")
         return " · ".join(words) + (f": {course.why}" if course.why else "")
-
-
-def _ids(selection: Selection) -> Iterator[str]:
-    for page in selection.pages:
-        yield from page.decode().split("\n")
 
 
 async def _state(queue: Queue[Any], op: str) -> dict[str, Any]:

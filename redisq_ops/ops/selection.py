@@ -49,6 +49,8 @@ class Filter:
     state (an entry that only ever waited doesn't know it and is left out); ``max`` caps.
     ``where`` is an expression; all of these have to hold.
     ``window``: only the first so many of the state are looked at; below 0 only the latest.
+    ``hidden`` leaves out of its words what isn't to be shown: they are in plans, exports' heads and
+    the journal.
     """
 
     ids: tuple[str, ...] = ()
@@ -59,6 +61,7 @@ class Filter:
     clients: tuple[str, ...] = ()
     where: Query | None = None
     window: int | None = None
+    hidden: Callable[[str], str] = field(default=str, compare=False, repr=False)
 
     def accepts(self, entry: Entry, now_ms: int, place: Place = NOWHERE) -> bool:
         if self.clients and entry.client not in self.clients:
@@ -94,9 +97,9 @@ class Filter:
             if names:
                 said.append(what + ", ".join(names[:3]) + (", …" if len(names) > 3 else ""))
         if self.where is not None:
-            said.append(f"where {self.where}")
+            said.append(f"where {self.hidden(str(self.where))}")
         if self.match is not None:
-            said.append(f"match {self.match.pattern!r}")
+            said.append(f"match {self.hidden(self.match.pattern)!r}")
         if self.older_than_ms is not None:
             said.append(f"older than {age(self.older_than_ms)}")
         if self.window is not None:
@@ -131,6 +134,8 @@ class Scan:
         self.filter = filter
         self.now_ms = now_ms
         self.found = self.scanned = self.total = 0
+        self.exact = True
+        """whether ``total`` is all there is; else it is what was seen so far"""
         self.elsewhere: list[Entry] = []
         self.over, self.complete = bool(filter.other(state)), True
         needs = frozenset() if filter.where is None else filter.where.needs
@@ -164,7 +169,22 @@ class Scan:
     @property
     def looked(self) -> str:
         """How far the window went, where there is one."""
-        return _looked(self.filter, self.scanned, self.total)
+        return _looked(self.filter, self.scanned, self.total, self.exact)
+
+    @property
+    def of(self) -> str:
+        """How many there are in the state, ``≥`` where no more than that is known."""
+        return at_least(self.total, self.exact)
+
+    @property
+    def through(self) -> bool:
+        """Whether all of the state was looked at."""
+        return self.exact and self.scanned >= self.total
+
+    @property
+    def expected(self) -> int | None:
+        """How many a progress is of; None while that isn't known."""
+        return self.total if self.exact else None
 
     async def _begin(self) -> None:
         """Decide whether to look entries up or to look through the state."""
@@ -231,6 +251,8 @@ class Scan:
         page: Page = await self.queue.page.op(self.state, self._cursor, most, start, self._payloads)
         self.scanned += len(page.entries)
         self.total = max(page.total, self.scanned)
+        # Read to its end from its beginning it is known how many there are.
+        self.exact = page.exact or (page.cursor is None and self._from is None)
         self._cursor = page.cursor
         self.over = page.cursor is None
         if start is not None and page.cursor is None:  # other layouts' windows have no cursor
@@ -258,13 +280,30 @@ class Scan:
         self._priorities.update({r.id: r.priority for r in found if r is not None})
 
 
-def _looked(filter: Filter, scanned: int, total: int) -> str:
-    return "" if filter.window is None else f"looked at {count(scanned)} of {count(total)}"
+def at_least(number: int, exact: bool) -> str:
+    """A number, or what it is at least."""
+    return f"{'' if exact else '≥'}{count(number)}"
+
+
+def _looked(filter: Filter, scanned: int, total: int, exact: bool) -> str:
+    if filter.window is None:
+        return ""
+    return f"looked at {count(scanned)} of {at_least(total, exact)}"
+
+
+TIMED = ("waiting", "delayed")
+"""states in which entries may have no record, so that a later one of the same id is told from an
+earlier one by its time"""
+
+
+def _identity(entry: Entry) -> str:
+    timed = entry.at_ms is not None and entry.state in TIMED
+    return f"{entry.id} {entry.at_ms}" if timed else entry.id
 
 
 @dataclass(slots=True)
 class Selection:
-    """The identities a filter chose, kept small: ids by pages, and what they are like.
+    """The identities a filter chose, kept small: by pages, and what they are like.
 
     ``complete`` is False when ``max`` or the window ended the scan before the state's end.
     """
@@ -275,10 +314,13 @@ class Selection:
     high_water_ms: int
     """entries that came into the state after this moment are not meant"""
     pages: list[bytes] = field(default_factory=list)
+    """lines of an id, and a blank and the entry's time in `TIMED` states"""
     count: int = 0
     scanned: int = 0
     total: int = 0
     """entries in the state, of which ``scanned`` were looked at"""
+    exact: bool = True
+    """whether ``total`` is all there is, see `Scan`"""
     complete: bool = True
     sample: list[Entry] = field(default_factory=list)
     reasons: dict[str, int] = field(default_factory=dict)
@@ -287,7 +329,7 @@ class Selection:
 
     def add(self, entries: list[Entry]) -> None:
         if entries:
-            self.pages.append("\n".join(entry.id for entry in entries).encode())
+            self.pages.append("\n".join(map(_identity, entries)).encode())
         self.count += len(entries)
         self.sample += entries[: max(0, 10 - len(self.sample))]
         for entry in entries:
@@ -299,24 +341,31 @@ class Selection:
     def remarks(self) -> tuple[str, ...]:
         """What has to be said beside how many were found: how far was looked, and why nowhere."""
         other = self.filter.other(self.state)
-        looked = "" if other else _looked(self.filter, self.scanned, self.total)
+        looked = "" if other else _looked(self.filter, self.scanned, self.total, self.exact)
         return tuple(said for said in (other, looked) if said)
 
+    def identities(self) -> Iterator[tuple[str, int | None]]:
+        """Every id in the server's order, with what tells the entry from a later one of that id."""
+        for page in self.pages:
+            for line in page.decode().split("\n"):
+                id, _, at = line.partition(" ")
+                yield id, int(at) if at else None
+
     def ids(self) -> list[str]:
-        """Every id, in the server's order; for small selections and tests."""
-        return [id for page in self.pages for id in page.decode().split("\n")]
+        """Every id; for small selections and tests."""
+        return [id for id, _ in self.identities()]
 
 
 async def select(
     queue: Queue[Any],
     state: State,
     filter: Filter,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Callable[[int, int | None], None] | None = None,
 ) -> Selection:
     """Look through a state and keep what the filter accepts.
 
-    ``progress`` is told (scanned, total) after each page; raising from it, or Ctrl+C, ends the
-    scan without any effect on the queue.
+    ``progress`` is told (scanned, total or None) after each page; raising from it, or Ctrl+C, ends
+    the scan without any effect on the queue.
     """
     now = await queue.now.op()
     scan = Scan(queue, state, filter, now)
@@ -324,18 +373,18 @@ async def select(
     while not scan.over:
         chosen.add(await scan.step())
         if progress is not None:
-            progress(scan.scanned, scan.total)
+            progress(scan.scanned, scan.expected)
     chosen.scanned, chosen.complete, chosen.elsewhere = scan.scanned, scan.complete, scan.elsewhere
-    chosen.total = scan.total
+    chosen.total, chosen.exact = scan.total, scan.exact
     return chosen
 
 
 def paced(
-    progress: Callable[[int, int], None],
+    progress: Callable[[int, int | None], None],
     rate: float | None,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
-) -> Callable[[int, int], None]:
+) -> Callable[[int, int | None], None]:
     """``progress`` that also waits, so that not more than ``rate`` entries a second are looked at.
 
     For one scan, in a process that has nothing else to do meanwhile.
@@ -344,9 +393,9 @@ def paced(
         return progress
     began = clock()
 
-    def told(scanned: int, total: int) -> None:
+    def told(scanned: int, total: int | None) -> None:
         progress(scanned, total)
-        if scanned < total:
+        if total is None or scanned < total:
             sleep(max(0.0, began + scanned / rate - clock()))
 
     return told

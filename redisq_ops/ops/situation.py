@@ -13,7 +13,6 @@ from typing import Any
 
 from redisq_ops.core.io import both, together
 from redisq_ops.core.queue import Queue
-from redisq_ops.core.reply import scored
 from redisq_ops.core.standing import Standing
 from redisq_ops.core.values import Counts, Entry, Event, Rates, Request, State
 
@@ -78,6 +77,8 @@ class Alike:
     number: int
     looked: int
     total: int
+    exact: bool = True
+    """whether ``total`` is all that are dead, or only those that were seen"""
 
 
 async def look(queue: Queue[Any], id: str | None) -> Situation:
@@ -147,9 +148,7 @@ async def told_of(queue: Queue[Any], id: str, pages: int = 1) -> Told:
 
 async def _operations(queue: Queue[Any]) -> list[Operation]:
     """The latest of the queue's journal, the newest first."""
-    listed = await scored(queue.keys["ops"], "0", str(OPERATIONS - 1), "REV")
-    found = await together(journal.read(queue, id) for id, _ in listed)
-    return [operation for operation in found if operation is not None]
+    return await journal.last(queue, OPERATIONS)
 
 
 async def _alike(queue: Queue[Any], entry: Entry) -> Alike:
@@ -158,7 +157,7 @@ async def _alike(queue: Queue[Any], entry: Entry) -> Alike:
     seen = {one.id: fingerprint(one) for one in page.entries}
     seen[entry.id] = group
     number = sum(mark == group for mark in seen.values())
-    return Alike(group, number, len(seen), page.total)
+    return Alike(group, number, len(seen), page.total, page.exact)
 
 
 async def _held(queue: Queue[Any]) -> tuple[str, ...]:

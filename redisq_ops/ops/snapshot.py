@@ -99,6 +99,8 @@ class Snapshot:
     """the rank of the first of these rows"""
     total: int = 0
     """how many there are of them"""
+    exact: bool = True
+    """False: there may be more, these were seen"""
     requests: tuple[Request, ...] = ()
     open: int = 0
     """how many of the requests are not settled"""

@@ -56,6 +56,16 @@ def count(number: int) -> str:
     return f"{number:,}"
 
 
+def entries(number: int) -> str:
+    """``1 entry``, ``1,234 entries``."""
+    return f"{count(number)} {'entry' if number == 1 else 'entries'}"
+
+
+def a_second(rate: float) -> str:
+    """``2,500/s``, ``0.0278/s``: three digits are enough of a rate."""
+    return f"{rate:,.0f}/s" if rate >= 100 else f"{rate:.3g}/s"
+
+
 def short_count(number: int) -> str:
     """A number in at most five cells up to 999T: ``999``, ``1.2M``, ``12.3M``, ``123M``."""
     return _scaled(number, 1000, ("", "K", "M", "G", "T"))

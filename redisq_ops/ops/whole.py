@@ -62,7 +62,7 @@ async def whole(
     queue: Queue[Any],
     state: State,
     filter: Filter,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Callable[[int, int | None], None] | None = None,
     shown: Callable[[str], str] = str,
 ) -> tuple[Whole, Consequences]:
     """The number of a state, and what its first entries are like; as `weigh`, but for the scan."""

@@ -17,7 +17,7 @@ from redisq_ops.core.settings import DEFAULTS
 from redisq_ops.core.states import Verb
 from redisq_ops.core.values import Entry, State
 from redisq_ops.ops import consequences, consumers, control, journal
-from redisq_ops.ops.bulk import MEANS, PAST, TYPED_ABOVE, Bulk, allowed, entries
+from redisq_ops.ops.bulk import PAST, TYPED_ABOVE, Bulk, allowed, entries, meaning
 from redisq_ops.ops.consequences import Consequences, weigh
 from redisq_ops.ops.edit import Edit, Unfit, editable, samples
 from redisq_ops.ops.editor import readable
@@ -84,7 +84,7 @@ async def move(changes: Changes, verb: Verb, scope: Scope) -> bool:
     changes.guard.checked([{"matched": len(scope.ids)}])  # before anything is looked through
     queue = await arun(client, deployment.queue(scope.queue))
     allowed(queue, verb, scope.state)
-    filter = Filter(ids=scope.ids, where=scope.where)
+    filter = Filter(ids=scope.ids, where=scope.where, hidden=changes.redaction.text)
     look = (queue, scope.state, filter, _looking(changes))
     selection: Selection | Whole
     if await arun(client, movable(queue, scope.state, verb, filter)):
@@ -106,11 +106,12 @@ async def move(changes: Changes, verb: Verb, scope: Scope) -> bool:
     return True
 
 
-def _looking(changes: Changes) -> Callable[[int, int], None]:
-    def progress(scanned: int, total: int) -> None:
+def _looking(changes: Changes) -> Callable[[int, int | None], None]:
+    def progress(scanned: int, total: int | None) -> None:
         if changes.stopping:
             raise Stopped
-        changes.say(f"looking: {count(scanned)} of {count(total)}")
+        far = "so far" if total is None else f"of {count(total)}"
+        changes.say(f"looking: {count(scanned)} {far}")
 
     return progress
 
@@ -125,7 +126,7 @@ def question(
 ) -> Question:
     """What will happen to how many, what they are like, by reason, with a sample."""
     number = selection.count
-    lines = [f"{scope.words}: {MEANS[verb]}."]
+    lines = [f"{scope.words}: {meaning(verb, selection.queue)}."]
     if verb == "purge":
         lines.append(f"U brings them back within {age(trash_ms)}.")
     if missing := len(scope.ids) - number if scope.ids else 0:
@@ -242,7 +243,7 @@ async def group_all(changes: Changes, name: str) -> Scanned | None:
     grouping = Grouping(queue, "dead", Filter(), await arun(client, queue.now.op()))
     while not grouping.over:
         await arun(client, grouping.step())
-        changes.say(f"grouping: {count(grouping.scanned)} of {count(grouping.total)}")
+        changes.say(f"grouping: {count(grouping.scanned)} of {grouping.scan.of}")
         await asyncio.sleep(0)  # keys and pictures come in between
         if changes.stopping:
             changes.tell("Stopped: the groups are those of the latest again.")
@@ -285,6 +286,11 @@ async def undo(changes: Changes, name: str | None) -> bool:
         return False
     change.author = Author.here(changes.why)
     await _drive(changes, change, "undo", "put back", False)
+    if change.sample:
+        more = sum(n for word, n in change.outcome.skipped.items() if word != "same")
+        more -= len(change.sample)
+        rest = f" and {count(more)} more" if more > 0 else ""
+        changes.tell(f"Left alone: {', '.join(change.sample)}{rest}", False)
     return True
 
 

@@ -183,7 +183,7 @@ class Top(App[Exception]):
 
     def say_status(self) -> None:
         """The line above the keys: a problem, a running change, or where we are."""
-        busy = self.changes.progress or self._field.problem
+        busy = self.changes.progress or self._field.pointed(self.size.width - 2)
         said = [busy] if busy else [] if self._notice.display else self.current.status
         if self.problem is not None and not self.changes.progress:
             said = [" ".join(str(self.problem).split()) or type(self.problem).__name__]
@@ -200,6 +200,7 @@ class Top(App[Exception]):
         self._show_view(name)
 
     def _show_view(self, name: View) -> None:
+        self._drop_unreadable()
         self._field.display = False
         self.current.everything = False
         self.view, self._back = name, None
@@ -208,6 +209,14 @@ class Top(App[Exception]):
             self.current.table.go_to(self.queue)
         self.refresh_bindings()
         self._look()
+
+    def _drop_unreadable(self) -> bool:
+        """A filter that can't be read is none, once its line is left by other ways than Enter."""
+        if not self._field.problem:
+            return False
+        self._field.display = False
+        self.current.narrow(None)
+        return True
 
     def on_tabs_chosen(self, chosen: Tabs.Chosen) -> None:
         self.action_view(chosen.view)
@@ -223,6 +232,8 @@ class Top(App[Exception]):
         view = self.current
         if self.changes.progress:
             self.changes.stopping = True
+        elif self._drop_unreadable():
+            self._look()
         elif view.everything:
             view.everything = False
             self.say_status()
@@ -387,7 +398,8 @@ class Top(App[Exception]):
         if absent.get(action, False):
             return False
         changes = action in ("everything", "move", "edit", "hold", "undo")
-        return None if changes and self.read_only else True
+        # A click leads out of a line that can't be read: what is filtered by isn't what it says.
+        return None if changes and (self.read_only or self._field.problem) else True
 
     def action_everything(self) -> None:
         self.current.everything = not self.current.everything

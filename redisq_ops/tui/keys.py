@@ -37,7 +37,7 @@ CHANGE = (
         "Claim",
         "Claim: pending → yours, receipt void",
     ),
-    _shown("P", "move('replay')", "Replay", "Replay: dead → waiting, attempts afresh"),
+    _shown("P", "move('replay')", "Replay", "Replay: dead → waiting again"),
     _shown("X", "move('purge')", "Purge", "Purge: any → trash, until undo expires"),
     _shown("E", "edit", "Edit", "Edit the payload in $EDITOR"),
     _shown("H", "hold", "Hold", "Hold or resume queues, or requests"),

@@ -59,7 +59,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Rows ``start`` … of ``total``; the total is a guess unless ``exact``."""
+    """Rows ``start`` … of ``total``; unless ``exact`` there may be more."""
 
     start: int
     total: int
@@ -229,10 +229,10 @@ class PagedTable(ScrollView, can_focus=True):
 
     @property
     def position(self) -> str:
-        """Where the cursor is, for a status line: ``12 of 1,234``, ``≈`` before a guess."""
+        """Where the cursor is, for a status line: ``12 of 1,234``, ``≥`` if there may be more."""
         if self._window is None or not self._total:
             return ""
-        about = "" if self._window.exact else "≈"
+        about = "" if self._window.exact else "≥"
         return f"{count(self._cursor + 1)} of {about}{count(self._total)}"
 
     @property

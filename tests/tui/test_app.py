@@ -21,6 +21,7 @@ from redisq_ops.ops.deployment import Deployment
 from redisq_ops.tui.app import Top
 from redisq_ops.tui.confirm import Confirm
 from redisq_ops.tui.detail import DetailScreen
+from redisq_ops.tui.field import Field
 from redisq_ops.tui.frame import text
 from redisq_ops.tui.past import PastScreen
 from redisq_ops.tui.poller import Connected, Live, Missed, Seen
@@ -608,6 +609,42 @@ def test_a_half_typed_filter_keeps_the_last_good_one(url: str, client: redis.Red
         await see(pilot, "a/1", "b/1")
 
     drive_in(url, body, "5")
+
+
+@pytest.mark.slow
+def test_a_filter_that_can_not_be_read_is_never_acted_by(url: str, client: redis.Redis) -> None:
+    """Its readable beginning means more entries than what stands on the screen."""
+    queue = bury(client, "a", 2)
+    bury(client, "b", 2)
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await press(pilot, "slash", *"id~b -errr~vat", "enter")
+        await told(pilot, "This filter isn't kept: column 7: there is no field 'errr'")
+        field = app.query_one(Field)
+        assert field.display and app.focused is field and field.cursor_position == 6
+        lines = text(app).splitlines()
+        at = next(n for n, line in enumerate(lines) if "id~b -errr~vat" in line)
+        assert lines[at + 1].index("^ column 7") == lines[at].index("errr")
+        await press(pilot, "A", "X")  # letters of the filter, no keys
+        assert not isinstance(app.screen, Confirm)
+        app.current.table.focus()  # as a click does
+        await press(pilot, "A", "X", "P")
+        assert not isinstance(app.screen, Confirm) and not app.current.everything
+        await press(pilot, "escape")
+        await see(pilot, "a/1", "b/1")
+        assert not field.display and app.current.filter is None
+        # Nor after another view was looked at meanwhile.
+        await press(pilot, "slash", *"id~b -errr~vat")
+        app.action_view("overview")
+        await press(pilot, "5")
+        await see(pilot, "a/1", "b/1")
+        await press(pilot, "slash", *"id~b", "enter", "A")
+        await asked(pilot, "X")
+        assert "Purge 2 dead entries of mail?" in text(app)
+        await press(pilot, "n")
+
+    drive_in(url, body, "5")
+    assert len(dead(queue)) == 4
 
 
 @pytest.mark.slow

@@ -132,10 +132,10 @@ class Groups(QueueView):
                     f"{count(self.whole.other_entries)} more in {count(self.whole.other_groups)} "
                     "small groups"
                 )
-        elif (seen := self.snapshot) is not None and seen.looked < seen.total:
-            said.append(
-                f"the latest {count(seen.looked)} of {count(seen.total)} dead; f: look at all"
-            )
+        elif (seen := self.snapshot) is not None and (seen.looked < seen.total or not seen.exact):
+            which = "the latest" if seen.exact else "some"
+            of = f"{'' if seen.exact else '≥'}{count(seen.total)}"
+            said.append(f"{which} {count(seen.looked)} of {of} dead; f: look at all")
         elif seen is not None and seen.total:
             said.append(f"all {count(seen.total)} dead")
         return said

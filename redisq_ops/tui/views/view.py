@@ -44,10 +44,12 @@ class Items:
     start: int
     total: int
     items: Sequence[Any]
+    exact: bool = True
+    """whether ``total`` is all there is; else it is what was seen of it"""
 
     @property
     def complete(self) -> bool:
-        return self.start == 0 and len(self.items) >= self.total
+        return self.exact and self.start == 0 and len(self.items) >= self.total
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +223,7 @@ class QueueView(Vertical):
             start, total = 0, len(items)
         rows = tuple(self.row(self.shown(item), snapshot) for item in items)
         self._shown = len(rows)
-        self.table.show(Window(start, total, rows))
+        self.table.show(Window(start, total, rows, self.local or listed.exact))
         self._say_order()
 
     def shown(self, item: Any) -> Any:
@@ -246,6 +248,7 @@ class QueueView(Vertical):
         """Where we are in the list, its order and filter, in words."""
         order, complete = self.orders[self.order], self._items.complete
         loaded, total = count(len(self._items.items)), count(self._items.total)
+        total = total if self._items.exact else f"≥{total}"
         said = ["ALL that match: a Shift key acts on every one"] if self.everything else []
         said += [self.table.position] if self.table.position else []
         said.append(order.words + ("" if self.exact else f", of the {loaded} loaded"))
@@ -264,7 +267,7 @@ class EntryView(QueueView):
     """A view of the entries of one state."""
 
     def items(self, snapshot: Snapshot) -> Items:
-        return Items(snapshot.start, snapshot.total, snapshot.entries)
+        return Items(snapshot.start, snapshot.total, snapshot.entries, snapshot.exact)
 
     def shown(self, item: Entry) -> Entry:
         redaction = redaction_of(self)

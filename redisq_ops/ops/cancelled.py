@@ -1,0 +1,30 @@
+"""What cancelled requests took along: trash by the counters, but one record, and listed nowhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from redisq_ops.core.io import both
+from redisq_ops.core.queue import Queue
+
+from .journal import last
+from .terminal import count
+
+LOOKED = 20
+"""operations of the journal in which the cancel is looked for"""
+
+
+async def taken_along(queue: Queue[Any]) -> str:
+    """How many entries in the trash are a cancelled request's, and what brings them back, in words;
+    empty: none, or a kind of queue that has no requests."""
+    if "requests" not in queue.capabilities:
+        return ""
+    counts, page = await both(queue.counts.op(), queue.page.op("trash", None, 1))
+    if (n := (counts.trash or 0) - page.total) <= 0:
+        return ""
+    found = [one for one in await last(queue, LOOKED) if one.verb == "cancel" and one.undoable]
+    how = f"redisq undo {found[0].id}" if len(found) == 1 else f"redisq log {queue.name} has them"
+    if len(found) > 1:
+        how = "redisq undo OP, one of " + ", ".join(one.id for one in found[:3])
+    more = "entry in the trash belongs" if n == 1 else "entries in the trash belong"
+    return f"{count(n)} more {more} to cancelled requests: {how}"

@@ -1,0 +1,108 @@
+"""What an undo left alone: how many can still be taken back, and afterwards which could not."""
+
+import json
+from pathlib import Path
+
+import pytest
+import redis
+
+from redisq_ops.core.request import ShardedRequestQueue
+from redisq_ops.core.values import Settlement
+
+from .cli import ERROR, Redisq, dead_letters
+
+pytestmark = pytest.mark.face
+
+
+@pytest.fixture
+def redisq(url: str, capsys: pytest.CaptureFixture[str]) -> Redisq:
+    return Redisq(url, capsys)
+
+
+def lines(path: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_what_was_touched_is_named(redisq: Redisq, client: redis.Redis, tmp_path: Path) -> None:
+    queue = dead_letters(client, 30)
+    (done,) = redisq.rows("replay", "mail", "--yes")
+    taken = {delivery.id for delivery in queue.take(8, consumer="w").deliveries}
+    said = redisq("undo", done["op"], "--dry-run")
+    assert "22 of them are untouched still" in said
+    assert f"redisq select mail --where 'state:waiting op={done['op']}'" in said
+    (plan,) = redisq.rows("undo", done["op"], "--dry-run")
+    assert plan["untouched"] == 22
+    listed = redisq.rows("select", "mail", "--where", f"state:waiting op={done['op']}")
+    assert {row["id"] for row in listed} == {f"r1/{n}" for n in range(1, 31)} - taken
+    report = tmp_path / "left"
+    (back,) = redisq.rows("undo", done["op"], "--yes", "--report", str(report), code=3)
+    assert (back["done"], back["skipped"], back["unnamed"]) == (22, {"changed": 8}, 0)
+    assert set(back["sample"]) < taken and len(back["sample"]) == 5
+    head, *told, end = lines(report)
+    assert head == {"redisq": "undo report", "op": done["op"]}
+    assert {row["id"] for row in told} == taken and {row["said"] for row in told} == {"changed"}
+    assert (end["done"], end["unnamed"]) == (22, 0)
+
+
+def test_a_person_sees_some_of_them(redisq: Redisq, client: redis.Redis) -> None:
+    queue = dead_letters(client, 10)
+    redisq("replay", "mail", "--yes")
+    taken = [delivery.id for delivery in queue.take(7, consumer="w").deliveries]
+    redisq("undo", "--yes", code=3)
+    (line,) = [line for line in redisq.err.splitlines() if line.startswith("left alone: ")]
+    assert line.endswith(" and 2 more (--report FILE lists them)")
+    assert sum(f"mail/{id}" in line for id in taken) >= 5
+
+
+def test_of_shards_and_edits_and_whole_states_they_are_named_too(
+    redisq: Redisq, client: redis.Redis
+) -> None:
+    queue = ShardedRequestQueue(client, "wide", shards=3)
+    queue.submit([b'{"a": 1}'] * 40, id="r1", limit=100)
+    while taken := queue.take(40, consumer="w").deliveries:
+        queue.settle([Settlement(one, "reject", ERROR.encoded()) for one in taken])
+    (done,) = redisq.rows("purge", "wide", "--state", "dead", "--yes")
+    queue.move("x", 1, ["r1/7"], source="trash", target="restore", high_water_ms=2**52)
+    (back,) = redisq.rows("undo", done["op"], "--yes", code=3)
+    assert (back["sample"], back["skipped"]) == (["r1/7"], {"changed": 1})
+    patch = '[{"op": "replace", "path": "/a", "value": 2}]'
+    (done,) = redisq.rows("dlq", "edit", "--queue", "wide", "--patch", patch, "--yes")
+    queue.move("y", 1, ["r1/3"], source="dead", target="waiting", high_water_ms=2**52)
+    (plan,) = redisq.rows("undo", done["op"], "--dry-run")
+    assert plan["untouched"] == 39
+    (back,) = redisq.rows("undo", done["op"], "--yes", code=3)
+    assert (back["done"], back["sample"]) == (39, ["r1/3"])
+
+
+def test_only_one_s_own_change_is_taken_back_unasked(
+    redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = dead_letters(client, 4)
+    redisq("purge", "mail/r1/1", "--state", "dead", "--yes")
+    monkeypatch.setenv("REDISQ_USER", "kim")
+    (theirs,) = redisq.rows("purge", "mail/r1/2", "--state", "dead", "--yes")
+    monkeypatch.setenv("REDISQ_USER", "ann")
+    said = redisq.refusal("undo", "--yes", code=1)
+    assert "the latest change isn't yours: purge in queue mail by kim@" in said
+    assert said.endswith(f"redisq undo {theirs['op']} --yes")
+    assert queue.counts().trash == 2
+    assert "purge in queue mail by kim@" in redisq("undo", "--dry-run")
+    monkeypatch.setenv("REDISQ_USER", "kim")
+    assert redisq.rows("undo", "--yes")[0]["done"] == 1
+    assert queue.counts().trash == 1
+
+
+def test_a_report_that_is_another_s_is_left_alone(
+    redisq: Redisq, client: redis.Redis, tmp_path: Path
+) -> None:
+    queue = dead_letters(client, 3)
+    redisq("replay", "mail", "--yes")
+    (tmp_path / "notes").write_text("mine\n")
+    said = redisq.refusal("undo", "--yes", "--report", str(tmp_path / "notes"), code=2)
+    assert "is no report of this undo" in said and queue.counts().waiting == 3
+    (latest,) = redisq.rows("log", "--max", "1")
+    (tmp_path / "notes").write_text(f'{{"redisq": "report", "op": "{latest["id"]}"}}\n')
+    redisq.refusal("undo", "--yes", "--report", str(tmp_path / "notes"), code=2)  # its apply's
+    redisq("undo", "--yes", "--report", "/dev/full", code=1)
+    assert "--report /dev/full: No space left on device: nothing was changed" in redisq.err
+    assert queue.counts().waiting == 3

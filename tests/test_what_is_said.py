@@ -1,0 +1,141 @@
+"""What a person is told where a command can't do what was asked, or shows less than there is."""
+
+import json
+from pathlib import Path
+
+import pytest
+import redis
+
+from redisq_ops.core.io import run
+from redisq_ops.core.request import RequestQueue
+from redisq_ops.ops.control import change_request
+from redisq_ops.ops.journal import Author
+from redisq_ops.ops.language import Unreadable, parse
+
+from .cli import ERROR, Redisq, dead_letters, everywhere
+
+pytestmark = pytest.mark.face
+
+
+@pytest.fixture
+def redisq(
+    url: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Redisq:
+    (tmp_path / "redisq").mkdir()
+    (tmp_path / "redisq" / "config.toml").write_text(
+        "[redact]\nkeys = [\"secret\"]\n[redact.patterns]\nmail = '[\\w.]+@[\\w.]+'\n"
+    )
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    return Redisq(url, capsys)
+
+
+# --- an edit of what is redacted ------------------------------------------------------------------
+
+
+def test_an_edit_of_a_redacted_key_is_no_edit_of_nothing(
+    redisq: Redisq, client: redis.Redis
+) -> None:
+    from redisq_ops.core.values import Settlement
+
+    queue = RequestQueue(client, "mail")
+    queue.submit([b'{"secret": "old", "a": 1}'] * 2, id="r1", limit=10)
+    for one in queue.take(2, consumer="w").deliveries:
+        queue.settle([Settlement(one, "reject", ERROR.encoded())])
+    patch = '[{"op": "replace", "path": "/secret", "value": "new"}]'
+    said = redisq("dlq", "edit", "--queue", "mail", "--patch", patch, "--dry-run")
+    assert said.count("(what changes is redacted)") == 2 and "nothing would change" not in said
+    (plan,) = redisq.rows("dlq", "edit", "--queue", "mail", "--patch", patch, "--dry-run")
+    assert [row["redacted"] for row in plan["sample"]] == [True, True]
+    same = '[{"op": "replace", "path": "/secret", "value": "old"}]'
+    said = redisq("dlq", "edit", "--queue", "mail", "--patch", same, "--dry-run")
+    assert "(nothing would change)" in said and "redacted" not in said
+
+
+# --- a filter's words -----------------------------------------------------------------------------
+
+
+def test_a_filter_s_words_are_redacted_where_they_are_kept_and_shown(
+    redisq: Redisq, client: redis.Redis
+) -> None:
+    queue = dead_letters(client, 3)
+    words = ("--where", "-error~ann@example.org", "--match", "no such|bob@example.org")
+    said = redisq("replay", "mail", *words, "--dry-run")
+    assert "where -error~***" in said and "example" not in said
+    redisq("replay", "mail", *words, "--plan", "p")
+    redisq("export", "mail", "--state", "dead", *words, "-o", "e")
+    for file in ("p", "e"):
+        assert b"example" not in Path(file).read_bytes()
+    (outcome,) = redisq.rows("apply", "p", "--yes")
+    assert outcome["done"] == 3 and queue.counts().waiting == 3
+    assert "example" not in redisq("log") + redisq("log", "--json")
+    assert "ann@example.org" in redisq("replay", "mail", *words, "--dry-run", "--no-redact")
+
+
+# --- what a cancelled request took along ----------------------------------------------------------
+
+
+def test_what_a_cancelled_request_took_along_is_said_where_it_isn_t_listed(
+    redisq: Redisq, client: redis.Redis
+) -> None:
+    queue = RequestQueue(client, "mail")
+    queue.submit([b"x"] * 50, id="r1")
+    queue.submit([b"x"] * 5, id="r2")
+    redisq("purge", "mail/r2/1", "--state", "waiting", "--yes")
+    redisq("trash", "ls", "mail")
+    assert "cancelled" not in redisq.err
+    op = run(client, change_request(queue, "r1", "cancel", Author("kim", "here"))).op
+    assert queue.counts().trash == 51
+    told = f"mail: 50 more entries in the trash belong to cancelled requests: redisq undo {op}"
+    redisq("trash", "ls", "mail")
+    assert "1 entry in the trash" in redisq.err and told in redisq.err
+    redisq("select", "mail", "--where", "state:trash", "--count")
+    assert told in redisq.err
+    redisq("trash", "empty", "mail", "--dry-run")
+    assert told in redisq.err
+    redisq("undo", op or "", "--yes")
+    redisq("trash", "ls", "mail")
+    assert "cancelled" not in redisq.err
+
+
+# --- refusals -------------------------------------------------------------------------------------
+
+
+def test_refusals_name_what_is_typed(redisq: Redisq, client: redis.Redis) -> None:
+    client.xgroup_create("orders", "billing", id="0", mkstream=True)
+    client.xadd("orders", {"a": "1"})
+    client.xreadgroup("billing", "w1", {"orders": ">"})
+    redisq("discover", "--register", "--yes")
+    said = redisq.refusal("claim", "stream:orders", "--yes", code=1)
+    assert "redisq consumers claim stream:orders" in said
+    said = redisq.refusal("apply", "-", code=2)
+    assert "a plan is read from a file" in said
+
+
+def test_a_not_of_other_languages_is_told_how_it_is_written() -> None:
+    with pytest.raises(Unreadable, match="column 3: not is written - here: -error~x"):
+        parse("a !error~x")
+    with pytest.raises(Unreadable, match=r"-\("):
+        parse("!(a or b)")
+    assert parse("wow! !important").text == "wow! !important"
+
+
+def test_the_help_shows_a_plan(redisq: Redisq) -> None:
+    for verb, which in (("replay", ""), ("purge", " --state dead")):
+        said = redisq(verb, "--help")
+        assert f"redisq {verb} mail{which} --where 'error~timeout age>2h' --plan p.ndjson" in said
+
+
+def test_one_is_an_entry(redisq: Redisq, client: redis.Redis) -> None:
+    everywhere(client)
+    redisq("export", "mail", "--state", "dead", "--raw-payloads", "-o", "e")
+    assert "1 entry of mail" in redisq.err
+    assert "import 1 entry into other (new)" in redisq("import", "e", "--queue", "other",
+                                                       "--dry-run", "--as-waiting")  # fmt: skip
+    assert json.loads(Path("e").read_text().splitlines()[0])["state"] == "dead"
+
+
+def test_a_rate_has_three_digits(redisq: Redisq, client: redis.Redis) -> None:
+    dead_letters(client, 3)
+    assert "at 0.0278/s" in redisq("replay", "mail", "--rate", "100/h", "--dry-run")
+    assert "at 1,234/s" in redisq("replay", "mail", "--rate", "1234/s", "--dry-run")
