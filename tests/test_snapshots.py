@@ -487,7 +487,7 @@ async def weighed(app: Top, source: Seeded) -> None:
     weight._priorities = {f"newsletter-{n}": "50" if n % 3 else "10" for n in range(3000, 3200)}
     await weight.add(entries)
     weight.waiting, weight.settled_a_minute = 1_204, 900.0
-    scope = Scope("mail", "dead", where=parse("group=1f6c0a52"))
+    scope = Scope("mail", "dead", where=parse("age<1d"))
     asked = question("replay", scope, chosen, DAY, weight=weight)
     asked = replace(asked, typed="1240 prod", why=True)
     app.push_screen(Confirm(asked))  # type: ignore[unused-awaitable]
