@@ -23,6 +23,8 @@ from redisq_ops.ops.processes import fates
 
 from .cli import ERROR, Redisq, dead_letters, everywhere
 
+pytestmark = pytest.mark.face
+
 
 @pytest.fixture(autouse=True)
 def no_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,6 +70,16 @@ def test_a_table_fits_the_terminal(url: str, client: redis.Redis) -> None:
     assert max(map(len, said.splitlines())) <= 80
     wide = on_terminal(url, 160, "dlq", "ls", "mail")
     assert "no such [red]mailbox" in wide and "…" not in wide
+
+
+@pytest.mark.slow
+def test_queues_without_flags_fit_80_columns(url: str, client: redis.Redis) -> None:
+    queue = DelaySet(client, "reminders-eu")  # with the word flags behind it: 84 columns
+    queue.schedule([("e1", b"x")], after_ms=0)
+    said = on_terminal(url, 80, "ls").splitlines()
+    assert len(said) == 2 and max(map(len, said)) <= 80 and "flags" not in said[0]
+    queue.configure("pause-1", 1, {"paused": "smtp is down"})
+    assert "paused: smtp is down" in on_terminal(url, 80, "ls")
 
 
 def test_in_a_pipe_a_table_is_whole(client: redis.Redis, redisq: Redisq) -> None:
@@ -209,3 +221,18 @@ def test_what_an_import_finds_there_is_looked_up_together(
     calls = {name: row["calls"] for name, row in client.info("commandstats").items()}
     assert calls["cmdstat_zscore"] == 200  # the script that would take them in asks for each
     assert calls["cmdstat_zmscore"] <= 12 and calls["cmdstat_time"] < 50
+
+
+@pytest.mark.parametrize("words", [("report",), ("groups",), ("critical-path", "later/r1")])
+def test_a_report_where_spark_is_not_installed_says_what_to_install(
+    words: tuple[str, ...], url: str, client: redis.Redis
+) -> None:
+    DelaySet(client, "later").schedule([("e1", b"x")], after_ms=0)
+    missing = "import sys; sys.modules.update(dict.fromkeys(['pyspark', 'pyarrow', 'pandas']))"
+    line = f"{missing}; from redisq_ops.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", line, "--url", url, "spark", *words],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr == "redisq: Spark isn't installed: pip install 'redisq-ops[spark]'\n"

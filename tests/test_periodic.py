@@ -17,7 +17,6 @@ from redisq_ops.core.delay import DelaySet, Periodic
 from redisq_ops.core.delay.periodic import AHEAD_MS, RUNS, due, slots
 from redisq_ops.core.errors import BadInput, TooLarge
 from redisq_ops.core.io import BlockingClient
-from redisq_ops.core.scripts import script
 from redisq_ops.core.values import Delivery, Settlement
 
 MINUTE, HOUR = 60_000, 3_600_000
@@ -229,7 +228,7 @@ def slow_tick(client: redis.Redis, clock: FakeClock) -> Callable[[], None]:
     work = DelaySet(client, "later", clock=clock).tick.op()
     assert isinstance(work, Coroutine)
     calls = work.send(None)
-    while script("delay", "fire").sha not in calls[0].command:
+    while DelaySet(None)._script("fire").sha not in calls[0].command:
         calls = work.send(io._exchange(client, calls))
 
     def act() -> None:

@@ -21,7 +21,6 @@ from redisq_ops.core.errors import BadInput, Exists, NotFound, QueueClosed, Refu
 from redisq_ops.core.io import BlockingClient, Description, run
 from redisq_ops.core.registry import find, forget
 from redisq_ops.core.request import RequestQueue, ShardedRequestQueue
-from redisq_ops.core.scripts import script
 from redisq_ops.core.shards import home
 from redisq_ops.core.values import Settlement, State
 from redisq_ops.demo.server import cluster
@@ -299,6 +298,26 @@ def test_bulk_moves_and_their_undo_reach_every_shard(later: Set, clock: FakeCloc
     assert later.get("id-7").at_ms == clock.now_ms + 1000  # type: ignore[union-attr]
 
 
+def test_a_bulk_move_by_a_process_that_knows_an_old_number_reaches_every_entry(
+    open_set: Callable[..., Set], clock: FakeClock
+) -> None:
+    names, now = ids(60), clock.now_ms
+    old = open_set(2)
+    put(old, names, now + 1000)
+    assert open_set().resize(5) == 0
+    said = old.move("op", 1, names, source="delayed", target="trash", high_water_ms=now)
+    assert said == ["moved"] * 60
+    old = open_set()
+    assert open_set().resize(3) == 0
+    rows = [(name, name.encode(), b"other") for name in names]
+    assert set(old.edit("op2", 1, rows, source="trash", high_water_ms=now)) == {"changed"}
+    assert open_set().move(
+        "op3", 1, names, source="trash", target="restore", high_water_ms=now
+    ) == ["moved"] * 60  # fmt: skip
+    assert open_set().resize(4) == 0
+    assert old.edit("op4", 1, rows, source="delayed", high_water_ms=now) == ["moved"] * 60
+
+
 def test_flags_counts_history_and_rates_are_of_the_whole(
     later: Set, client: redis.Redis, clock: FakeClock
 ) -> None:
@@ -357,7 +376,7 @@ def held_before(
     """Run until a script would be called; the rest runs when the result is called."""
     assert isinstance(work, Coroutine)
     calls = work.send(None)
-    while script("delay", name).sha not in calls[0].command or not when():
+    while DelaySet(None)._script(name).sha not in calls[0].command or not when():
         calls = work.send(io._exchange(client, calls))
 
     def go_on() -> T:

@@ -187,7 +187,11 @@ class Looks(Room[C_co]):
     @operation
     async def checkup(self, thorough: bool = False) -> Checkup:
         """`invariants`, and what was not looked at. Without ``thorough`` only what a screen can
-        wait for: of our own queues, where that takes all entries, nothing."""
+        wait for: of our own queues, where that takes all entries, keys of another type alone. What
+        these hide can't be looked at."""
+        if wrong := await self.mistyped():
+            said = (f"key {key} is a {is_} where a {kind} belongs" for key, is_, kind in wrong)
+            return Checkup(tuple(said))
         return Checkup(tuple(await self.invariants.op()) if thorough else ())
 
 

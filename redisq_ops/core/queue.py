@@ -8,7 +8,7 @@ are here, once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha1
 from typing import Any
 from urllib.parse import quote, unquote
@@ -77,6 +77,7 @@ class Queue(Abilities[C_co]):
 
         ``stale``: another delivery of that entry is the valid one, nothing was changed.
         """
+        await self._fit()
         return await self._settle(settlements)
 
     async def _settle(self, settlements: Sequence[Settlement]) -> list[str]:
@@ -102,7 +103,7 @@ class Queue(Abilities[C_co]):
     ) -> tuple[list[str], Taken]:
         """Settle what is finished and take the next, in one round trip."""
         if not await self.exists.op():
-            return await self._settle(settlements), Taken((), None, False)
+            return await self.settle.op(settlements), Taken((), None, False)
         await self._enrol()
         return await both(self._settle(settlements), self._take(n, consumer, lease_ms))
 
@@ -234,17 +235,32 @@ class Queue(Abilities[C_co]):
         )
 
     @operation
-    def undo(self, op: str, step: int, *, target: str, by: str, seq: int) -> Call[tuple[int, ...]]:
+    def undo(
+        self,
+        op: str,
+        step: int,
+        *,
+        target: str,
+        by: str,
+        seq: int,
+        left: Callable[[list[str]], None] = lambda ids: None,
+    ) -> Call[tuple[int, ...]]:
         """Take one step of ``op`` back: (put back, touched meanwhile and left alone). A third
         number, if there is one: out of reach now, and left for a later undo.
 
         ``target``: the state its entries were moved to, or ``edit`` if they only were edited.
+        ``left`` is told which were left alone, where the layout knows; perhaps repeatedly.
         """
         edited = target == EDIT
+
+        def said(reply: list[Any]) -> tuple[int, ...]:
+            left([id.decode() for id in reply[2:]])
+            return int(reply[0]), int(reply[1])
+
         return self._script("unedit" if edited else "undo").call(
             self.keys,
             self.clock,
-            lambda reply: (int(reply[0]), int(reply[1])),
+            said,
             caller=by,
             seq=seq,
             op=op,

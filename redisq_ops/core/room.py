@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, ClassVar
 from urllib.parse import unquote
 
@@ -43,6 +44,8 @@ class Room(Bound[C_co], ABC):
     """whether a dead entry that is replayed can be found by the id it had"""
     faults: ClassVar[tuple[str, ...]] = ()
     """what is known to be wrong with the layout itself, a sentence each"""
+    replays: ClassVar[str] = "attempts counted afresh"
+    """what a replayed entry's attempts are"""
     unrescued: ClassVar[str] = ""
     """what becomes of the work of a process that is pruned without rescue, in words"""
     columns: ClassVar[int] = 5
@@ -69,9 +72,10 @@ class Room(Bound[C_co], ABC):
         self.clock = clock or ServerClock()
         self.callers = callers or Callers()
         self._enrolled = False
+        self._fits = False
 
     def _script(self, name: str) -> Script:
-        return script(self.room, name)
+        return script(self.room, name, self.kinds)
 
     async def _enrol(self) -> None:
         if not self._enrolled:
@@ -82,21 +86,41 @@ class Room(Bound[C_co], ABC):
             self.layout = entry.layout
             self._enrolled = True
 
+    async def _fit(self) -> None:
+        """Once a process: refuse foreign keys in the way of scripts that don't look themselves."""
+        if not self._enrolled and not self._fits:
+            await self._unobstructed()
+            self._fits = True
+
+    async def mistyped(self) -> list[tuple[str, str, str]]:
+        """Keys that are of another type than ours: (key, its type, what it should be)."""
+        kinds = {self.keys[part]: kind for part, kind in sorted(self.kinds)}
+        found = await together(Call(("TYPE", key), bytes.decode, key=key) for key in kinds)
+        return [(key, is_, kinds[key]) for key, is_ in zip(kinds, found, strict=True)
+                if is_ not in ("none", kinds[key])]  # fmt: skip
+
     async def _unobstructed(self) -> None:
         """Refuse foreign keys in the way now: a script finds them when it has begun to write."""
-        kinds = {self.keys[part]: kind for part, kind in (FIXED | self.parts).items()}
-        found = await together(Call(("TYPE", key), bytes.decode, key=key) for key in kinds)
-        for (key, kind), is_ in zip(kinds.items(), found, strict=True):
-            if is_ not in ("none", kind):
-                raise WrongKind(f"key {key} is a {is_} where queue {self.name} has a {kind}")
+        for key, is_, kind in await self.mistyped():
+            raise WrongKind(f"key {key} is a {is_} where queue {self.name} has a {kind}")
 
     async def _guarded(self, name: str, read: Any, rows: Any = (), **argv: Any) -> Any:
         """Run a script in a caller's slot, so that a re-sent call has no effect."""
         loaded = self._script(name)
         with self.callers.turn(name) as (caller, seq):
-            return await loaded.call(
-                self.keys, self.clock, read, rows, caller=caller, seq=seq, **argv
-            )
+            try:
+                return await loaded.call(
+                    self.keys, self.clock, read, rows, caller=caller, seq=seq, **argv
+                )
+            except WrongKind:
+                self._enrolled = self._fits = False  # from now on, look first
+                await self._unobstructed()  # now, to name it
+                raise
+
+    @property
+    def kinds(self) -> frozenset[tuple[str, str]]:
+        """Its fixed keys' parts, each with its type."""
+        return _kinds(type(self))
 
     @property
     def settable(self) -> bool:
@@ -149,3 +173,8 @@ class Room(Bound[C_co], ABC):
     async def _now(self) -> int:
         stamp = self.clock.stamp()
         return int(stamp) if stamp else await server_ms()
+
+
+@cache
+def _kinds(queue: type[Room[Any]]) -> frozenset[tuple[str, str]]:
+    return frozenset((FIXED | queue.parts).items())

@@ -29,9 +29,14 @@ from .errors import BadInput
 from .io import Arg, Call
 from .keys import Keys
 from .settings import MAX_BATCH, lua_defaults
+from .states import FIXED
 
 T = TypeVar("T")
 
+BUSY = frozenset({"take", "settle", "submit", "push", "enqueue", "schedule"})
+"""scripts that run once a delivery or more often: for these a process looks at the keys' types once
+(`Room`), all others look themselves, at every key before the first write"""
+_FIXED = frozenset(FIXED.items())
 _SHARED = "redisq_ops.core"
 _NOW = """local now = tonumber(ARGV[1])
 if not now then
@@ -99,12 +104,16 @@ class Script:
 
 
 @cache
-def script(room: str, name: str) -> Script:
-    """Load ``name`` of a queue's room (``"request"``) or, failing that, of ``core/lua``."""
+def script(room: str, name: str, kinds: frozenset[tuple[str, str]] = _FIXED) -> Script:
+    """Load ``name`` of a queue's room (``"request"``) or, failing that, of ``core/lua``.
+
+    ``kinds``: the types its keys have.
+    """
     body = _read(room, name)
     header = Header.parse(body)
     order: list[str] = []
-    _collect(room, header.uses, order)
+    looks = name not in BUSY and "no-writes" not in header.flags
+    _collect(room, ("fit", *header.uses) if looks else header.uses, order)
     texts = [_read(room, fragment) for fragment in order]
     keys = list(header.keys)
     for text in texts:
@@ -114,8 +123,27 @@ def script(room: str, name: str) -> Script:
     lines += [f"local {key} = KEYS[{i}]" for i, key in enumerate(keys, 1)]
     lines += [f"local {arg} = ARGV[{i}]" for i, arg in enumerate(full.argv, 2)]
     lines += [f"local first, width = {len(full.argv) + 2}, {len(full.rest)}", lua_defaults(), _NOW]
+    lines.append(f"local running = '{name}'")
+    if "fit" in order:
+        lines += [_kinds(full, dict(kinds)), _stripped(_read(room, "fit"))]
+        lines += ["fit()"] if looks else []  # before the others, which may read
+        texts.pop(order.index("fit"))
     text = "\n".join([*lines, *map(_stripped, [*texts, body])])
     return Script(f"{room}/{name}", text, hashlib.sha1(text.encode()).hexdigest(), full)
+
+
+def _kinds(header: Header, kinds: dict[str, str]) -> str:
+    """Lua that says which type each key has, an operation's own too."""
+    typed = [f"[{key}] = '{kinds[key]}'" for key in header.keys if key in kinds]
+    op, step = ("op", "step") if "op" in header.argv else ("caller", "seq")
+    named: dict[str, tuple[str, str]] = {}
+    if op in header.argv:
+        named["op_"] = f"op_ .. {op}", "hash"
+    if step in header.argv:
+        named["undo_"] = f"undo_ .. {op} .. ':' .. {step}", "list"
+        named["land_"] = f"land_ .. {op} .. ':' .. {step}", "hash"
+    typed += [f"[{named[key][0]}] = '{named[key][1]}'" for key in header.keys if key in named]
+    return f"local function kinds() return {{{', '.join(typed)}}} end"
 
 
 def _collect(room: str, uses: Iterable[str], order: list[str]) -> None:

@@ -16,6 +16,7 @@ from abc import abstractmethod
 from binascii import crc_hqx
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from hashlib import sha1
 from random import Random
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -26,7 +27,7 @@ from .io import C_co, Call, Description, both, operation, together
 from .keys import PREFIX, Keys, checked_consumer
 from .queue import Queue
 from .registry import Registered, amend, enrol, find
-from .reply import scored
+from .reply import scored, words
 from .settings import LEASE_MS, MAX_BATCH
 from .standing import Standing, joined
 from .states import ZSETS
@@ -39,6 +40,11 @@ NEVER = float("inf")
 _RUN = re.compile(r"@\d{13}$")
 _WORDS = ("moved", "same", "away", "late", "changed")
 _COUNTED = ("done", "undone")
+_TYPES = """#!lua flags=no-writes
+local types = {}
+for i, key in ipairs(KEYS) do types[i] = redis.call('TYPE', key).ok end
+return types"""
+_TYPES_SHA = sha1(_TYPES.encode()).hexdigest()
 
 T = TypeVar("T")
 X = TypeVar("X")
@@ -102,7 +108,22 @@ class Sharded(Queue[C_co], Generic[C_co, Part]):
         if not self._enrolled:
             entry = await enrol(self.name, self.kind, self.schema, self.prefix, self.shards)
             self._adopt(entry)
+            await self._unobstructed()
             self._enrolled = True
+
+    async def mistyped(self) -> list[tuple[str, str, str]]:
+        """One call a shard: 256 of them have some 5,000 keys, with priorities 30,000."""
+        places = [{part.keys[p]: kind for p, kind in sorted(part.kinds)} for part in self._union()]
+        found = await together(
+            Call(("EVALSHA", _TYPES_SHA, len(of), *of), words, key=next(iter(of)), source=_TYPES)
+            for of in places
+        )
+        return [
+            (key, is_, of[key])
+            for of, types in zip(places, found, strict=True)
+            for key, is_ in zip(of, types, strict=True)
+            if is_ not in ("none", of[key])
+        ]
 
     async def _refresh(self) -> None:
         self._adopt(await find(self.name, self.prefix))
@@ -538,7 +559,7 @@ class Sharded(Queue[C_co], Generic[C_co, Part]):
                 span=span,
             )  # fmt: skip
 
-        return await self._fresh(lambda: self._asked(ids, of))
+        return await self._asked(ids, of)
 
     @operation
     async def edit(
@@ -554,12 +575,18 @@ class Sharded(Queue[C_co], Generic[C_co, Part]):
             few = [rows[i] for i in some]
             return part.edit.op(op, step, few, source=source, high_water_ms=high_water_ms)
 
-        return await self._fresh(lambda: self._asked([row[0] for row in rows], of))
+        return await self._asked([row[0] for row in rows], of)
 
     async def _asked(
         self, ids: Sequence[str], ask: Callable[[Part, Sequence[int]], Description[list[str]]]
     ) -> list[str]:
-        """Carry a step out in every shard that may have some of the ids (told by their index)."""
+        """Carry a step out in every shard that may have some of the ids (told by their index).
+
+        A shard takes one list under a step's number: asked for other ids, it would answer for the
+        first ones. So the present shards are learnt of before, and what is carried away while we
+        ask is `changed`, as if somebody had touched it.
+        """
+        await self._refresh()
         places = await self._places(ids)
         # The journal is in the first: it learns of every step. One of nothing is for all: it ends
         # the operation, since none of them takes another under its number.
@@ -569,10 +596,10 @@ class Sharded(Queue[C_co], Generic[C_co, Part]):
                 asked.setdefault(k, []).append(i)
         said = await together(ask(self._part(k), some) for k, some in asked.items())
         best = [len(_WORDS)] * len(ids)
-        for words, (k, some) in zip(said, asked.items(), strict=True):
-            if len(words) != len(some):
+        for heard, (k, some) in zip(said, asked.items(), strict=True):
+            if len(heard) != len(some):
                 raise Superseded(f"shard {k}: that step was carried out with other entries")
-            for i, word in zip(some, words, strict=True):
+            for i, word in zip(some, heard, strict=True):
                 best[i] = min(best[i], _WORDS.index(word))
         return [_WORDS[word] for word in best]
 
@@ -606,8 +633,19 @@ class Sharded(Queue[C_co], Generic[C_co, Part]):
         return Front(moved, behind, all(front.over for front in found))
 
     @operation
-    async def undo(self, op: str, step: int, *, target: str, by: str, seq: int) -> tuple[int, int]:
-        found = await self._each(lambda part: part.undo.op(op, step, target=target, by=by, seq=seq))
+    async def undo(
+        self,
+        op: str,
+        step: int,
+        *,
+        target: str,
+        by: str,
+        seq: int,
+        left: Callable[[list[str]], None] = lambda ids: None,
+    ) -> tuple[int, int]:
+        found = await self._each(
+            lambda part: part.undo.op(op, step, target=target, by=by, seq=seq, left=left)
+        )
         return sum(back for back, _ in found), sum(touched for _, touched in found)
 
     async def _configure(self, op: str, seq: int, changes: dict[str, str]) -> dict[str, str]:

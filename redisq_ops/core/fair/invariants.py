@@ -7,9 +7,11 @@ may be a moment's; seen twice it is real. Reads by pages only.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..io import Call, both, together
+from ..keys import Keys
 from ..reply import fields, members, scored, words
 from ..states import ZSETS
 from ..values import State
@@ -39,18 +41,24 @@ async def violations(queue: FairQueue[Any]) -> list[str]:
     accounts = {name: Account.read(line) for name, line in lines.items()}
     said: list[str] = []
     pending = Counter(owner.get(id, b"?").decode() for id in placed["pending"])
-    waiting = 0
     spent = Counter(hole.partition("/")[0] for hole, mark in holes.items() if mark == b"1")
     named = Counter(hole.partition("/")[0] for hole in holes)
-    parts = await together(
-        both(_list(keys["f_"] + name), _list(keys["c_"] + name)) for name in accounts
+    hidden = await _hidden(keys, list(accounts))
+    said += [f"key {key} is a {is_} where a list belongs" for key, is_ in hidden.values()]
+    waiting = sum(
+        account.waiting for name, account in accounts.items() if name in hidden and account
     )
-    for (name, account), (packed, rest) in zip(accounts.items(), parts, strict=True):
+    seen_of = [name for name in accounts if name not in hidden]
+    parts = await together(
+        both(_list(keys["f_"] + name), _list(keys["c_"] + name)) for name in seen_of
+    )
+    for name, (packed, rest) in zip(seen_of, parts, strict=True):
+        account = accounts[name]
         assert account is not None
         listed = packed + rest
         live = [id for id in listed if f"{name}/{id}" not in holes]
         for id in live:
-            if (whose := body.get(id, b"").partition(b" ")[0].decode()) != name:
+            if (whose := _client(body.get(id, b""))) != name:
                 said.append(f"{id} waits with {name} and is {whose or 'nobody'}'s")
         seen.update(live)
         waiting += len(live)
@@ -71,7 +79,8 @@ async def violations(queue: FairQueue[Any]) -> list[str]:
             said.append(f"client {name} has its turn at {account.turn}, {turns[name]:.0f} in ring")
     said += [f"{id} is in {n} states" for id, n in seen.items() if n > 1]
     said += [f"{id} has no payload" for id in sorted(set(seen) - set(body))]
-    said += [f"{id} has a payload and no state" for id in sorted(set(body) - set(seen))]
+    lost = {id for id in set(body) - set(seen) if _client(body[id]) not in hidden}
+    said += [f"{id} has a payload and no state" for id in sorted(lost)]
     said += [f"{id} is {state} and nobody's" for state, ids in placed.items() for id in ids
              if owner.get(id) != body.get(id, b"").partition(b" ")[0]]  # fmt: skip
     said += [f"{id} is owned and not there" for id in sorted(set(owner) - set(body))]
@@ -84,6 +93,24 @@ async def violations(queue: FairQueue[Any]) -> list[str]:
     if known != waiting:
         said.append(f"queue: waiting is {known}, counted {waiting}")
     return said
+
+
+def _client(content: bytes) -> str:
+    return content.partition(b" ")[0].decode()
+
+
+async def _hidden(keys: Keys, names: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Clients with a key of another type in their list's place: the key and its type."""
+    found: dict[str, tuple[str, str]] = {}
+    for low in range(0, len(names), _PAGE):
+        places = [(n, keys[part] + n) for n in names[low : low + _PAGE] for part in ("c_", "f_")]
+        types = await together(Call(("TYPE", key), bytes.decode, key=key) for _, key in places)
+        found |= {
+            name: (key, is_)
+            for (name, key), is_ in zip(places, types, strict=True)
+            if is_ not in ("none", "list")
+        }
+    return found
 
 
 async def _scores(key: str) -> list[tuple[str, float]]:

@@ -28,6 +28,7 @@ for i = 1, #rows, 2 do
   end
 end
 for i = #rows, 2 * moved + 1, -1 do rows[i] = nil end
+room_ready(admit)
 if moved > 0 then
   local lines = redis.call('HMGET', meta, unpack(ids))
   for k = 1, moved do lines[k] = lines[k] or packed(unpacked()) end

@@ -32,7 +32,8 @@ local function write_history()
   for name, n in pairs(tallies) do
     if n ~= 0 then
       local key = rate_ .. math.floor(minute / 60)
-      if redis.call('HINCRBY', key, (minute % 60) .. name, n) == n then
+      -- Were another's key there, the rate alone would suffer.
+      if redis.pcall('HINCRBY', key, (minute % 60) .. name, n) == n then
         redis.call('EXPIRE', key, 90000)
       end
     end

@@ -4,16 +4,24 @@
 -- dead and trash: since). What waiting means, and what else a change drags along, is the room's:
 -- it gives `waiting_zset`, `room_move`, `room_flush`. What `room_move` returns is for those who move
 -- what they find: false: it can't be moved; 'full': that one was moved, and is enough for one call.
+-- Who writes anything of a change before the flush has `room_ready` look at it first.
 -- KEYS: lease delay dead trash err
--- USES: record history counters room
+-- USES: fit record history counters room ready
 local zset_of = {pending = lease, delayed = delay, dead = dead, trash = trash,
   waiting = waiting_zset}
 local drops, adds, kept, forgotten = {}, {}, {}, {}
+local changed = false -- whether an entry is on its way to another state, and might be lost half way
 
 local function listed(map, key)
   local list = map[key]
   if not list then list = {}; map[key] = list end
   return list
+end
+
+local function admit(zset, score, id)
+  local list = listed(adds, zset)
+  local n = #list
+  list[n + 1], list[n + 2] = score, id
 end
 
 local function keep(id, line)
@@ -27,14 +35,6 @@ local function retain(id, r)
   else
     keep(id, packed(r))
   end
-end
-
--- Take's own way in: what else waiting -> pending needs, the room has already done.
-local function hold(id, line, deadline)
-  local list = listed(adds, lease)
-  local n = #list
-  list[n + 1], list[n + 2] = deadline, id
-  keep(id, line)
 end
 
 -- For good: done, or gone from the trash. A done one's `value` and `wait` are the room's affair.
@@ -54,18 +54,18 @@ local function move(id, from, to, score, r)
     local list = listed(drops, zset_of[from])
     list[#list + 1] = id
   end
-  if zset_of[to] then
-    local list = listed(adds, zset_of[to])
-    local n = #list
-    list[n + 1], list[n + 2] = score, id
-  end
+  if zset_of[to] then admit(zset_of[to], score, id) end
   if to ~= 'pending' then r.receipt = '-' end
-  r.since = now
+  r.since, changed = now, true
   retain(id, r)
   room_move(id, from, to, r)
 end
 
 local function flush()
+  if changed then
+    fit()
+    room_ready(admit)
+  end
   for key, ids in pairs(drops) do redis.call('ZREM', key, unpack(ids)) end
   for key, pairs_of in pairs(adds) do redis.call('ZADD', key, unpack(pairs_of)) end
   if #kept > 0 then redis.call('HSET', meta, unpack(kept)) end
@@ -74,7 +74,7 @@ local function flush()
     redis.call('HDEL', err, unpack(forgotten))
   end
   room_flush()
-  drops, adds, kept, forgotten = {}, {}, {}, {}
+  drops, adds, kept, forgotten, changed = {}, {}, {}, {}, false
   write_counters()
   write_history()
 end

@@ -14,7 +14,7 @@ local ids = {}
 for i = first, #ARGV, width do ids[#ids + 1] = ARGV[i] end
 local lines = redis.call('HMGET', meta, unpack(ids))
 local find, byte = string.find, string.byte
-local settled, acked = {}, 0
+local settled, acked, errors = {}, 0, {}
 
 -- Whether a line begins with the word `receipt`; one that was taken away is a minus.
 local function held(line, receipt)
@@ -28,7 +28,7 @@ local function missed(id, outcome, value, wait, r)
   end
   r.failures, r.failed = r.failures + 1, true -- had its turn, where waiting is in turns
   tally('f', 1)
-  redis.call('HSET', err, id, value)
+  errors[#errors + 1], errors[#errors + 2] = id, value
   if outcome == 'reject' or r.failures >= conf.max_failures then
     r.reason = outcome == 'reject' and 'rejected' or 'failed'
     note('dead', id .. '|' .. r.reason)
@@ -65,5 +65,10 @@ for k = 1, #ids do
   end
 end
 tally('o', acked)
+if #errors > 0 then
+  room_ready(admit)
+  fit()
+  redis.call('HSET', err, unpack(errors))
+end
 flush()
 return remember(said)

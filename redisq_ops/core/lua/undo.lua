@@ -3,7 +3,7 @@
 -- ARGV: caller seq op step to
 -- USES: guard moves still
 -- FLAGS: allow-oom
--- Returns how many were put back and how many had been touched.
+-- Returns how many were put back, how many had been touched, and the ids of these.
 local said, late = replayed()
 if late then return superseded end
 if said then return said end
@@ -24,10 +24,11 @@ else
 end
 local present = #ids > 0 and redis.call('HMGET', meta, unpack(ids)) or {}
 local there = to ~= 'restore' and still(ids, to)
-local back, at, stays = 0, string.format('%.0f', now), {failures = 0, lost = 0, first = 0}
+local back, left, at = 0, {'', ''}, string.format('%.0f', now)
+local stays = {failures = 0, lost = 0, first = 0}
 local mark, sub = ' ' .. op .. ' ', string.sub
 for k, id in ipairs(ids) do
-  local line, from, is = present[k], froms[k], to
+  local line, from, is, put = present[k], froms[k], to, false
   local ours = false
   if line then
     local _, _, _, _, f = ends(line)
@@ -38,7 +39,8 @@ for k, id in ipairs(ids) do
     is = r.reason ~= '-' and 'dead' or room_score(id, 'delayed') and 'delayed' or 'waiting'
   end
   if ours and (there and there[k] or not there and room_score(id, is)) then
-    local was, put, held = lines[k], true, from ~= 'dead' and from ~= 'trash'
+    local was, held = lines[k], from ~= 'dead' and from ~= 'trash'
+    put = true
     local a, c, d, e = ends(was)
     if not held and was:byte(c + 1) ~= 48 then -- no holder, and delivered before: cut, as in `front`
       put = room_move(id, is, from, stays) ~= false
@@ -57,10 +59,13 @@ for k, id in ipairs(ids) do
     end
     if put then back = back + 1 end
   end
+  if not put then left[#left + 1] = id end
 end
+room_ready(admit)
 redis.call('DEL', list)
 redis.call('HINCRBY', op_ .. op, 'undone', back)
 redis.call('PEXPIRE', op_ .. op, 2592000000) -- as in `move`: a shard may have nothing of it
 note('op', table.concat({caller, 'undo', op, back}, '|'))
 flush()
-return remember({tostring(back), tostring(#ids - back)})
+left[1], left[2] = tostring(back), tostring(#ids - back)
+return remember(left)

@@ -3,14 +3,14 @@
 -- ARGV: caller seq op step
 -- USES: guard moves content
 -- FLAGS: allow-oom
--- Returns how many have their payload again and how many had been touched.
+-- Returns how many have their payload again, how many had been touched, and the ids of these.
 local said, late = replayed()
 if late then return superseded end
 if said then return said end
 by = caller
 local ROW = '^(%S+) (%S+) (%S+ %d+ %d+ %d+ %d+ %S+ %S+ %S+ %d+) (.*)$'
 local list = undo_ .. op .. ':' .. step
-local rows, ids, back = redis.call('LRANGE', list, 0, 499), {}, 0
+local rows, ids, back, left = redis.call('LRANGE', list, 0, 499), {}, 0, {'', ''}
 for k, row in ipairs(rows) do ids[k] = row:match('^%S+') end
 for k, r in ipairs(records(ids)) do
   local id, state, line, payload = rows[k]:match(ROW)
@@ -19,6 +19,8 @@ for k, r in ipairs(records(ids)) do
     retain(id, r)
     rewrite(id, payload)
     back = back + 1
+  else
+    left[#left + 1] = id
   end
 end
 redis.call('DEL', list)
@@ -26,4 +28,5 @@ redis.call('HINCRBY', op_ .. op, 'undone', back)
 redis.call('PEXPIRE', op_ .. op, 2592000000) -- as in `undo`
 note('op', table.concat({caller, 'undo', op, back}, '|'))
 flush()
-return remember({tostring(back), tostring(#rows - back)})
+left[1], left[2] = tostring(back), tostring(#rows - back)
+return remember(left)

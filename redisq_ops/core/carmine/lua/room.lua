@@ -1,9 +1,8 @@
--- Carmine's message queue. Its own keys say where a message is in its users' words; ours say it
--- too, and beside them what Carmine has no word for. Both are written in one step, so they never
--- differ. Waiting and delayed are one sorted set of ready times, as `queued` and
--- `queued-with-backoff` are told apart by the time alone.
+-- Carmine's message queue. Its own keys say where a message is in its users' words; ours say it too,
+-- and beside them what Carmine has no word for. Both are written in one step, so they never differ.
+-- Waiting and delayed are one sorted set of ready times: time alone tells `queued-with-backoff`.
 -- KEYS: messages locks backoffs nattempts requeued finished body next
--- USES: sight large wake history counters
+-- USES: fit sight large wake history counters
 local waiting_zset = delay
 local moved, ended, refusing = {}, {}, {}
 local in_sight = {waiting = true, delayed = true, pending = true}
@@ -23,6 +22,7 @@ end
 local function room_again(id, wait)
   local content = some_follow() and redis.call('HGET', next, id)
   if not content then return nil end
+  fit()
   redis.call('HDEL', next, id)
   redis.call('SREM', requeued, id)
   redis.call('HSET', messages, id, content)

@@ -3,7 +3,7 @@
 -- A delivered entry keeps its ready time in its record and returns to it, so order survives.
 -- `seen`: marks of what was handed over to here, by when; each is taken in once.
 -- KEYS: body next seen
--- USES: wake history counters
+-- USES: fit wake history counters
 local waiting_zset = delay
 local gone, woken = {}, 0
 local follows -- whether any entry is to run again; asked once
@@ -21,6 +21,7 @@ local function room_again(id)
   if follows == nil then follows = redis.call('EXISTS', next) == 1 end
   local row = follows and redis.call('HGET', next, id)
   if not row then return nil end
+  fit()
   redis.call('HDEL', next, id)
   local at, content = row:match('^(%d+) (.*)$')
   redis.call('HSET', body, id, content)

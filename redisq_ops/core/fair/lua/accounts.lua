@@ -34,7 +34,8 @@ local usual = {__index = {holes = 0, spent = 0, packed = 0, weight = 1, cap = 0,
 local function opened(name, line)
   -- All that an account ever gets is named at once: a table that grows is made anew.
   local a = setmetatable({name = name, waiting = 0, pending = 0, head = 0, vt = 0, new = not line,
-    was = false, before = 0, at = 0, want = 0, cost = 0, most = 0, given = 0, ids = false}, usual)
+    was = false, before = 0, at = 0, want = 0, cost = 0, most = 0, given = 0, ids = false,
+    astray = false}, usual)
   if line then
     local waiting, pending, head, vt, rest = match(line, '^(%d+) (%d+) (%-?%d+) (%d+) ?(.*)$')
     a.waiting, a.pending, a.head, a.vt = waiting + 0, pending + 0, head + 0, vt + 0

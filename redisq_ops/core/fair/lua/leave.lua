@@ -2,14 +2,18 @@
 -- USES: lists
 local hole_budget = 500
 
--- The next `want` ids of a client whose turn it is; fewer when too many holes are in front of them.
+-- The next `want` ids of a client whose turn it is; fewer when too many holes are in front of them, or
+-- when its list is a key of another type: then it is `astray`, and loses nothing but its turn.
 local function leave_list(a, want)
   local got = {}
   while #got < want and (hole_budget > 0 or a.holes == 0) do
     local most, list = want - #got, c_
     if a.packed > 0 then most, list = math.min(most, a.packed), f_ end
-    local ids = redis.call('LPOP', list .. a.name, text[most])
-    if not ids then -- removed by hand: what isn't there can't hold up the others
+    local ids = redis.pcall('LPOP', list .. a.name, text[most])
+    if ids and ids.err or not ids and misfit(c_ .. a.name, 'list') then
+      a.astray = unfit(a.name) or error(ids)
+      break
+    elseif not ids then -- removed by hand: what isn't there can't hold up the others
       local behind = a.packed > 0
       a.packed = 0
       heed(a)

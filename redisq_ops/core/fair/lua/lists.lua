@@ -5,7 +5,16 @@
 -- `head` is the absolute place of the first id, so a cursor stays exact under pushes and pops, and
 -- repeats rather than skips while a list is packed.
 -- KEYS: holes c_ f_
--- USES: accounts
+-- USES: accounts fit
+
+-- What is wrong with the keys of a client's list; asked before they are written.
+local unfit_is = {}
+local function unfit(name)
+  if unfit_is[name] == nil then
+    unfit_is[name] = misfit(c_ .. name, 'list') or misfit(f_ .. name, 'list') or false
+  end
+  return unfit_is[name]
+end
 
 -- Forget holes (names and marks as in `holes`; a mark may be absent); how many there were.
 local function fill(a, names, marks)

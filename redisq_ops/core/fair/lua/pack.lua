@@ -5,6 +5,10 @@ local function pack()
   local name = redis.call('ZRANGE', packing, 0, 0)[1]
   if not name then return 0 end
   local a = account(name)
+  if unfit(name) then
+    redis.call('ZADD', packing, now, name) -- behind the others
+    return 0
+  end
   -- The list's own length is what counts: were the counts off, ids behind them would be lost.
   local rest = redis.call('LLEN', c_ .. name)
   local most = math.min(rest, 500)

@@ -38,7 +38,9 @@ if #fresh > 0 then
       return {err = 'FULL ' .. waiting .. ' entries wait and max_waiting is ' .. conf.max_waiting}
     end
   end
-  join(account(client), fresh) -- first, lest a key of another type be found half way
+  local wrong = unfit(client)
+  if wrong then return wrong end
+  join(account(client), fresh)
   put_fields(body, put)
   tally('i', #fresh)
 end

@@ -14,9 +14,8 @@ local due = redis.call('ZRANGE', delay, '-inf', now, 'BYSCORE', 'LIMIT', 0, 16)
 for i, r in ipairs(records(due)) do move(due[i], 'delayed', 'waiting', 0, r) end
 if #due + reap(16) > 0 then flush() end
 
-local order, start = {}, 0
-if not conf.paused then order, start = turns(n) end
-local ids, whose, latest = served(order)
+local ids, whose, latest, start = {}, {}, 0, 0
+if not conf.paused then ids, whose, latest, start = served(n) end
 
 local reply, fence = {'0', '0', deadline}, 0
 if #ids > 0 then

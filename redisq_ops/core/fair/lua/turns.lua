@@ -1,7 +1,7 @@
 -- Whose turn it is, as if entries were taken one by one. Clients at their cap, and blocked ones, are
 -- not in the ring.
 -- KEYS: ring
--- USES: leave
+-- USES: leave ring
 local TURN = 27720 -- what an entry moves a client of weight 1 on; weights 1 to 12 divide it
 
 -- Accounts in the order they are served, n at most, each with how many it gets (`want`), and the
@@ -12,11 +12,11 @@ local function turns(n)
   open_accounts(names)
   for _, name in ipairs(names) do
     local a = known[name]
-    if servable(a) then
+    if servable(a) and not a.astray then
       last_in = last_in + 1
       line[last_in], a.want, a.cost = a, 0, math.floor(TURN / a.weight)
       a.most = a.cap > 0 and math.min(a.waiting, a.cap - a.pending) or a.waiting
-    else -- its account was evicted or removed by hand
+    elseif not a.astray then -- its account was evicted or removed by hand
       redis.call('ZREM', ring, name)
     end
   end
@@ -39,20 +39,35 @@ local function turns(n)
   return order, start
 end
 
--- The ids of those turns, whose they are, and the latest virtual time a client of them comes to.
-local function served(order)
-  local ids, whose, latest = {}, {}, 0
-  for _, a in ipairs(order) do
-    if not a.ids then
-      touched[a.name] = a
-      a.ids, a.given = leave_list(a, a.want), 0
-      a.vt = a.vt - (a.want - #a.ids) * a.cost
-      a.pending = a.pending + #a.ids
-      latest = math.max(latest, a.vt)
+-- The ids of up to n turns, whose they are, the latest virtual time a client of them comes to, and
+-- that of the last turn. Who is astray has its next turn behind all others: they are met first.
+local function served(n)
+  local ids, whose, latest, start = {}, {}, 0, 0
+  for round = 100, 0, -1 do
+    local order, at = turns(n - #ids)
+    local astray = {}
+    for _, a in ipairs(order) do
+      if not a.ids then
+        touched[a.name] = a
+        a.ids, a.given = leave_list(a, a.want), 0
+        a.vt = a.vt - (a.want - #a.ids) * a.cost
+        a.pending = a.pending + #a.ids
+        latest = math.max(latest, a.vt)
+        if a.astray then astray[#astray + 1] = a end
+      end
+      a.given = a.given + 1
+      local id = a.ids[a.given]
+      if id then ids[#ids + 1], whose[#whose + 1] = id, a.name end
     end
-    a.given = a.given + 1
-    local id = a.ids[a.given]
-    if id then ids[#ids + 1], whose[#whose + 1] = id, a.name end
+    start = math.max(start, at)
+    if #astray == 0 then break end
+    local _, behind = virtual_time()
+    behind = math.max(behind, latest) + TURN
+    for _, a in ipairs(astray) do a.vt = math.max(a.vt, behind) end
+    if #ids == n then break end
+    for _, a in ipairs(order) do a.ids = false end
+    write_accounts()
+    if round == 0 then hole_budget = 0 end -- there may be others: whoever asks asks again
   end
-  return ids, whose, latest
+  return ids, whose, latest, start
 end

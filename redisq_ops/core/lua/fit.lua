@@ -1,0 +1,18 @@
+-- A key of another type in the way. What a script has written stays when it fails, so who may meet such
+-- a key asks before the first write. Nil, or an error that names the key.
+local function misfit(key, kind)
+  local is = redis.call('TYPE', key).ok
+  if is == kind or is == 'none' then return nil end
+  return {err = 'MISFIT key ' .. key .. ' is a ' .. is .. ' where a ' .. kind .. ' belongs'}
+end
+
+-- Ask of all keys that have a type (`kinds` is the loader's), once a call.
+local asked = false
+local function fit()
+  if asked then return end
+  asked = true
+  for key, kind in pairs(kinds()) do
+    local wrong = misfit(key, kind)
+    if wrong then error(wrong) end
+  end
+end
