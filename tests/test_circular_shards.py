@@ -296,6 +296,26 @@ def test_what_lies_between_two_shards_is_brought_home_by_a_sweep_or_a_push(
     assert sorted(ack_all(opened())) == sorted(ids(40))
 
 
+def test_another_producers_id_that_a_killed_mover_carried_is_brought_home_by_a_sweep(
+    opened: Opener, client: redis.Redis
+) -> None:
+    """It began in shard 0, which isn't its home by either number."""
+    queue = opened(3)
+    theirs = next(name for name in ids(99) if home(name, 3) and home(name, 2))
+    client.lpush(queue.queue_key, theirs)
+    assert settle(queue, "fail", take(queue)) == ["retry"]  # met, so it is known now
+    for step in range(30):
+        with suppress(Killed):
+            run_until(client, opened().resize.op(2), step, True)
+        if client.exists(queue.all_keys[0]["transit"]):
+            break
+    assert client.hkeys(queue.all_keys[0]["transit"]) == [theirs.encode()]
+    process = opened()
+    process.sweep()
+    assert not client.exists(queue.all_keys[0]["transit"])
+    assert [d.id for d in take(process)] == [theirs]
+
+
 def test_an_id_in_two_shards_becomes_one(opened: Opener, client: redis.Redis) -> None:
     """Another producer's in shard 0 and ours at home: the move makes one of them."""
     queue = opened(3)

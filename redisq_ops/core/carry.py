@@ -66,9 +66,17 @@ class Carrying(Sharded[C_co, Part]):
     @operation
     async def sweep(self, max: int = 100) -> int:
         swept = await Sharded.sweep(self, max)
-        if self.old_shards:  # a mover may have been killed: what it carried must not lie there
-            await self._carry(await self._in_transit())
+        # A mover may have been killed, even one that came late to a change that is over: what it
+        # carried must not lie there.
+        await self._finish_carrying()
         return swept
+
+    async def _finish_carrying(self) -> None:
+        """Bring home what is in transit, from wherever it is."""
+        parts = self._union()
+        found = await together(fields(part.keys["transit"]) for part in parts)
+        for part, ids in zip(parts, found, strict=True):
+            await self._carry_from(part, self._away(part, list(ids)))
 
     @abstractmethod
     def _arrive(self, part: Part, rows: Sequence[Arrival]) -> Call[list[str]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, ClassVar
 
 from .. import record
@@ -129,6 +129,10 @@ class CircularQueue(Queue[C_co]):
         if found is None:
             raise Refused(f"queue {self.name} was destroyed while it was being created")
         return agreed(self.name, found, self.options)
+
+    @operation
+    async def variant(self) -> dict[str, str]:
+        return asdict(await recorded(self.keys) or Shape())
 
     # --- producers -----------------------------------------------------------------------------
 

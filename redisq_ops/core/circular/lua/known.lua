@@ -2,7 +2,7 @@
 -- the payload of the run that follows the present one, or where each push is a run: how many follow.
 -- `transit`: those on their way to another shard.
 -- KEYS: body again transit meta lease delay dead trash
--- USES: elements
+-- USES: fit elements
 local follows, moving -- whether any entry is to run again, or between two shards; asked once
 
 local function following(id)
@@ -32,6 +32,7 @@ end
 local function room_again(id)
   local row = following(id)
   if not row then return nil end
+  fit()
   if not each then redis.call('HSET', body, id, row) end
   if not each or redis.call('HINCRBY', again, id, -1) <= 0 then redis.call('HDEL', again, id) end
   return now
