@@ -1,9 +1,7 @@
 """The book of a fair queue of several shards, whose number changes now and then.
 
-Which shard a take goes to first is chance, so turns aren't predicted here (`fairs` does, for one
-shard). What is: that entries of all shards together are those of the book, rules hold in every
-shard, a client's own order holds within one, and a shard that was given up keeps its fence alone.
-Several processes take part; each learns of another number by itself.
+Turns aren't predicted here (`fairs` does, for one shard). What is: that rules hold in every shard,
+and that a client's own order holds within one. All else is in `shards`.
 """
 
 from __future__ import annotations
@@ -15,47 +13,33 @@ from random import Random
 from typing import Any
 
 from redisq_ops.core.errors import QueueClosed
-from redisq_ops.core.fair import FairQueue, ShardedFairQueue
-from redisq_ops.core.io import Description, run
-from redisq_ops.core.keys import Keys, registry_key
-from redisq_ops.core.registry import find
+from redisq_ops.core.fair import ShardedFairQueue
+from redisq_ops.core.io import run
 
 from .fairs import NAMES, Producing
-from .model import SETS, Step, Unit, place
-from .wire import picture, run_twice
+from .model import Step, Unit
+from .shards import Shards
+from .wire import picture
 
-MOST = 5
-"""shards at most; all of them are looked at after every step"""
-PROCESSES = 3
-TWICE = 0.03
 USUAL = {"weight": 1, "cap": 0, "blocked": 0}
 
 
-class ShardedFairModel(Producing):
-    rests = ("cfg", "stat", "callers", "hist", "wake")
-
+class ShardedFairModel(Shards, Producing):
     def make(self) -> ShardedFairQueue[Any]:
         self.whose: dict[str, str] = {}
         self.rules_of: dict[str, dict[str, int]] = {}
         self.sent: set[str] = set()
-        self.resting = False
-        self.observed = 0
-        self.aware = True
-        """whether the process that takes knows of the present shards; else it learns of them"""
         self.fresh: dict[str, int] = {}
         """entries nobody has touched, by when they came"""
         self.last: dict[tuple[str, str], int] = {}
         """of each client in each shard the last of these that went out"""
-        self.number = self.rng.randrange(2, MOST + 1)
-        self.processes = [
-            ShardedFairQueue(
-                self.client, "q", shards=self.number, clock=self.clock, random=Random(n)
-            )
-            for n in range(PROCESSES)
-        ]
-        for process in self.processes[1:]:
-            run(self.client, process._enrol())
-        return self.processes[0]
+        queue: ShardedFairQueue[Any] = super().make()
+        return queue
+
+    def opened(self, random: Random) -> ShardedFairQueue[Any]:
+        return ShardedFairQueue(
+            self.client, "q", shards=self.number, clock=self.clock, random=random
+        )
 
     def rules(self) -> Iterable[tuple[int, Callable[[], None]]]:
         return [
@@ -67,35 +51,6 @@ class ShardedFairModel(Producing):
             (2, self.page_through),
             (4, self.resize),
         ]
-
-    def run(self, description: Description[Any]) -> Any:
-        """As every book does it, but seldom twice: pictures of all shards take their time."""
-        if self.rng.random() < TWICE:
-            return run_twice(self.client, description)
-        return run(self.client, description)
-
-    # --- the number ----------------------------------------------------------------------------
-
-    def resize(self) -> None:
-        """Another number, or on with the change; what holds it open is there to be seen."""
-        entry = run(self.client, find("q"))
-        assert entry is not None
-        self.number = entry.shards if entry.old_shards else self.rng.randrange(1, MOST + 1)
-        left = run(self.client, self.queue.resize.op(self.number))
-        entry = run(self.client, find("q"))
-        assert entry is not None
-        assert (entry.shards, bool(entry.old_shards)) == (self.number, left > 0)
-        if left:
-            assert left <= sum(u.state not in ("done", "gone") for u in self.units.values())
-            return
-        self.check_given_up()
-
-    def check_given_up(self) -> None:
-        """A fence and counters stay there; and who comes late with a receipt is answered."""
-        for k in range(self.number, MOST):
-            for raw in self.client.scan_iter(f"rq:{{q/{k}}}:*", count=1000):
-                part = raw.decode().split(":", 2)[2]
-                assert part in self.rests or self.client.ttl(raw) > 0, raw
 
     # --- producers and rules -------------------------------------------------------------------
 
@@ -180,52 +135,8 @@ class ShardedFairModel(Producing):
 
     # --- takes ---------------------------------------------------------------------------------
 
-    def take(self) -> None:
-        entry = run(self.client, find("q"))
-        assert entry is not None
-        known = self.queue.shards, self.queue.old_shards
-        self.aware = known == (entry.shards, entry.old_shards)
-        super().take()
-
-    def bring_back(self) -> None:
-        """Which shards a take comes by is chance: what it brought back is seen afterwards."""
-
-    def overdue(self, unit: Unit) -> None:
-        """Its lease ran out and a shard that was visited has noticed."""
-        assert unit.state == "pending" and unit.at <= self.now
-        unit.lost += 1
-        unit.op = "-"
-        if unit.lost >= self.setting("max_lost"):
-            unit.reason = "lost"
-            self.shift(unit, "dead", self.now)
-        else:
-            self.shift(unit, "waiting", self.now)
-
-    def observe(self) -> None:
-        """Write down what was due, and was brought back by a call that looked at its shard."""
-        if self.resting and self.observed == self.now:
-            return
-        self.observed, zsets = self.now, self.zsets()
-        for unit in list(self.units.values()):
-            if unit.state == "pending" and unit.at <= self.now and unit.id not in zsets["pending"]:
-                self.overdue(unit)
-            elif unit.state == "delayed" and unit.id not in zsets["delayed"]:
-                assert unit.at <= self.now
-                self.shift(unit, "waiting", self.now)
-
-    def busy(self) -> list[Unit]:
-        if self.resting:
-            self.observe()
-        return super().busy()
-
     def may_be_delivered(self, unit: Unit) -> None:
-        if self.resting:
-            self.observe()
-        if unit.state == "pending":
-            self.overdue(unit)
-        elif unit.state == "delayed":
-            assert unit.at <= self.now
-            self.shift(unit, "waiting", self.now)
+        self.brought(unit)
         assert unit.state == "waiting"
         assert not self.rule(self.whose[unit.id], "blocked"), "a blocked client was served"
 
@@ -262,103 +173,20 @@ class ShardedFairModel(Producing):
 
     # --- the book ------------------------------------------------------------------------------
 
-    def swept(self, most: int) -> int:
-        went: int = run(self.client, self.queue.sweep.op(most))
-        self.observe()
-        trash = self.zsets()["trash"]
-        for unit in sorted(self.of("trash"), key=place):
-            if unit.id not in trash:
-                assert unit.at <= self.now - self.setting("trash_ms")
-                self.shift(unit, "gone", 0)
-        return went
-
     def open_up(self) -> None:
-        self.resting = True
+        super().open_up()
         for name in list(self.rules_of):
             for rule, value in USUAL.items():
                 self.set_rule(name, rule, value)
 
-    def lasts(self, step: Step) -> bool:
-        return any(self.client.exists(f"{k['undo_']}{step.op}:{step.seq}") for k in self.places())
+    def check_contents(self) -> None:
+        live = [u for u in self.units.values() if u.state not in ("done", "gone")]
+        bodies = Counter(row for rows in self.hashes("body") for row in rows.items())
+        assert bodies == Counter((u.id, self.whose[u.id].encode() + b" " + u.payload) for u in live)
+        counted = [self.client.hget(keys["stat"], "waiting") for keys in self.places()]
+        assert sum(int(n or 0) for n in counted) == len(self.of("waiting"))
 
-    def undone(self, said: tuple[int, int], back: int, touched: int) -> None:
-        assert said[0] == back and said[1] <= touched
-
-    # --- the checks ----------------------------------------------------------------------------
-
-    def places(self) -> list[Keys]:
-        return [FairQueue(None, "q", shard=k).keys for k in range(MOST)]
-
-    def zsets(self) -> dict[str, dict[str, int]]:
-        pipe = self.client.pipeline(transaction=False)
-        for keys in self.places():
-            for part in SETS.values():
-                pipe.zrange(keys[part], 0, -1, withscores=True)
-        found: dict[str, dict[str, int]] = {state: {} for state in SETS}
-        for n, rows in enumerate(pipe.execute()):
-            found[list(SETS)[n % len(SETS)]] |= {row[0].decode(): int(row[1]) for row in rows}
-        return found
-
-    def records(self) -> dict[str, str]:
-        """Receipts with their shard in front, as deliveries have them."""
-        pipe = self.client.pipeline(transaction=False)
-        for keys in self.places():
-            pipe.hgetall(keys["meta"])
-        found = {}
-        for k, rows in enumerate(pipe.execute()):
-            for id, line in rows.items():
-                text = line.decode()
-                found[id.decode()] = text if text.startswith("- ") else f"{k}:{text}"
-        return found
-
-    def check(self) -> None:
-        """All shards together hold what the book says, each entry in one of them.
-
-        Looked at after every fifth step: there is much to look at.
-        """
-        self.queue = self.rng.choice(self.processes)
-        if self.resting or self.rng.random() < 1 / 5:
-            self.check_all()
-
-    def check_all(self) -> None:
-        pipe = self.client.pipeline(transaction=False)
-        for keys in self.places():
-            for part in SETS.values():
-                pipe.zrange(keys[part], 0, -1, withscores=True)
-            for part in ("meta", "err", "body"):
-                pipe.hgetall(keys[part])
-            pipe.hmget(keys["stat"], "done", "waiting")
-        said, width = pipe.execute(), len(SETS) + 4
-        shards = [said[low : low + width] for low in range(0, len(said), width)]
-        for n, state in enumerate(SETS):
-            have = [(row[0].decode(), int(row[1])) for shard in shards for row in shard[n]]
-            assert sorted(have) == sorted((u.id, u.at) for u in self.of(state)), state
-        lines = {u.id: u.line for u in self.units.values() if u.line}
-        assert self.records() == lines
-        errors = {u.id: u.error for u in self.units.values() if u.error is not None}
-        assert {id.decode(): e for shard in shards for id, e in shard[-3].items()} == errors
-        live = {u.id: u for u in self.units.values() if u.state not in ("done", "gone")}
-        bodies = [(id.decode(), b) for shard in shards for id, b in shard[-2].items()]
-        assert sorted(bodies) == sorted(
-            (id, self.whose[id].encode() + b" " + u.payload) for id, u in live.items()
-        )
-        counted = [sum(int(shard[-1][n] or 0) for shard in shards) for n in (0, 1)]
-        assert counted == [self.done, len(self.of("waiting"))]
-        if self.rng.random() < 0.2:
-            self.check_room()
-
-    def check_room(self) -> None:
-        assert run(self.client, self.queue.invariants.op()) == []
-
-    def check_rest(self) -> None:
-        assert run(self.client, self.queue.resize.op(self.number)) == 0
-        self.check_room()
-        # A client may owe a turn in a shard where nobody took anything since: it is remembered.
-        resting = {
-            keys[part] for keys in self.places() for part in (*self.rests, "accounts", "clients")
-        }
-        resting.add(registry_key())
-        for raw in self.client.scan_iter(count=1000):
-            key = raw.decode()
-            assert key in resting or self.client.ttl(key) > 0, f"{key} is left over"
-        self.check_given_up()
+    def resting_keys(self) -> set[str]:
+        """A client may owe a turn in a shard where nobody took anything since: it is remembered."""
+        owing = {keys[part] for keys in self.places() for part in ("accounts", "clients")}
+        return super().resting_keys() | owing

@@ -10,7 +10,9 @@ from dataclasses import dataclass, replace
 import pytest
 
 from .carmines import CarmineModel
+from .circle_shards import ShardedCircleModel
 from .circles import CircleModel
+from .delay_shards import ShardedDelayModel
 from .delays import DelayModel
 from .fair_shards import ShardedFairModel
 from .fairs import FairModel
@@ -20,6 +22,9 @@ from .spoiling import Change, noticed, spoilt
 
 BOTH = (RequestModel, DelayModel)
 TELLING = {
+    "arrived by an old layout-ShardedDelayModel": 7,
+    "departed by an old layout-ShardedDelayModel": 6,
+    "departed by an old layout-ShardedCircleModel": 3,
     "a late receipt hides the good one-CircleModel": 5,
     "new clients get no rules in a shard that isn't empty yet-ShardedFairModel": 12,
     "known clients keep their rules in a shard that is given up-ShardedFairModel": 9,
@@ -622,6 +627,104 @@ MUTANTS += [
         ("retire", "return done", "return 0"),
         models=FAIR_SHARDS,
         often=("resize",),
+    ),
+]
+DELAY_SHARDS, CIRCLE_SHARDS = (ShardedDelayModel,), (ShardedCircleModel,)
+CARRIED = (*DELAY_SHARDS, *CIRCLE_SHARDS)
+NEWER = "tonumber(redis.call('HGET', cfg, 'layout') or '0') > tonumber(layout)"
+CHANGES = ("resize", "stop_a_mover")
+MUTANTS += [
+    mutant(
+        "what arrives is never known",
+        ("arrive", "elseif came and tonumber(came) > now - conf.keep_ms then", "elseif false then"),
+        models=CARRIED,
+        often=CHANGES,
+    ),
+    mutant(
+        "what arrived is known for ever",
+        ("room", "redis.call('ZREM', seen, unpack(old))", "old = {}"),
+        models=CARRIED,
+    ),
+    mutant("arrived by an old layout", ("arrive", NEWER, "false"), models=CARRIED, often=CHANGES),
+    mutant("departed by an old layout", ("depart", NEWER, "false"), models=CARRIED, often=CHANGES),
+    mutant(
+        "each departure has a mark of its own",
+        (
+            "depart",
+            "answer('off', mark,",
+            "answer('off', redis.call('HINCRBY', stat, 'fence', 1) .. '',",
+        ),
+        models=CARRIED,
+    ),
+    mutant(
+        "departed and still there",
+        ("depart", "redis.call('ZREM', zset, id)", ""),
+        models=CARRIED,
+    ),
+    mutant("moved twice", ("departed", "{transit, body, meta,", "{transit, meta,"), models=CARRIED),
+    mutant("left behind", ("departed", "{transit, body,", "{body,"), models=CARRIED),
+    mutant("moved without its record", ("arrive", "record ~= ''", "false"), models=CARRIED),
+    mutant("moved without its error", ("arrive", "failure ~= ''", "false"), models=CARRIED),
+    mutant(
+        "moved without the run that follows",
+        ("arrive", "following ~= '' then", "false then"),
+        models=DELAY_SHARDS,
+    ),
+    mutant(
+        "moved without the runs that follow",
+        ("arrive", "local row = following ~= '' and", "local row = false and"),
+        models=CIRCLE_SHARDS,
+    ),
+    mutant(
+        "dead ones arrive alive",
+        ("arrive", "zset_of[state] or delay", "delay"),
+        models=DELAY_SHARDS,
+    ),
+    mutant(
+        "moved while it is worked on",
+        ("depart", "state ~= 'pending' and state ~= 'transit'", "state ~= 'transit'"),
+        models=CIRCLE_SHARDS,
+    ),
+    mutant(
+        "its element stays",
+        ("depart", "leaving[#leaving + 1] = id", ""),
+        models=CIRCLE_SHARDS,
+    ),
+    mutant(
+        "moved and in no list",
+        ("arrive", "if resides(state) then enter(id) end", ""),
+        models=CIRCLE_SHARDS,
+    ),
+    mutant(
+        "scheduled between two shards",
+        ("schedule", "redis.call('HEXISTS', transit, id) == 1", "false"),
+        models=DELAY_SHARDS,
+        often=CHANGES,
+    ),
+    mutant(
+        "scheduled by an old layout",
+        ("schedule", "elseif newer then", "elseif false then"),
+        models=DELAY_SHARDS,
+        often=("schedule", "resize"),
+    ),
+    mutant(
+        "pushed between two shards",
+        ("push", "state == 'transit' or", "false or"),
+        models=CIRCLE_SHARDS,
+        often=CHANGES,
+    ),
+    mutant(
+        "pushed by an old layout",
+        ("push", "or newer and not state", "or false"),
+        models=CIRCLE_SHARDS,
+        often=("push", "resize"),
+    ),
+    mutant("a shard's count goes with it", ("retire", "return done", "return 0"), models=CARRIED),
+    mutant(
+        "no fence where shards change",
+        ("fence", "redis.call('HSET', cfg, 'layout', layout)", ""),
+        models=CARRIED,
+        often=CHANGES,
     ),
 ]
 MUTANTS += TOOLKIT
