@@ -14,7 +14,7 @@ import pytest
 from redisq_ops.core.connect import connect
 from redisq_ops.core.values import Failure, Settlement
 from redisq_ops.core.worker import Worker
-from redisq_ops.demo.server import binaries, cluster
+from redisq_ops.demo.server import cluster
 
 from .buried import KINDS
 from .cli import Redisq
@@ -26,9 +26,9 @@ HELD = 6
 """entries that a consumer keeps; all others die, every second one of a time-out"""
 
 
-@pytest.fixture(scope="module", params=sorted(binaries()))
-def nodes(request: pytest.FixtureRequest) -> Iterator[str]:
-    with cluster(binaries()[request.param]) as three:
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[str]:
+    with cluster() as three:
         yield three.urls[0].replace("redis://", "redis+cluster://")
 
 

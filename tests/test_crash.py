@@ -34,8 +34,8 @@ from redisq_ops.demo.server import EmbeddedServer, binaries
 
 pytestmark = pytest.mark.slow
 
-REQUESTS, EACH, LIMIT = 300, 10, 3
-ENTRIES = 2_000
+REQUESTS, EACH, LIMIT = 225, 10, 3
+ENTRIES = 1_500
 KILLS, RESTARTS, WORKERS = 60, 3, 4
 """on each kind of server"""
 LEASE_MS = 700

@@ -13,12 +13,10 @@ import redis
 from redisq_ops.core import scripts
 from redisq_ops.core.errors import RedisqError
 
-from .seeds import STEPS
+from .seeds import SEEDS, STEPS
 
 Change = tuple[str, str, str]
 """file, text, what stands there instead"""
-TRIES = 15
-"""stories a mutant may live through; the sound queues live through all of them"""
 
 
 @contextmanager
@@ -50,12 +48,12 @@ def spoilt(changes: Sequence[Change]) -> Iterator[None]:
 def noticed(
     url: str, model: Callable[..., Any], often: tuple[str, ...] = (), first: int = 0
 ) -> bool:
-    """By a story that begins with any of `TRIES` seeds; ``first`` is tried first."""
+    """By one of the stories that the sound queues are seen to live through; ``first`` first."""
     with redis.Redis.from_url(url, protocol=3) as client:
-        for n in range(TRIES):
+        for n in range(SEEDS):
             client.flushall()
             try:
-                story = model(client, (first + n) % TRIES)
+                story = model(client, (first + n) % SEEDS)
                 story.often = often
                 story.play(STEPS)
             except (AssertionError, pytest.fail.Exception, RedisqError):
