@@ -313,6 +313,16 @@ def test_a_bulk_move_by_a_process_that_knows_an_old_number_reaches_every_entry(
     assert old.edit("op2", 1, rows, source="trash", high_water_ms=now) == ["moved"] * 60
 
 
+def test_an_id_that_names_no_request_is_none_of_any_shard(client: redis.Redis) -> None:
+    queue = ShardedRequestQueue(client, "q", shards=3)
+    queue.submit([b"a"], id="r1")
+    ids = ["/1", "", "r1", "r1/1"]
+    said = queue.move(
+        "op", 1, ids, source="waiting", target="trash", high_water_ms=queue.now() + 1000
+    )
+    assert said == ["changed", "changed", "changed", "moved"]
+
+
 def test_flags_counts_history_and_rates_are_of_the_whole(
     later: Set, client: redis.Redis, clock: FakeClock
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from redisq_ops.core.errors import Exists, NotFound, QueueClosed
 from redisq_ops.core.io import run
+from redisq_ops.core.keys import Keys
 from redisq_ops.core.request import RequestQueue
 from redisq_ops.core.request.queue import Digest
 from redisq_ops.core.values import Settlement
@@ -374,11 +375,7 @@ class RequestModel(Model):
 
     def retired(self) -> None:
         self.settle_touched()
-        kept = {
-            member.decode()
-            for part in ("open", "fin")
-            for member in self.client.zrange(self.key(part), 0, -1)
-        }
+        kept = self.listed("open") | self.listed("fin")
         due = [b for b in self.books.values() if b.state in ENDED and b.retire <= self.now]
         for book in sorted(due, key=lambda b: (b.retire, b.id))[:10]:
             if any(self.has(book, s) for s in ("pending", "delayed", "dead", "trash")):
@@ -412,9 +409,9 @@ class RequestModel(Model):
         pipe = self.client.pipeline(transaction=False)
         names = ("state", "priority", "limit", "paused", "total", "waiting", "pending", "delayed",
                  "done", "dead", "trash", "purged", "digest")  # fmt: skip
-        for book in books:
-            pipe.hmget(f"{self.key('r_')}{book.id}", names)
-            pipe.hgetall(f"{self.key('res_')}{book.id}:0")
+        for book, keys in zip(books, self.homes(books), strict=True):
+            pipe.hmget(f"{keys['r_']}{book.id}", names)
+            pipe.hgetall(f"{keys['res_']}{book.id}:0")
         replies = iter(pipe.execute())
         for book in books:
             row = [(v or b"0").decode() for v in next(replies)]
@@ -430,11 +427,22 @@ class RequestModel(Model):
                 dict(zip(names, zip(row, want, strict=True), strict=True)),
             )
             assert results == book.results, book.id
-        for id, payload in self.client.hgetall(self.key("edited")).items():
-            unit = self.units[id.decode()]
-            assert unit.payload == payload and unit.state not in ("done", "gone")
-        listed = {m.decode() for m in self.client.zrange(self.key("open"), 0, -1)}
-        assert listed == {b.id for b in books if b.state in LIVE}
+        for keys in self.places():
+            for id, payload in self.client.hgetall(keys["edited"]).items():
+                unit = self.units[id.decode()]
+                assert unit.payload == payload and unit.state not in ("done", "gone")
+        assert self.listed("open") == {b.id for b in books if b.state in LIVE}
+
+    def places(self) -> list[Keys]:
+        return [self.queue.keys]
+
+    def homes(self, books: Sequence[Book]) -> list[Keys]:
+        """Where each request is."""
+        return [self.queue.keys] * len(books)
+
+    def listed(self, part: str) -> set[str]:
+        """The requests in a sorted set of theirs."""
+        return {m.decode() for keys in self.places() for m in self.client.zrange(keys[part], 0, -1)}
 
 
 def _digest(book: Book, payloads: Sequence[bytes]) -> Digest:

@@ -44,11 +44,7 @@ class ShardedRequestQueue(Sharded[C_co, RequestQueue[None]], RequestQueue[C_co])
             for name, request in zip(names, requests, strict=True):
                 if request is not None:
                     places[name].add(k)
-        return {
-            id: places[name] or {home(id, self.shards)}
-            for id in ids
-            if (name := id.partition("/")[0])
-        }
+        return {id: places[id.partition("/")[0]] or {home(id, self.shards)} for id in ids}
 
     # --- producers -----------------------------------------------------------------------------
 
