@@ -268,6 +268,18 @@ def test_b9_names_with_colons(client: redis.Redis) -> None:
     assert ResqueQueue(client, "resque").prune(worker.name).word == "pruned", "by its whole name"
 
 
+def test_b10_processed_is_not_done(client: redis.Redis, queue: Ours) -> None:
+    client.incr("stat:processed")  # a stock process: both, for a job that failed
+    client.incr("stat:failed")
+    assert client.get("stat:processed") == b"1", "and nothing is done"
+
+    queue.push([Job("A", [], "a"), Job("A", [], "b")])
+    good, bad = take(queue)
+    queue.settle([Settlement(good, "ack"), Settlement(bad, "fail", BOOM)])
+    assert client.mget("stat:processed", "stat:failed") == [b"3", b"2"], "as its own pages count"
+    assert SidekiqQueue(client, "sidekiq").counts().done == 1
+
+
 def test_b11_pressed_twice_it_runs_once(client: redis.Redis, stock: Stock, low: Low) -> None:
     stock.fail_list(failure(1))
     stock.requeue_failure(0)
