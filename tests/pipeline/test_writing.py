@@ -66,6 +66,7 @@ CSV file: file:///in/a.csv"""
         ),
         ("", RedisqError, "the job failed: Spark doesn't say why"),
     ],
+    ids=lambda word: word.__name__ if isinstance(word, type) else word.strip()[-25:],
 )
 def test_a_failure_is_its_last_word(text: str, kind: type[RedisqError], said: str) -> None:
     for thrown in (PySparkException(text), PythonException(text)):
