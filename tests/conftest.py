@@ -35,9 +35,9 @@ if "redis" in BINARIES or os.environ.get("REDISQ_REQUIRE_REDIS_SERVER"):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """What is about a face, and asks the server nothing that others don't ask, runs on one kind."""
-    face = metafunc.definition.get_closest_marker("face")
-    if face is not None and "server" in metafunc.fixturenames:
+    """What is alike on all kinds of server, or is tested on all of them elsewhere, runs on one."""
+    alike = metafunc.definition.get_closest_marker("alike")
+    if alike is not None and "server" in metafunc.fixturenames:
         # A mark, since only that goes before the fixture's own parameters.
         one = pytest.mark.parametrize("server", WANTED[:1], indirect=True, scope="session")
         metafunc.definition.add_marker(one)

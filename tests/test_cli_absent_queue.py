@@ -19,7 +19,7 @@ from redisq_ops.core.request import RequestQueue, ShardedRequestQueue
 from redisq_ops.core.shards import home
 from redisq_ops.core.worker import Worker, loop
 
-pytestmark = pytest.mark.face
+pytestmark = pytest.mark.alike
 
 Start = Callable[..., subprocess.Popen[bytes]]
 

@@ -27,7 +27,7 @@ from redisq_ops.ops.journal import Undo
 from .cli import ERROR, Redisq, dead_letters, everywhere
 from .model.wire import picture
 
-pytestmark = pytest.mark.face
+pytestmark = pytest.mark.alike
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ from redisq_ops.core.request import RequestQueue
 from .cli import Redisq
 from .model.wire import picture
 
-pytestmark = pytest.mark.face
+pytestmark = pytest.mark.alike
 
 Make = Callable[[], Queue[redis.Redis]]
 

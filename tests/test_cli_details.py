@@ -23,7 +23,7 @@ from redisq_ops.ops.processes import fates
 
 from .cli import ERROR, Redisq, dead_letters, everywhere
 
-pytestmark = pytest.mark.face
+pytestmark = pytest.mark.alike
 
 
 @pytest.fixture(autouse=True)

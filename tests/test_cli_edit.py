@@ -17,7 +17,7 @@ from redisq_ops.ops import edit
 
 from .cli import ERROR, Redisq
 
-pytestmark = pytest.mark.face
+pytestmark = pytest.mark.alike
 
 PAYLOADS = [
     b'{"to": "ann", "region": "us", "n": 1}',

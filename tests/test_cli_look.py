@@ -25,6 +25,8 @@ from redisq_ops.demo.server import EmbeddedServer
 from .cli import ERROR, Redisq, dead_letters, everywhere
 from .model.wire import picture
 
+pytestmark = pytest.mark.alike
+
 
 @pytest.fixture(autouse=True)
 def no_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

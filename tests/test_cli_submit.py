@@ -17,7 +17,7 @@ import redis
 import redisq_ops
 from redisq_ops import cli
 
-pytestmark = pytest.mark.face
+pytestmark = pytest.mark.alike
 
 COMMAND = [sys.executable, "-m", "redisq_ops"]
 

@@ -34,7 +34,7 @@ from redisq_ops.demo.server import EmbeddedServer
 
 from .proxy import FlakyProxy
 
-pytestmark = pytest.mark.face
+pytestmark = pytest.mark.alike
 
 COMMAND = [sys.executable, "-m", "redisq_ops"]
 

@@ -15,7 +15,7 @@ from redisq_ops.core.request import RequestQueue
 from redisq_ops.core.values import Request, Settlement
 from redisq_ops.demo.server import EmbeddedServer
 
-pytestmark = pytest.mark.face
+pytestmark = pytest.mark.alike
 
 NEVER = 3600.0
 Waiter = Callable[..., list[Request]]

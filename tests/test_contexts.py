@@ -26,7 +26,7 @@ from redisq_ops.tui.poller import Connected, Live
 
 from .cli import Redisq, dead_letters
 
-pytestmark = pytest.mark.face
+pytestmark = pytest.mark.alike
 
 
 @pytest.fixture

@@ -329,7 +329,7 @@ def test_every_shards_keys_are_looked_at(client: redis.Redis) -> None:
     assert len(other.take(5, consumer="w").deliveries) == 1
 
 
-@pytest.mark.face
+@pytest.mark.alike
 @pytest.mark.parametrize(
     ("kind", "part"), [("fair", "c_"), ("circular", "queue"), ("carmine", "locks")]
 )

@@ -41,6 +41,8 @@ from redisq_ops.ops.plan import PlanFile
 from .cli import ERROR, Redisq, dead_letters
 from .model.wire import picture
 
+pytestmark = pytest.mark.alike
+
 KINDS = ("delay", "circular", "fair", "carmine")
 ME = journal.Author("ada", "laptop", "because")
 STATES: tuple[State, ...] = ("waiting", "delayed", "dead")

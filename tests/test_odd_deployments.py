@@ -16,6 +16,8 @@ from redisq_ops.core.resque import Job, ResqueQueue, SidekiqQueue
 
 from .cli import Redisq, dead_letters
 
+pytestmark = pytest.mark.alike
+
 LOOKS = (
     "discover", "inspect queue {0}", "inspect queue {0}:mail", "waiting ls {0}",
     "waiting ls {0}:mail", "pending ls {0}", "pending ls {0}:mail", "dlq ls {0}", "workers ls {0}",

@@ -41,6 +41,8 @@ from redisq_ops.ops.selection import Filter, select
 from .cli import ERROR, Redisq, dead_letters, everywhere
 from .model.wire import picture
 
+pytestmark = pytest.mark.alike
+
 ME = journal.Author("ada", "laptop", "because")
 
 

@@ -22,7 +22,7 @@ from redisq_ops.tui.poller import Connected, Live
 
 from .cli import Redisq
 
-pytestmark = pytest.mark.face
+pytestmark = pytest.mark.alike
 
 EMAIL = {"email": r"[\w.]+@[\w.]+"}
 

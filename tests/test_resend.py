@@ -44,6 +44,8 @@ from .cli import dead_letters
 from .model.wire import Picture, picture
 from .proxy import FlakyProxy
 
+pytestmark = pytest.mark.alike
+
 ME = Author("ada", "desk")
 NOW = 1_700_000_000_000
 PAYLOADS = [b"\x00\xff one", b"", b"three\r\n"]

@@ -15,7 +15,7 @@ import redis
 from redisq_ops.cli import run
 from redisq_ops.core.request import RequestQueue
 
-pytestmark = pytest.mark.face
+pytestmark = pytest.mark.alike
 
 TOP = [sys.executable, "-c", "from redisq_ops.cli.top import main; main()"]
 

@@ -11,7 +11,7 @@ from redisq_ops.core.values import Settlement
 
 from .cli import ERROR, Redisq, dead_letters
 
-pytestmark = pytest.mark.face
+pytestmark = pytest.mark.alike
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from redisq_ops.ops.language import Unreadable, parse
 
 from .cli import ERROR, Redisq, dead_letters, everywhere
 
-pytestmark = pytest.mark.face
+pytestmark = pytest.mark.alike
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from redisq_ops.core.resque import SidekiqQueue
 from .cli import Redisq, everywhere
 from .layouts import put
 
-pytestmark = pytest.mark.face
+pytestmark = pytest.mark.alike
 
 Client = redis.Redis
 WEB = "web-1:4711:0a1b2c3d4e5f"

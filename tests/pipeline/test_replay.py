@@ -32,7 +32,7 @@ from tests.buried import KINDS, bury
 from tests.cli import ERROR, Redisq, dead_letters
 from tests.proxy import FlakyProxy
 
-pytestmark = pytest.mark.face
+pytestmark = pytest.mark.alike
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -23,7 +23,7 @@ from redisq_ops.pipeline.submit import Row, Writer
 from redisq_ops.pipeline.writing import Server, ran
 from tests.proxy import FlakyProxy
 
-pytestmark = pytest.mark.face
+pytestmark = pytest.mark.alike
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

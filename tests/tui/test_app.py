@@ -26,7 +26,7 @@ from redisq_ops.tui.frame import text
 from redisq_ops.tui.past import PastScreen
 from redisq_ops.tui.poller import Connected, Live, Missed, Seen
 
-pytestmark = pytest.mark.face
+pytestmark = pytest.mark.alike
 
 Body = Callable[[Top, Pilot[Exception]], Awaitable[None]]
 OSC_52 = "\x1b]52;c;aGk=\x07"
