@@ -29,6 +29,8 @@ from redisq_ops.core.values import Delivery, Failure, Settlement, State
 from .cli import Redisq
 from .model.wire import Picture, picture
 
+pytestmark = pytest.mark.slow
+
 KINDS: dict[str, tuple[type[Queue[Any]], dict[str, Any]]] = {
     "fair": (FairQueue, {}),
     "circular": (CircularQueue, {}),

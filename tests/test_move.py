@@ -41,7 +41,7 @@ from redisq_ops.ops.plan import PlanFile
 from .cli import ERROR, Redisq, dead_letters
 from .model.wire import picture
 
-pytestmark = pytest.mark.alike
+pytestmark = [pytest.mark.alike, pytest.mark.slow]
 
 KINDS = ("delay", "circular", "fair", "carmine")
 ME = journal.Author("ada", "laptop", "because")

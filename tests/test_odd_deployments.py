@@ -16,7 +16,7 @@ from redisq_ops.core.resque import Job, ResqueQueue, SidekiqQueue
 
 from .cli import Redisq, dead_letters
 
-pytestmark = pytest.mark.alike
+pytestmark = [pytest.mark.alike, pytest.mark.slow]
 
 LOOKS = (
     "discover", "inspect queue {0}", "inspect queue {0}:mail", "waiting ls {0}",

@@ -41,7 +41,7 @@ from redisq_ops.ops.selection import Filter, select
 from .cli import ERROR, Redisq, dead_letters, everywhere
 from .model.wire import picture
 
-pytestmark = pytest.mark.alike
+pytestmark = [pytest.mark.alike, pytest.mark.slow]
 
 ME = journal.Author("ada", "laptop", "because")
 

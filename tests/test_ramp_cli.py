@@ -26,7 +26,7 @@ from redisq_ops.core.worker import Worker
 
 from .cli import Redisq
 
-pytestmark = pytest.mark.alike
+pytestmark = [pytest.mark.alike, pytest.mark.slow]
 
 PATIENT = ("--max-latency", "60s")
 """how quickly a busy machine answers is no part of these tests"""

@@ -46,6 +46,8 @@ from redisq_ops.tui.confirm import Confirm, Question
 from redisq_ops.tui.past import PastScreen
 from redisq_ops.tui.poller import Connected
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 PICTURES = ROOT / "snapshots"
 REDRAW = os.environ.get("REDISQ_PICTURES") == "redraw"

@@ -33,7 +33,7 @@ from redisq_ops.tui.why import WhyScreen
 
 from .test_app import asked, bury, dead, drive_in, press, see, told, undo, until
 
-pytestmark = pytest.mark.alike
+pytestmark = [pytest.mark.alike, pytest.mark.slow]
 
 SLOW = Failure("TimeoutError", "no answer from smtp-3 after 30 s")
 
