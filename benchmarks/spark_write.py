@@ -17,10 +17,8 @@ import redis
 
 from redisq_ops.core.clock import ServerClock
 from redisq_ops.core.connect import Target
-from redisq_ops.core.keys import Keys
 from redisq_ops.core.request import RequestQueue
 from redisq_ops.core.request.queue import Digest
-from redisq_ops.core.scripts import script
 from redisq_ops.core.settings import LIMIT, PRIORITY
 from redisq_ops.core.values import Settlement
 from redisq_ops.ops.journal import Author
@@ -61,9 +59,10 @@ def timed(job: Callable[[], object]) -> float:
 
 def bare(client: redis.Redis, beforehand: bool = True) -> Callable[[], None]:
     """redis-py and the queue's own script, nothing else; its arguments made beforehand or not."""
-    RequestQueue(client, "mail").submit([b"first"], id="first")
-    loaded, keys = script("request", "submit"), Keys("mail")
-    names = [keys[part] for part in loaded.header.keys]
+    queue = RequestQueue(client, "mail")
+    queue.submit([b"first"], id="first")
+    loaded = queue._script("submit")
+    names = [queue.keys[part] for part in loaded.header.keys]
     rows = [[payload(n) for n in range(k * EACH, k * EACH + EACH)] for k in range(REQUESTS)]
 
     def call(k: int) -> tuple[Any, ...]:
