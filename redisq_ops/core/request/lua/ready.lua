@@ -1,9 +1,13 @@
 -- The keys of the requests that a change touches: their streams, and the lists their tokens go to.
 -- USES: room fit
+local fitting = {} -- lists that were looked at: most requests of a call have one priority
+
 local function room_ready()
   for rid, q in pairs(touched) do
-    local wrong = misfit(q.stream, 'stream') or misfit(p_ .. q.priority, 'list')
+    local list = p_ .. q.priority
+    local wrong = misfit(q.stream, 'stream') or not fitting[list] and misfit(list, 'list')
     if wrong then error(wrong) end
+    fitting[list] = true
   end
 end
 
