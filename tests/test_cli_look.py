@@ -16,7 +16,7 @@ import pytest
 import redis
 
 from redisq_ops.core.clock import FakeClock
-from redisq_ops.core.delay import DelaySet
+from redisq_ops.core.delay import DelaySet, ShardedDelaySet
 from redisq_ops.core.request import RequestQueue, ShardedRequestQueue
 from redisq_ops.core.shards import home
 from redisq_ops.core.values import Rates, Settlement
@@ -265,6 +265,11 @@ def test_inspect_queue(redisq: Redisq, client: redis.Redis) -> None:
     assert row["settings"]["max_lost"] == "7"
     assert [(level["priority"], level["tokens"]) for level in row["levels"]] == [(50, 4)]
     assert "max_lost=7" in redisq("inspect", "queue", "mail")
+    assert row["shards"] == 1 and "shards" not in redisq("inspect", "queue", "mail")
+    ShardedDelaySet(client, "wide", shards=3).schedule([("e1", b"x")], after_ms=0)
+    (wide,) = redisq.rows("inspect", "queue", "wide")
+    assert wide["shards"] == 3
+    assert re.search(r"shards +3", redisq("inspect", "queue", "wide"))
 
 
 def test_a_bare_id_is_found_in_any_queue_and_refused_in_two(

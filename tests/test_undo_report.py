@@ -1,11 +1,13 @@
 """What an undo left alone: how many can still be taken back, and afterwards which could not."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 import redis
 
+from redisq_ops.core.fair import FairQueue
 from redisq_ops.core.request import ShardedRequestQueue
 from redisq_ops.core.values import Settlement
 
@@ -72,6 +74,25 @@ def test_of_shards_and_edits_and_whole_states_they_are_named_too(
     assert plan["untouched"] == 39
     (back,) = redisq.rows("undo", done["op"], "--yes", code=3)
     assert (back["done"], back["sample"]) == (39, ["r1/3"])
+
+
+def test_of_a_move_they_are_named_where_they_went(
+    redisq: Redisq, client: redis.Redis, tmp_path: Path
+) -> None:
+    dead_letters(client, 1)  # of a request queue: not moved, and in nobody's way
+    first, other = FairQueue(client, "a"), FairQueue(client, "b")
+    first.submit("ann", [(f"e{n}", b"x") for n in range(6)])
+    other.submit("bob", [("e9", b"y")])
+    redisq("move", "a", "--to", "b", "--state", "waiting", "--yes")
+    assert redisq("log", "--queue", "b").splitlines()[-1].endswith("see a")
+    taken = {one.id for one in other.take(3, consumer="w").deliveries} - {"e9"}
+    assert taken
+    report = tmp_path / "left"
+    redisq("undo", "--yes", "--report", str(report), code=3)
+    (line,) = [line for line in redisq.err.splitlines() if line.startswith("left alone: ")]
+    assert sorted(taken) == sorted(re.findall(r"b/(e\d)", line))
+    _, *told, end = lines(report)
+    assert {row["id"] for row in told} == taken and end["unnamed"] == 0
 
 
 def test_only_one_s_own_change_is_taken_back_unasked(

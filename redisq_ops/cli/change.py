@@ -88,7 +88,7 @@ def undo(s: Session, given: dict[str, Any]) -> int:
         report.end(change.outcome, {"unnamed": change.unnamed})
     ended(s, change.outcome, f"took back {op}", undo=False, more=told)
     if not s.json:
-        _tell_left(change, queue.name)
+        _tell_left(change, operation.into or queue.name)
     return change.outcome.exit_code if finished else 130
 
 

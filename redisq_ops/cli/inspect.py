@@ -43,6 +43,7 @@ def inspect_queue(context: typer.Context, address: Where) -> None:
         settings = {setting.name: setting.value for setting in view.settings}
         levels = [asdict(level) for level in view.levels]
         more = {"open_requests": open, "settled_requests": settled, "levels": levels}
+        more["shards"] = len(queue.leaves)
         now = {"faults": view.checkup.flaws, "unseen": view.checkup.unseen}
         consumers = [asdict(consumer) for consumer in view.consumers]
         return emit(
@@ -53,6 +54,8 @@ def inspect_queue(context: typer.Context, address: Where) -> None:
         )
     own = [f"{setting.name}={setting.value}" for setting in view.settings if not setting.default]
     facts = {"": f"queue {queue.name}", **row}
+    if len(queue.leaves) > 1:
+        facts["shards"] = len(queue.leaves)
     if open is not None:
         facts |= {"open requests": open, "settled requests": settled}
     if view.levels or open is not None:

@@ -95,6 +95,8 @@ def log(context: typer.Context, queue: OneQueue = None, max: Most = 50) -> None:
 
 
 def _undo(operation: Operation) -> str:
+    if operation.origin:  # it is undone where it belongs; its name finds it there
+        return f"see {operation.origin}"
     if operation.undone:
         return "undone" if not operation.undoable else f"{operation.undone:,} undone"
     if not operation.ended:

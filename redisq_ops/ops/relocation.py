@@ -441,8 +441,12 @@ class Recall(Undo):
                 way.target, by, 3 * seq + 2, id, step, sorted(stay), "trash", "back"
             )
         await relocation.forget(source, id, step)
-        touched = sum(one.id not in out and said.get(one.id) == OK for one in rows if not one.back)
-        return len(back), touched + len(stay)
+        touched = [
+            one.id for one in rows
+            if not one.back and one.id not in out and said.get(one.id) == OK
+        ]  # fmt: skip
+        self._touched += [*touched, *sorted(stay)]
+        return len(back), len(touched) + len(stay)
 
 
 async def taking_back(
