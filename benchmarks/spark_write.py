@@ -18,7 +18,7 @@ import redis
 from redisq_ops.core.clock import ServerClock
 from redisq_ops.core.connect import Target
 from redisq_ops.core.request import RequestQueue
-from redisq_ops.core.request.queue import Digest
+from redisq_ops.core.request.submission import Digest
 from redisq_ops.core.settings import LIMIT, PRIORITY
 from redisq_ops.core.values import Settlement
 from redisq_ops.ops.journal import Author

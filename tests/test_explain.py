@@ -20,7 +20,7 @@ from redisq_ops.core.fair import FairQueue
 from redisq_ops.core.io import Round, arun, run
 from redisq_ops.core.queue import Queue
 from redisq_ops.core.request import RequestQueue, ShardedRequestQueue
-from redisq_ops.core.request.queue import Digest
+from redisq_ops.core.request.submission import Digest
 from redisq_ops.core.resque import SidekiqQueue
 from redisq_ops.core.resque.job import Job
 from redisq_ops.core.streams import StreamQueue

@@ -26,7 +26,7 @@ from redisq_ops.core.io import run
 from redisq_ops.core.keys import registry_key
 from redisq_ops.core.registry import all_queues
 from redisq_ops.core.request import RequestQueue
-from redisq_ops.core.request.queue import Digest
+from redisq_ops.core.request.submission import Digest
 from redisq_ops.core.settings import LEASE_MS, MAX_RESULTS
 from redisq_ops.core.states import VERBS, ZSETS
 from redisq_ops.core.values import Delivery, Failure, Settlement

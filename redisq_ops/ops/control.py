@@ -11,7 +11,8 @@ from redisq_ops.core.keys import checked_name
 from redisq_ops.core.queue import Queue
 from redisq_ops.core.registry import find, forget
 from redisq_ops.core.request import RequestQueue
-from redisq_ops.core.request.queue import Control, checked_limit, checked_priority, found
+from redisq_ops.core.request.queue import Control, found
+from redisq_ops.core.request.submission import checked_limit, checked_priority
 from redisq_ops.core.settings import DEFAULTS, Settings
 from redisq_ops.core.values import Client, Counts, Request
 

@@ -18,7 +18,7 @@ from redisq_ops.core.errors import Exists, TooLarge
 from redisq_ops.core.io import Description, together
 from redisq_ops.core.queue import Queue
 from redisq_ops.core.request import RequestQueue, Submitted
-from redisq_ops.core.request.queue import Digest, checked_request, cut
+from redisq_ops.core.request.submission import Digest, checked_request, cut
 from redisq_ops.core.settings import LIMIT, MAX_PAYLOAD, PRIORITY
 
 from .deployment import Deployment

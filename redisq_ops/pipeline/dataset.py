@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from redisq_ops.core.errors import BadInput
-from redisq_ops.core.request.queue import checked_request
+from redisq_ops.core.request.submission import checked_request
 from redisq_ops.core.settings import LIMIT, MAX_PAYLOAD, PRIORITY
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from redisq_ops.core.errors import BadInput, Exists, QueueFull, RedisqError, Too
 from redisq_ops.core.io import BlockingClient, Description, attempt, run, together
 from redisq_ops.core.registry import unreserved
 from redisq_ops.core.request import RequestQueue, Submitted
-from redisq_ops.core.request.queue import (
+from redisq_ops.core.request.submission import (
     CHUNK,
     CHUNK_BYTES,
     Digest,

@@ -12,7 +12,7 @@ from redisq_ops.core.errors import Exists, NotFound, QueueClosed
 from redisq_ops.core.io import run
 from redisq_ops.core.keys import Keys
 from redisq_ops.core.request import RequestQueue
-from redisq_ops.core.request.queue import Digest
+from redisq_ops.core.request.submission import Digest
 from redisq_ops.core.values import Settlement
 
 from .model import HOUR, LEASE, SETS, Model, Unit

@@ -14,7 +14,7 @@ import redis
 from redisq_ops.core.connect import Target
 from redisq_ops.core.errors import BadInput, QueueClosed, QueueFull
 from redisq_ops.core.request import RequestQueue
-from redisq_ops.core.request.queue import Digest
+from redisq_ops.core.request.submission import Digest
 from redisq_ops.core.settings import LIMIT, PRIORITY
 from redisq_ops.demo.server import EmbeddedServer
 from redisq_ops.pipeline import dataset, submit

@@ -11,64 +11,41 @@ may have some, ``open`` and ``fin`` requests by time, ``res:<id>:<k>`` results b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from hashlib import blake2b
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Literal, cast
 
-from ..errors import BadInput, Exists, NotFound, TooLarge
+from ..errors import Exists, NotFound
 from ..holdings import HOLDINGS, Holdings, Load, holding
 from ..io import C_co, Call, attempt, both, operation, together
-from ..keys import checked_consumer, checked_name
+from ..keys import checked_consumer
 from ..queue import Queue
-from ..reply import number, scored, words
+from ..reply import scored, words
 from ..scan import Span, page, spans
-from ..settings import LIMIT, MAX_LIMIT, MAX_PAYLOAD, PRIORITIES, PRIORITY
+from ..settings import LIMIT, MAX_PAYLOAD, PRIORITIES, PRIORITY
 from ..standing import OTHERS, Standing
 from ..states import ZSETS
 from ..values import Consumer, Counts, Entry, Level, Page, Request, State
 from . import stream
 from .standing import standing, tokens
+from .submission import (
+    CHUNK,
+    Digest,
+    Submitted,
+    checked_limit,
+    checked_payload,
+    checked_priority,
+    checked_request,
+    cut,
+)
+from .waiting import waiting
 
-CHUNK = 100
-CHUNK_BYTES = 256 * 1024
 _RECORD = (
     "state", "priority", "limit", "paused", "total", "waiting", "pending", "delayed", "done",
     "dead", "trash", "purged", "tok", "created", "added", "closed", "bytes", "dropped", "digest",
 )  # fmt: skip
 
 Control = Literal["cancel", "reopen", "pause", "resume", "limit", "priority"]
-
-
-@dataclass(frozen=True, slots=True)
-class Submitted:
-    """What became of a submission: ``ok``, or ``same`` when it was all there already."""
-
-    id: str
-    word: str
-    total: int
-    state: str
-
-
-class Digest:
-    """The running digest of a submission: of its parameters, then of each payload in order.
-
-    Boundaries count, chunks don't: the same payloads give the same digest however they were cut.
-    """
-
-    def __init__(self, priority: int, limit: int) -> None:
-        self._hash = blake2b(f"{priority} {limit}".encode(), digest_size=16)
-
-    def add(self, payload: bytes) -> None:
-        self._hash.update(b"%d:" % len(payload))
-        self._hash.update(payload)
-
-    def extend(self, payloads: Iterable[bytes]) -> None:
-        """`add` for each, in one go."""
-        self._hash.update(b"".join([b"%d:%b" % (len(payload), payload) for payload in payloads]))
-
-    def __str__(self) -> str:
-        return self._hash.copy().hexdigest()
 
 
 class RequestQueue(Queue[C_co]):
@@ -486,61 +463,7 @@ class RequestQueue(Queue[C_co]):
     async def _page_waiting(
         self, cursor: str | None, max: int, start: int | None, payloads: bool
     ) -> Page:
-        """Waiting sub-requests of open requests: oldest request first, by number.
-
-        The cursor is ``created:request/number``. A window by rank isn't offered: what waits is a
-        range of each stream, so ``start`` only skips from the front, ``max`` + ``start`` at most.
-        """
-        total = (await self.counts.op()).waiting
-        created, position = (None, "") if cursor is None else cursor.split(":", 1)
-        rid, _, behind = position.rpartition("/")
-        want = max + (start or 0)
-        ids: list[str] = []
-        more, begin, skip = True, created or "-inf", 0
-        open_ = self.keys["open"]
-        while len(ids) < want and more:
-            requests = await scored(open_, begin, "+inf", "BYSCORE", "LIMIT", str(skip), "50")
-            more = len(requests) == 50
-            skip += len(requests)
-            for request, at in requests:
-                if created and (at, request) < (float(created), rid):
-                    continue
-                low = int(behind) if request == rid and behind else 0
-                found = await self._waiting_of(request, low, want - len(ids) + 1)
-                ids += [f"{at:.0f}:{request}/{n}" for n in found]
-                if len(ids) > want:
-                    break
-        page = ids[start or 0 : want]
-        rows = [(item.split(":", 1)[1], None) for item in page]
-        entries = await self._entries("waiting", rows, payloads)
-        last = page[-1] if page and len(ids) > want else None
-        return Page(tuple(entries), last, total)
-
-    async def _waiting_of(self, rid: str, behind: int, max: int) -> list[int]:
-        """Numbers of a request's waiting sub-requests after ``behind``, in order."""
-        key, record_key = self.keys["s_"] + rid, self.keys["r_"] + rid
-        trash = self.keys["trash"]
-        marks = Call(
-            ("HMGET", record_key, "waiting", "again", "read"),
-            lambda reply: [int(v or 0) for v in reply],
-            key=record_key,
-        )
-        again_rows = stream.held(key, f"({behind}-0", "+", max, "~waiting")
-        (waiting, again, read), reserved = await both(marks, again_rows)
-        if not waiting:
-            return []
-        numbers = [row.number for row in reserved]
-        low = read if read > behind else behind
-        while len(numbers) < max and waiting > again:
-            page = await stream.entries(key, f"({low}-0", "+", max)
-            if not page:
-                break
-            scores = await together(
-                Call(("ZSCORE", trash, f"{rid}/{n}"), number, key=trash) for n, _ in page
-            )
-            numbers += [n for (n, _), at in zip(page, scores, strict=True) if at is None]
-            low = page[-1][0]
-        return numbers[:max]
+        return await waiting(self, cursor, max, start, payloads)
 
     @operation
     async def standing(self, id: str = "") -> Standing:
@@ -560,46 +483,6 @@ class RequestQueue(Queue[C_co]):
         from .invariants import violations
 
         return await violations(self)
-
-
-def cut(payloads: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """Chunks of at most `CHUNK` payloads and about `CHUNK_BYTES` bytes."""
-    chunk: list[bytes] = []
-    size = 0
-    for payload in payloads:
-        if chunk and (len(chunk) == CHUNK or size + len(payload) > CHUNK_BYTES):
-            yield chunk
-            chunk, size = [], 0
-        chunk.append(payload)
-        size += len(payload)
-    if chunk:
-        yield chunk
-
-
-def checked_payload(payload: bytes, number: int, most: int = MAX_PAYLOAD) -> None:
-    if len(payload) > most:
-        raise TooLarge(
-            f"sub-request {number} has {len(payload):,} bytes, over the limit of {most:,} "
-            "(--max-payload)"
-        )
-
-
-def checked_priority(priority: int) -> int:
-    if priority not in range(PRIORITIES):
-        raise BadInput(f"priority {priority}: 0 (first) to {PRIORITIES - 1}")
-    return priority
-
-
-def checked_limit(limit: int) -> int:
-    if limit not in range(1, MAX_LIMIT + 1):
-        raise BadInput(f"limit {limit}: 1 to {MAX_LIMIT} (pausing is a flag, not a limit of 0)")
-    return limit
-
-
-def checked_request(id: str, priority: int, limit: int) -> None:
-    checked_name(id, "request id")
-    checked_priority(priority)
-    checked_limit(limit)
 
 
 def found(request: Request | None, id: str, queue: str) -> Request:

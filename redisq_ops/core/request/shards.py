@@ -21,8 +21,9 @@ from ..reply import scored
 from ..settings import LIMIT, PRIORITIES, PRIORITY
 from ..shards import NEVER, Head, Sharded, home
 from ..values import Consumer, Level, Request, State
-from .queue import Control, RequestQueue, Submitted
+from .queue import Control, RequestQueue
 from .stream import Held, Stream
+from .submission import Submitted
 
 
 class ShardedRequestQueue(Sharded[C_co, RequestQueue[None]], RequestQueue[C_co]):
