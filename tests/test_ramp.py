@@ -21,11 +21,11 @@ import pytest
 import redis
 
 from redisq_ops.core.connect import connect
-from redisq_ops.core.errors import BadInput, Refused
+from redisq_ops.core.errors import BadInput
 from redisq_ops.core.handler import Work
 from redisq_ops.core.io import run
 from redisq_ops.core.request import RequestQueue
-from redisq_ops.core.resque import ResqueQueue, SidekiqQueue
+from redisq_ops.core.resque import SidekiqQueue
 from redisq_ops.core.values import Failure, Settlement
 from redisq_ops.core.worker import Worker
 from redisq_ops.ops import journal
@@ -179,6 +179,21 @@ def test_workers_that_stopped_are_noticed() -> None:
     assert course.phase == "paused" and "nothing that was replayed was settled" in course.why
     course = advance(course, at(6000, 50, judged=11, verdicts=11, unsettled=39), LIMITS)
     assert course.phase == "ramp"
+
+
+def test_what_nobody_will_know_is_no_evidence_and_not_waited_for() -> None:
+    course = through(begin(LIMITS, START), at(100, 10, unsettled=10))
+    lost = at(200, 10, unsettled=10, untold=10)
+    assert advance(course, lost, LIMITS).phase == "stopped"
+    assert "more failures came than can be looked at" in advance(course, lost, LIMITS).why
+    some = at(200, 10, judged=6, verdicts=6, unsettled=4, untold=4)
+    assert advance(course, some, LIMITS).phase == "ramp"
+    blind = at(2000, 30, judged=10, verdicts=10, unsettled=20, untold=20)
+    assert advance(ramping(), blind, LIMITS).rate == 10
+    last = at(300, 1000, judged=9, verdicts=9, unsettled=4, untold=4)
+    assert through(ramping(), last, replace(last, at_ms=400)).phase == "over"
+    bad = {"judged": 100, "died": 50, "verdicts": 100, "unsettled": 3, "untold": 3}
+    assert through(ramping(), at(300, 100, **bad), at(5300, 100, **bad)).phase == "canary"
 
 
 def test_the_last_ones_are_watched_to_their_end() -> None:
@@ -357,14 +372,8 @@ def test_interrupted_ramp_says_how_far_it_came(client: redis.Redis) -> None:
     assert f" · {reached} of 100 · " in str(ramp)
 
 
-def test_where_nobody_could_tell_how_it_fares_it_is_refused(client: redis.Redis) -> None:
-    client.sadd("resque:queues", "low")
-    queue = ResqueQueue(client, "resque:low")
-    chosen = run(client, select(queue, "dead", Filter()))
-    with pytest.raises(Refused, match="nobody can tell how it fares"):
-        Ramp(PacedBulk(chosen, "replay", ME), FAST)
-    with pytest.raises(Refused, match=r"replay a few with --max N, look again, .* --rate N/s"):
-        Ramp(PacedBulk(chosen, "replay", ME), FAST)
+def test_a_canary_and_a_ramp_are_for_a_replay(client: redis.Redis) -> None:
+    chosen = run(client, select(dead(client, [b"x"]), "dead", Filter()))
     with pytest.raises(BadInput, match="for a replay"):
         Ramp(PacedBulk(chosen, "purge", ME), FAST)
 

@@ -120,9 +120,9 @@ def ramped(s: Session, steps: Bulk, limits: Limits, what: str) -> int:
         raise
     live.end(ramp)
     seen, course = ramp.seen, ramp.course
-    told = {"judged": 0, "died": 0, "failing": 0} if seen is None else {
-        "judged": seen.judged, "died": seen.died, "failing": seen.failing,
-    }  # fmt: skip
+    told = dict.fromkeys(("judged", "died", "failing", "untold"), 0)
+    if seen is not None:
+        told = {name: getattr(seen, name) for name in told}
     phase = "interrupted" if code == 130 else course.phase
     left = max(0, outcome.matched - outcome.done - sum(outcome.skipped.values()))
     ended(s, outcome, what, more={"left": left, "phase": phase, "why": course.why, **told})

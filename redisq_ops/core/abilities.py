@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from .errors import Refused
+from .fates import Fates
 from .holdings import HOLDINGS, Holdings, Load, Reassigned, holding
 from .io import C_co, Call, both, operation, together
 from .process import Process, Pruned
 from .sheets import Sheets
 from .standing import SEEN, Standing
 from .values import Client, Clients, Consumer, Counts, Level, Request
+
+if TYPE_CHECKING:
+    from .queue import Queue
 
 
 class Abilities(Sheets[C_co]):
@@ -105,6 +109,10 @@ class Abilities(Sheets[C_co]):
     async def client_of(self, client: str) -> Client | None:
         """A client as it stands; None when nothing of it is here."""
         return None
+
+    def fates(self) -> Fates:
+        """Follows entries that are replayed from here to their ends."""
+        return Fates(cast("Queue[Any]", self))
 
     @property
     def register(self) -> str:

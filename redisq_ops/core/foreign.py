@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 from .callers import Callers
 from .clock import Clock
 from .errors import WrongKind
+from .fates import Fates, ForeignFates
 from .io import C_co, operation
 from .keys import PREFIX
 from .queue import Queue
@@ -59,6 +60,14 @@ class ForeignQueue(Queue[C_co]):
     @abstractmethod
     async def exists(self) -> bool:
         """Whether its owner's keys are there."""
+
+    def fates(self) -> Fates:
+        return ForeignFates(self)
+
+    @classmethod
+    def shard_of(cls, own_name: str) -> tuple[str, int] | None:
+        """The queue of ours, by name, whose shard of that number would have the same keys."""
+        return None
 
     def _refusal(self, what: str) -> WrongKind:
         # For good: a worker that is told Refused tries again until it works.

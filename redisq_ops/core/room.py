@@ -40,8 +40,6 @@ class Room(Bound[C_co], ABC):
     """states whose entries can be given another payload"""
     rules: ClassVar[Mapping[str, range]] = {}
     """what can be set of a client (``clients`` in `capabilities`), and to which values"""
-    keeps_ids: ClassVar[bool] = True
-    """whether a dead entry that is replayed can be found by the id it had"""
     faults: ClassVar[tuple[str, ...]] = ()
     """what is known to be wrong with the layout itself, a sentence each"""
     replays: ClassVar[str] = "attempts counted afresh"

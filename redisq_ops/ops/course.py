@@ -70,6 +70,13 @@ class Observed:
     """for how long the oldest waiting work waits"""
     late_ms: float = 0.0
     """by how much the server answers later than before"""
+    untold: int = 0
+    """unsettled entries whose end nobody will know"""
+
+    @property
+    def coming(self) -> int:
+        """Watched entries whose end is yet to come."""
+        return self.unsettled - self.untold
 
     @property
     def bad(self) -> int:
@@ -137,7 +144,7 @@ def advance(course: Course, seen: Observed, limits: Limits) -> Course:
             return _ramped(course, seen, limits)
         case "paused":
             return _waited(course, seen, limits)
-        case "settling" if not seen.unsettled or at - course.since_ms >= limits.watch_ms:
+        case "settling" if not seen.coming or at - course.since_ms >= limits.watch_ms:
             return replace(course, phase="over", since_ms=at, why=_reentry(seen, limits) or "")
     return course
 
@@ -147,9 +154,11 @@ def _judged(course: Course, seen: Observed, limits: Limits) -> Course:
     at = seen.at_ms
     timed_out = at - course.since_ms >= limits.watch_ms
     hopeless = seen.bad > limits.reentry * (seen.judged + seen.unsettled)
-    if seen.unsettled and not timed_out and not (hopeless and seen.died):
+    if seen.coming and not timed_out and not (hopeless and seen.died):
         return course
-    if not seen.seen:
+    if not seen.seen and not timed_out:
+        why = "more failures came than can be looked at to tell who died"
+    elif not seen.seen:
         why = f"nothing of the canary was settled within {age(limits.watch_ms)}"
     elif (bad := _reentry(seen, limits)) is not None:
         why = bad
@@ -191,7 +200,7 @@ def _waited(course: Course, seen: Observed, limits: Limits) -> Course:
         return replace(course, phase="stopped", since_ms=at, why=why)
     if (
         _reentry(seen, limits) is not None
-        and not (seen.unsettled - seen.failing)
+        and not (seen.coming - seen.failing)
         and at - course.since_ms >= min(limits.watch_ms, limits.patience_ms // 4)
     ):
         # What died stays dead: only new ones can tell whether all is well again.

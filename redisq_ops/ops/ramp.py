@@ -15,12 +15,12 @@ from math import inf
 from statistics import median
 from typing import Any
 
-from redisq_ops.core.errors import BadInput, Refused
-from redisq_ops.core.foreign import ForeignQueue
+from redisq_ops.core.errors import BadInput
+from redisq_ops.core.fates import Fates
 from redisq_ops.core.io import Call, both, together
 from redisq_ops.core.queue import Queue
 from redisq_ops.core.settings import MAX_BATCH
-from redisq_ops.core.values import Counts, Entry
+from redisq_ops.core.values import Counts
 
 from . import journal
 from .apply import Apply, Told
@@ -31,14 +31,8 @@ from .plan import PlanFile
 from .selection import Selection
 from .terminal import a_second, age, count
 
-WATCHED = 1000
-"""replayed entries that are watched at a time"""
 LATEST = 200
 """verdicts that are judged: of more, a thousand good ones would hide the first hundred bad ones"""
-LOOKED_AT = 200
-"""of those, in one observation"""
-FOREIGN_LOOKED_AT = 20
-"""where an entry isn't found by its id, but by reading lists"""
 PINGS = 5
 
 
@@ -49,6 +43,8 @@ class Paced(Bulk):
     """the next step is about no more"""
     moved: Sequence[str] = ()
     """by the latest step"""
+    number: int = 0
+    """of that step"""
 
     def _size(self) -> int:
         size = super()._size()
@@ -61,7 +57,8 @@ class Paced(Bulk):
     async def step(self) -> bool:
         self._heard: list[str] = []
         more = await super().step()
-        self.moved = self._heard
+        assert isinstance(self._source, Listed)
+        self.moved, self.number = self._heard, self._source.steps
         return more
 
     def _hear(self, id: str, word: str) -> None:
@@ -113,57 +110,23 @@ class PacedApply(Paced, Apply):
 
 
 class Watch:
-    """Whether replayed entries are dead again. At most 1,000 are watched at a time: while none of
-    them is settled, further ones are not."""
+    """What becomes of replayed entries: the latest 200 verdicts, and what is yet to come."""
 
-    def __init__(self, queue: Queue[Any]) -> None:
-        self.queue = queue
+    def __init__(self, fates: Fates) -> None:
+        self.fates = fates
         self.verdicts = 0
-        self._since: dict[str, int] = {}
-        self._failing: set[str] = set()
         self._ends: deque[bool] = deque(maxlen=LATEST)
-        self._foreign = isinstance(queue, ForeignQueue)
-        self._most = FOREIGN_LOOKED_AT if self._foreign else LOOKED_AT
-
-    def add(self, ids: Sequence[str], at_ms: int) -> None:
-        """``at_ms``: a time of the server before they were replayed."""
-        for id in ids[: WATCHED - len(self._since)]:
-            self._since[id] = at_ms
 
     def fresh(self) -> None:
         """Forget verdicts: what comes now is judged by itself."""
         self._ends.clear()
-        self._since.clear()
-        self._failing.clear()
+        self.fates.forget()
 
     async def look(self) -> None:
-        """Look at some of the unsettled ones, the next ones the next time."""
-        ids = list(self._since)[: self._most]
-        for start in range(0, len(ids), 50):
-            batch = ids[start : start + 50]
-            found = await together(self.queue.get.op(id) for id in batch)
-            for id, entry in zip(batch, found, strict=True):
-                self._see(id, self._since.pop(id), entry)
-
-    def _see(self, id: str, since_ms: int, entry: Entry | None) -> None:
-        self._failing.discard(id)
-        state = "done" if entry is None else entry.state
-        if entry is not None and state == "dead":
-            before = entry.since_ms is not None and entry.since_ms < since_ms
-            if before and not self._foreign:
-                return  # put back by an undo; other programs' times are too coarse to tell
-            self._end(True)
-        elif state == "done":
-            self._end(False)
-        elif state != "trash":
-            self._since[id] = since_ms
-            # Attempts are counted afresh by a replay; other programs go on counting.
-            if entry is not None and entry.failures and not self._foreign:
-                self._failing.add(id)
-
-    def _end(self, died: bool) -> None:
-        self._ends.append(died)
-        self.verdicts += 1
+        """Hear of those that ended since."""
+        ends = await self.fates.look()
+        self._ends.extend(ends)
+        self.verdicts += len(ends)
 
     @property
     def judged(self) -> int:
@@ -172,14 +135,6 @@ class Watch:
     @property
     def died(self) -> int:
         return sum(self._ends)
-
-    @property
-    def failing(self) -> int:
-        return len(self._failing)
-
-    @property
-    def unsettled(self) -> int:
-        return len(self._since)
 
 
 class Ramp:
@@ -198,17 +153,11 @@ class Ramp:
         queue = steps.order.queue
         if steps.order.verb != "replay":
             raise BadInput("a canary and a ramp are for a replay")
-        if not queue.keeps_ids:
-            raise Refused(
-                f"queue {queue.name} is a {queue.kind} queue: what is replayed there can't be "
-                "found again, so nobody can tell how it fares; replay a few with --max N, look "
-                "again, and then the others with --rate N/s"
-            )
         self.steps = steps
         self.limits = limits
         self.outcome = steps.outcome
         self.queue = queue
-        self.watch = Watch(self.queue)
+        self.watch = Watch(queue.fates())
         self.course = Course("canary" if limits.canary else "ramp")
         self.seen: Observed | None = None
         self.waiting_before = 0
@@ -246,6 +195,7 @@ class Ramp:
     async def _begin(self) -> None:
         assert self.outcome.op is not None
         await self.steps.open()
+        await self.watch.fates.begin()
         state, counts = await both(_state(self.queue, self.outcome.op), self.queue.counts.op())
         self.waiting_before = counts.waiting
         self._usual_ms = await self._ping()
@@ -270,12 +220,13 @@ class Ramp:
 
     async def _observed(self, counts: Counts) -> Observed:
         watch, oldest = self.watch, counts.oldest_ms
+        fates = watch.fates
         late = await self._ping() - self._usual_ms if self.seen is not None else 0.0
         now_ms = await self.queue.now.op() if oldest is not None else 0
         return Observed(
             int(self._clock() * 1000), self.outcome.done, self.left, watch.judged, watch.died,
-            watch.failing, watch.unsettled, watch.verdicts, counts.waiting,
-            None if oldest is None else max(0, now_ms - oldest), max(0.0, late),
+            fates.failing, fates.unsettled, watch.verdicts, counts.waiting,
+            None if oldest is None else max(0, now_ms - oldest), max(0.0, late), fates.untold,
         )  # fmt: skip
 
     async def _ping(self) -> float:
@@ -324,8 +275,8 @@ class Ramp:
         more = await steps.step()
         if self.course.phase == "ramp":
             self._tokens -= handled - self.left
-        if more:
-            self.watch.add(steps.moved, before_ms)
+        if more and steps.moved:
+            await self.watch.fates.add(steps.moved, before_ms, steps.op, steps.number)
         if not more:  # as many as were asked for
             self._over = True
         elif not self.left:
@@ -368,7 +319,9 @@ class Ramp:
         words.append(f"{count(outcome.done)} of {count(outcome.matched)}")
         if seen.seen or seen.unsettled:
             again = f"{count(seen.died)} of {count(seen.judged)} died again"
-            words.append(again + (f", {count(seen.failing)} failing" if seen.failing else ""))
+            again += f", {count(seen.failing)} failing" if seen.failing else ""
+            again += f", {count(seen.untold)} nobody can tell of" if seen.untold else ""
+            words.append(again)
         growth = seen.waiting - self.waiting_before
         words.append(f"{count(seen.waiting)} waiting" + (f" ({growth:+,})" if growth else ""))
         if seen.oldest_ms is not None:

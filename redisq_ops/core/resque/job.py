@@ -127,6 +127,15 @@ def digest(data: bytes) -> str:
     return hashlib.sha1(data).hexdigest()
 
 
+def content(payload: bytes) -> str:
+    """What a record says, as a digest: Resque writes a job anew where it works on it and where it
+    failed, and another program spells numbers and letters its own way."""
+    told = fields(payload)
+    if told is None:
+        return digest(payload)
+    return digest(json.dumps(told, sort_keys=True).encode())
+
+
 def legal(name: Any) -> bool:
     """Whether it can be an id: `checked_name`'s rule as a question."""
     return isinstance(name, str) and bool(_NAME.fullmatch(name)) and not _FORBIDDEN & set(name)

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any, ClassVar, Literal
 
 from ..clock import checked_ms
 from ..errors import BadInput
+from ..fates import Fates
 from ..io import C_co, Call, both, operation, together
 from ..process import Process, Pruned
 from ..quoting import bytes_of
 from ..states import Verb
 from ..values import Counts, Entry, Failure, Settlement, State
-from . import job
+from . import failure, job
+from .fates import JobFates
 from .job import Job
+from .looks import of_set
 from .places import Place, Seen
-from .queue import ListLayout, of_set
+from .queue import ListLayout
 from .stock import RESQUE_PRUNE_MS, resque_workers
-
-_DIRTY = ("Redisq::LostLease", "Resque::DirtyExit", "Resque::PruneDeadWorkerDirtyExit")
 
 
 class ResqueQueue(ListLayout[C_co]):
@@ -37,7 +35,6 @@ class ResqueQueue(ListLayout[C_co]):
     side: ClassVar[Literal["LEFT", "RIGHT"]] = "LEFT"
     pause: ClassVar[str] = "pause-all-workers"
     capabilities: ClassVar[frozenset[str]] = frozenset({"processes"})
-    keeps_ids: ClassVar[bool] = False
     replays: ClassVar[str] = "as new jobs: Resque counts no attempts"
     stops_at: ClassVar[str] = "a Resque worker that takes one stops, and it is lost"
     unrescued: ClassVar[str] = "what they had becomes failures, which can be replayed"
@@ -74,6 +71,10 @@ class ResqueQueue(ListLayout[C_co]):
     def _failed_key(self) -> str:
         return self.keys["t_failed"]
 
+    def fates(self) -> Fates:
+        """By what jobs say: none of them has an id that its failure would have, too."""
+        return JobFates(self)
+
     # --- records -------------------------------------------------------------------------------
 
     def id_of(self, payload: bytes) -> str:
@@ -93,7 +94,7 @@ class ResqueQueue(ListLayout[C_co]):
         element, record = payload, job.fields(payload) or {}
         if self.own_name and record.get("queue") != self.own_name:
             return None
-        own = _job_of(element)
+        own = failure.job_of(element)
         kind = record.get("exception")
         lines = record.get("backtrace")
         error = None
@@ -102,19 +103,19 @@ class ResqueQueue(ListLayout[C_co]):
                 kind, str(record.get("error", "")),
                 "\n".join(map(str, lines)) if isinstance(lines, list) else "",
             )  # fmt: skip
-        since = failed_ms(record.get("failed_at"))
+        since = failure.failed_ms(record.get("failed_at"))
         worker = record.get("worker")
         return Entry(
             f"{self.id_of(own or b'')}.{job.digest(element)[:8]}", "dead", at_ms=since,
             since_ms=since, payload=own if own is not None else element, failures=1,
-            consumer=worker if job.legal(worker) else None, reason=_reason(kind), error=error,
-            called=place.called,
+            consumer=worker if job.legal(worker) else None, reason=failure.reason(kind),
+            error=error, called=place.called,
         )  # fmt: skip
 
     def _target(self, seen: Seen) -> tuple[bytes, str | None]:
         if seen.place.kind == "held":
             return b"", self.own_name
-        own = _job_of(seen.member)
+        own = failure.job_of(seen.member)
         queue = (job.fields(seen.member) or {}).get("queue")
         is_job = job.fields(job.member(seen.member, "payload") or b"") is not None
         if not own or not is_job or not isinstance(queue, str) or not queue:
@@ -122,25 +123,13 @@ class ResqueQueue(ListLayout[C_co]):
         return own, queue
 
     def _ended(self, settlement: Settlement) -> tuple[str, bytes, str, int]:
-        delivery, failure = settlement.delivery, Failure.decoded(settlement.value)
-        assert failure is not None
-        text = self._failure(
-            delivery.payload, failure.type, failure.message, failure.traceback.splitlines(),
+        delivery, why = settlement.delivery, Failure.decoded(settlement.value)
+        assert why is not None
+        text = failure.opened(
+            delivery.payload, why.type, why.message, why.traceback.splitlines(),
             delivery.consumer, self.own_name,
         )  # fmt: skip
         return "rejected" if settlement.outcome == "reject" else "failed", text, "date", 0
-
-    def _failure(
-        self, payload: bytes, kind: str, error: str, lines: list[str], worker: str, queue: str
-    ) -> bytes:
-        """A failure as Resque keeps it, up to its time."""
-        if job.fields(payload) is None:  # Resque couldn't read it either; here it isn't lost
-            payload = b'{"class":null,"args":[],"raw_hex":"%b"}' % payload.hex().encode()
-        said = {
-            "exception": kind, "error": error, "backtrace": lines, "worker": worker, "queue": queue
-        }  # fmt: skip
-        rest = b",".join(job.value(name) + b":" + job.value(of) for name, of in said.items())
-        return b'{"payload":' + payload + b"," + rest + b',"failed_at":'
 
     # --- producers -----------------------------------------------------------------------------
 
@@ -229,7 +218,7 @@ class ResqueQueue(ListLayout[C_co]):
         for work in worker.work:
             queue, own = work.queue, work.payload if rescue and work.queue else b""
             klass = (job.fields(work.payload) or {}).get("class") or "<Unknown Job>"
-            text = self._failure(
+            text = failure.opened(
                 work.payload, "Resque::PruneDeadWorkerDirtyExit",
                 f"Worker {name} did not gracefully exit while processing {klass}", [], name, queue,
             )  # fmt: skip
@@ -277,40 +266,6 @@ class ResqueQueue(ListLayout[C_co]):
         if self.own_name:
             return await self._of_small(places)
         return sum(await together(place.count() for place in places))
-
-
-def _job_of(element: bytes) -> bytes | None:
-    """The job's own record in a failure, byte for byte as the worker had it."""
-    own = job.member(element, "payload")
-    raw = (job.fields(own or b"") or {}).get("raw_hex")
-    if isinstance(raw, str):
-        try:
-            return bytes.fromhex(raw)
-        except ValueError:
-            return own
-    return own
-
-
-def _reason(exception: Any) -> str:
-    if exception in _DIRTY:
-        return "lost"
-    return "rejected" if exception == "Reject" else "failed"
-
-
-def failed_ms(text: Any) -> int | None:
-    """When a failure was written down; None where its zone can't be told."""
-    if not isinstance(text, str):
-        return None
-    found = re.match(r"(\d{4})/(\d\d)/(\d\d) (\d\d):(\d\d):(\d\d) (?:UTC|GMT|Z)$", text)
-    try:
-        if found:
-            year, month, day, hour, minute, second = map(int, found.groups())
-            at = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
-        else:
-            at = parsedate_to_datetime(text)
-    except ValueError:
-        return None
-    return int(at.timestamp() * 1000) if at.tzinfo else None
 
 
 def _integer(reply: Any) -> int:

@@ -22,8 +22,9 @@ from ..states import Verb
 from ..values import Counts, Entry, Failure, Settlement, State
 from . import job
 from .job import Job
+from .looks import of_set
 from .places import Place, Seen
-from .queue import ListLayout, of_set
+from .queue import ListLayout
 from .stock import SIDEKIQ_TTL_MS, sidekiq_processes
 
 MAX_RETRIES = 25

@@ -1,0 +1,101 @@
+"""What becomes of entries that were replayed: whether they end well or die again.
+
+A queue says by `fates` how that can be told of its kind. Most keep an entry's id: it is looked up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from .io import together
+from .values import Entry
+
+if TYPE_CHECKING:
+    from .queue import Queue
+
+WATCHED = 1000
+"""replayed entries that are followed at a time"""
+
+
+class Fates:
+    """Follows replayed entries by their ids. At most 1,000 at a time: while none of them is
+    settled, further ones are not."""
+
+    at_once: ClassVar[int] = 200
+    """entries of one look"""
+
+    def __init__(self, queue: Queue[Any]) -> None:
+        self._queue = queue
+        self._since: dict[str, int] = {}
+        self._failing: set[str] = set()
+
+    @property
+    def failing(self) -> int:
+        """How many failed again and will be tried again."""
+        return len(self._failing)
+
+    @property
+    def unsettled(self) -> int:
+        """Of how many the end isn't known."""
+        return len(self._since)
+
+    @property
+    def untold(self) -> int:
+        """Of how many of those it never will be."""
+        return 0
+
+    async def begin(self) -> None:
+        """See how things are before the first is replayed."""
+
+    async def add(self, ids: Sequence[str], at_ms: int, op: str, step: int) -> None:
+        """Follow what a step of an operation replayed; ``at_ms``: the server's time before it."""
+        for id in ids[: WATCHED - len(self._since)]:
+            self._since[id] = at_ms
+
+    def forget(self) -> None:
+        """Follow none of them any more."""
+        self._since.clear()
+        self._failing.clear()
+
+    async def look(self) -> list[bool]:
+        """Look at some of the unsettled ones, the next ones the next time: for each that ended,
+        whether it is dead again. A fixed number of round trips."""
+        ends: list[bool] = []
+        ids = list(self._since)[: self.at_once]
+        for start in range(0, len(ids), 50):
+            batch = ids[start : start + 50]
+            found = await together(self._queue.get.op(id) for id in batch)
+            for id, entry in zip(batch, found, strict=True):
+                since_ms = self._since.pop(id)
+                self._failing.discard(id)
+                if entry is None or entry.state == "done":
+                    ends.append(False)
+                elif entry.state == "dead":
+                    if self._anew(entry, since_ms):
+                        ends.append(True)
+                elif entry.state != "trash":
+                    self._since[id] = since_ms
+                    if self._fails(entry):
+                        self._failing.add(id)
+        return ends
+
+    def _anew(self, entry: Entry, since_ms: int) -> bool:
+        """Whether it died since; else an undo has put it back."""
+        return entry.since_ms is None or entry.since_ms >= since_ms
+
+    def _fails(self, entry: Entry) -> bool:
+        return bool(entry.failures)  # a replay has attempts counted afresh
+
+
+class ForeignFates(Fates):
+    """In other programs' layouts: each look reads lists there, their times are too coarse to tell
+    when an entry died, and they go on counting its attempts."""
+
+    at_once: ClassVar[int] = 20
+
+    def _anew(self, entry: Entry, since_ms: int) -> bool:
+        return True
+
+    def _fails(self, entry: Entry) -> bool:
+        return False

@@ -1,0 +1,59 @@
+"""A failure as Resque keeps it: a record around the job's own."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from . import job
+
+_DIRTY = ("Redisq::LostLease", "Resque::DirtyExit", "Resque::PruneDeadWorkerDirtyExit")
+
+
+def opened(
+    payload: bytes, kind: str, error: str, lines: list[str], worker: str, queue: str
+) -> bytes:
+    """The record up to its time, which is the server's to give."""
+    if job.fields(payload) is None:  # Resque couldn't read it either; here it isn't lost
+        payload = b'{"class":null,"args":[],"raw_hex":"%b"}' % payload.hex().encode()
+    said = {
+        "exception": kind, "error": error, "backtrace": lines, "worker": worker, "queue": queue
+    }  # fmt: skip
+    rest = b",".join(job.value(name) + b":" + job.value(of) for name, of in said.items())
+    return b'{"payload":' + payload + b"," + rest + b',"failed_at":'
+
+
+def job_of(element: bytes) -> bytes | None:
+    """The job's own record in a failure, byte for byte as the worker had it."""
+    own = job.member(element, "payload")
+    raw = (job.fields(own or b"") or {}).get("raw_hex")
+    if isinstance(raw, str):
+        try:
+            return bytes.fromhex(raw)
+        except ValueError:
+            return own
+    return own
+
+
+def reason(exception: Any) -> str:
+    if exception in _DIRTY:
+        return "lost"
+    return "rejected" if exception == "Reject" else "failed"
+
+
+def failed_ms(text: Any) -> int | None:
+    """When a failure was written down; None where its zone can't be told."""
+    if not isinstance(text, str):
+        return None
+    found = re.match(r"(\d{4})/(\d\d)/(\d\d) (\d\d):(\d\d):(\d\d) (?:UTC|GMT|Z)$", text)
+    try:
+        if found:
+            year, month, day, hour, minute, second = map(int, found.groups())
+            at = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
+        else:
+            at = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    return int(at.timestamp() * 1000) if at.tzinfo else None
