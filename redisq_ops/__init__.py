@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .core import errors
-    from .core.carmine import CarmineQueue
+    from .core.carmine import CarmineQueue, ShardedCarmineQueue
     from .core.circular import CircularQueue, ShardedCircularQueue, unless_done
     from .core.completion import await_, wait
     from .core.connect import aconnect, connect
@@ -44,6 +44,7 @@ __all__ = [
     "RequestQueue",
     "ResqueQueue",
     "Retry",
+    "ShardedCarmineQueue",
     "ShardedCircularQueue",
     "ShardedDelaySet",
     "ShardedFairQueue",
@@ -74,6 +75,7 @@ _HOMES = {
     "RequestQueue": "request",
     "ResqueQueue": "resque",
     "Retry": "handler",
+    "ShardedCarmineQueue": "carmine",
     "ShardedCircularQueue": "circular",
     "ShardedDelaySet": "delay",
     "ShardedFairQueue": "fair",

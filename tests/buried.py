@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from redisq_ops import CarmineQueue, CircularQueue, DelaySet, FairQueue, RequestQueue
+from redisq_ops.core.carmine import ShardedCarmineQueue
 from redisq_ops.core.delay import ShardedDelaySet
 from redisq_ops.core.fair import ShardedFairQueue
 from redisq_ops.core.request import ShardedRequestQueue
@@ -46,6 +47,10 @@ KINDS: dict[str, tuple[Make, Callable[[Any], None]]] = {
     "fair": (FairQueue, _fair),
     "fair, 3 shards": (lambda *a, **k: ShardedFairQueue(*a, shards=3, **k), _fair),
     "carmine": (lambda c, name, **k: CarmineQueue(c, f"carmine:{name}", **k), _carmine),
+    "carmine, 3 shards": (
+        lambda c, name, **k: ShardedCarmineQueue(c, f"carmine:%7B{name}%7D", shards=3, **k),
+        _carmine,
+    ),
 }
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import redis
 
-from redisq_ops.core.carmine import CarmineQueue
+from redisq_ops.core.carmine import CarmineQueue, ShardedCarmineQueue
 from redisq_ops.core.circular import CircularQueue, ShardedCircularQueue
 from redisq_ops.core.delay import DelaySet, ShardedDelaySet
 from redisq_ops.core.fair import FairQueue, ShardedFairQueue
@@ -217,8 +217,10 @@ def test_dead_sub_requests_are_a_request_of_their_own(
          lambda q, ids: q.push([(i, i.encode()) for i in ids])),
         (lambda c: ShardedFairQueue(c, "q", shards=3),
          lambda q, ids: [q.submit(f"c{i}", [(i, i.encode())]) for i in ids]),
+        (lambda c: ShardedCarmineQueue(c, "carmine:q", shards=3),
+         lambda q, ids: q.enqueue([(i, i.encode()) for i in ids])),
     ],
-    ids=["delay", "circular", "fair"],
+    ids=["delay", "circular", "fair", "carmine"],
 )  # fmt: skip
 def test_into_a_queue_of_several_shards(
     client: redis.Redis,
@@ -229,7 +231,7 @@ def test_into_a_queue_of_several_shards(
 ) -> None:
     ids = [f"e{n}" for n in range(120)]
     put(made(client), ids)
-    redisq("export", "q", "-o", file)
+    redisq("export", made(client).name, "-o", file)
     client.flushall()
     put(made(client), ids[:20])
 

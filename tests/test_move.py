@@ -20,7 +20,7 @@ import redis
 from redisq_ops.cli import run as cli_run
 from redisq_ops.cli.session import Session
 from redisq_ops.core import relocation as core_relocation
-from redisq_ops.core.carmine import CarmineQueue
+from redisq_ops.core.carmine import CarmineQueue, ShardedCarmineQueue
 from redisq_ops.core.circular import CircularQueue
 from redisq_ops.core.circular.shards import ShardedCircularQueue
 from redisq_ops.core.connect import connect
@@ -66,7 +66,8 @@ def made(client: Any, kind: str, name: str, shards: int = 1) -> Any:
     """A queue of a kind; Carmine's are called carmine:name."""
     one = {"delay": DelaySet, "circular": CircularQueue, "fair": FairQueue, "carmine": CarmineQueue}
     many: dict[str, Any] = {
-        "delay": ShardedDelaySet, "circular": ShardedCircularQueue, "fair": ShardedFairQueue
+        "delay": ShardedDelaySet, "circular": ShardedCircularQueue, "fair": ShardedFairQueue,
+        "carmine": ShardedCarmineQueue,
     }  # fmt: skip
     queue = many[kind](client, name, shards=shards) if shards > 1 else one[kind](client, name)
     run(client, queue._enrol())
@@ -391,19 +392,19 @@ def test_circles_that_count_differently_do_not_mix(redisq: Redisq, client: redis
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("few", "many"), [(1, 4), (4, 1), (3, 5)])
-@pytest.mark.parametrize("kind", ["delay", "circular", "fair"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_queues_of_different_shards(
     redisq: Redisq, client: redis.Redis, kind: str, few: int, many: int
 ) -> None:
     filled(client, kind, "a", 20, few)
-    made(client, kind, "b", many)
-    put(made(client, kind, "b", many), ["there"])
-    source, target = (run(client, Deployment(client).queue(name)) for name in "ab")
+    put(made(client, kind, named(kind, "b"), many), ["there"])
+    a, b = named(kind, "a"), named(kind, "b")
+    source, target = (run(client, Deployment(client).queue(name)) for name in (a, b))
     before = {state: entries(source, state) for state in STATES}
     put(target, [max(before["dead"])], b"another ")
     for state in STATES:
         done = 19 if state == "dead" else 20
-        (outcome,) = redisq.rows("move", "a", "--to", "b", "--state", state, "--yes",
+        (outcome,) = redisq.rows("move", a, "--to", b, "--state", state, "--yes",
                                  code=3 if state == "dead" else 0)  # fmt: skip
         assert (outcome["matched"], outcome["done"]) == (20, done)
         assert outcome["skipped"] == ({"exists": 1} if state == "dead" else {})

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from .errors import Refused
 from .io import C_co, Call, Description, operation, together
@@ -30,6 +30,9 @@ Y = TypeVar("Y")
 
 class Carrying(Sharded[C_co, Part]):
     """Entries are at the home of their ids, or on their way there."""
+
+    holding: ClassVar[tuple[str, ...]] = ("body",)
+    """the hashes that have every entry's id"""
 
     async def _at_home(
         self,
@@ -99,10 +102,17 @@ class Carrying(Sharded[C_co, Part]):
         """Those of a shard that belong to another one now."""
         return [id for id in ids if home(id, self.shards) != part.shard]
 
-    async def _in_transit(self) -> list[str]:
-        keys = [part.keys["transit"] for part in self._union()]
-        found = await together(map(fields, keys))
-        return [id for ids in found for id in ids]
+    @operation
+    async def invariants(self) -> list[str]:
+        said = await Sharded.invariants(self)
+        parts = self._union()
+        for part in parts:
+            found = await together(fields(part.keys[name]) for name in self.holding)
+            strays = [id for ids in found for id in ids if part.shard not in self._homes(id)]
+            said += [f"{id} is in shard {part.shard} and doesn't belong there" for id in strays]
+        keys = [] if self.old_shards else [part.keys["transit"] for part in parts]
+        lying = [id for ids in await together(map(fields, keys)) for id in ids]
+        return said + [f"{id} is in transit and no change is under way" for id in lying]
 
     async def _carry(self, ids: Sequence[str]) -> None:
         """Bring entries home from where they were before the number changed."""

@@ -19,7 +19,7 @@ _OURS = {
     "delay": ("delay", "DelaySet", "ShardedDelaySet"),
     "fair": ("fair", "FairQueue", "ShardedFairQueue"),
     "circular": ("circular", "CircularQueue", "ShardedCircularQueue"),
-    "carmine": ("carmine", "CarmineQueue", ""),  # its keys are one server's
+    "carmine": ("carmine", "CarmineQueue", "ShardedCarmineQueue"),
 }
 _LAYOUTS: dict[str, tuple[str, str]] = {
     "sidekiq": ("resque", "SidekiqQueue"),

@@ -74,7 +74,7 @@ class Sharded(Overview[C_co, Part]):
         def read(reply: dict[bytes, bytes]) -> dict[str, bytes]:
             return {k.decode(): v for k, v in reply.items() if k not in (b"layout", b"retired")}
 
-        keys = [Keys(f"{self.name}/{k}" if k else self.name, self.prefix)["cfg"] for k in (0, *new)]
+        keys = [self._part(k).keys["cfg"] for k in (0, *new)]
         while True:
             wanted, *had = await together(Call(("HGETALL", key), read, key=key) for key in keys)
             changes: list[Call[int]] = []
@@ -277,7 +277,11 @@ class Sharded(Overview[C_co, Part]):
         # Shards given up once: their fences would shut out a later queue of this name, and what
         # an interrupted change or an earlier release left there would come back in it.
         once = [self._part(k) for k in range(len(self._union()), MAX_SHARDS)]
-        return sum(await together(part.dismantle.op(max) for part in once))
+        return sum(await together(self._forget(part, max) for part in once))
+
+    def _forget(self, part: Part, max: int) -> Description[int]:
+        """Remove what a shard that was given up has left."""
+        return part.dismantle.op(max)
 
 
 def _counts(reply: list[bytes | None]) -> list[int]:

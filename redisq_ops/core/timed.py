@@ -9,9 +9,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar
 
+from .carry import Carrying
 from .io import C_co, Call, both, operation, together
 from .queue import Queue
 from .reply import number, scored
+from .shards import NEVER, Head, Part, Sharded
 from .standing import Ahead, Standing
 from .states import Verb
 from .values import Counts, Page, State
@@ -83,3 +85,30 @@ class TimedQueue(Queue[C_co]):
     ) -> Page:
         high = str(await self._now())
         return await self._page_zset("waiting", "delay", cursor, max, start, payloads, high=high)
+
+
+class TimedShards(Carrying[C_co, Part]):
+    """Several shards of such a queue: each has its order, and what is due first goes first."""
+
+    timed: ClassVar[bool] = True
+
+    async def _peek(self, part: Part) -> Head:
+        first = await together(scored(part.keys[zset], "0", "0") for zset in ("delay", "lease"))
+        due = min((score for rows in first for _, score in rows), default=NEVER)
+        return due, due
+
+    @operation
+    async def page(
+        self,
+        state: State,
+        cursor: str | None = None,
+        max: int = 100,
+        start: int | None = None,
+        payloads: bool = False,
+    ) -> Page:
+        if state == "delayed" and start is not None:  # its sorted set begins with what is due
+            start += (await self.counts.op()).waiting
+        return await Sharded.page(self, state, cursor, max, start, payloads)
+
+    def _zset(self, state: State) -> str:
+        return "delay" if state == "waiting" else Sharded._zset(self, state)

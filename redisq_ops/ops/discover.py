@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2s
 from typing import Any
 
 from redisq_ops.core import signs
 from redisq_ops.core.errors import NotFound, Refused, Unreachable
+from redisq_ops.core.foreign import ForeignQueue
 from redisq_ops.core.io import Call, Description, apart, both, together
 from redisq_ops.core.keyspace import COUNT, Lane, Walk, clock_ms
 from redisq_ops.core.kinds import KINDS, LAYOUTS, layout
@@ -353,20 +354,29 @@ async def named(deployment: Deployment, finds: Iterable[Find]) -> list[Named]:
             entry = known.get((one.kind, "", own))
         registered = entry is not None
         name = f"{one.kind}:{legal(one.what)}" if one.what else one.kind
-        if name in taken and (taken[name].kind, taken[name].at) == (one.kind, None):
-            continue  # ours, in a layout that is another program's
+        reader = layout(one.kind)
+        if _is_ours(one.kind, taken.get(name)) or (reader and _is_shard(reader, own, taken)):
+            continue  # in a layout that is another program's
         if entry is None:
             called = None
             if len(name) > _LONGEST or name in taken:
                 digest = blake2s(one.at + b"\0" + one.what, digest_size=4).hexdigest()
                 name, called = f"{name[: _LONGEST - 9]}~{digest}", own
-            reader = layout(one.kind)
             entry = Registered(
                 name, one.kind, reader.schema if reader else 1, now, at=at, called=called
             )
             taken[name] = entry
         rows.append(Named(one, entry, None if unknown else registered))
     return rows
+
+
+def _is_ours(kind: str, entry: Registered | None, shard: int = 0) -> bool:
+    return entry is not None and (entry.kind, entry.at) == (kind, None) and shard < entry.all_shards
+
+
+def _is_shard(reader: type[ForeignQueue[Any]], own: str, entries: Mapping[str, Registered]) -> bool:
+    place = reader.shard_of(own)
+    return place is not None and _is_ours(reader.kind, entries.get(place[0]), place[1])
 
 
 def _own(entry: Registered) -> str:

@@ -21,6 +21,8 @@ END = b"end-of-circle"
 
 
 class CarmineModel(Model):
+    carmines = "q"
+    """what Carmine calls it"""
     most = 40
     ready_kept = True
     waits = ("fail", "ack", "result")
@@ -156,7 +158,7 @@ class CarmineModel(Model):
         return None
 
     def check_room(self) -> None:
-        raw = carmine_reader.read(self.client, "q")
+        raw = self.raw()
         done = {mid.decode() for mid in raw["done"]}
         for id in [id for id in self.over if id not in done]:
             assert self.over.pop(id) <= self.now, f"{id} is forgotten before its backoff is over"
@@ -166,19 +168,23 @@ class CarmineModel(Model):
         assert {k.decode(): v for k, v in raw["messages"].items()} == {
             u.id: u.payload for u in seen
         }
-        bodies = self.client.hgetall(self.key("body"))
-        assert {k.decode(): v for k, v in bodies.items()} == {u.id: u.payload for u in hidden}
-        follow = self.client.hgetall(self.key("next"))
-        assert {k.decode(): v for k, v in follow.items()} == {
-            u.id: u.follow[1] for u in self.units.values() if u.follow
-        }
-        laid: Counter[bytes] = Counter(raw["mid-circle"])
-        assert not laid or laid.pop(END) == 1
-        assert set(laid.values()) <= {1}
-        assert {mid.decode() for mid in laid} >= {u.id for u in seen}
+        assert self.rows("body") == {u.id: u.payload for u in hidden}
+        assert self.rows("next") == {u.id: u.follow[1] for u in self.units.values() if u.follow}
+        assert {mid.decode() for mid in raw["mid-circle"]} >= {u.id for u in seen}
         self.check_words(raw)
         if self.counting:
             assert int(raw["ndry-runs"] or 0) == self.dry
+
+    def raw(self) -> carmine_reader.Raw:
+        """What a Carmine client reads, its circle sound."""
+        raw = carmine_reader.read(self.client, self.carmines)
+        laid: Counter[bytes] = Counter(raw["mid-circle"])
+        assert not laid or laid.pop(END) == 1
+        assert set(laid.values()) <= {1}
+        return raw
+
+    def rows(self, part: str) -> dict[str, bytes]:
+        return {id.decode(): value for id, value in self.client.hgetall(self.key(part)).items()}
 
     def check_words(self, raw: carmine_reader.Raw) -> None:
         """What a Carmine client reads, what we say, and what the book says are the same."""

@@ -1,4 +1,5 @@
-"""The book of a delay set of several shards: each gives out its due entries in their order."""
+"""The book of a delay set of several shards, and of any queue whose entries have a ready time: each
+shard gives out its due ones in their order."""
 
 from __future__ import annotations
 
@@ -18,9 +19,32 @@ REAPED = 16
 """lost leases a visit brings back at most"""
 
 
-class ShardedDelayModel(Carried, DelayModel):
+class InTime(Carried):
     timed = True
 
+    def take(self) -> None:
+        late = sum(unit.at <= self.now for unit in self.of("pending"))
+        self.in_order = late <= REAPED and not self.carrying
+        super().take()
+
+    def after_take(self, taken: Taken, n: int) -> None:
+        assert not taken.deliveries or not self.conf.get("paused")
+        self.observe()
+        due = {u.id: u for u in self.of("delayed") if u.at <= self.now}
+        if not self.in_order or self.conf.get("paused"):
+            return
+        where = self.where()
+        for shard, ids in self.first_served(taken).items():
+            times = [(self.units[id].ready, id) for id in ids]
+            assert times == sorted(times), "in another order than that of their times"
+            rest = [place(u) for u in due.values() if str(where[u.id]) == shard]
+            assert not rest or times[-1] < min(rest), "an earlier one was passed by"
+        if self.aware and due:
+            assert len(taken.deliveries) == n or taken.more, "there was more to take"
+            assert taken.more, "there is more, and it says that there isn't"
+
+
+class ShardedDelayModel(InTime, DelayModel):
     def opened(self, random: Random) -> ShardedDelaySet[Any]:
         return ShardedDelaySet(
             self.client, "q", shards=self.number, clock=self.clock, random=random
@@ -28,6 +52,10 @@ class ShardedDelayModel(Carried, DelayModel):
 
     def rules(self) -> Iterable[tuple[int, Callable[[], None]]]:
         return [*super().rules(), (4, self.resize), (4, self.stop_a_mover)]
+
+    def may_be_delivered(self, unit: Unit) -> None:
+        self.brought(unit)
+        DelayModel.may_be_delivered(self, unit)
 
     def put_again(self, ids: list[str]) -> None:
         keep = self.rng.random() < 0.5
@@ -60,33 +88,6 @@ class ShardedDelayModel(Carried, DelayModel):
         assert (front.moved, set(front.left), front.over) == (len(moved), {0}, not meant)
         if step.rows and target != "gone":
             self.steps.append(step)
-
-    # --- takes ---------------------------------------------------------------------------------
-
-    def take(self) -> None:
-        late = sum(unit.at <= self.now for unit in self.of("pending"))
-        self.in_order = late <= REAPED and not self.carrying
-        super().take()
-
-    def may_be_delivered(self, unit: Unit) -> None:
-        self.brought(unit)
-        DelayModel.may_be_delivered(self, unit)
-
-    def after_take(self, taken: Taken, n: int) -> None:
-        assert not taken.deliveries or not self.conf.get("paused")
-        self.observe()
-        due = {u.id: u for u in self.of("delayed") if u.at <= self.now}
-        if not self.in_order or self.conf.get("paused"):
-            return
-        where = self.where()
-        for shard, ids in self.first_served(taken).items():
-            times = [(self.units[id].ready, id) for id in ids]
-            assert times == sorted(times), "in another order than that of their times"
-            rest = [place(u) for u in due.values() if str(where[u.id]) == shard]
-            assert not rest or times[-1] < min(rest), "an earlier one was passed by"
-        if self.aware and due:
-            assert len(taken.deliveries) == n or taken.more, "there was more to take"
-            assert taken.more, "there is more, and it says that there isn't"
 
     def check_contents(self) -> None:
         super().check_contents()

@@ -172,8 +172,8 @@ class Model(ABC):
         assert len(taken.deliveries) <= n
         fresh = []
         for delivery in taken.deliveries:
+            self.may_be_delivered(self.units[delivery.id])
             unit = self.units[delivery.id]
-            self.may_be_delivered(unit)
             assert delivery.payload == unit.payload
             assert (delivery.failures, delivery.lost) == (unit.failures, unit.lost)
             assert delivery.deadline_ms == self.now + lease
@@ -586,8 +586,8 @@ class Model(ABC):
             self.bring_back()
             taken = run(self.client, self.queue.take.op(100, consumer="last"))
             for delivery in taken.deliveries:
+                self.may_be_delivered(self.units[delivery.id])
                 unit = self.units[delivery.id]
-                self.may_be_delivered(unit)
                 assert delivery.payload == unit.payload
                 if self.ready_kept:
                     unit.ready = unit.at

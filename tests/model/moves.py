@@ -28,7 +28,7 @@ from typing import Any
 
 import redis
 
-from redisq_ops.core.carmine import CarmineQueue
+from redisq_ops.core.carmine import CarmineQueue, ShardedCarmineQueue
 from redisq_ops.core.circular import CircularQueue
 from redisq_ops.core.circular.shards import ShardedCircularQueue
 from redisq_ops.core.clock import FakeClock
@@ -72,7 +72,7 @@ class Kind:
     """Where a kind of queue keeps what an entry is."""
 
     one: type
-    many: type | None
+    many: type
     contents: tuple[str, ...] = ("body",)
     follow: str | None = None
     timed: bool = False
@@ -83,7 +83,9 @@ KINDS: dict[str, Kind] = {
     "delay": Kind(DelaySet, ShardedDelaySet, follow="next", timed=True),
     "circular": Kind(CircularQueue, ShardedCircularQueue, follow="again"),
     "fair": Kind(FairQueue, ShardedFairQueue),
-    "carmine": Kind(CarmineQueue, None, ("body", "messages"), follow="next", timed=True),
+    "carmine": Kind(
+        CarmineQueue, ShardedCarmineQueue, ("body", "messages"), follow="next", timed=True
+    ),
 }
 
 
@@ -186,9 +188,8 @@ class MoveModel:
 
     def make(self, name: str) -> Any:
         shards = self.rng.choice([1, 1, 2, 3])
-        if self.named == "carmine":
-            return CarmineQueue(self.client, f"carmine:{name}", clock=self.clock)
-        if shards > 1 and self.kind.many is not None:
+        name = f"carmine:{name}" if self.named == "carmine" else name
+        if shards > 1:
             chance = random.Random(self.rng.random())
             return self.kind.many(self.client, name, shards=shards, clock=self.clock, random=chance)
         return self.kind.one(self.client, name, clock=self.clock)

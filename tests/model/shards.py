@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
+from collections.abc import Iterable
 from random import Random
 from typing import Any, ClassVar
 
@@ -33,6 +34,7 @@ ENDED = ("done", "gone", "unmet")
 
 
 class Shards(Model):
+    name: ClassVar[str] = "q"
     timed: ClassVar[bool] = False
     """whether entries come back from a delay by time alone, and nobody has to bring them"""
 
@@ -62,7 +64,7 @@ class Shards(Model):
     # --- the number ----------------------------------------------------------------------------
 
     def entry(self) -> Registered:
-        entry = run(self.client, find("q"))
+        entry = run(self.client, find(self.name))
         assert entry is not None
         return entry
 
@@ -80,10 +82,10 @@ class Shards(Model):
 
     def check_given_up(self) -> None:
         """A fence and counters stay there; and who comes late with a receipt is answered."""
-        for k in range(self.number, MOST):
-            for raw in self.client.scan_iter(f"rq:{{q/{k}}}:*", count=1000):
-                part = raw.decode().split(":", 2)[2]
-                assert part in self.rests or self.client.ttl(raw) > 0, raw
+        for keys in self.places()[self.number :]:
+            for raw in self.keys_of(keys):
+                resting = raw.decode() in {keys[part] for part in self.rests}
+                assert resting or self.client.ttl(raw) > 0, raw
 
     # --- what calls bring back -----------------------------------------------------------------
 
@@ -166,6 +168,11 @@ class Shards(Model):
 
     def places(self) -> list[Keys]:
         return [Keys(f"q/{k}" if k else "q") for k in range(MOST)]
+
+    def keys_of(self, keys: Keys) -> Iterable[bytes]:
+        """All that is there of a shard."""
+        found: Iterable[bytes] = self.client.scan_iter(f"{keys.base}*", count=1000)
+        return found
 
     def hashes(self, part: str) -> list[dict[str, bytes]]:
         """Of every shard, by id."""
@@ -279,6 +286,9 @@ class Mover:
 class Carried(Shards):
     """Entries are carried to the home of their id, by movers of whom some are killed on the way."""
 
+    holding: ClassVar[tuple[str, ...]] = ("body",)
+    """the hashes that have every entry's id"""
+
     def make(self) -> Any:
         self.late: list[Mover] = []
         self.carrying = False
@@ -363,7 +373,8 @@ class Carried(Shards):
     # --- operators -----------------------------------------------------------------------------
 
     def where(self) -> dict[str, int]:
-        return {id: k for k, rows in enumerate(self.hashes("body")) for id in rows}
+        return {id: k for part in self.holding for k, rows in enumerate(self.hashes(part))
+                for id in rows}  # fmt: skip
 
     def lasts(self, step: Step) -> bool:
         """And which entries still are in the shard where the step's list is."""
@@ -385,7 +396,8 @@ class Carried(Shards):
     # --- the checks ----------------------------------------------------------------------------
 
     def bodies(self) -> Counter[tuple[str, bytes]]:
-        return Counter(row for rows in self.hashes("body") for row in rows.items())
+        hashes = [rows for part in self.holding for rows in self.hashes(part)]
+        return Counter(row for rows in hashes for row in rows.items())
 
     def live(self) -> list[Unit]:
         return [unit for unit in self.units.values() if unit.state not in ENDED]

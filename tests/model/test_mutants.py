@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from .carmine_shards import ShardedCarmineModel
 from .carmines import CarmineModel
 from .circle_shards import ShardedCircleModel
 from .circles import CircleModel
@@ -436,7 +437,7 @@ MUTANTS += [
     ),
     mutant(
         "dead ones changed",
-        ("enqueue", "dead = true, trash = true", "trash = true"),
+        ("enqueue", "open = {queued", "open = {dead = true, queued"),
         models=CARMINES,
     ),
     mutant(
@@ -628,7 +629,8 @@ MUTANTS += [
     ),
 ]
 DELAY_SHARDS, CIRCLE_SHARDS = (ShardedDelayModel,), (ShardedCircleModel,)
-CARRIED = (*DELAY_SHARDS, *CIRCLE_SHARDS)
+CARMINE_SHARDS = (ShardedCarmineModel,)
+CARRIED = (*DELAY_SHARDS, *CIRCLE_SHARDS, *CARMINE_SHARDS)
 NEWER = "tonumber(redis.call('HGET', cfg, 'layout') or '0') > tonumber(layout)"
 CHANGES = ("resize", "stop_a_mover")
 MUTANTS += [
@@ -641,7 +643,12 @@ MUTANTS += [
     mutant(
         "what arrived is known for ever",
         ("room", "redis.call('ZREM', seen, unpack(old))", "old = {}"),
-        models=CARRIED,
+        models=(*DELAY_SHARDS, *CIRCLE_SHARDS),
+    ),
+    mutant(
+        "what arrived is known for ever",
+        ("sweeping", "redis.call('ZREM', seen, unpack(old))", "old = {}"),
+        models=CARMINE_SHARDS,
     ),
     mutant("arrived by an old layout", ("arrive", NEWER, "false"), models=CARRIED, often=CHANGES),
     mutant("departed by an old layout", ("depart", NEWER, "false"), models=CARRIED, often=CHANGES),
@@ -657,7 +664,7 @@ MUTANTS += [
     mutant(
         "departed and still there",
         ("depart", "redis.call('ZREM', zset, id)", ""),
-        models=CARRIED,
+        models=(*DELAY_SHARDS, *CIRCLE_SHARDS),
     ),
     mutant("moved twice", ("departed", "{transit, body, meta,", "{transit, meta,"), models=CARRIED),
     mutant("left behind", ("departed", "{transit, body,", "{body,"), models=CARRIED),
@@ -666,7 +673,7 @@ MUTANTS += [
     mutant(
         "moved without the run that follows",
         ("arrive", "following ~= '' then", "false then"),
-        models=DELAY_SHARDS,
+        models=(*DELAY_SHARDS, *CARMINE_SHARDS),
     ),
     mutant(
         "moved without the runs that follow",
@@ -716,6 +723,68 @@ MUTANTS += [
         ("push", "or newer and not state", "or false"),
         models=CIRCLE_SHARDS,
         often=("push", "resize"),
+    ),
+    mutant(
+        "queued and between two shards",
+        ("depart", "redis.call('ZREM', zset_of[state], id)", ""),
+        models=CARMINE_SHARDS,
+    ),
+    mutant(
+        "between two shards, and in sight",
+        ("depart", "if at and sighted then leave_sight(id) end", ""),
+        models=CARMINE_SHARDS,
+    ),
+    mutant(
+        "what is done is guarded at its old home alone",
+        ("depart", "state == 'done' and tonumber(at) <= now", "state == 'done'"),
+        models=CARMINE_SHARDS,
+    ),
+    mutant(
+        "done, and gone from there",
+        ("depart", "redis.call('SREM', finished, id)", ""),
+        models=CARMINE_SHARDS,
+    ),
+    mutant(
+        "done, and queued where it arrives",
+        ("arrive", "redis.call('SADD', finished, id)", ""),
+        models=CARMINE_SHARDS,
+    ),
+    mutant(
+        "equal ones let in where it arrives",
+        ("arrive", "if tonumber(at) > now then", "if false then"),
+        models=CARMINE_SHARDS,
+    ),
+    mutant(
+        "dead ones arrive in sight",
+        ("arrive", "state == 'dead' or state == 'trash'", "false"),
+        models=CARMINE_SHARDS,
+    ),
+    mutant(
+        "moved and in no circle",
+        ("arrive", "if #coming > 0 then", "if false then"),
+        models=CARMINE_SHARDS,
+    ),
+    mutant(
+        "attempts forgotten on the way",
+        ("arrive", "r.failures + r.lost > 0", "false"),
+        models=CARMINE_SHARDS,
+    ),
+    mutant(
+        "to be queued again, forgotten on the way",
+        ("arrive", "redis.call('SADD', requeued, id)", ""),
+        models=CARMINE_SHARDS,
+    ),
+    mutant(
+        "refused as dead between two shards",
+        ("known", "and 'trash' or 'elsewhere'", "and 'trash' or 'dead'"),
+        models=CARMINE_SHARDS,
+        often=CHANGES,
+    ),
+    mutant(
+        "enqueued by an old layout",
+        ("known", NEWER, "false"),
+        models=CARMINE_SHARDS,
+        often=("enqueue", "resize"),
     ),
     mutant("a shard's count goes with it", ("retire", "return done", "return 0"), models=CARRIED),
     mutant(

@@ -3,5 +3,8 @@
 from .layout import CarmineLayout
 from .preview import CarmineFourLayout
 from .queue import CarmineQueue, Enqueued
+from .shards import ShardedCarmineQueue
 
-__all__ = ["CarmineFourLayout", "CarmineLayout", "CarmineQueue", "Enqueued"]
+__all__ = [
+    "CarmineFourLayout", "CarmineLayout", "CarmineQueue", "Enqueued", "ShardedCarmineQueue"
+]  # fmt: skip

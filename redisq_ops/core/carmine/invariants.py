@@ -20,7 +20,7 @@ PAGE = 1000
 async def violations(queue: CarmineQueue[Any]) -> list[str]:
     """Every broken rule, in words."""
     keys = queue.keys
-    hashes = ("messages", "locks", "backoffs", "nattempts", "body", "next", "meta")
+    hashes = ("messages", "locks", "backoffs", "nattempts", "body", "next", "meta", "transit")
     sets = ("finished", "requeued", "stray")
     looks: list[Description[Any]] = [_scores(keys[part]) for part in ZSETS.values()]
     looks += [fields(keys[part]) for part in hashes]
@@ -28,16 +28,18 @@ async def violations(queue: CarmineQueue[Any]) -> list[str]:
     looks += [_elements(keys["circle"]), queue._now()]
     found = await together(looks)
     scores = dict(zip(ZSETS, found[:4], strict=True))
-    kept = dict(zip(hashes, found[4:11], strict=True))
-    done, requeued, stray, circle, now = found[11:]
+    kept = dict(zip(hashes, found[4:12], strict=True))
+    done, requeued, stray, circle, now = found[12:]
     places = {state: set(ids) for state, ids in scores.items()}
     pending, delayed = scores["pending"], scores["delayed"]
 
-    seen = Counter(id for ids in (*places.values(), done) for id in ids)
+    between = set(kept["transit"])
+    seen = Counter(id for ids in (*places.values(), done, between) for id in ids)
     said = [f"{id} is in {n} states" for id, n in seen.items() if n > 1]
     queued = places["delayed"] | places["pending"]
     said += _equal("in messages", set(kept["messages"]), queued | done)
-    said += _equal("in body", set(kept["body"]), places["dead"] | places["trash"])
+    hidden = places["dead"] | places["trash"] | between
+    said += _equal("in body", set(kept["body"]), hidden)
 
     laid = Counter(circle)
     if circle and laid[END] != 1:
@@ -62,7 +64,8 @@ async def violations(queue: CarmineQueue[Any]) -> list[str]:
     said += _equal("attempted", counted, tries)
     follows = set(kept["next"])
     said += _equal("to be queued again", requeued, follows & queued)
-    said += [f"{id} is to run again and is not there" for id in follows - queued - places["trash"]]
+    absent = follows - queued - places["trash"] - between
+    said += [f"{id} is to run again and is not there" for id in absent]
     return said
 
 

@@ -13,7 +13,8 @@ from ..foreign import ForeignQueue
 from ..io import C_co, Call, both, operation, together
 from ..quoting import bytes_of, legal, raw_of
 from ..values import Counts, Entry, Page, State
-from .keys import HOME
+from .keys import HOME, shard_of
+from .names import called, whole_of
 from .states import STATE_OF, Facts, whole
 
 WINDOW = 200
@@ -43,7 +44,13 @@ class CarmineLayout(ForeignQueue[C_co]):
     @operation
     async def exists(self) -> bool:
         keys = [self._key(part) for part in ("messages", *_LISTS)]
-        return any(await together(Call(("EXISTS", key), bool, key=key) for key in keys))
+        there = await together(Call(("EXISTS", key), bool, key=key) for key in keys)
+        return any(there) and not await whole_of(self.own_name, self.prefix)
+
+    @classmethod
+    def shard_of(cls, own_name: str) -> tuple[str, int] | None:
+        place = shard_of(own_name)
+        return place and (called(place[0]), place[1])
 
     @operation
     async def counts(self, now_ms: int | None = None) -> Counts:

@@ -3,7 +3,7 @@
 From article 001. Carmine's own keys say what a Carmine client expects to read; our sorted sets and
 records beside them give receipts, limits, dead letters and undo (docs/carmine-queue.md). One
 program writes a queue: this class, or Carmine; a queue that stock Carmine keeps is refused here
-and looked at by `CarmineLayout`.
+and looked at by `CarmineLayout`. ``transit``: what is between two shards.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from redis.asyncio import RedisCluster as AsyncCluster
 
 from ..callers import Callers
 from ..clock import Clock, checked_ms
-from ..errors import BadInput, TooLarge, WrongKind
+from ..errors import BadInput, Refused, TooLarge, WrongKind
 from ..io import C_co, Call, Description, both, operation, together
 from ..keys import PREFIX, checked_name
 from ..queue import Queue
@@ -27,7 +27,8 @@ from ..reply import words
 from ..settings import BATCH, MAX_PAYLOAD
 from ..timed import TimedQueue
 from ..values import Entry, State
-from .keys import END, THEIRS, CarmineKeys, own_name
+from .keys import END, THEIRS, CarmineKeys
+from .names import begun, in_the_way
 from .states import STATE_OF, Facts, whole
 
 _LAPS = 50
@@ -58,6 +59,8 @@ class CarmineQueue(TimedQueue[C_co]):
         "body": "hash",
         "next": "hash",
         "stray": "set",
+        "transit": "hash",
+        "seen": "zset",
     }
 
     def __init__(
@@ -68,35 +71,45 @@ class CarmineQueue(TimedQueue[C_co]):
         prefix: str = PREFIX,
         clock: Clock | None = None,
         callers: Callers | None = None,
+        shard: int = 0,
+        layout: int = 0,
     ) -> None:
-        super().__init__(client, name, prefix=prefix, clock=clock, callers=callers)
-        self.keys: CarmineKeys = CarmineKeys(name, prefix)
+        super().__init__(
+            client, name, prefix=prefix, clock=clock, callers=callers, shard=shard, layout=layout
+        )
+        self.keys: CarmineKeys = CarmineKeys(name, prefix, shard)
 
     @operation
     async def exists(self) -> bool:
-        return self._enrolled or any(await both(self._entry(), self._begun()))
+        if self._enrolled:
+            return True
+        (begun_,), entry = await both(begun([self.keys]), self._entry())
+        return begun_ or entry is not None
 
     async def _enrol(self) -> None:
-        if self._enrolled:
-            return
+        if not self._enrolled:
+            await self._ours()
+            await Queue._enrol(self)
+
+    async def _ours(self, others: Sequence[CarmineKeys] = ()) -> None:
+        """Refuse what another has: the queue, or ``others``, the shards it would begin with."""
         if not self.keys.tagged and isinstance(self.client, (RedisCluster, AsyncCluster)):
-            tagged = legal(f"{{{own_name(self.name)}}}".encode())
+            tagged = legal(f"{{{self.keys.own}}}".encode())
             raise BadInput(
                 f"queue {self.name} has keys in several slots; "
                 f"on a Cluster call it carmine:{tagged}"
             )
-        entry, begun = await both(self._entry(), self._begun())
-        if begun if entry is None else entry.at is not None:
+        # The entry last: who begins a queue of ours at this moment writes it before the first key.
+        (kept,), entry = await both(begun([self.keys]), self._entry())
+        if kept if entry is None else entry.at is not None:
             raise WrongKind(f"queue {self.name} is kept by Carmine itself: here it is only read")
-        await Queue._enrol(self)
+        if entry is None:
+            refused = await in_the_way(self.keys, others, self.prefix)
+            if refused and await self._entry() is None:
+                raise WrongKind(f"queue {self.name} {refused}")
 
     def _entry(self) -> Call[Registered | None]:
         return find(self.name, self.prefix)
-
-    async def _begun(self) -> bool:
-        """Whether Carmine's keys are there."""
-        keys = [self.keys[part] for part in ("messages", "circle")]
-        return any(await together(Call(("EXISTS", key), bool, key=key) for key in keys))
 
     # --- producers -----------------------------------------------------------------------------
 
@@ -126,12 +139,21 @@ class CarmineQueue(TimedQueue[C_co]):
         backoff = checked_ms(backoff_ms, "backoff")
         await self._enrol()
 
+        said = await self._enqueue(entries, backoff, int(requeue), int(update))
+        if any(one.word == "elsewhere" for one in said):
+            raise Refused(f"queue {self.name} has shards now: open it as a sharded queue")
+        return said
+
+    async def _enqueue(
+        self, entries: Sequence[tuple[str, bytes]], backoff: int, requeue: int, update: int
+    ) -> list[Enqueued]:
         def read(reply: list[bytes]) -> list[Enqueued]:
             return [Enqueued(id, w) for (id, _), w in zip(entries, words(reply), strict=True)]
 
         said: list[Enqueued] = await self._guarded(
-            "enqueue", read, entries, backoff=backoff, requeue=int(requeue), update=int(update)
-        )
+            "enqueue", read, entries, backoff=backoff, requeue=requeue, update=update,
+            layout=self.layout,
+        )  # fmt: skip
         return said
 
     @operation

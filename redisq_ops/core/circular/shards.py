@@ -18,7 +18,7 @@ from ..errors import Refused
 from ..io import C_co, Call, both, operation, together
 from ..keys import PREFIX
 from ..registry import Registered, find
-from ..reply import fields, scored, words
+from ..reply import scored, words
 from ..settings import BATCH
 from ..shards import NEVER, SHARDS, Head, Sharded, checked_shards, home
 from ..values import Taken
@@ -132,7 +132,7 @@ class ShardedCircularQueue(Carrying[C_co, CircularQueue[None]], CircularQueue[C_
         for part in self._union():  # first what waits, in its order
             place = None
             while True:
-                elements, place = await windows.waiting(part.keys, rotates, place, 0, BATCH)
+                elements, place, _ = await windows.waiting(part.keys, rotates, place, 0, BATCH)
                 ids = [raw.decode() for raw in elements if raw.isascii()]
                 await Carrying._carry_from(self, part, self._away(part, ids))
                 if place is None:
@@ -158,14 +158,3 @@ class ShardedCircularQueue(Carrying[C_co, CircularQueue[None]], CircularQueue[C_
             lying = await Call(("HMGET", key, *guests), list[bytes | None], key=key)
             left += sum(mark is not None for mark in lying)
         return left
-
-    @operation
-    async def invariants(self) -> list[str]:
-        said = await Sharded.invariants(self)
-        for part in self._union():
-            body = part.keys["body"]
-            ids = await fields(body)
-            strays = [id for id in ids if part.shard not in self._homes(id)]
-            said += [f"{id} is in shard {part.shard} and doesn't belong there" for id in strays]
-        transit = [] if self.old_shards else await self._in_transit()
-        return said + [f"{id} is in transit and no change is under way" for id in transit]

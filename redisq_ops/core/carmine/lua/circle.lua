@@ -14,9 +14,10 @@ local function into_circle(ids)
   redis.call('LPUSH', circle, unpack(fresh))
 end
 
--- Look at the last `window` ids and turn the circle past what is done with there, by `least` at any
--- rate, so that what stands in front for long holds nothing up. Returns how many ids went.
-local function rotate(window, least)
+-- Look at the last `window` ids and turn the circle past what is done with there; if that is less than
+-- `enough`, by `least` at any rate, so that what stands in front for long holds nothing up. No further:
+-- what is turned past before it is done with, is there for a lap. Returns how many ids went.
+local function rotate(window, least, enough)
   local ids = redis.call('LRANGE', circle, -window, -1)
   if #ids == 0 then return 0 end
   local done = redis.call('SMISMEMBER', finished, unpack(ids))
@@ -44,7 +45,7 @@ local function rotate(window, least)
       keep[#keep + 1] = id
     end
   end
-  if turned < math.min(least, #ids) then
+  if #gone + #dropped < enough and turned < math.min(least, #ids) then
     kept_then = kept_then + math.min(least, #ids) - turned
     turned = math.min(least, #ids)
   end
@@ -63,5 +64,5 @@ end
 -- What every take does: the more there is to let go of, the further it turns.
 local function turn()
   local n = redis.call('SCARD', finished) + redis.call('SCARD', stray)
-  if n > 0 then rotate(math.min(2 * n + 16, 500), math.min(16 + math.floor(n / 4), 500)) end
+  if n > 0 then rotate(math.min(2 * n + 16, 500), math.min(16 + math.floor(n / 4), 500), n / 4) end
 end

@@ -1,10 +1,10 @@
--- Put messages in, ready `backoff` ms from now. What an id does that is there is Carmine's table:
--- queued: refused, or its content replaced (`update`); locked: refused, or to run again afterwards
--- (`requeue`); done with a backoff: refused, or to run after it (`requeue`); done: put in again.
--- ARGV: caller seq backoff requeue update
+-- Put messages in, ready `backoff` ms from now. What is there already: queued: refused, or given this
+-- content (`update`); locked, done with a backoff: refused, or to run after it (`requeue`); done: put in
+-- again. To a caller who knows an older `layout` of the shards, what isn't here is `elsewhere`.
+-- ARGV: caller seq backoff requeue update layout
 -- REST: id content
 -- USES: guard moves known
--- Returns one word per row: ok | updated | requeued, or the state it is refused for.
+-- Returns one word per row: ok | updated | requeued | elsewhere, or the state it is refused for.
 local said, late = replayed()
 if late then return superseded end
 if said then return said end
@@ -13,7 +13,7 @@ local ids = {}
 for i = first, #ARGV, width do ids[#ids + 1] = ARGV[i] end
 by, said = caller:match('^[^:]*'), {}
 local known = facts(ids) -- and what an earlier row of this call makes of it
-local fixed = {locked = true, ['done-with-backoff'] = true, dead = true, trash = true, unknown = true}
+local open = {queued = true, ['queued-with-backoff'] = true, ['locked-with-requeue'] = true}
 local top = redis.call('ZRANGE', delay, 0, 0, 'WITHSCORES')[2]
 local put, contents, waits, follow, again, fresh, reset, changed = {}, {}, {}, {}, {}, {}, {}, {}
 local soonest, ready_at = nil, now + tonumber(backoff)
@@ -32,7 +32,7 @@ for k, id in ipairs(ids) do
     word, it.state, it.follows = 'requeued', 'locked-with-requeue', true
     again[#again + 1] = id
     both(follow, id, content)
-  elseif update == '1' and not fixed[word] then
+  elseif update == '1' and open[word] then
     word = 'updated'
     both(it.follows and follow or contents, id, content) -- the latest content is what runs last
     if not it.follows then changed[#changed + 1] = id end

@@ -2,7 +2,7 @@
 -- and beside them what Carmine has no word for. Both are written in one step, so they never differ.
 -- Waiting and delayed are one sorted set of ready times: time alone tells `queued-with-backoff`.
 -- KEYS: messages locks backoffs nattempts requeued finished body next
--- USES: fit sight large wake history counters
+-- USES: fit sight sweeping large wake history counters
 local waiting_zset = delay
 local moved, ended, refusing = {}, {}, {}
 local in_sight = {waiting = true, delayed = true, pending = true}
@@ -73,8 +73,4 @@ local function room_flush()
   write_sight()
   if ready > 0 then wake_workers(ready) end
   moved = {}
-end
-
-local function room_retire(max)
-  return rotate(max, max)
 end

@@ -1,0 +1,15 @@
+-- End a move to another shard: what arrived there is removed here, if it still is that departure.
+-- KEYS: transit body meta err next
+-- REST: id mark
+-- USES: config
+-- FLAGS: allow-oom
+-- Returns how many went.
+local went = {}
+for i = first, #ARGV, width do
+  local line = redis.call('HGET', transit, ARGV[i])
+  if line and line:match('^%S+') == ARGV[i + 1] then went[#went + 1] = ARGV[i] end
+end
+if #went > 0 then
+  for _, key in ipairs({transit, body, meta, err, next}) do redis.call('HDEL', key, unpack(went)) end
+end
+return #went
