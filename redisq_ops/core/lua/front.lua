@@ -1,8 +1,7 @@
 -- One step of an operator's bulk move of a whole state: the first `n` entries behind the `left` ones
 -- that couldn't be moved, those that have been in it since before `high_water` (ms).
 -- For states whose score is the time they were entered: from dead or trash, to waiting, trash, gone.
--- As `move` with all ids of the state, at a third of its cost: nobody has to read them first, and
--- no entry is taken apart. What it costs are the strings made for each entry, so few are made.
+-- As `move` with all ids of the state, at a third of its cost: strings cost, so few are made.
 -- What was before goes to this step's undo list, written in one piece: `undo` tells it by its blank.
 -- KEYS: undo_ op_
 -- ARGV: caller seq from to high_water n left
@@ -47,12 +46,14 @@ if moved > 0 then
     forgotten = ids
     count('gone', moved)
   else
-    local sub, rest = string.sub, {}
+    local sub, find, rest = string.sub, string.find, {}
     for k = 1, moved do
       local line = lines[k]
-      local a, c, d, e, f, g = ends(line)
       if to == 'waiting' then -- first delivery and consumer stay, the rest is as if it were new
-        local who = sub(line, e, f)
+        local c = find(line, ' ', find(line, ' ', 3, true) + 1, true) -- behind a minus, no receipt
+        local d = find(line, ' ', c + 1, true)
+        local e = find(line, ' ', d + 1, true)
+        local who = sub(line, e, find(line, ' ', e + 1, true))
         local behind = rest[who]
         if not behind then
           behind = at .. who .. caller .. ' - 0'
@@ -60,6 +61,7 @@ if moved > 0 then
         end
         rows[2 * k] = '- 0 0 ' .. sub(line, c + 1, d) .. behind
       else
+        local a, _, d, e, f, g = ends(line)
         rows[2 * k] = '-' .. sub(line, a, d) .. at .. sub(line, e, f) .. caller .. sub(line, g)
       end
     end
