@@ -26,9 +26,11 @@ from pyspark.sql.types import StructType
 
 from redisq_ops.core.delay import DelaySet
 from redisq_ops.demo.server import EmbeddedServer, binaries
-from redisq_ops.pipeline import decode
 from redisq_ops.pipeline.options import Options, parsed
-from redisq_ops.pipeline.partitions import Pace, Part, Reading
+from redisq_ops.pipeline.pace import Pace
+from redisq_ops.pipeline.partitions import Part
+from redisq_ops.pipeline.reading import Reading
+from redisq_ops.pipeline.records import OF_ENTRY
 from redisq_ops.pipeline.session import session
 from redisq_ops.pipeline.source import Source
 
@@ -101,7 +103,7 @@ class TupleReader(ds.DataSourceReader):
             for entry in page.entries:
                 if last is not None and (entry.at_ms, entry.id) > last:
                     return
-                values = {name: decode._OF_ENTRY[name](entry) for name in names if name != "id"}
+                values = {name: OF_ENTRY[name](entry) for name in names if name != "id"}
                 values["id"] = entry.id
                 yield tuple(_moment(values[n]) if n in times else values[n] for n in names)
             cursor = page.cursor

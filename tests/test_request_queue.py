@@ -488,6 +488,19 @@ def test_a_cancelled_request_leaves_nothing_behind(
     assert counts(queue)[:5] == (0, 0, 0, 0, 0)
 
 
+def test_a_page_that_ends_with_the_last_request_looked_at_is_not_the_last(
+    client: redis.Redis,
+) -> None:
+    """Requests are looked at fifty at a time."""
+    queue = RequestQueue(client, "mail")
+    for k in range(60):
+        queue.submit([b"x"] * 2, id=f"r{k:02}")
+    page = queue.page("waiting", None, 100)
+    rest = queue.page("waiting", page.cursor, 100)
+    assert page.cursor is not None and rest.cursor is None
+    assert len({entry.id for entry in (*page.entries, *rest.entries)}) == 120
+
+
 def test_a_cancelled_request_with_nothing_left_waiting_retires(
     queue: Queue, clock: FakeClock
 ) -> None:

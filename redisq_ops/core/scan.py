@@ -9,16 +9,20 @@ was at it.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise, zip_longest
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from .io import Call, Description, Replies, Round, both, together
 from .reply import number
 
 K = TypeVar("K")
 T = TypeVar("T")
+
+_MARGINS = (0, 0, 10, 100, 1_000)
+"""members that may leave a set between two looks; the next margin is tried when more did"""
 
 Position = tuple[float, bytes]
 """score and member; a page is what is behind one"""
@@ -38,15 +42,45 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
+class Unread:
+    """What can't be read where it waits: an entry, or all of a request or client."""
+
+    what: Literal["id", "request", "client"]
+    name: bytes
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Some of what waits in lists or streams, in its order, by ids alone."""
+
+    ids: list[bytes]
+    cursor: str | None
+    clients: list[str] | None = None
+    """whose they are, where a list is a client's"""
+    unread: tuple[Unread, ...] = ()
+    unmet: Mapping[bytes, bytes] = field(default_factory=dict)
+    """payloads of what another program pushed and nobody has made an entry of yet, by id"""
+
+    @property
+    def names(self) -> list[str]:
+        """The ids for people; what can't be read is an error."""
+        for spoilt in self.unread:
+            raise spoilt.error
+        return [id.decode() for id in self.ids]
+
+
+@dataclass(frozen=True, slots=True)
 class Sheet:
     """Some entries by columns, as the server has them. A column that wasn't asked for is None.
 
-    ``lines`` are record lines (`record.FIELDS`), ``errors`` encoded `Failure`. An id that is no
-    UTF-8 isn't one of ours: there is nothing in its columns.
+    ``lines`` are record lines (`record.FIELDS`), ``errors`` encoded `Failure`; of ``payloads`` an
+    error is one that can't be read. An id that is no UTF-8 isn't one of ours: there is nothing in
+    its columns.
     """
 
     ids: list[bytes]
-    scores: list[float]
+    scores: list[float | None]
     cursor: str | None
     """where to go on; None: the end of the span"""
     call_us: int
@@ -54,9 +88,11 @@ class Sheet:
     alike, the middle one: one of them is long because the server itself had to wait"""
     lines: list[bytes | None] | None = None
     errors: list[bytes | None] | None = None
-    payloads: list[bytes | None] | None = None
-    clients: list[bytes | None] | None = None
+    payloads: list[bytes | Exception | None] | None = None
+    clients: list[bytes | str | None] | None = None
     called: list[str | None] | None = None
+    unread: tuple[Unread, ...] = ()
+    """what isn't among these entries for that"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,43 +172,71 @@ async def spans(key: str, size: int, low: float | None, high: float | None) -> l
 
 def ranked(key: str, first: int, last: int) -> Call[list[Position]]:
     """(score, member) by rank."""
+    return positions(key, first, last)
+
+
+def positions(key: str, *range_: str | int) -> Call[list[Position]]:
+    """(score, member) of a range, whatever bytes a member is."""
 
     def read(reply: list[Any]) -> list[Position]:
         if reply and isinstance(reply[0], list):
-            return [(float(score), member) for member, score in reply]
+            return [(score, member) for member, score in reply]
         return [(float(reply[i + 1]), reply[i]) for i in range(0, len(reply), 2)]
 
-    return Call(("ZRANGE", key, first, last, "WITHSCORES"), read, key=key)
+    return Call(("ZRANGE", key, *range_, "WITHSCORES"), read, key=key)
 
 
 async def page(
-    key: str, span: Span, cursor: str | None, max: int
+    key: str, span: Span, cursor: str | None, max: int, step: int | None = None
 ) -> tuple[list[Position], str | None, int]:
     """Up to ``max`` members of a span, where to go on, and µs; one exchange if nothing moved.
 
-    A cursor is ``rank@score:member``: the rank of what comes next, and the last one seen. That one
-    is read again, to see whether the rank still holds; if not, the place is looked for.
+    A cursor is ``rank@score:member``: the rank of what comes next, and the last one seen. What is
+    before that rank is read too: as long as it isn't behind the last one seen, nothing was passed
+    over; if it is, the place is looked for. A call is for ``step`` members, and the page ends where
+    something moved between two calls.
     """
     end = None if span.until is None else position(span.until)
     rank, _, last = ("0", "", span.after) if cursor is None else cursor.partition("@")
     after = None if last is None else position(last)
-    rows: list[Position] = []
     first, slowest = int(rank), 0
-    if cursor is not None:
-        rows, slowest = await _timed(key, ranked(key, first - 1, first + max))
-        rows = rows[1:] if rows[:1] == [after] else []
-    if not rows and after is not None:
-        first, took = await _behind(key, after)
+    if cursor is None and after is not None:
+        first, slowest = await _behind(key, after)
+    low, rows, whole = 0, list[Position](), True
+    for margin in _MARGINS:
+        low = first - 1 - margin if first > 1 + margin else 0
+        rows, whole, took = await _stretch(key, low, first + max, 1 + (step or max))
         slowest = slowest if slowest > took else took
-    if not rows:
-        rows, took = await _timed(key, ranked(key, first, first + max))
-        slowest = slowest if slowest > took else took
-    inside = [row for row in rows if end is None or row <= end]
+        begun = after is None or not low or (rows and rows[0] <= after)
+        if begun and (rows or whole):
+            break
+        if after is not None:
+            first, took = await _behind(key, after)
+            slowest = slowest if slowest > took else took
+    begin = 0 if after is None else bisect_right(rows, after)
+    inside = rows[begin:] if end is None else rows[begin : bisect_right(rows, end)]
     shown = inside[:max]
-    onward = None
-    if len(inside) > max:
-        onward = f"{first + max}@{spelt(shown[-1])}"
-    return shown, onward, slowest
+    passed = bool(rows) and end is not None and rows[-1] >= end
+    over = passed or (whole and len(rows) <= first + max - low)
+    seen = spelt(shown[-1]) if shown else last
+    if seen is None or (over and len(inside) <= max):
+        return shown, None, slowest
+    return shown, f"{low + begin + len(shown)}@{seen}", slowest
+
+
+async def _stretch(key: str, low: int, high: int, step: int) -> tuple[list[Position], bool, int]:
+    """Members by rank, whether all of them, and µs. Each call begins with the last member of the
+    one before: where that isn't so, ranks have moved between the two."""
+    calls = {at: ranked(key, at, min(at + step, high)) for at in range(low, high, step)}
+    parts, times = await timed(key, calls)
+    rows, *rest = parts.values()
+    took = sorted(times.values())[(len(times) - 1) // 2]
+    for nth, part in enumerate(rest, 1):
+        if part[:1] != rows[-1:]:
+            # Before the end of it all there is no end.
+            return rows, len(rows) <= nth * step and not part, took
+        rows += part[1:]
+    return rows, True, took
 
 
 async def _behind(key: str, place: Position) -> tuple[int, int]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from .io import C_co, Call, Description, operation
+from .io import C_co, Call, Description, operation, together
 from .looks import Looks
-from .scan import Reach, Sheet, Span, page, reach, spans, timed
+from .scan import Line, Reach, Sheet, Span, page, reach, spans, timed
 from .states import ZSETS
 from .values import Entry, Request, State
 
@@ -58,9 +58,9 @@ class Sheets(Looks[C_co]):
         kept = await self._kept(state)
         assert kept is not None, "what has no spans has no sheets"
         key = self.keys[kept[0]]
-        rows, onward, took = await page(key, span, cursor, max)
+        rows, onward, took = await page(key, span, cursor, max, step)
         ids = [member for _, member in rows]
-        names = [name for id in ids if (name := _name(id)) is not None]
+        names = _names(ids)
         step = step or max
         asked = {
             (column, start): description
@@ -70,7 +70,7 @@ class Sheets(Looks[C_co]):
             ).items()
         }
         parts, times = await timed(key, asked)
-        columns: dict[str, list[Any]] = {column: [] for column, _ in parts}
+        columns: dict[str, Any] = {column: [] for column, _ in parts}
         alike: dict[str, list[int]] = {column: [] for column in columns}
         for column, start in parts:
             columns[column] += parts[column, start]
@@ -80,6 +80,35 @@ class Sheets(Looks[C_co]):
         middle = [sorted(some)[(len(some) - 1) // 2] for some in alike.values()]
         slowest = sorted([took, *middle])[-1]
         return Sheet(ids, [score for score, _ in rows], onward, slowest, **columns)
+
+    async def _line(self, cursor: str | None, max: int, start: int | None = None) -> Line:
+        """Up to ``max`` of what waits where it can't be cut, behind ``cursor`` or from the
+        ``start``-th one on."""
+        raise NotImplementedError("what waits here has spans, or is read by pages")
+
+    @operation
+    async def queued(
+        self,
+        cursor: str | None = None,
+        max: int = 100,
+        want: frozenset[str] = frozenset({"lines", "errors"}),
+    ) -> Sheet:
+        """As `sheet`, of what waits in lists or streams: it has no spans. Of one leaf."""
+        line = await self._line(cursor, max)
+        names = _names(line.ids)
+        asked = want if line.clients is None else want - {"clients"}
+        descriptions = self._columns("waiting", names, asked) if names else {}
+        found = await together(descriptions.values())
+        columns: dict[str, Any] = dict(zip(descriptions, found, strict=True))
+        if len(names) < len(line.ids):
+            columns = {column: _spread(line.ids, values) for column, values in columns.items()}
+        if asked != want:
+            columns["clients"] = list(line.clients or ())
+        if line.unmet and "payloads" in columns:
+            rows = zip(line.ids, columns["payloads"], strict=True)
+            columns["payloads"] = [line.unmet.get(id) if p is None else p for id, p in rows]
+        scores: list[float | None] = [None] * len(line.ids)
+        return Sheet(line.ids, scores, line.cursor, 0, **columns, unread=line.unread)
 
     def _columns(
         self, state: State, ids: Sequence[str], want: frozenset[str]
@@ -92,8 +121,12 @@ class Sheets(Looks[C_co]):
             if name in want
         }
         if "payloads" in want:
-            columns["payloads"] = self._payloads(ids)
+            columns["payloads"] = self._contents(ids)
         return columns
+
+    async def _contents(self, ids: Sequence[str]) -> list[bytes | Exception | None]:
+        """Payloads; an error is one that can't be read."""
+        return [*await self._payloads(ids)]
 
     @operation
     def reach(self) -> Call[Reach]:
@@ -135,6 +168,14 @@ class Sheets(Looks[C_co]):
     ) -> list[Entry]:
         """Sub-requests ``start …`` of a request by number, in whatever state. Of one leaf."""
         return []
+
+
+def _names(ids: Sequence[bytes]) -> list[str]:
+    """Those that are names; all of them, nearly always."""
+    try:
+        return [*map(bytes.decode, ids)]
+    except UnicodeDecodeError:
+        return [name for id in ids if (name := _name(id)) is not None]
 
 
 def _name(id: bytes) -> str | None:

@@ -10,24 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from redisq_ops.core.values import Failure
 
-Bytes = npt.NDArray[np.uint8]
-Places = npt.NDArray[np.signedinteger[Any]]
+from .pieces import Bytes, Places, Rows, stands
 
 FIELDS = ("type", "message", "traceback")
 _QUOTE, _BACKSLASH, _SPACE = b'"\\ '
 _GONE = 1
 # What stands before, between and behind the three texts.
-_FRAME = [np.frombuffer(part, np.uint8) for part in Failure("T", "T", "T").encoded().split(b"T")]
+_FRAME = Failure("T", "T", "T").encoded().split(b"T")
 # Of a row's quotes the one behind which each text ends, and how many there are.
-*_CLOSING, _QUOTES = accumulate(int((part == _QUOTE).sum()) for part in _FRAME)
+*_CLOSING, _QUOTES = accumulate(part.count(_QUOTE) for part in _FRAME)
 _MEANT = np.zeros(256, np.uint8)
 """the byte that one behind a backslash stands for; 0: not one byte (``\\u``), or none"""
 _MEANT[list(b'"\\/bfnrt')] = list(b'"\\/\b\f\n\r\t')
@@ -41,31 +38,25 @@ def cut(
 
     Raises `pyarrow.ArrowInvalid` where one isn't UTF-8.
     """
-    there = [error for error in errors if error is not None]
-    if not there:
+    rows = Rows(errors)
+    if not rows.size:
         return {name: pa.nulls(len(errors), pa.string()) for name in names}
-    _, offsets, data = pa.array(there, pa.binary()).buffers()
-    bounds = np.frombuffer(offsets, np.int32)[: len(there) + 1]
-    edges = _edges(np.frombuffer(data, np.uint8)[: bounds[-1]], bounds)
+    edges = _edges(rows)
     if edges is None:
         return None
     columns = {}
     for name in names:
-        texts = _meant(_slices(data, *edges[name]))
+        texts = _meant(rows.between(*edges[name]))
         if texts is None:
             return None
-        columns[name] = texts.cast(pa.string())
-    if len(there) < len(errors):
-        absent = np.fromiter((error is None for error in errors), np.bool_, len(errors))
-        rows = pa.array(np.cumsum(~absent) - 1, mask=absent)
-        columns = {name: column.take(rows) for name, column in columns.items()}
+        columns[name] = rows.back(texts.cast(pa.string()))
     return columns
 
 
-def _edges(raw: Bytes, bounds: Places) -> dict[str, tuple[Places, Places]] | None:
+def _edges(rows: Rows) -> dict[str, tuple[Places, Places]] | None:
     """Where each row's three texts begin and end."""
-    n = len(bounds) - 1
-    if np.diff(bounds).min() < sum(map(len, _FRAME)) or raw.min() < _SPACE:
+    n, raw = rows.size, rows.raw
+    if (rows.last - rows.first).min() < sum(map(len, _FRAME)) or raw.min() < _SPACE:
         return None
     quotes = np.flatnonzero(raw == _QUOTE)
     escapes = _escapes(raw)
@@ -80,12 +71,10 @@ def _edges(raw: Bytes, bounds: Places) -> dict[str, tuple[Places, Places]] | Non
     # The nth quotes of all rows. Where one row has more of them than another the places of the
     # rows between are shifted, and then what stands there isn't the frame.
     nth = quotes.reshape(n, _QUOTES).T
-    firsts = [bounds[:-1], *(nth[c] for c in _CLOSING)]
-    lasts = [*(nth[c - 1] for c in _CLOSING), bounds[1:] - 1]
+    firsts = [rows.first, *(nth[c] for c in _CLOSING)]
+    lasts = [*(nth[c - 1] for c in _CLOSING), rows.last - 1]
     for part, first, last in zip(_FRAME, firsts, lasts, strict=True):
-        if not np.array_equal(first + (len(part) - 1), last):
-            return None
-        if not (raw[first[:, None] + np.arange(len(part))] == part).all():
+        if not np.array_equal(first + (len(part) - 1), last) or not stands(part, raw, first):
             return None
     return {name: (nth[c - 1] + 1, nth[c]) for name, c in zip(FIELDS, _CLOSING, strict=True)}
 
@@ -100,14 +89,6 @@ def _escapes(raw: Bytes) -> Places:
     first = np.maximum.accumulate(np.where(np.append(False, behind), 0, nth))
     begins: Places = slashes[(nth - first) % 2 == 0]
     return begins
-
-
-def _slices(data: Any, first: Places, last: Places) -> pa.Array:
-    """The bytes from each of these places to that one."""
-    bounds = np.column_stack((first, last)).astype(np.int32).ravel()
-    buffers = [None, pa.py_buffer(bounds), data]
-    between = pa.Array.from_buffers(pa.binary(), len(bounds) - 1, buffers)
-    return between.take(pa.array(np.arange(0, len(bounds), 2)))
 
 
 def _meant(texts: pa.Array) -> pa.Array | None:

@@ -24,7 +24,7 @@ from pyspark.sql import datasource as ds
 from redisq_ops.core.errors import BadInput
 
 from .options import Options, parsed
-from .partitions import Reading
+from .reading import Reading
 from .schemas import chosen, struct
 
 if TYPE_CHECKING:

@@ -25,8 +25,10 @@ from redisq_ops.core.scan import Reach
 
 from . import ranges
 from .options import Options
-from .partitions import MOST, Part, Reading, queues
+from .pace import MOST
+from .partitions import Part, queues
 from .ranges import Range, before, cut, place
+from .reading import Reading
 from .source import checked_stream
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import redis
 
 from redisq_ops.core.values import Failure, Settlement
 from redisq_ops.pipeline.options import parsed
-from redisq_ops.pipeline.partitions import Reading
+from redisq_ops.pipeline.reading import Reading
 from redisq_ops.pipeline.tables import TABLES
 
 ERROR = Failure("SMTP", "no such mailbox", "Traceback\n  line 2").encoded()

@@ -11,7 +11,7 @@ import redis
 from redisq_ops import DelaySet, RequestQueue
 from redisq_ops.core.errors import WrongKind
 from redisq_ops.core.values import Settlement
-from redisq_ops.pipeline.partitions import Pace
+from redisq_ops.pipeline.pace import Pace
 
 from ..buried import KINDS
 from ..cli import dead_letters, everywhere

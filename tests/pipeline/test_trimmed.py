@@ -18,7 +18,8 @@ from redisq_ops.core.io import run
 from redisq_ops.core.registry import server_ms
 from redisq_ops.core.scan import Reach
 from redisq_ops.pipeline import lake, ranges
-from redisq_ops.pipeline.partitions import Pace, Part
+from redisq_ops.pipeline.pace import Pace
+from redisq_ops.pipeline.partitions import Part
 from redisq_ops.pipeline.writing import Server
 
 from .rows import reading, rows

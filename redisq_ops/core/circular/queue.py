@@ -23,6 +23,7 @@ from ..keys import PREFIX, Keys, checked_name
 from ..queue import Queue
 from ..registry import find
 from ..reply import number, words
+from ..scan import Line
 from ..settings import MAX_PAYLOAD
 from ..standing import DEPTH, Ahead, Standing
 from ..values import Counts, Entry, Page, State, Taken
@@ -119,13 +120,13 @@ class CircularQueue(Queue[C_co]):
 
     async def _settled_shape(self, places: Sequence[Keys]) -> Shape:
         """The shape the queue has, or now gets; refuses if it isn't the one asked for."""
-        first = await recorded(places[0])
-        wish = first.encoded() if first else Shape(**self.options).encoded()
-        # Of two first processes one wins; both read what won.
-        await together(
-            Call(("HSETNX", keys["cfg"], "circle", wish), int, key=keys["cfg"]) for keys in places
-        )
-        found = await recorded(places[0])
+        there = await together(recorded(keys) for keys in places)
+        found, wish = there[0], (there[0] or Shape(**self.options)).encoded()
+        # Only where it isn't written yet: a full server refuses that, and what is there is taken on.
+        if new := [keys["cfg"] for keys, shape in zip(places, there, strict=True) if shape is None]:
+            # Of two first processes one wins; both read what won.
+            await together(Call(("HSETNX", key, "circle", wish), int, key=key) for key in new)
+            found = await recorded(places[0])
         if found is None:
             raise Refused(f"queue {self.name} was destroyed while it was being created")
         return agreed(self.name, found, self.options)
@@ -251,24 +252,36 @@ class CircularQueue(Queue[C_co]):
     async def _page_waiting(
         self, cursor: str | None, max: int, start: int | None, payloads: bool
     ) -> Page:
+        line, total = await self._lined(cursor, max, start)
+        rows: list[tuple[str, float | None]] = [(name, None) for name in line.names]
+        entries = await self._entries("waiting", rows, payloads or bool(line.unmet))
+        told = (
+            replace(entry, payload=line.unmet.get(id)) if entry.payload is None else entry
+            for id, entry in zip(line.ids, entries, strict=True)
+        )
+        return Page(tuple(told), line.cursor, total)
+
+    async def _line(self, cursor: str | None, max: int, start: int | None = None) -> Line:
+        return (await self._lined(cursor, max, start))[0]
+
+    async def _lined(self, cursor: str | None, max: int, start: int | None) -> tuple[Line, int]:
+        """`_line`, and how many wait."""
         body = self.keys["body"]
         counts, (shape, there) = await both(
             self.counts.op(0), both(recorded(self.keys), Call(("HLEN", body), int, key=body))
         )
         place = Place.decoded(cursor) if cursor is not None else None
-        elements, then = await windows.waiting(
+        elements, then, unread = await windows.waiting(
             self.keys, shape is not None and shape.residence == "rotate", place, start or 0, max
         )
+        ids = [name_of(raw).encode() for raw in elements]
         known = there - counts.pending - counts.delayed - counts.dead - counts.trash
-        foreign = counts.waiting > known  # nobody can look these up, so all is said here
-        rows: list[tuple[str, float | None]] = [(name_of(raw), None) for raw in elements]
-        entries = await self._entries("waiting", rows, payloads or foreign)
-        if foreign:
-            entries = [
-                entry if entry.payload is not None else unmet(raw)
-                for raw, entry in zip(elements, entries, strict=True)
-            ]
-        return Page(tuple(entries), None if then is None else str(then), counts.waiting)
+        unmet = {}
+        if counts.waiting > known:  # nobody can look these up, so all is said here
+            rows = zip(ids, elements, strict=True)
+            unmet = {id: b"" if id == raw else raw for id, raw in rows}
+        onward = None if then is None else str(then)
+        return Line(ids, onward, unread=tuple(unread), unmet=unmet), counts.waiting
 
     async def _entries(
         self, state: State, rows: Sequence[tuple[str, float | None]], payloads: bool = True
@@ -325,9 +338,3 @@ class CircularQueue(Queue[C_co]):
         from .invariants import violations
 
         return await violations(self)
-
-
-def unmet(raw: bytes) -> Entry:
-    """An element of another producer's, of which no take has made an entry yet."""
-    name = name_of(raw)
-    return Entry(name, "waiting", payload=b"" if raw == name.encode() else raw)

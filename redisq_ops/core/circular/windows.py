@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from .. import record
 from ..io import Call, both, together
 from ..keys import Keys
+from ..scan import Unread
+from .names import name_of
 
 WINDOW = 500
 _MOST = 20
@@ -59,8 +63,9 @@ def _marks(keys: Keys) -> Call[_Marks]:
 
 async def waiting(
     keys: Keys, rotates: bool, place: Place | None, start: int, max: int
-) -> tuple[list[bytes], Place | None]:
-    """Up to ``max`` elements that wait, the next one first, and where to go on.
+) -> tuple[list[bytes], Place | None, list[Unread]]:
+    """Up to ``max`` elements that wait, the next one first, where to go on, and of which of those
+    that were passed nobody can say whether they wait.
 
     Without a ``place`` from element ``start`` on; of a list that rotates, from the ``start``-th one
     that waits: its windows are walked through, some thousands of elements at most a call.
@@ -72,6 +77,7 @@ async def waiting(
         place = Place(marks.first + skipped, marks.first + length)
     skip = start if rotates else 0
     found: list[bytes] = []
+    unread: list[Unread] = []
     at, walked = place.at, 0
     while at < place.end and len(found) < max and (walked < _MOST or skip):
         walked += 1
@@ -81,14 +87,16 @@ async def waiting(
             break
         for raw, waits in zip(elements, await _waits(keys, elements, marks, rotates), strict=True):
             at += 1
-            if waits and skip:
+            if isinstance(waits, Exception):
+                unread.append(Unread("id", name_of(raw).encode(), waits))
+            elif waits and skip:
                 skip -= 1
             elif waits:
                 found.append(raw)
                 if len(found) == max:
                     break
     over = at >= place.end or (not elements if walked else True)
-    return found, None if over else Place(at, place.end)
+    return found, None if over else Place(at, place.end), unread
 
 
 async def _window(
@@ -108,21 +116,51 @@ async def _window(
     return at, marks, elements[::-1]
 
 
-async def _waits(keys: Keys, elements: Sequence[bytes], marks: _Marks, rotates: bool) -> list[bool]:
-    """Which of them stand for an entry that waits."""
+async def _waits(
+    keys: Keys, elements: Sequence[bytes], marks: _Marks, rotates: bool
+) -> list[bool | Exception]:
+    """Which of them stand for an entry that waits; an error where that can't be read."""
     spent, lines, delays = await together(
         Call((command, keys[part], *elements), list[bytes | None], key=keys[part])
         for command, part in (("HMGET", "spent"), ("HMGET", "meta"), ("ZMSCORE", "delay"))
     )
-    over = {raw: int(n) for raw, n in zip(elements, spent, strict=True) if n}
-    said = []
+    over = {raw: _number(n) for raw, n in zip(elements, spent, strict=True) if n}
+    lost = await _lost(keys, elements, lines) if rotates else ()
+    said: list[bool | Exception] = []
     for raw, line, delay in zip(elements, lines, delays, strict=True):
-        if over.get(raw):  # of equal elements the foremost go first
-            over[raw] -= 1
+        more = over.get(raw, 0)
+        if isinstance(more, Exception):
+            said.append(more)
+        elif more:  # of equal elements the foremost go first
+            over[raw] = more - 1
             said.append(False)
+        elif raw in lost:
+            said.append(ValueError("its record can't be read"))
         elif not rotates:
             said.append(True)
         else:
             held = line is not None and not line.startswith(b"- ")
             said.append(raw != marks.sentinel and not held and delay is None)
     return said
+
+
+def _number(text: bytes) -> int | Exception:
+    try:
+        return int(text)
+    except ValueError as error:
+        return error
+
+
+async def _lost(
+    keys: Keys, elements: Sequence[bytes], lines: Sequence[bytes | None]
+) -> frozenset[bytes]:
+    """Whose records, of another number of words, say nothing, and that aren't held either."""
+    odd = [
+        raw for raw, line in zip(elements, lines, strict=True)
+        if line is not None and line.count(b" ") + 1 != len(record.FIELDS)
+    ]  # fmt: skip
+    if not odd:
+        return frozenset()
+    key = keys["lease"]
+    leases = await Call(("ZMSCORE", key, *odd), list[Any], key=key)
+    return frozenset(raw for raw, lease in zip(odd, leases, strict=True) if lease is None)

@@ -11,8 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ..io import Call, both, together
-from ..reply import number, words
+from ..errors import Refused
+from ..io import Call, attempt, both, together
+from ..reply import number
+from ..scan import Line, Unread
 from ..standing import DEPTH, Ahead, Standing
 from .account import Account
 
@@ -25,13 +27,15 @@ ROUNDS = 12
 """rounds after which a page is handed out as it is"""
 _MARGINS = (0, 100, 1_000, 10_000)
 """ids that may leave a list while we read it; the next margin is tried when more did"""
+_PASSED = 2**62
+"""behind all of a client whose account or list can't be read"""
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
     """A stretch of one client's list."""
 
-    live: tuple[tuple[int, str], ...] = ()
+    live: tuple[tuple[int, bytes], ...] = ()
     """place and id of each that waits"""
     last: int | None = None
     """the last place looked at"""
@@ -58,7 +62,11 @@ class Position:
 async def window(
     queue: FairQueue[Any], client: str, behind: int | None, most: int, skip: int = 0
 ) -> Window:
-    """Up to ``most`` places behind one, or from ``skip`` places after the front."""
+    """Up to ``most`` places behind one, or from ``skip`` places after the front.
+
+    A list that ends before its account does is `Refused`: nobody would get to its end.
+    """
+    client.encode()  # what is no name isn't asked about
     account = (await queue._accounts([client]))[client]
     for margin in _MARGINS:
         if account is None:
@@ -73,6 +81,8 @@ async def window(
         offset = wanted - before.head - first
         if steady and (0 <= offset < len(ids) or wanted >= before.end):
             return await _seen(queue, client, before, wanted, ids[offset:][:most])
+        if account == before == after:
+            raise Refused(f"the list of client {client} is shorter than its account says")
         account = after
     return Window((), behind, True)  # it moves faster than we read; whoever asked asks again
 
@@ -82,7 +92,7 @@ async def _seen(
     client: str,
     account: Account,
     first: int,
-    ids: Sequence[str],
+    ids: Sequence[bytes],
 ) -> Window:
     """What waits of the ids from a place on."""
     if not ids:
@@ -90,7 +100,7 @@ async def _seen(
     marks: Sequence[bytes | None] = [None] * len(ids)
     if account.holes:
         key = queue.keys["holes"]
-        names = [f"{client}/{id}" for id in ids]
+        names = [b"%b/%b" % (client.encode(), id) for id in ids]
         marks = await Call(("HMGET", key, *names), list[bytes | None], key=key)
     places = enumerate(ids, first)
     live = tuple(row for row, mark in zip(places, marks, strict=True) if mark is None)
@@ -100,35 +110,44 @@ async def _seen(
 
 async def _elements(
     queue: FairQueue[Any], client: str, account: Account, first: int, length: int
-) -> tuple[Account | None, list[str], Account | None]:
+) -> tuple[Account | None, list[bytes], Account | None]:
     """The account before and after, and the ids from an index on, in one round trip."""
     accounts = queue.keys["accounts"]
     calls: list[Call[Any]] = [Call(("HGET", accounts, client), Account.read, key=accounts)]
     for part, low in (("f_", first), ("c_", first - account.packed)):
         if (part == "c_" or account.packed) and low + length > 0:
             key = queue.keys[part] + client
-            calls.append(Call(("LRANGE", key, max(0, low), low + length - 1), words, key=key))
+            last = low + length - 1
+            calls.append(Call(("LRANGE", key, max(0, low), last), list[bytes], key=key))
     before, *parts, after = await together([*calls, calls[0]])
     return before, [id for part in parts for id in part], after
 
 
-async def page(
-    queue: FairQueue[Any], cursor: str | None, most: int, start: int | None
-) -> tuple[list[tuple[str, str]], str | None]:
-    """Up to ``most`` (client, id) rows, and the cursor behind them; None at the end.
+async def page(queue: FairQueue[Any], cursor: str | None, most: int, start: int | None) -> Line:
+    """Up to ``most`` ids of clients by name, each in the order of its list.
 
     A bounded number of round trips: a page may be short, even empty, and still have a cursor.
     """
-    rows: list[tuple[str, str]] = []
+    rows: list[tuple[str, bytes]] = []
+    unread: list[Unread] = []
+
+    def read(cursor: str | None) -> Line:
+        clients = [client for client, _ in rows]
+        return Line([id for _, id in rows], cursor, clients, tuple(unread))
+
     at = None if cursor is None else Position.read(cursor)
     skip = start or 0
     for _ in range(ROUNDS):
         most_names = FAR if skip else NEAR
         names = await _names(queue, at, most_names)
-        found = await queue._accounts(names)
+        found = await _accounts(queue, names)
         plan, skip, rest = _planned(found, at, most - len(rows), skip)
-        seen = await together(window(queue, *stretch) for stretch in plan)
+        seen = await together(attempt(window(queue, *stretch)) for stretch in plan)
         for (client, behind, *_), stretch in zip(plan, seen, strict=True):
+            if isinstance(stretch, Exception):
+                unread.append(Unread("client", _encoded(client), stretch))
+                at = Position(client, _PASSED)
+                continue
             kept = stretch.live[: most - len(rows)]
             rows += [(client, id) for _, id in kept]
             cut = len(kept) < len(stretch.live)
@@ -139,12 +158,12 @@ async def page(
         else:
             if not rest:
                 if len(names) < most_names:
-                    return rows, None
+                    return read(None)
                 if at is None or at.client != names[-1]:  # nothing waits there
                     at = Position(names[-1])
         if len(rows) >= most:
             break
-    return rows, None if at is None else str(at)
+    return read(None if at is None else str(at))
 
 
 async def standing(queue: FairQueue[Any], client: str, id: str, known: Standing) -> Standing:
@@ -180,29 +199,58 @@ async def standing(queue: FairQueue[Any], client: str, id: str, known: Standing)
 
 
 def _names(queue: FairQueue[Any], at: Position | None, most: int) -> Call[list[str]]:
-    """Clients by name, from that one on."""
+    """Clients by name, from that one on; bytes that are no text are escaped."""
     key = queue.keys["clients"]
-    low = "-" if at is None else f"[{at.client}"
-    return Call(("ZRANGE", key, low, "+", "BYLEX", "LIMIT", 0, most), words, key=key)
+    low = b"-" if at is None else b"[" + _encoded(at.client)
+
+    def names(reply: list[bytes]) -> list[str]:
+        return [name.decode("utf-8", "surrogateescape") for name in reply]
+
+    return Call(("ZRANGE", key, low, "+", "BYLEX", "LIMIT", 0, most), names, key=key)
+
+
+def _encoded(client: str) -> bytes:
+    return client.encode("utf-8", "surrogateescape")
+
+
+async def _accounts(
+    queue: FairQueue[Any], names: Sequence[str]
+) -> dict[str, Account | Exception | None]:
+    """Their accounts; an error is one that can't be read."""
+    if not names:
+        return {}
+    key = queue.keys["accounts"]
+    lines = await Call(("HMGET", key, *map(_encoded, names)), list[bytes | None], key=key)
+    return {name: _account(line) for name, line in zip(names, lines, strict=True)}
+
+
+def _account(line: bytes | None) -> Account | Exception | None:
+    try:
+        return Account.read(line)
+    except (TypeError, ValueError) as error:
+        return error
 
 
 def _planned(
-    found: dict[str, Account | None], at: Position | None, need: int, skip: int
+    found: dict[str, Account | Exception | None], at: Position | None, need: int, skip: int
 ) -> tuple[list[tuple[str, int | None, int, int]], int, bool]:
     """Stretches to read (client, behind, how many, skipped before), what is still to be skipped,
     and whether clients are left for another look."""
     plan: list[tuple[str, int | None, int, int]] = []
     for client, account in found.items():
-        if account is None or not account.waiting:
-            continue
         behind = at.behind if at is not None and at.client == client else None
-        here = account.waiting
-        if behind is not None:
-            here = min(here, account.end - behind - 1)
-        elif skip >= here:
-            skip -= here
+        if account is None:
             continue
+        if isinstance(account, Exception):
+            here = int(behind is None)  # looked at once: that says what is wrong
+        elif behind is None:
+            here = account.waiting
+        else:
+            here = min(account.waiting, account.end - behind - 1)
         if here <= 0:
+            continue
+        if behind is None and skip >= here:
+            skip -= here
             continue
         if need <= 0:
             return plan, skip, True

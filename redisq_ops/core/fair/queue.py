@@ -21,6 +21,7 @@ from ..io import C_co, Call, Description, both, operation, together
 from ..keys import checked_name
 from ..queue import Queue
 from ..reply import words
+from ..scan import Line
 from ..settings import BATCH, MAX_PAYLOAD
 from ..standing import Standing
 from ..states import ZSETS
@@ -249,8 +250,9 @@ class FairQueue(Queue[C_co]):
                 behind, more = seen.last, seen.more
                 if seen.live:
                     steps += 1
+                    ids = [id.decode() for _, id in seen.live]
                     said = await self.move.op(
-                        op, steps, [id for _, id in seen.live], source="waiting", target="trash",
+                        op, steps, ids, source="waiting", target="trash",
                         high_water_ms=now,
                     )  # fmt: skip
                     gone += said.count("moved")
@@ -310,6 +312,9 @@ class FairQueue(Queue[C_co]):
     async def _payloads(self, ids: Sequence[str]) -> list[bytes | None]:
         return [None if body is None else parted(body)[1] for body in await self._bodies(ids)]
 
+    async def _contents(self, ids: Sequence[str]) -> list[bytes | Exception | None]:
+        return [_content(body) for body in await self._bodies(ids)]
+
     async def _bodies(self, ids: Sequence[str]) -> list[bytes | None]:
         if not ids:
             return []
@@ -323,14 +328,14 @@ class FairQueue(Queue[C_co]):
 
         A window by rank (``start``) is off by the holes in front of it, where there are some.
         """
-        (rows, last), (total,) = await both(
-            places.page(self, cursor, max, start), self._counters("waiting")
-        )
-        found = await self._entries("waiting", [(id, None) for _, id in rows], payloads)
-        entries = (
-            replace(entry, client=client) for entry, (client, _) in zip(found, rows, strict=True)
-        )
-        return Page(tuple(entries), last, total)
+        line, (total,) = await both(self._line(cursor, max, start), self._counters("waiting"))
+        found = await self._entries("waiting", [(id, None) for id in line.names], payloads)
+        owned = zip(found, line.clients or (), strict=True)
+        entries = (replace(entry, client=client) for entry, client in owned)
+        return Page(tuple(entries), line.cursor, total)
+
+    async def _line(self, cursor: str | None, max: int, start: int | None = None) -> Line:
+        return await places.page(self, cursor, max, start)
 
     async def _get_waiting(self, id: str) -> Entry | None:
         (body,) = await self._bodies([id])
@@ -379,6 +384,13 @@ class FairQueue(Queue[C_co]):
 def together_with(client: str, payload: bytes) -> bytes:
     """A payload as it is kept, its client in front."""
     return b"%b %b" % (client.encode(), payload)
+
+
+def _content(body: bytes | None) -> bytes | Exception | None:
+    try:
+        return None if body is None else parted(body)[1]
+    except ValueError as error:  # whose it is, is no name
+        return error
 
 
 def parted(body: bytes | None) -> tuple[str, bytes]:

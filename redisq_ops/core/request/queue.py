@@ -21,7 +21,7 @@ from ..io import C_co, Call, attempt, both, operation, together
 from ..keys import checked_consumer
 from ..queue import Queue
 from ..reply import scored, words
-from ..scan import Span, page, spans
+from ..scan import Line, Span, page, spans
 from ..settings import LIMIT, MAX_PAYLOAD, PRIORITIES, PRIORITY
 from ..standing import OTHERS, Standing
 from ..states import ZSETS
@@ -431,18 +431,25 @@ class RequestQueue(Queue[C_co]):
         ]
 
     async def _payloads(self, ids: Sequence[str]) -> list[bytes | None]:
+        found: list[bytes | None] = []
+        for payload in await self._contents(ids):
+            if isinstance(payload, Exception):
+                raise payload
+            found.append(payload)
+        return found
+
+    async def _contents(self, ids: Sequence[str]) -> list[bytes | Exception | None]:
         if not ids:
             return []
-        calls = []
-        for id in ids:
-            rid, _, n = id.rpartition("/")
-            calls.append(stream.entries(self.keys["s_"] + rid, f"{n}-0", f"{n}-0", 1))
+        places = [id.rpartition("/") for id in ids]
         key = self.keys["edited"]
-        edits = Call(("HMGET", key, *ids), list[bytes | None], key=key)
-        found, edited = await both(together(calls), edits)
+        found, edited = await both(
+            together(stream.payload(self.keys["s_"] + rid, n) for rid, _, n in places),
+            Call(("HMGET", key, *ids), list[bytes | None], key=key),
+        )
         return [
-            other if other is not None else rows[0][1] if rows else None
-            for rows, other in zip(found, edited, strict=True)
+            other if other is not None else payload
+            for payload, other in zip(found, edited, strict=True)
         ]
 
     async def _get_waiting(self, id: str) -> Entry | None:
@@ -463,7 +470,13 @@ class RequestQueue(Queue[C_co]):
     async def _page_waiting(
         self, cursor: str | None, max: int, start: int | None, payloads: bool
     ) -> Page:
-        return await waiting(self, cursor, max, start, payloads)
+        total = (await self.counts.op()).waiting
+        line = await self._line(cursor, max, start)
+        entries = await self._entries("waiting", [(id, None) for id in line.names], payloads)
+        return Page(tuple(entries), line.cursor, total)
+
+    async def _line(self, cursor: str | None, max: int, start: int | None = None) -> Line:
+        return await waiting(self, cursor, max, start)
 
     @operation
     async def standing(self, id: str = "") -> Standing:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..io import Call
+from ..io import Call, attempt
 from ..values import Consumer
 
 GROUP = "g"
@@ -43,6 +43,21 @@ def entries(key: str, low: str, high: str, max: int) -> Call[list[tuple[int, byt
         return [(entry_number(id), fields[b"r"]) for id, fields in reply]
 
     return Call(("XRANGE", key, low, high, "COUNT", max), read, key=key)
+
+
+def numbers(key: str, low: str, high: str, max: int) -> Call[list[int]]:
+    """Numbers of stream entries, whatever is in them."""
+
+    def read(reply: Any) -> list[int]:
+        return [entry_number(id) for id, _ in reply]
+
+    return Call(("XRANGE", key, low, high, "COUNT", max), read, key=key)
+
+
+async def payload(key: str, n: str) -> bytes | Exception | None:
+    """Of one entry; an error is one that can't be read."""
+    found = await attempt(entries(key, f"{n}-0", f"{n}-0", 1))
+    return found if isinstance(found, Exception) else found[0][1] if found else None
 
 
 def held(key: str, low: str, high: str, max: int, consumer: str | None = None) -> Call[list[Held]]:

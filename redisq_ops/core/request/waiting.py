@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..io import Call, both, together
-from ..reply import number, scored
-from ..values import Page
+from ..io import Call, attempt, both, together
+from ..reply import number
+from ..scan import Line, Position, Unread, positions
 from . import stream
 
 if TYPE_CHECKING:
@@ -21,42 +21,56 @@ _REQUESTS = 50
 
 
 async def waiting(
-    queue: RequestQueue[Any], cursor: str | None, max: int, start: int | None, payloads: bool
-) -> Page:
+    queue: RequestQueue[Any], cursor: str | None, max: int, start: int | None
+) -> Line:
     """Waiting sub-requests of open requests: oldest request first, by number.
 
-    The cursor is ``created:request/number``. A window by rank isn't offered: ``start`` only skips
-    from the front, ``max`` + ``start`` at most.
+    The cursor is ``created:request/number``, without a number behind a request that can't be read.
+    A window by rank isn't offered: ``start`` only skips from the front, ``max`` + ``start`` at
+    most.
     """
-    total = (await queue.counts.op()).waiting
-    created, position = (None, "") if cursor is None else cursor.split(":", 1)
-    rid, _, behind = position.rpartition("/")
+    created, place = (None, "") if cursor is None else cursor.split(":", 1)
+    after, _, behind = place.encode("utf-8", "surrogateescape").rpartition(b"/")
     want = max + (start or 0)
-    ids: list[str] = []
+    found: list[tuple[Position, int | Exception]] = []
     more, begin, skip = True, created or "-inf", 0
-    while len(ids) < want and more:
-        requests = await scored(
-            queue.keys["open"], begin, "+inf", "BYSCORE", "LIMIT", str(skip), str(_REQUESTS)
+    while len(found) <= want and more:  # one behind the page says that it isn't the last
+        requests = await positions(
+            queue.keys["open"], begin, "+inf", "BYSCORE", "LIMIT", skip, _REQUESTS
         )
         more = len(requests) == _REQUESTS
         skip += len(requests)
-        for request, at in requests:
-            if created and (at, request) < (float(created), rid):
+        for request in requests:
+            if created and request < (float(created), after):
                 continue
-            low = int(behind) if request == rid and behind else 0
-            found = await _numbers(queue, request, low, want - len(ids) + 1)
-            ids += [f"{at:.0f}:{request}/{n}" for n in found]
-            if len(ids) > want:
+            again = request[1] == after
+            if again and not behind:
+                continue
+            numbers = await attempt(
+                _numbers(queue, request[1], int(behind) if again else 0, want - len(found) + 1)
+            )
+            some = [numbers] if isinstance(numbers, Exception) else numbers
+            found += [(request, one) for one in some]
+            if len(found) > want:
                 break
-    page = ids[start or 0 : want]
-    rows = [(item.split(":", 1)[1], None) for item in page]
-    entries = await queue._entries("waiting", rows, payloads)
-    last = page[-1] if page and len(ids) > want else None
-    return Page(tuple(entries), last, total)
+    page = found[start or 0 : want]
+    last = _cursor(*page[-1]) if page and len(found) > want else None
+    return Line(
+        [b"%b/%d" % (id, n) for (_, id), n in page if not isinstance(n, Exception)],
+        last,
+        unread=tuple(Unread("request", id, n) for (_, id), n in page if isinstance(n, Exception)),
+    )
 
 
-async def _numbers(queue: RequestQueue[Any], rid: str, behind: int, max: int) -> list[int]:
+def _cursor(request: Position, number: int | Exception) -> str:
+    at, id = request
+    place = "" if isinstance(number, Exception) else number
+    return f"{at:.0f}:{id.decode('utf-8', 'surrogateescape')}/{place}"
+
+
+async def _numbers(queue: RequestQueue[Any], request: bytes, behind: int, max: int) -> list[int]:
     """Numbers of a request's waiting sub-requests after ``behind``, in order."""
+    rid = request.decode()
     key, record_key = queue.keys["s_"] + rid, queue.keys["r_"] + rid
     trash = queue.keys["trash"]
     marks = Call(
@@ -71,12 +85,12 @@ async def _numbers(queue: RequestQueue[Any], rid: str, behind: int, max: int) ->
     numbers = [row.number for row in reserved]
     low = read if read > behind else behind
     while len(numbers) < max and left > again:
-        page = await stream.entries(key, f"({low}-0", "+", max)
+        page = await stream.numbers(key, f"({low}-0", "+", max)
         if not page:
             break
         scores = await together(
-            Call(("ZSCORE", trash, f"{rid}/{n}"), number, key=trash) for n, _ in page
+            Call(("ZSCORE", trash, f"{rid}/{n}"), number, key=trash) for n in page
         )
-        numbers += [n for (n, _), at in zip(page, scores, strict=True) if at is None]
-        low = page[-1][0]
+        numbers += [n for n, at in zip(page, scores, strict=True) if at is None]
+        low = page[-1]
     return numbers[:max]
