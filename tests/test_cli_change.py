@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import select as readable
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -24,6 +25,7 @@ from redisq_ops.demo.server import EmbeddedServer
 from redisq_ops.ops.bulk import Bulk
 from redisq_ops.ops.journal import Undo
 
+from .buried import KINDS
 from .cli import ERROR, Redisq, dead_letters, everywhere
 from .model.wire import picture
 
@@ -672,5 +674,69 @@ def test_an_undo_that_found_nothing_untouched_is_not_offered_again(
     assert any(delivery.id == "r1/2" for delivery in taken)
     redisq("undo", replay, "--yes", code=1)
     assert "untouched" in redisq.refusal("undo", replay, "--yes", code=1)
-    redisq("undo", "--yes")  # the one before it
+    said = redisq.refusal("undo", "--yes", code=1)  # never by itself the one before it
+    assert f"the latest change, {replay}, can't be undone" in said and "aging" in queue.settings()
+    redisq(*shlex.split(said.rpartition("redisq ")[2]))
     assert "aging" not in queue.settings()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_a_process_that_comes_to_a_full_server_can_work_and_pause(
+    redisq: Redisq, client: redis.Redis, kind: str
+) -> None:
+    make, fill = KINDS[kind]
+    queue = make(client, "q")
+    fill(queue)
+    client.config_set("maxmemory", 1)
+    try:
+        taken = make(client, "q").take(3, consumer="w").deliveries
+        assert len(taken) == 3
+        said = make(client, "q").settle([Settlement(one, "ack") for one in taken])
+        assert said == ["done"] * 3
+        for verb in ("pause", "resume", "drain"):
+            assert redisq.rows("queue", verb, queue.name, "--yes")[0]["done"] == 1
+    finally:
+        client.config_set("maxmemory", 0)
+    assert queue.invariants() == []
+
+
+def test_undo_and_cancel_of_many_are_confirmed_by_their_number(
+    redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    RequestQueue(client, "mail").submit([b""] * 1100, id="r1")
+    redisq("purge", "mail", "--state", "waiting", "--yes")
+    monkeypatch.setattr(Session, "interactive", True)
+    for words, left in ((("undo",), 0), (("request", "cancel", "mail/r1"), 1100)):
+        monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
+        redisq(*words, code=1)
+        assert "Type 1100 to go ahead" in redisq.err
+        assert RequestQueue(client, "mail").counts().waiting == left
+        monkeypatch.setattr(sys, "stdin", io.StringIO("1100\n"))
+        redisq(*words)
+
+
+@pytest.mark.parametrize(("stream", "close"), [("stdout", ">&-"), ("stdin", "<&-")])
+def test_a_closed_stream_is_no_reason_to_fail(
+    url: str, client: redis.Redis, stream: str, close: str
+) -> None:
+    dead_letters(client, 3)
+    command = f"{sys.executable} -m redisq_ops --url {url} replay mail --max 2"
+    for words, code in (("--yes", 0), ("", 2)):
+        done = subprocess.run(
+            ["sh", "-c", f"{command} {words} {close}"], capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, "Traceback" in done.stderr) == (code, False), done.stderr
+    assert RequestQueue(client, "mail").counts().waiting == 2
+
+
+@pytest.mark.parametrize("json_", ["", "--json"])
+def test_a_full_stdout_does_not_hide_what_was_done(
+    redisq: Redisq, url: str, client: redis.Redis, json_: str
+) -> None:
+    dead_letters(client, 3)
+    command = f"{sys.executable} -m redisq_ops --url {url} replay mail --yes {json_} >/dev/full"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    (row,) = redisq.rows("log")
+    assert row["done"] == 3 and row["id"] in done.stderr
+    assert done.returncode == 0 and "stdout: No space left on device" in done.stderr

@@ -236,3 +236,21 @@ def test_a_filter_goes_by_name(redisq: Redisq, client: redis.Redis, words: tuple
     dead_letters(client, 60)
     (shown,) = redisq.rows("dlq", "replay", *words, "--dry-run")
     assert shown["matched"] == shown["consequences"]["looked"] == 60
+
+
+def test_payloads_are_weighed_by_the_first_ones(redisq: Redisq, client: redis.Redis) -> None:
+    queue = DelaySet(client, "later")
+    queue.schedule([(f"e{n}", b"x" * (100 if n < 60 else 40)) for n in range(80)], after_ms=60_000)
+    (few,) = redisq.rows("purge", "later", "--state", "delayed", "--max", "30", "--dry-run")
+    assert (few["consequences"]["bytes"], few["consequences"]["weighed"]) == (3000, 30)
+    (shown,) = redisq.rows("purge", "later", "--state", "delayed", "--dry-run")
+    assert (shown["consequences"]["bytes"], shown["consequences"]["weighed"]) == (8000, 50)
+    said = redisq("purge", "later", "--state", "delayed", "--dry-run")
+    assert "; payloads ≈ 7.8 KiB" in said
+    (every,) = redisq.rows("purge", "later", "--where", "state:delayed size>1", "--dry-run")
+    assert (every["consequences"]["bytes"], every["consequences"]["weighed"]) == (6800, 80)
+    mail = dead_letters(client, N)  # of a whole state, too: nobody reads a million payloads
+    client.config_resetstat()
+    (shown,) = redisq.rows("dlq", "replay", "mail", "--dry-run")
+    assert shown["consequences"]["bytes"] == N and shown["consequences"]["weighed"] == 20
+    assert calls(client, "xrange") <= 20 and mail.counts().dead == N

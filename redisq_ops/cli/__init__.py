@@ -45,6 +45,7 @@ def hoisted(argv: Sequence[str]) -> list[str]:
 def main(argv: Sequence[str] | None = None) -> None:
     """Run a command and end with the contract's exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
+    _occupy()
     try:
         code = run(words)
     except KeyboardInterrupt:  # while modules were loading
@@ -56,6 +57,14 @@ def main(argv: Sequence[str] | None = None) -> None:
             sys.stdout.flush()
         os._exit(code)
     sys.exit(code)
+
+
+def _occupy() -> None:
+    """Open what was closed of stdin, stdout and stderr: a connection would get its number else, and
+    what is written there."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
 
 
 def run(words: Sequence[str]) -> int:

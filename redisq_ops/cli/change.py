@@ -53,7 +53,7 @@ app.add_typer(_queue, name="queue")
 
 def undo(s: Session, given: dict[str, Any]) -> int:
     from redisq_ops.ops import journal
-    from redisq_ops.ops.bulk import Plan, entries
+    from redisq_ops.ops.bulk import Plan, entries, typed_number
     from redisq_ops.ops.relocation import taking_back, undone
     from redisq_ops.ops.terminal import age
     from redisq_ops.ops.untouched import untouched
@@ -79,7 +79,8 @@ def undo(s: Session, given: dict[str, Any]) -> int:
         facts |= {"untouched": still, "list": how}
         known = f"{count(still)} of them are untouched still" if still is not None else ""
         lines.append(f"{known or 'those that are untouched still'}: {how}" if how else known)
-    if not agreed(s, [Plan(title, tuple(filter(None, lines)), facts=facts)], given):
+    plan = Plan(title, tuple(filter(None, lines)), typed_number(n), facts)
+    if not agreed(s, [plan], given):
         return 0
     with reporting(s, given["report"], op, of=UNDO) as report:
         report.change, change.told = change, report.each
@@ -93,17 +94,29 @@ def undo(s: Session, given: dict[str, Any]) -> int:
 
 
 def _latest(s: Session, author: Author, given: Mapping[str, Any]) -> str:
-    """The newest change that can be taken back; unasked only one of the caller's own."""
+    """The newest change that can be taken back; unasked only the very latest, and the caller's own.
+
+    A script that runs twice, or beside another, doesn't go on to ever older changes.
+    """
     from redisq_ops.core.errors import NotFound, Refused
     from redisq_ops.ops import journal
 
-    latest = next((o for o in s.run(journal.log(s.deployment)) if o.undoable), None)
+    changes = [o for o in s.run(journal.log(s.deployment)) if o.verb != "undo"]
+    latest = next((o for o in changes if o.undoable), None)
     if latest is None:
         raise NotFound("nothing to undo (redisq log shows what was done)")
-    if given["yes"] and not given["dry_run"] and latest.by != f"{author.who}@{author.whence}":
+    if not given["yes"] or given["dry_run"]:
+        return latest.id
+    meant = f"if it is meant: redisq undo {latest.id} --yes"
+    if (last := changes[0]).id != latest.id:
+        raise Refused(
+            f"the latest change, {last.id}, can't be undone: {journal.why_not(last)}; the one "
+            f"before that can is {latest.verb} in queue {latest.queue}, {meant}"
+        )
+    if latest.by != f"{author.who}@{author.whence}":
         raise Refused(
             f"the latest change isn't yours: {latest.verb} in queue {latest.queue} by {latest.by}; "
-            f"if it is meant: redisq undo {latest.id} --yes"
+            f"{meant}"
         )
     return latest.id
 
@@ -123,7 +136,7 @@ def _tell_left(change: Undo, queue: str) -> None:
 
 def change_request(s: Session, verb: Control, given: dict[str, Any]) -> int:
     from redisq_ops.ops import control
-    from redisq_ops.ops.bulk import Plan
+    from redisq_ops.ops.bulk import Plan, typed_number
     from redisq_ops.ops.journal import Author
 
     at = place(s, given["address"], "request")
@@ -133,15 +146,16 @@ def change_request(s: Session, verb: Control, given: dict[str, Any]) -> int:
     if value:
         title = f"change {verb} of request {at} from {getattr(now, verb)} to {value}"
     lines: tuple[str, ...] = ()
+    left = now.waiting + now.pending + now.delayed if verb == "cancel" else 0
     if verb == "cancel":
-        left = now.waiting + now.pending + now.delayed
         lines = (f"{left:,} of its {now.total:,} entries are not finished",)
     facts: dict[str, Any] = {
         "verb": verb, "queue": at.queue.name, "request": id, "value": value or None,
     }  # fmt: skip
     if verb == "cancel":
         facts["entries"] = left
-    if not agreed(s, [Plan(title, lines, facts=facts | {"matched": 1})], given):
+    plan = Plan(title, lines, typed_number(left), facts | {"matched": 1})
+    if not agreed(s, [plan], given):
         return 0
     author = Author.here(given["reason"])
     outcome = s.run(control.change_request(at.queue, id, verb, author, value))

@@ -80,7 +80,7 @@ def edit(s: Session, state: State, given: Mapping[str, Any]) -> int:
 
 def _plan(s: Session, selection: Selection, change: Change) -> tuple[Plan, list[str]]:
     """The plan, and what it does to some of the entries, line by line."""
-    from redisq_ops.ops.bulk import TYPED_ABOVE, Plan, entries
+    from redisq_ops.ops.bulk import Plan, entries, typed_number
     from redisq_ops.ops.edit import CHANGES, samples, survey
 
     from .output import count, progress
@@ -106,7 +106,7 @@ def _plan(s: Session, selection: Selection, change: Change) -> tuple[Plan, list[
             for x in looked
         ],
     }  # fmt: skip
-    typed = str(changes) if changes > TYPED_ABOVE else None
+    typed = typed_number(changes)
     return Plan(title, (rest,) if rest else (), typed, facts), lines
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,7 +27,12 @@ def emit(row: Any) -> None:
 
     All ASCII: no terminal acts on it, and any encoding of stdout can carry it.
     """
-    sys.stdout.write(json.dumps(plain(row)) + "\n")
+    sys.stdout.write(as_line(row) + "\n")
+
+
+def as_line(row: Any) -> str:
+    """What `emit` writes."""
+    return json.dumps(plain(row))
 
 
 def plain(value: Any) -> Any:
@@ -110,6 +116,17 @@ def _cell(value: Any) -> str:
 def say(line: str) -> None:
     """A line for a person, on stderr."""
     print(line, file=sys.stderr)
+
+
+def conclude(line: str) -> None:
+    """What came of a change, on stdout; where that takes nothing, on stderr: it has to be known."""
+    try:
+        print(line, flush=True)
+    except OSError as error:
+        # What is still in its buffer would fail once more while Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        say(line)
+        say(f"redisq: stdout: {error.strerror}; that line was meant for it")
 
 
 class Meter(Protocol):

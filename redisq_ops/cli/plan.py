@@ -104,7 +104,7 @@ def drive(
     """
     from redisq_ops.core.errors import RedisqError
 
-    from .output import emit, printable, progress, say
+    from .output import as_line, conclude, printable, progress, say
 
     outcome, began = change.outcome, time.monotonic()
 
@@ -128,7 +128,7 @@ def drive(
         return False
     except RedisqError:
         if s.json:
-            emit(outcome)
+            conclude(as_line(outcome))
         else:
             say(f"{what}: stopped after {outcome.done:,} of {outcome.matched:,} (op {outcome.op})")
             if again:
@@ -147,16 +147,16 @@ def ended(
     """The last line: what was done, for people or as the contract's object (and ``more`` in it)."""
     from dataclasses import asdict
 
-    from .output import count, emit, printable, say
+    from .output import as_line, conclude, count, printable, say
 
     if s.json:
-        return emit(asdict(outcome) | dict(more or {}))
+        return conclude(as_line(asdict(outcome) | dict(more or {})))
     if not outcome.matched:
-        return print(printable(f"0 matched: {what}"))
+        return conclude(printable(f"0 matched: {what}"))
     skipped = ", ".join(f"{count(n)} {reason}" for reason, n in outcome.skipped.items())
     done = f"{count(outcome.done)} of {count(outcome.matched)}"
     line = f"{what}: {done}" + (f", skipped {skipped}" if skipped else "")
-    print(printable(f"{line} (op {outcome.op})"))
+    conclude(printable(f"{line} (op {outcome.op})"))
     if undo and outcome.done:
         say(f"undo with: redisq undo {outcome.op}")
     return None

@@ -144,6 +144,11 @@ def typed(verb: Verb, n: int, queue: str) -> str | None:
     """What a person types before so much is done; None: a plain yes will do."""
     if n and verb == "hard":
         return queue
+    return typed_number(n)
+
+
+def typed_number(n: int) -> str | None:
+    """What a person types before so many entries are changed; None: a plain yes will do."""
     return str(n) if n > TYPED_ABOVE else None
 
 

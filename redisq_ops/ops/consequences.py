@@ -24,6 +24,8 @@ from .terminal import age, count, size
 TOP = 20
 _WATCHED = 1000
 _REQUESTS = 10_000
+_WEIGHED = 50
+"""payloads that are read only to know their size; that of the others is taken to be alike"""
 _MINUTE, _HOUR, _DAY = 60_000, 3_600_000, 86_400_000
 AGES = (("under 1m", _MINUTE), ("under 1h", _HOUR), ("under 1d", _DAY), ("under 7d", 7 * _DAY))
 COST_US = 15.0
@@ -55,8 +57,8 @@ class Consequences:
     queue: Queue[Any]
     now_ms: int
     count: int = 0
-    bytes: int | None = 0
-    """of the payloads; None: not all of them were seen"""
+    weighed: int = 0
+    """of how many the payload was seen; of the first ones, where a look doesn't bring them along"""
     clients: Breakdown = field(default_factory=Breakdown)
     priorities: Breakdown = field(default_factory=Breakdown)
     errors: Breakdown = field(default_factory=Breakdown)
@@ -78,9 +80,12 @@ class Consequences:
     calls: int = 1
     """of a step"""
     _priorities: dict[str, str] = field(default_factory=dict)
+    _bytes: int = 0
+    """of those payloads"""
 
     async def add(self, entries: Sequence[Entry]) -> None:
-        """Count a page of entries; a round trip where priorities are their requests'."""
+        """Count a page of entries; a round trip where priorities are their requests', and some for
+        the first payloads."""
         if "requests" in self.queue.capabilities:
             await self._learn_priorities(entries)
         for entry in entries:
@@ -96,10 +101,23 @@ class Consequences:
                     self.samples.setdefault(group, said)
             if "requests" in self.queue.capabilities:
                 self.priorities.add(self._priorities.get(_request(entry), "?"))
-            if entry.payload is None:
-                self.bytes = None
-            elif self.bytes is not None:
-                self.bytes += len(entry.payload)
+        await self._weigh(entries)
+
+    async def _weigh(self, entries: Sequence[Entry]) -> None:
+        if entries and entries[0].payload is None:
+            few = entries[: max(0, _WEIGHED - self.weighed)]
+            found = await together(self.queue.get.op(entry.id) for entry in few)
+            entries = [entry for entry in found if entry is not None]
+        sizes = [len(entry.payload) for entry in entries if entry.payload is not None]
+        self.weighed += len(sizes)
+        self._bytes += sum(sizes)
+
+    @property
+    def bytes(self) -> int | None:
+        """Of all payloads, by those that were weighed; None: none was."""
+        if not self.weighed:
+            return None if self.count else 0
+        return round(self._bytes * self.count / self.weighed)
 
     async def _learn_priorities(self, entries: Sequence[Entry]) -> None:
         unknown = {_request(entry) for entry in entries} - self._priorities.keys()
@@ -116,7 +134,6 @@ class Consequences:
     def stands_for(self, all_of_them: int, cost_us: float) -> None:
         """From now on about so many, of which those counted so far were looked at."""
         self.looked, self.count, self.cost_us = self.count, all_of_them, cost_us
-        self.bytes = None
 
     async def look_around(self) -> None:
         """How much waits already, and how fast the queue gets through it."""
@@ -144,7 +161,8 @@ class Consequences:
             "errors": self.errors.top(),
             "error_types": {group: self.samples.get(group, "") for group in self.errors.top()},
             "ages": self.ages.top(),
-            "bytes": self.bytes if self.count else 0,
+            "bytes": self.bytes,
+            "weighed": min(self.weighed, self.count),
             "waiting": self.waiting,
             "settled_a_minute": self.settled_a_minute,
             "drain_ms": self.drain_ms(verb),
@@ -193,7 +211,8 @@ def lines(facts: Mapping[str, Any]) -> list[str]:
     calls = "1 call" if facts["calls"] == 1 else f"{count(facts['calls'])} calls"
     cost = f"server: {calls}, ≈ {count(facts['server_ms'])} ms"
     if facts["bytes"] is not None:
-        cost += f"; payloads {size(facts['bytes'])}"
+        about = "" if facts["weighed"] == facts["count"] else "≈ "
+        cost += f"; payloads {about}{size(facts['bytes'])}"
     return [*said, cost]
 
 

@@ -291,7 +291,7 @@ class Undo:
 
     def __init__(self, queue: Queue[Any], operation: Operation, author: Author) -> None:
         if not operation.undoable or bool(operation.into) != self.across:
-            raise Refused(f"{operation.id} can't be undone: {_why_not(operation)}")
+            raise Refused(f"{operation.id} can't be undone: {why_not(operation)}")
         self.queue = queue
         self.operation = operation
         self.author = author
@@ -428,7 +428,7 @@ class Undo:
         return done
 
 
-def _why_not(operation: Operation) -> str:
+def why_not(operation: Operation) -> str:
     if operation.origin:
         return f"it is an operation of queue {operation.origin}"
     if operation.target == "gone":

@@ -14,7 +14,7 @@ from redisq_ops.core.process import Process
 from redisq_ops.core.queue import Queue
 
 from . import journal
-from .bulk import TYPED_ABOVE, Plan
+from .bulk import Plan, typed_number
 from .deployment import Deployment
 from .journal import Author, Outcome
 from .terminal import age, count
@@ -112,7 +112,7 @@ def planned(chosen: Chosen, rescue: bool) -> Plan:
     elif jobs:
         lines.append(queue.unrescued)
     lines.append("there is no undo; one that is alive after all goes on working")
-    typed = str(n) if n > TYPED_ABOVE else None
+    typed = typed_number(n)
     facts = {
         "verb": "prune", "queue": queue.name, "filter": chosen.what, "matched": n, "jobs": jobs,
         "rescue": rescue, "processes": [process.name for process in chosen.processes[:NAMED]],

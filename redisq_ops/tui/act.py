@@ -17,7 +17,7 @@ from redisq_ops.core.settings import DEFAULTS
 from redisq_ops.core.states import Verb
 from redisq_ops.core.values import Entry, State
 from redisq_ops.ops import consequences, consumers, control, journal
-from redisq_ops.ops.bulk import PAST, TYPED_ABOVE, Bulk, allowed, entries, meaning
+from redisq_ops.ops.bulk import PAST, Bulk, allowed, entries, meaning, typed_number
 from redisq_ops.ops.consequences import Consequences, weigh
 from redisq_ops.ops.edit import Edit, Unfit, editable, samples
 from redisq_ops.ops.editor import readable
@@ -84,7 +84,7 @@ async def move(changes: Changes, verb: Verb, scope: Scope) -> bool:
     changes.guard.checked([{"matched": len(scope.ids)}])  # before anything is looked through
     queue = await arun(client, deployment.queue(scope.queue))
     allowed(queue, verb, scope.state)
-    filter = Filter(ids=scope.ids, where=scope.where, hidden=changes.redaction.text)
+    filter = Filter(ids=scope.ids, where=scope.where, redaction=changes.redaction)
     look = (queue, scope.state, filter, _looking(changes))
     selection: Selection | Whole
     if await arun(client, movable(queue, scope.state, verb, filter)):
@@ -142,7 +142,7 @@ def question(
     if number > _SAMPLE:
         lines.append(f"  … and {count(number - _SAMPLE)} more")
     title = f"{verb.capitalize()} {entries(number, scope.state)} of {scope.queue}?"
-    typed = str(number) if number > TYPED_ABOVE else None
+    typed = typed_number(number)
     return Question(title, tuple(lines), verb == "purge", typed)
 
 
@@ -186,7 +186,7 @@ async def take_over(
     lines += ["", *(printable(f"  {id}") for id in held.ids[:_SAMPLE])]
     lines += [f"  … and {count(number - _SAMPLE)} more"] if number > _SAMPLE else []
     title = f"{verb.capitalize()} {entries(number, 'pending')} of {held.what} in {name}?"
-    typed = str(number) if number > TYPED_ABOVE else None
+    typed = typed_number(number)
     if not await changes.ask(Question(title, tuple(lines), False, typed), number):
         return False
     change.author = Author.here(changes.why)
@@ -273,16 +273,18 @@ async def undo(changes: Changes, name: str | None) -> bool:
     # Refuses what can't be undone, and says why.
     change = await arun(client, taking_back(deployment, queue, operation, Author.here()))
     why = f": {operation.why}" if operation.why else ""
+    n = operation.done - operation.undone
     asked = Question(
-        f"Undo {operation.verb} of {count(operation.done - operation.undone)} in {queue.name}?",
+        f"Undo {operation.verb} of {count(n)} in {queue.name}?",
         (
             f"{operation.id} ({operation.what})",
             f"{age(now - operation.started_ms)} ago by {operation.by}{why}",
             "",
             "What was touched since is left alone, and said.",
         ),
+        typed=typed_number(n),
     )
-    if not await changes.ask(asked, operation.done - operation.undone):
+    if not await changes.ask(asked, n):
         return False
     change.author = Author.here(changes.why)
     await _drive(changes, change, "undo", "put back", False)
