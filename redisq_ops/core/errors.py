@@ -10,6 +10,7 @@
     │   ├── WrongKind        the queue is of another kind, or a key of another type is in the way
     │   ├── TooLarge         a payload or result over its limit
     │   ├── Lost             history went under its reader
+    │   ├── Unreadable       what stands in a key of the queue was spoilt
     │   └── Superseded       an older call of the same caller arrived late
     ├── BadInput         a name, number or file that can't be used       (exit 2)
     └── Unreachable      no server, wrong server, wrong password         (exit 2)
@@ -62,6 +63,13 @@ class TooLarge(Refused):
 
 class Lost(Refused):
     """History was trimmed before it was read."""
+
+
+class Unreadable(Refused, ValueError):
+    """What stands in a key of the queue can't be read: somebody else wrote it.
+
+    No word of it is in the message: it may be what isn't to be shown.
+    """
 
 
 class Superseded(Refused):

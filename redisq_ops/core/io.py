@@ -24,7 +24,7 @@ import redis
 import redis.asyncio as aredis
 import redis.exceptions as rx
 
-from .errors import CHANGING, Unreachable, WrongKind, translate
+from .errors import CHANGING, RedisqError, Unreachable, Unreadable, WrongKind, translate
 from .nodes import Asked, aby_node, by_node
 from .quoting import bytes_of
 
@@ -74,12 +74,21 @@ class Call(Generic[T]):
                 return self.read(None)
             error = translate(reply)
             if isinstance(error, WrongKind) and self.source is None and self.key:
-                key = self.key if isinstance(self.key, str) else self.key.decode(errors="replace")
-                cause, error = error.__cause__, WrongKind(f"{error}: {key}")
+                cause, error = error.__cause__, WrongKind(f"{error}: {self._place}")
                 error.__cause__ = cause  # (a script says it itself, if it knows)
             error.add_note(f"in {self.command[0]!s} {self.key or ''!s}")
             raise error
-        return self.read(reply)
+        try:
+            return self.read(reply)
+        except ValueError as spoilt:
+            if isinstance(spoilt, RedisqError):
+                raise
+            raise Unreadable(f"what stands in key {self._place} can't be read") from spoilt
+
+    @property
+    def _place(self) -> str:
+        key = self.key or ""
+        return key if isinstance(key, str) else key.decode(errors="replace")
 
     def spelled_out(self) -> tuple[Arg, ...]:
         """The same call with its script's text in place of the digest."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .errors import Unreadable
 from .values import Entry, Failure, State
 
 FIELDS = (
@@ -23,23 +24,27 @@ def entry(
     at = None if score is None else int(score)
     if line is None:
         return Entry(id, state, at_ms=at, payload=payload, deliveries=deliveries)
-    receipt, failures, lost, first, since, consumer, op, reason, _ready = line.decode().split(" ")
-    return Entry(
-        id,
-        state,
-        at_ms=at,
-        since_ms=at if state in ("dead", "trash") else int(since) or None,
-        payload=payload,
-        failures=int(failures),
-        lost=int(lost),
-        first_ms=int(first) or None,
-        consumer=_some(consumer),
-        receipt=_some(receipt),
-        reason=_some(reason),
-        error=Failure.decoded(error),
-        op=_some(op),
-        deliveries=deliveries,
-    )
+    try:
+        receipt, failures, lost, first, since, consumer, op, reason, _ = line.decode().split(" ")
+        return Entry(
+            id,
+            state,
+            at_ms=at,
+            since_ms=at if state in ("dead", "trash") else int(since) or None,
+            payload=payload,
+            failures=int(failures),
+            lost=int(lost),
+            first_ms=int(first) or None,
+            consumer=_some(consumer),
+            receipt=_some(receipt),
+            reason=_some(reason),
+            error=Failure.decoded(error),
+            op=_some(op),
+            deliveries=deliveries,
+            put_ms=int(since) or None,
+        )
+    except ValueError as spoilt:
+        raise Unreadable(f"the record of {id} can't be read") from spoilt
 
 
 def line(entry: Entry) -> str:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise, zip_longest
 from typing import Any, Literal, TypeVar
 
+from .errors import RedisqError, Unreadable
 from .io import Call, Description, Replies, Round, both, together
 from .reply import number
 
@@ -66,7 +67,11 @@ class Line:
     def names(self) -> list[str]:
         """The ids for people; what can't be read is an error."""
         for spoilt in self.unread:
-            raise spoilt.error
+            if isinstance(spoilt.error, RedisqError):
+                raise spoilt.error
+            name = spoilt.name.decode(errors="replace")
+            said = f"what waits of {spoilt.what} {name} can't be read"
+            raise Unreadable(said) from spoilt.error
         return [id.decode() for id in self.ids]
 
 

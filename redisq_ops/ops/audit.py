@@ -6,8 +6,10 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from redisq_ops.core.errors import RedisqError
 from redisq_ops.core.foreign import ForeignQueue
 from redisq_ops.core.queue import Queue
+from redisq_ops.core.values import Checkup
 
 _COUNTS = re.compile(r"is (\d+), counted (\d+)")
 _FIGURES = re.compile(r"(?<!\S)\d[\d,]*(?=[\s,;.)]|$)")
@@ -32,7 +34,11 @@ class Audit:
 
     async def look(self) -> bool:
         """Look once more; whether another look is worth it."""
-        checkup = await self.queue.checkup.op(thorough=True)
+        try:
+            checkup = await self.queue.checkup.op(thorough=True)
+        except ValueError as spoilt:  # what it would have found behind that isn't known
+            why = str(spoilt) if isinstance(spoilt, RedisqError) else "a number that is none"
+            checkup = Checkup((f"it can't be checked: {why}",))
         said, self.unseen = checkup.flaws, checkup.unseen
         same = _foreign_identity if isinstance(self.queue, ForeignQueue) else _identity
         seen = {same(line) for line in self.broken}

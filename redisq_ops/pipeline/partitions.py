@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from redisq_ops.core.errors import NotFound, RedisqError, Refused, WrongKind
+from redisq_ops.core.errors import NotFound, RedisqError, Refused, Unreadable, WrongKind
 from redisq_ops.core.io import attempt
 from redisq_ops.core.queue import Queue
 from redisq_ops.core.registry import Registered, all_queues, find
@@ -132,7 +132,7 @@ async def _requests(options: Options, leaf: Queue[Any], whole: Part) -> list[Par
 async def _named(options: Options, id: str, leaf: Queue[Any]) -> Request | Exception | None:
     """The one request that is asked for; None too where it isn't of those that are meant."""
     there = await attempt(leaf.request.op(id))
-    if isinstance(there, RedisqError) and not isinstance(there, WrongKind):
+    if isinstance(there, RedisqError) and not isinstance(there, (WrongKind, Unreadable)):
         raise there
     meant = not isinstance(there, Request) or there.settled in _which(options)
     return there if meant else None

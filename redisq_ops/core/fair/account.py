@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..errors import Unreadable
 from ..values import Client
 
 
@@ -31,7 +32,10 @@ class Account:
     def read(cls, line: bytes | None) -> Account | None:
         if line is None:
             return None
-        return cls(*map(int, line.split(b" ")))
+        try:
+            return cls(*map(int, line.split(b" ")))
+        except (TypeError, ValueError) as spoilt:
+            raise Unreadable("a client's account can't be read") from spoilt
 
     @property
     def end(self) -> int:
