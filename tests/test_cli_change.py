@@ -740,3 +740,20 @@ def test_a_full_stdout_does_not_hide_what_was_done(
     (row,) = redisq.rows("log")
     assert row["done"] == 3 and row["id"] in done.stderr
     assert done.returncode == 0 and "stdout: No space left on device" in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_a_queue_of_a_destroyed_ones_name_begins_at_nothing(
+    redisq: Redisq, client: redis.Redis, kind: str
+) -> None:
+    make, fill = KINDS[kind]
+    queue = make(client, "q")
+    fill(queue)
+    assert sum(queue.rates(queue.now()).arrived) >= 25
+    redisq("queue", "destroy", queue.name, "--hard", "--yes")
+    assert client.keys("rq:*") == []
+    again = make(client, "q")
+    fill(again)
+    redisq("purge", queue.name, "--state", "waiting", "--yes")
+    assert sum(again.rates(again.now()).arrived) == again.counts().trash

@@ -180,7 +180,7 @@ def test_more_entries_than_allowed_are_refused(
     assert (
         "that is 12 entries, and one change may touch 10 (max_entries, context prod)" in redisq.err
     )
-    assert queue.counts().dead == 12
+    assert queue.counts().dead == 12 and "choose fewer, with --max" in redisq.err
     redisq(*replay, "--dry-run")
     redisq(*replay, "--max", "10", "--yes")
     assert queue.counts().dead == 2
@@ -206,6 +206,7 @@ def test_a_whole_request_or_queue_is_as_many_as_it_has(
     for words in (("request", "cancel", "mail/r1"), ("queue", "destroy", "mail", "--hard")):
         redisq(*words, "--context", "prod", "--yes", code=1)
         assert "that is 11 entries" in redisq.err
+        assert "choose fewer" not in redisq.err  # of these no part can be chosen
     assert queue.counts().waiting == 11
     redisq("request", "priority", "mail/r1", "3", "--context", "prod", "--yes")
 

@@ -23,13 +23,16 @@ from redisq_ops.core.registry import find, forget
 from redisq_ops.core.request import RequestQueue, ShardedRequestQueue
 from redisq_ops.core.shards import home
 from redisq_ops.core.values import Settlement, State
+from redisq_ops.core.worker import Worker
 from redisq_ops.demo.server import cluster
+from redisq_ops.ops import control
 from redisq_ops.ops.bulk import Bulk
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.journal import Author, Undo
 from redisq_ops.ops.journal import find as find_operation
 from redisq_ops.ops.selection import Filter, select
 
+from .buried import KINDS
 from .conftest import BINARIES
 from .working import Killed, run_until
 
@@ -532,13 +535,66 @@ def test_what_a_killed_mover_carried_is_brought_home_by_a_sweep(
     stuck = 0
     for _ in kills(client, lambda: open_set().resize.op(2)):
         later = open_set()
-        later.counts()
-        stuck += 40 - later.counts().waiting
+        stuck += lying(client)
+        assert later.counts().waiting >= 40
+        states = [entry and entry.state for entry in later.several(ids(40))]
+        assert states == ["waiting"] * 40
         later.sweep()
-        assert later.counts().waiting == 40
+        assert later.counts().waiting == 40 and not lying(client)
         if stuck:
             break
     assert stuck > 0
+
+
+def lying(client: redis.Redis) -> int:
+    """How many entries are between two shards."""
+    return sum(client.hlen(key) for key in client.scan_iter("rq:{later*:transit"))
+
+
+def killed_on_the_way(open_set: Callable[..., Set], client: redis.Redis, now_ms: int) -> int:
+    put(open_set(3), ids(40), now_ms)
+    for _ in kills(client, lambda: open_set().resize.op(2)):
+        if n := lying(client):
+            return n
+    raise AssertionError("it carried nothing")
+
+
+def test_a_queue_is_not_empty_while_something_is_between_two_shards(
+    open_set: Callable[..., Set], client: redis.Redis, clock: FakeClock
+) -> None:
+    n = killed_on_the_way(open_set, client, clock.now_ms)
+    client.delete(*client.scan_iter("rq:{later*:delay"))  # as if all others were done
+    assert open_set().counts().waiting == n
+    with pytest.raises(Refused, match=f"not empty .{n} waiting"):
+        run(client, control.destroyable(open_set(), False))
+    assert open_set().invariants()  # says what it sees, and doesn't fail on it
+
+
+def test_a_worker_that_finds_nothing_brings_home_what_was_left_on_its_way(
+    open_set: Callable[..., Set], client: redis.Redis, clock: FakeClock
+) -> None:
+    killed_on_the_way(open_set, client, clock.now_ms)
+    done: Counter[str] = Counter()
+    Worker(open_set(), lambda work: done.update([work.id]), burst=True, batch=100).run()
+    assert done == Counter(ids(40)) and not lying(client)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if "shards" in kind])
+@pytest.mark.parametrize("n", [1, 5, 100])
+def test_of_a_paused_queue_nobody_looks_again_at_once(
+    client: redis.Redis, kind: str, n: int
+) -> None:
+    make, fill = KINDS[kind]
+    queue = make(client, "q")
+    fill(queue)
+    if "fair" not in kind and "request" not in kind:
+        queue.resize(12)
+    queue.configure("op", 1, {"paused": "for now"})
+    for _ in range(3):
+        taken = make(client, "q").take(n, consumer="w")
+        assert (taken.deliveries, taken.more, taken.look_again_ms) == ((), False, None)
+    queue.configure("op", 2, {"paused": ""})
+    assert len(make(client, "q").take(5, consumer="w").deliveries) == 5
 
 
 def test_a_mover_of_an_old_change_moves_nothing_any_more(

@@ -9,14 +9,19 @@ scripts: `roll`, `depart`, `arrive`, `departed`.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import ClassVar, TypeVar
+from dataclasses import replace
+from typing import ClassVar, TypeVar, cast
 
+from . import record
 from .errors import Refused
-from .io import C_co, Call, Description, operation, together
+from .io import C_co, Call, Description, both, operation, together
+from .queue import Queue
 from .reply import fields, words
 from .settings import BATCH
 from .shards import Part, Sharded, home
+from .values import Counts, Entry, State, Taken
 
 _ATTEMPTS = 4
 _ARRIVED = ("ok", "same")
@@ -73,6 +78,59 @@ class Carrying(Sharded[C_co, Part]):
         # carried must not lie there.
         await self._finish_carrying()
         return swept
+
+    @operation
+    async def counts(self, now_ms: int | None = None) -> Counts:
+        """With what is on its way: in the state in which it left. What has arrived, and whose mover
+        wasn't heard of since, is counted twice until somebody has ended its move."""
+        now = now_ms if now_ms is not None else await self._now()
+        found, carried = await both(
+            Sharded.counts(self, now), self._each(lambda part: _in_transit(part))
+        )
+        states = Counter(self._state(*mark, now) for marks in carried for mark in marks)
+        return replace(found, **{
+            state: getattr(found, state) + states[state]
+            for state in ("waiting", "delayed", "dead", "trash") if states[state]
+        })  # fmt: skip
+
+    async def _get(self, id: str) -> Entry | None:
+        found = await Sharded._get(self, id)
+        if found is not None or not self.layout:
+            return found
+        places = [self._part(k).keys for k in sorted((await self._places([id]))[id])]
+        names = ("transit", "meta", "err", "body")
+        now, rows = await both(
+            self._now(),
+            together(
+                Call(("HGET", keys[name], id), _bytes, key=keys[name])
+                for keys in places for name in names
+            ),
+        )  # fmt: skip
+        for mark, line, error, payload in zip(*[iter(rows)] * len(names), strict=True):
+            if mark is not None:
+                ((state, at),) = _marks([mark])
+                return record.entry(id, self._state(state, at, now), at, line, error, payload)
+        return None
+
+    def _state(self, state: State, at: float, now_ms: int) -> State:
+        """What an entry is on its way, that was in that state of a shard."""
+        return "waiting" if self.timed and state == "delayed" and at <= now_ms else state
+
+    async def _take(self, n: int, consumer: str, lease_ms: int) -> Taken:
+        """Whoever finds nothing looks whether a mover that was killed has left something."""
+        taken = await Sharded._take(self, n, consumer, lease_ms)
+        if taken.deliveries or taken.more or not self.layout:
+            return taken
+        lying = await self._lying()
+        if not lying:
+            return taken
+        await self._finish_carrying()
+        return replace(taken, more=await self._lying() < lying)
+
+    async def _lying(self) -> int:
+        """How many entries are on their way."""
+        keys = [part.keys["transit"] for part in self._union()]
+        return sum(await together(Call(("HLEN", key), int, key=key) for key in keys))
 
     async def _finish_carrying(self) -> None:
         """Bring home what is in transit, from wherever it is."""
@@ -148,6 +206,20 @@ class Carrying(Sharded[C_co, Part]):
             await source._script("departed").call(source.keys, self.clock, int, gone)
             held += sum(word == "held" for word, _, _ in rows) + len(off) - len(gone)
         return held
+
+
+def _bytes(reply: bytes | None) -> bytes | None:
+    return reply
+
+
+def _in_transit(part: Queue[None]) -> Call[list[tuple[State, float]]]:
+    """The state and score of each entry that is on its way from a shard."""
+    key = part.keys["transit"]
+    return Call(("HVALS", key), _marks, key=key)
+
+
+def _marks(reply: list[bytes]) -> list[tuple[State, float]]:
+    return [(cast("State", state.decode()), float(at)) for _, state, at in map(bytes.split, reply)]
 
 
 def _departures(reply: list[bytes]) -> list[Departure]:

@@ -13,6 +13,10 @@ from .room import Room
 from .states import ZSETS
 from .values import Checkup, Counts, Entry, Event, Page, Rates, State
 
+_HOUR_MS = 3_600_000
+_HOURS = 26
+"""that counters of a minute live at most"""
+
 
 class Looks(Room[C_co]):
     """Reads only, each in a number of round trips that doesn't depend on how much there is."""
@@ -142,6 +146,11 @@ class Looks(Room[C_co]):
 
     @abstractmethod
     async def _get_waiting(self, id: str) -> Entry | None: ...
+
+    def _rate_keys(self, now_ms: int) -> list[str]:
+        """Where the counters of each minute are, as long as they are kept."""
+        last = now_ms // _HOUR_MS
+        return [f"{self.keys['rate_']}{hour}" for hour in range(last - _HOURS, last + 1)]
 
     @operation
     async def rates(self, now_ms: int, minutes: int = 60) -> Rates:

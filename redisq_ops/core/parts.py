@@ -190,8 +190,8 @@ class Parts(Queue[C_co], Generic[C_co, Part]):
             raise BadInput(f"a take is for 1 to {MAX_BATCH} entries, not {n}")
         checked_consumer(consumer)
         parts = self._union()
-        (now, entry), heads = await both(
-            both(self._now(), find(self.name, self.prefix)),
+        ((now, entry), (paused, _)), heads = await both(
+            both(both(self._now(), find(self.name, self.prefix)), parts[0]._flags()),
             together(self._peek(part) for part in parts),
         )
         self._adopt(entry)
@@ -202,7 +202,7 @@ class Parts(Queue[C_co], Generic[C_co, Part]):
         ready = [k for k in ranked if heads[k][0] <= now] or ranked[:1]
         taken: list[Delivery] = []
         look, more = None, False
-        for _ in range(_ROUNDS):
+        for _ in range(1 if paused else _ROUNDS):
             shares = self._share_out(n - len(taken), ready, heads)
             if not shares:
                 break
@@ -219,7 +219,8 @@ class Parts(Queue[C_co], Generic[C_co, Part]):
                     ready.append(k)
             more = more or bool(unasked)
             ready = unasked + ready
-        return Taken(tuple(taken), None if taken else look, more)
+        # While it is paused what shards have stays there, and looking again would find it again.
+        return Taken(tuple(taken), None if taken else look, more and not paused)
 
     def _share_out(self, n: int, ready: Sequence[int], heads: Sequence[Head]) -> dict[int, int]:
         """How many of ``n`` to take from each shard that has something, the best first."""

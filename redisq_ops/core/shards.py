@@ -25,7 +25,7 @@ from .reply import scored
 from .settings import LEASE_MS, MAX_BATCH
 from .values import Front, State
 
-_WORDS = ("moved", "same", "away", "late", "changed")
+_WORDS = ("moved", "theirs", "same", "away", "late", "changed")
 _COUNTED = ("done", "undone")
 
 __all__ = ["MAX_SHARDS", "NEVER", "SHARDS", "Head", "Part", "Sharded", "checked_shards", "home"]
@@ -113,15 +113,22 @@ class Sharded(Overview[C_co, Part]):
         """Bring what can be moved to its home; how much can't, for now."""
 
     async def _retire(self, parts: Sequence[Part]) -> None:
-        """Clear the rest of shards that are given up; what they counted goes on counting.
+        """Clear the rest of shards that are given up; what they settled goes on counting.
 
         A kill between the two steps loses that from the count, and nothing else.
         """
+        if not parts:
+            return
         await self._hand_over_journal([part.keys for part in parts])
         script, stat = self._script("retire"), self.keys["stat"]
         done = await together(
             script.call(part.keys, self.clock, int, layout=self.layout) for part in parts
         )
+        now = (
+            await self._now()
+        )  # what they counted by the minute is no part of the queue's any more
+        rates = [key for part in parts for key in part._rate_keys(now)]
+        await together(Call(("UNLINK", key), int, key=key) for key in rates)
         if sum(done):
             await Call(("HINCRBY", stat, "done", sum(done)), int, key=stat)
 

@@ -14,6 +14,9 @@ from redisq_ops.core.errors import BadInput, Refused
 
 from .terminal import a_second, count
 
+_AS_A_WHOLE = {"undo", "import", "cancel", "destroy"}
+"""verbs of which no part can be chosen"""
+
 
 @dataclass(frozen=True, slots=True)
 class Guard:
@@ -36,10 +39,11 @@ class Guard:
         """
         number = sum(int(each.get("entries", each.get("matched")) or 0) for each in facts)
         if self.max_entries is not None and number > self.max_entries:
+            fewer = ": choose fewer, with --max or a filter"
             raise Refused(
                 f"that is {count(number)} entries, and one change may touch "
-                f"{count(self.max_entries)} (max_entries, {self.max_entries_from}): "
-                "choose fewer, with --max or a filter"
+                f"{count(self.max_entries)} (max_entries, {self.max_entries_from})"
+                + ("" if {each.get("verb") for each in facts} & _AS_A_WHOLE else fewer)
             )
 
     def rate(self, asked: float | None) -> float | None:

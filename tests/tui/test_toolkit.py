@@ -326,7 +326,7 @@ def test_a_large_state_is_moved_as_a_whole_and_back(
         await told(pilot, "1,200 replayed")
         assert dead(queue) == {"late/1", "late/2"}
         await undo(pilot)
-        await press(pilot, "y")
+        await press(pilot, *"1200", "enter")
         await told(pilot, "1,200 put back")
         assert queue.counts().dead == 1_202
 

@@ -122,7 +122,7 @@ class CircularQueue(Queue[C_co]):
         """The shape the queue has, or now gets; refuses if it isn't the one asked for."""
         there = await together(recorded(keys) for keys in places)
         found, wish = there[0], (there[0] or Shape(**self.options)).encoded()
-        # Only where it isn't written yet: a full server refuses to write, and who comes has to work.
+        # Only where it isn't written yet: a full server refuses that, and who comes has to work.
         rows = zip(places, there, strict=True)
         if new := [keys["cfg"] for keys, shape in rows if shape is None]:
             # Of two first processes one wins; both read what won.

@@ -106,7 +106,7 @@ class ShardedCircularQueue(Carrying[C_co, CircularQueue[None]], CircularQueue[C_
         return min((at for rows in first for _, at in rows), default=NEVER), 1
 
     async def _take(self, n: int, consumer: str, lease_ms: int) -> Taken:
-        taken = await Sharded._take(self, n, consumer, lease_ms)
+        taken = await Carrying._take(self, n, consumer, lease_ms)
         if self.shape.idle == "wake" or taken.deliveries or taken.more:
             return self._paced(taken, consumer, None)
         return self._paced(taken, consumer, await self._now())

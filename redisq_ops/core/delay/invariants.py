@@ -21,7 +21,7 @@ async def violations(queue: DelaySet[Any]) -> list[str]:
         places[state] = set(ids)
         seen.update(ids)
     transit = queue.keys["transit"]
-    seen.update(await fields(transit))
+    seen.update([*await fields(transit)])
     said = [f"{id} is in {n} states" for id, n in seen.items() if n > 1]
     body, next_ = queue.keys["body"], queue.keys["next"]
     bodies = set(await fields(body))
