@@ -491,6 +491,7 @@ def test_why_a_queue_does_not_move(mail: RequestQueue[redis.Redis], clock: FakeC
     assert said.rule == "paused" and said.row["state"] == "paused"
     assert {"no-worker", "closed"} <= set(said.also)
     closed = next(one for one in said.row["also"] if one["rule"] == "closed")
+    assert (said.command, closed["command"]) == ("redisq queue resume mail", None)  # it ends both
     assert "draining, it takes nothing new: by ada@desk" in closed["sentence"]
 
 

@@ -252,6 +252,22 @@ def test_another_programs_queue_is_exported_only(
     assert "exported only" in redisq.refusal("import", file, "--yes", code=1)
 
 
+def test_where_nothing_can_go_in_no_import_is_begun(
+    client: redis.Redis, redisq: Redisq, file: str
+) -> None:
+    """One line instead of a plan, and not a key more: Carmine's own queue, a key in the way."""
+    CarmineQueue(client, "carmine:q").enqueue([("m1", b"one")])
+    redisq("export", "carmine:q", "-o", file)
+    client.hset("carmine:mq:theirs:messages", "m", "x")
+    client.lpush("carmine:mq:theirs:mid-circle", "end-of-circle", "m")
+    client.set("carmine:mq:odd:locks", "str")
+    before = sorted(client.scan_iter())
+    for name, why in (("theirs", "nothing goes in"), ("odd", "carmine:mq:odd:locks is a string")):
+        said = redisq.refusal("import", file, "--queue", f"carmine:{name}", "--yes", code=1)
+        assert why in said
+    assert sorted(client.scan_iter()) == before
+
+
 # --- what an export is ---------------------------------------------------------------------------
 
 
@@ -619,5 +635,8 @@ def test_what_is_redacted_can_not_come_back(client: redis.Redis, redisq: Redisq,
     redisq("import", file, "--yes")
     assert there(DelaySet(client, "later"), "a").payload == secret
     path.write_text('[redact]\nkeys = ["password"]\nforced = true\n')
+    redisq("export", "later", "-o", file)
+    assert "1 are redacted and can't be imported (redact.forced in the configuration)" in redisq.err
+    assert "--raw" not in redisq.err
     said = redisq.refusal("export", "later", "--raw-payloads", code=1)
     assert said == "--raw-payloads isn't for here (redact.forced in the configuration)"

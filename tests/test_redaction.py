@@ -40,7 +40,7 @@ def reads(**table: Any) -> Redaction:
         ('{"card": [{"number": 1}, {"number": 2}]}',
          '{"card": [{"number": "***"}, {"number": "***"}]}'),
         ('{"number": 4111}', '{"number": 4111}'),
-        ('{"to": "ann@example.org", "n": [1.50, 1e3]}', '{"to": "***", "n": [1.5, 1000.0]}'),
+        ('{"to": "ann@example.org", "n": [1.50, 1e3]}', '{"to": "***", "n": [1.50, 1e3]}'),
         ('{"ann@example.org": "é"}', '{"***": "é"}'),
         ('{"to": "ann\\u0040example.org"}', '{"to": "***"}'),
         ("mail ann@example.org, now", "mail ***, now"),
@@ -49,7 +49,10 @@ def reads(**table: Any) -> Redaction:
         ('{"password": "x", "password": "y"}', '{"password": "***"}'),
         ('{"a": {"password": "x"}, "a": 1}', '{"a": 1}'),
         ("[" * 100_000, "***"),
-        ('{"password": "x", "n": ' + "9" * 5000 + "}", '{"password": "***", "n": Infinity}'),
+        ('{"password": "x", "n": ' + "9" * 5000 + "}",
+         '{"password": "***", "n": ' + "9" * 5000 + "}"),
+        ('{"password": "x", "n": [1e400, -1.0E-2], "s": "a\\nb", "t": [true, null, {}]}',
+         '{"password": "***", "n": [1e400, -1.0E-2], "s": "a\\nb", "t": [true, null, {}]}'),
     ],
 )  # fmt: skip
 def test_what_is_hidden(payload: str, shown: str) -> None:
@@ -190,9 +193,32 @@ def test_a_bad_pattern_shows_nothing_at_all(
     configuration: Path, dead: RequestQueue[redis.Redis], redisq: Redisq
 ) -> None:
     configuration.write_text('[redact.patterns]\ncard = "(4"\n')
-    for words in (("inspect", "entry", "mail/r1/1"), ("dlq", "ls", "mail"), ("config",)):
-        said = redisq.refusal(*words, code=2)
+    for words in ("inspect entry mail/r1/1", "dlq ls mail", "config", "ls", "log", "top --once"):
+        said = redisq.refusal(*words.split(), code=2)
         assert said.startswith(f"{configuration}: redact.patterns.card: '(4':")
+    for table, wrong in (('keys = "x"', "keys"), ("key = []", "key"), ("forced = 1", "forced")):
+        configuration.write_text(f"[redact]\n{table}\n")
+        said = redisq.refusal("--url", "redis://127.0.0.1:1", "ls", code=2)
+        assert said.startswith(f"{configuration}: redact.{wrong}")
+
+
+def test_a_hidden_keys_value_is_in_no_filters_words(
+    configuration: Path, dead: RequestQueue[redis.Redis], redisq: Redisq, tmp_path: Path
+) -> None:
+    """Of what a plan was made by its words say all but the value; it is still done as it was."""
+    configuration.write_text('[redact]\nkeys = ["password", "card"]\n')
+    where = f"-payload.Card.no={SECRET} payload.to=ann payload.password={SECRET}"
+    plan, said = tmp_path / "p", []
+    said.append(redisq("dlq", "replay", "mail", "--where", where, "--dry-run") + redisq.err)
+    said.append(redisq("export", "mail", "--where", where, "--state", "dead"))
+    said.append(redisq("dlq", "replay", "mail", "--where", where, "--plan", str(plan)) + redisq.err)
+    said.append(plan.read_text())
+    said.append(redisq("apply", str(plan), "--yes"))
+    assert "done 1 of 1" in redisq.err or "1 of 1" in said[-1] + redisq.err
+    said.append(redisq("log"))
+    assert not [text for text in said if SECRET in text]
+    hidden = "-payload.Card.no=*** payload.to=ann payload.password=***"
+    assert all(hidden in said[k] for k in (0, 1, 3, 5)), said
 
 
 def test_a_context_adds_its_own(

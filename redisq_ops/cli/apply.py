@@ -88,7 +88,7 @@ def apply(s: Session, given: dict[str, Any]) -> int:
     from redisq_ops.ops.bulk import PAST
     from redisq_ops.ops.journal import Author
     from redisq_ops.ops.moment import per_second
-    from redisq_ops.ops.plan import PlanFile, home
+    from redisq_ops.ops.plan import READ_AGAIN, PlanFile, home
     from redisq_ops.ops.ramp import PacedApply
     from redisq_ops.ops.relocation import MoveApply, planned_way
 
@@ -97,7 +97,7 @@ def apply(s: Session, given: dict[str, Any]) -> int:
 
     path, report = given["file"], given["report"]
     if path == "-":
-        raise BadInput("a plan is read from a file, more than once: redisq apply p.ndjson")
+        raise BadInput(READ_AGAIN)
     if not given["dry_run"]:
         s.writable()
     with suppress(OSError):  # what can't be read or isn't there yet is told of, or made, below
@@ -128,7 +128,7 @@ def apply(s: Session, given: dict[str, Any]) -> int:
     with reporting(s, report, header.op, done) as told:
         change = told.change = made(
             plan, queue, Author.here(given["reason"]), rate=rate, most=given["max"],
-            told=told.each, known=told.last, **more,
+            told=told.each, known=told.last, hand=told.hand, **more,
         )  # fmt: skip
         if ramp is not None:
             code = ramped(s, change, ramp, what)
@@ -159,9 +159,9 @@ def _proposal(
 ) -> Plan:
     """What applying it will do, now."""
     from redisq_ops.ops import consequences
-    from redisq_ops.ops.apply import standing
     from redisq_ops.ops.bulk import Plan, entries, meaning, typed
     from redisq_ops.ops.terminal import age
+    from redisq_ops.ops.whereabouts import whereabouts
 
     from .output import count, progress, when
 
@@ -190,7 +190,7 @@ def _proposal(
     }  # fmt: skip
     if given["dry_run"]:
         with untouched(), progress("looking again", plan.count) as meter:
-            now = s.run(standing(plan, queue, meter))
+            now = s.run(whereabouts(plan, queue, meter))
         lines.append("now: " + ", ".join(f"{count(n)} {word}" for word, n in now.most_common()))
         facts["now"] = dict(now)
     left = min(plan.count - done, given["max"] or plan.count)

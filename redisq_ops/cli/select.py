@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -44,7 +44,8 @@ def selected(s: Session, given: Mapping[str, Any]) -> int:
     looks: list[Scan] = []
     rows: list[list[Any]] = []
     broken = False
-    for queue in _queues(s, given):
+    queues = _queues(s, given)
+    for queue in queues:
         left = None if most is None else most - sum(scan.found for scan in looks)
         if left == 0:
             break
@@ -69,14 +70,17 @@ def selected(s: Session, given: Mapping[str, Any]) -> int:
         if scan.state == "trash" and (along := s.run(taken_along(scan.queue))):
             say(f"{scan.queue.name}: {along}")
     if not looks and not broken:
-        say("0 matched: " + _why_not(filter))
+        say("0 matched: " + _why_not(filter, queues))
     return 3 if broken else 0
 
 
-def _why_not(filter: Filter) -> str:
+def _why_not(filter: Filter, queues: Sequence[Queue[Any]]) -> str:
     about = None if filter.where is None else filter.where.states
-    if about is not None and "done" in about and len(about) == 1:
-        return "of what is done only results are kept (redisq results)"
+    if queues and about is not None and "done" in about and len(about) == 1:
+        if all("requests" in queue.capabilities for queue in queues):
+            return "of what is done only results are kept (redisq results)"
+        more = "" if len(queues) > 1 else f" in a {queues[0].kind} queue"
+        return f"what is done isn't listed{more}"
     return filter.other("dead") or "there is no queue here"
 
 
@@ -86,7 +90,7 @@ def _queues(s: Session, given: Mapping[str, Any]) -> list[Queue[Any]]:
     if given["all_queues"]:
         if given["name"] is not None:
             raise BadInput("either a queue or --all-queues")
-        return s.run(s.deployment.queues())
+        return s.run(s.deployment.apart())
     return [s.run(s.deployment.queue(queue_named(s, given["name"])))]
 
 

@@ -33,7 +33,7 @@ def filtered(s: Session, given: Mapping[str, Any]) -> Filter:
         max=given["max"],
         where=None if where is None else parse(where, utc=s.utc),
         window=window,
-        hidden=s.redaction.text,
+        redaction=s.redaction,
     )
 
 

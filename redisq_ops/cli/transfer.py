@@ -71,13 +71,18 @@ def _redaction(s: Session, raw: bool) -> Redaction:
     from redisq_ops.core.errors import Refused
     from redisq_ops.ops.redaction import NOTHING
 
-    configured = s.config.redaction
-    if not raw or not configured:
+    if not raw or not s.config.redaction:
         return s.redaction
-    if configured.forced or s.config.read_only:
-        why = "redact.forced" if configured.forced else "read_only"
+    if why := _forced(s):
         raise Refused(f"--raw-payloads isn't for here ({why} in the configuration)")
     return NOTHING
+
+
+def _forced(s: Session) -> str:
+    """What in the configuration keeps payloads from leaving as they are, if anything does."""
+    if s.config.redaction.forced:
+        return "redact.forced"
+    return "read_only" if s.config.read_only else ""
 
 
 def _states(named: list[str] | None) -> list[State]:
@@ -181,10 +186,9 @@ def _told(s: Session, done: list[Export], file: str | None) -> None:
     if left:
         say(f"{count(left)} more went to another state meanwhile, and are left out")
     if redacted := sum(one.redacted for one in done):
-        say(
-            f"{count(redacted)} are redacted and can't be imported: --raw-payloads leaves them "
-            "whole"
-        )
+        why = _forced(s)
+        how = f"({why} in the configuration)" if why else ": --raw-payloads leaves them whole"
+        say(f"{count(redacted)} are redacted and can't be imported{' ' if why else ''}{how}")
 
 
 # --- import ------------------------------------------------------------------------------------

@@ -84,10 +84,12 @@ class Abilities(Sheets[C_co]):
         *,
         min_idle_ms: int = 0,
         remove: bool = False,
+        op: str = "",
     ) -> Reassigned:
         """Give a consumer's deliveries to another, where the group itself is all that knows of
         them (`move` does it elsewhere); ``remove`` it in the same step, with all it holds by then
-        given away too, if that is no more than a step is for."""
+        given away too, if that is no more than a step is for. ``op``: the operation in whose
+        journal entry the step itself counts what it gave (on a cluster it can't)."""
         raise Refused(f"queue {self.name} is a {self.kind} queue: claim its entries instead")
 
     @operation
@@ -158,19 +160,22 @@ class Abilities(Sheets[C_co]):
         return await self._askers()
 
     async def _askers(self) -> Standing:
-        """When a worker last asked for work. Every take leaves its time in its caller's slot, an
-        idle worker's too; slots are kept for a day."""
-        key = self.keys["callers"]
+        return await asking(self.keys["callers"])
 
-        def read(reply: Any) -> Standing:
-            cursor, rows = reply
-            values = list(rows.values()) if isinstance(rows, Mapping) else list(rows[1::2])
-            times = [int(value.split(b" ", 2)[1]) for value in values]
-            return Standing(
-                asked_ms=max(times, default=None), askers=len(times), askers_all=int(cursor) == 0
-            )
 
-        return await Call(("HSCAN", key, 0, "MATCH", "*:take", "COUNT", SEEN), read, key=key)
+def asking(key: str) -> Call[Standing]:
+    """When a worker last asked for work, by a queue's callers. Every take leaves its time in its
+    caller's slot, an idle worker's too; slots are kept for a day."""
+
+    def read(reply: Any) -> Standing:
+        cursor, rows = reply
+        values = list(rows.values()) if isinstance(rows, Mapping) else list(rows[1::2])
+        times = [int(value.split(b" ", 2)[1]) for value in values]
+        return Standing(
+            asked_ms=max(times, default=None), askers=len(times), askers_all=int(cursor) == 0
+        )
+
+    return Call(("HSCAN", key, 0, "MATCH", "*:take", "COUNT", SEEN), read, key=key)
 
 
 def _within(id: str, group: str) -> bool:

@@ -52,6 +52,8 @@ class ForeignQueue(Queue[C_co]):
         super().__init__(client, name, prefix=prefix, clock=clock, callers=callers)
         self.at = self.home if at is None else at
         self.own_name = text(raw_of(name.partition(":")[2]))
+        self.beside: frozenset[str] = frozenset()
+        """of a whole deployment: its queues that are looked at by themselves, and so not meant"""
 
     async def _enrol(self) -> None:
         """It is its owner's to create."""

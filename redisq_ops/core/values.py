@@ -121,6 +121,9 @@ class Entry:
     """whose work it is, in a fair queue"""
     called: str | None = None
     """what the queue's own users call its state, where they have a word of their own"""
+    put_ms: int | None = field(default=None, compare=False, repr=False)
+    """when it was last put into its state, where its record says so; an undo gives back the old
+    ``since_ms``, and puts it there all the same"""
 
     @property
     def attempts(self) -> int:

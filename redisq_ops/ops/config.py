@@ -198,7 +198,10 @@ def load(
             f'{values["confirm"].origin}: confirm = "name" is for a context: it is the context\'s '
             "name that is typed"
         )
-    return Config(values, context, tuple(redact), came)
+    config = Config(values, context, tuple(redact), came)
+    if redact:  # refused before anything is connected to, by commands that show no payload as well
+        _ = config.redaction
+    return config
 
 
 def contexts(environment: Mapping[str, str] = os.environ) -> list[Named]:

@@ -81,6 +81,20 @@ class Deployment:
                 queues.append(self.open(entry))
         return queues
 
+    async def apart(self) -> list[Queue[Any]]:
+        """As `queues`, with each entry in one of them only: a whole deployment of another program
+        is without those of its queues that are here by themselves."""
+        queues = await self.queues()
+        theirs = [queue for queue in queues if isinstance(queue, ForeignQueue)]
+        for whole in theirs:
+            if not whole.own_name:
+                whole.beside = frozenset(
+                    one.own_name
+                    for one in theirs
+                    if one.own_name and (one.kind, one.at) == (whole.kind, whole.at)
+                )
+        return queues
+
     async def queue(self, name: str) -> Queue[Any]:
         """A queue that exists: in the registry, or by what another program's keys say."""
         queue = await self.named(checked_name(name, "queue name"))
@@ -112,7 +126,7 @@ class Deployment:
 
     async def find(self, id: str) -> list[Address]:
         """Every queue's request or entry of that id, in one pipeline."""
-        queues = await self.queues()
+        queues = await self.apart()
         looks: list[Description[Any]] = [queue.request.op(id) for queue in queues]
         looks += [queue.get.op(id) for queue in queues]
         found = await together(looks)

@@ -6,7 +6,7 @@ the others are said beside it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -114,7 +114,7 @@ class _Answer(Endings):
             reasons = [self._gone(what)]
         return Explanation(
             self.address, self.queue.name, self.queue.kind, look.id, what, state, self.now,
-            reasons[0], tuple(reasons[1:]),
+            reasons[0], tuple(_once(reasons))[1:],
         )  # fmt: skip
 
     # --- entries -------------------------------------------------------------------------------
@@ -427,6 +427,14 @@ class _Answer(Endings):
             return {}
         address = f"{self.queue.name}/{entry.id}"
         return {"verb": "requeue", "command": self._command("requeue", address)}
+
+
+def _once(reasons: Sequence[Reason]) -> Iterator[Reason]:
+    """A command that several of them are ended by (one resume for a pause and a drain) once."""
+    said: set[str | None] = {None}
+    for reason in reasons:
+        yield replace(reason, verb=None, command=None) if reason.command in said else reason
+        said.add(reason.command)
 
 
 def _with(reason: Reason, changes: Mapping[str, Any]) -> Reason:

@@ -7,12 +7,12 @@ path, none holds, neither ``!=`` nor ``!~``. ``not`` turns the answer round, wha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from redisq_ops.core.values import STATES, Entry, State
 
-from .fields import MISSING, NOWHERE, Field, Need, Place, Seen, Value
+from .fields import MISSING, NOWHERE, Field, Need, Path, Place, Seen, Value
 
 Test = Callable[[Seen], bool]
 States = frozenset[State]
@@ -136,9 +136,23 @@ class Query:
         """The same for something that is no entry and has words only."""
         return self.node.holds(Seen(Entry("", "waiting"), 0, NOWHERE, words))
 
+    def words(self, hides: Callable[[Path], bool], mask: str) -> str:
+        """As `str`, with ``mask`` for what is compared with a place in payloads that is hidden."""
+        return str(_masked(self.node, hides, mask))
+
     def __str__(self) -> str:
         """The one way to write it; it reads back as the same."""
         return str(self.node)
+
+
+def _masked(node: Node, hides: Callable[[Path], bool], mask: str) -> Node:
+    if isinstance(node, Not):
+        return Not(_masked(node.part, hides, mask))
+    if isinstance(node, (And, Or)):
+        return replace(node, parts=tuple(_masked(part, hides, mask) for part in node.parts))
+    if isinstance(node, Compare) and hides(node.asked.path):
+        return replace(node, values=(Value(mask),))
+    return node
 
 
 def _leaves(node: Node) -> Iterator[Node]:

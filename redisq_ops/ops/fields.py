@@ -128,6 +128,8 @@ class Field:
     what: str
     read: Callable[[Seen], Any] = field(compare=False)
     need: Need | None = None
+    path: Path = ()
+    """where in a JSON payload it is; empty: it isn't a place in one"""
 
 
 def _one(text: str | None) -> tuple[str, ...] | None:
@@ -239,7 +241,7 @@ FIELDS: Mapping[str, Field] = {each.name: each for each in _ALL}
 def within(path: Path) -> Field:
     """The field of a place in JSON payloads."""
     what = "what is there in its payload, where that is JSON"
-    return Field("payload" + spelt(path), "json", what, lambda s: s.at(path), need="payload")
+    return Field("payload" + spelt(path), "json", what, lambda s: s.at(path), "payload", path)
 
 
 def spelt(path: Path) -> str:
@@ -312,6 +314,11 @@ class Value:
 
 @lru_cache(1024)
 def as_number(text: str) -> int | float | None:
+    return written_number(text)
+
+
+def written_number(text: str) -> int | float | None:
+    """The number that a text is, as JSON writes numbers."""
     try:
         found = json.loads(text, parse_constant=_refused)
     except (ValueError, RecursionError):

@@ -32,6 +32,7 @@ from .fields import (
     Value,
     moment,
     within,
+    written_number,
 )
 from .moment import duration_ms, moment_ms
 from .regex import BadRegex, regex
@@ -370,6 +371,8 @@ class _Parser:
             here = read(seen)
             if number is None:
                 return isinstance(here, str) and compare(here, text)
+            if isinstance(here, str):  # fields of a stream are texts, whatever they mean
+                here = written_number(here)
             numeric = isinstance(here, (int, float)) and not isinstance(here, bool)
             return numeric and compare(here, number)
 

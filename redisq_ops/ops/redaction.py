@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,8 +27,12 @@ from redisq_ops.core.errors import BadInput
 from redisq_ops.core.values import Entry, Failure
 
 MASK = "***"
-_DIGITS = 4000
-"""of a number; Python reads no longer one at once"""
+
+
+class _Number(str):
+    """A number of JSON as it is written: read and written again, ``1e400`` would be no JSON."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +96,11 @@ class Redaction:
             return text
         return self.payload(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
+    def hides(self, path: Sequence[str | int]) -> bool:
+        """Whether what is at this place in JSON is under a redacted key."""
+        names = tuple(step.casefold() for step in path if isinstance(step, str))
+        return any(self._hidden(names[: n + 1]) for n in range(len(names)))
+
     def entry(self, entry: Entry) -> Entry:
         """An entry whose payload and error may be shown."""
         if not self:
@@ -130,11 +139,14 @@ class Redaction:
             return table
 
         try:
-            value = json.loads(data, object_pairs_hook=pairs, parse_int=_number, parse_constant=str)
+            value = json.loads(
+                data, object_pairs_hook=pairs, parse_int=_Number, parse_float=_Number,
+                parse_constant=str,
+            )  # fmt: skip
             shown = self._value(value, ())
             # A name that comes twice hides what stands under the first: only the rest is shown.
             if shown != value or twice:
-                data = json.dumps(shown, ensure_ascii=False)
+                data = _json(shown)
             if isinstance(data, str):
                 data = data.encode("utf-8", "surrogatepass")
             # Once more as it is written, for expressions that mean more than one value.
@@ -154,14 +166,15 @@ class Redaction:
             }
         if isinstance(value, list):
             return [self._value(item, path) for item in value]
+        if isinstance(value, _Number):
+            # A pattern of digits means the number, however it is written.
+            said = (value, value if value.lstrip("-").isdigit() else str(float(value)))
+            return value if all(self._matched(text) == text for text in said) else MASK
         if isinstance(value, str):
             inner = self._whole(value) if value.lstrip()[:1] in ("{", "[") else None
             if inner is None:
                 return self._matched(value)
             return inner.decode("utf-8", "surrogatepass")
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            said = _digits(value)
-            return value if self._matched(said) == said else MASK
         return value
 
     def _hidden(self, path: tuple[str, ...]) -> bool:
@@ -177,15 +190,22 @@ NOTHING = Redaction()
 """everything is shown"""
 
 
-def _digits(value: float) -> str:
-    try:
-        return str(value)
-    except ValueError:  # a number of more digits than Python writes at once
-        return MASK
+_quoted: Callable[[str], str] = json.encoder.encode_basestring
+_WORDS = {None: "null", True: "true", False: "false"}
 
 
-def _number(text: str) -> float:
-    return int(text) if len(text) < _DIGITS else float("inf")
+def _json(value: Any) -> str:
+    """As `json.dumps` has it, numbers as they were."""
+    if isinstance(value, _Number):
+        return value
+    if isinstance(value, str):
+        return _quoted(value)
+    if isinstance(value, dict):
+        rows = [f"{_quoted(key)}: {_json(item)}" for key, item in value.items()]
+        return f"{{{', '.join(rows)}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_json, value))}]"
+    return _WORDS[value]
 
 
 def _list(value: Any, at: str) -> list[Any]:

@@ -16,6 +16,7 @@ from redisq_ops.core.values import Entry, Page, State
 
 from .expression import Query
 from .fields import NOWHERE, Place
+from .redaction import MASK, NOTHING, Redaction
 from .regex import BadRegex, Regex, regex
 from .terminal import age, count
 
@@ -49,8 +50,8 @@ class Filter:
     state (an entry that only ever waited doesn't know it and is left out); ``max`` caps.
     ``where`` is an expression; all of these have to hold.
     ``window``: only the first so many of the state are looked at; below 0 only the latest.
-    ``hidden`` leaves out of its words what isn't to be shown: they are in plans, exports' heads and
-    the journal.
+    ``redaction`` leaves out of its words what isn't to be shown: they are in plans, exports' heads
+    and the journal.
     """
 
     ids: tuple[str, ...] = ()
@@ -61,7 +62,7 @@ class Filter:
     clients: tuple[str, ...] = ()
     where: Query | None = None
     window: int | None = None
-    hidden: Callable[[str], str] = field(default=str, compare=False, repr=False)
+    redaction: Redaction = field(default=NOTHING, compare=False, repr=False)
 
     def accepts(self, entry: Entry, now_ms: int, place: Place = NOWHERE) -> bool:
         if self.clients and entry.client not in self.clients:
@@ -97,9 +98,10 @@ class Filter:
             if names:
                 said.append(what + ", ".join(names[:3]) + (", …" if len(names) > 3 else ""))
         if self.where is not None:
-            said.append(f"where {self.hidden(str(self.where))}")
+            words = self.where.words(self.redaction.hides, MASK)
+            said.append(f"where {self.redaction.text(words)}")
         if self.match is not None:
-            said.append(f"match {self.hidden(self.match.pattern)!r}")
+            said.append(f"match {self.redaction.text(self.match.pattern)!r}")
         if self.older_than_ms is not None:
             said.append(f"older than {age(self.older_than_ms)}")
         if self.window is not None:

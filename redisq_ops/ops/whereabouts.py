@@ -1,0 +1,44 @@
+"""Where a plan's entries are now, as applying it would find them. Reads only."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any
+
+from redisq_ops.core.io import together
+from redisq_ops.core.queue import Queue
+from redisq_ops.core.values import Entry
+
+from .bulk import Pick
+from .plan import Header, PlanFile
+
+_PAGE = 500
+
+
+async def whereabouts(
+    plan: PlanFile, queue: Queue[Any], meter: Callable[[int, int], None] | None = None
+) -> Counter[str]:
+    """By state, ``late`` for those that came into the planned one since, ``gone``."""
+    found: Counter[str] = Counter()
+    picks: Iterator[Pick] = plan.picks()
+    while batch := list(islice(picks, _PAGE)):
+        entries = await together(queue.get.op(pick.id) for pick in batch)
+        for pick, entry in zip(batch, entries, strict=True):
+            found[_word(plan.header, pick, entry)] += 1
+        if meter is not None:
+            meter(found.total(), plan.count)
+    return found
+
+
+def _word(header: Header, pick: Pick, entry: Entry | None) -> str:
+    if entry is None:
+        return "gone"
+    if entry.state != header.state:
+        return entry.state
+    # What an undo brought back is dead as long as ever, and still it came after the plan.
+    came = entry.since_ms if entry.put_ms is None else entry.put_ms
+    late = came is not None and came > header.high_water_ms
+    other = None not in (pick.at_ms, entry.at_ms) and entry.at_ms != pick.at_ms
+    return "late" if late or other else entry.state
