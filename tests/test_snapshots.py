@@ -483,6 +483,7 @@ async def confirm(app: Top, source: Seeded) -> None:
 async def weighed(app: Top, source: Seeded) -> None:
     """A dialog with all that can be in one."""
     entries = list(dead(0, 1_240))
+    entries[:50] = [replace(entry, payload=b"x" * 212) for entry in entries[:50]]
     queue = RequestQueue(None, "mail")
     chosen, weight = Selection(queue, "dead", Filter(), NOW), Consequences(queue, NOW)
     chosen.add(entries)
