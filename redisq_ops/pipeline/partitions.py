@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from redisq_ops.core.errors import NotFound, RedisqError, Refused, Unreadable, WrongKind
+from redisq_ops.core.foreign import ForeignQueue
 from redisq_ops.core.io import attempt
 from redisq_ops.core.queue import Queue
 from redisq_ops.core.registry import Registered, all_queues, find
@@ -93,10 +94,21 @@ async def queues(options: Options) -> list[Found]:
     return found
 
 
+def _apart(options: Options, found: list[Found]) -> list[Found]:
+    """Each entry in one queue only: without those of another program's queues of which the whole
+    deployment is read too. What was done here to each of them is in its own history."""
+    if options.queue or options.table == "history":
+        return found
+    theirs = [(one, one.queue) for one in found if isinstance(one.queue, ForeignQueue)]
+    wholes = {(queue.kind, queue.at) for _, queue in theirs if not queue.own_name}
+    parts = [one for one, queue in theirs if queue.own_name and (queue.kind, queue.at) in wholes]
+    return [one for one in found if one not in parts]
+
+
 async def plan(options: Options) -> list[Part]:
     """The parts of a table, by a few reads per shard."""
     parts: list[Part] = []
-    for found in await queues(options):
+    for found in _apart(options, await queues(options)):
         for shard, leaf in enumerate(found.queue.leaves):
             whole = Part(found.queue.name, found.entry, shard)
             parts += await _PLANS[options.table](options, leaf, whole)

@@ -17,6 +17,7 @@ from redisq_ops.core.connect import connect
 from redisq_ops.core.errors import BadInput, Lost, NotFound, Unreachable
 from redisq_ops.core.io import Call
 from redisq_ops.core.request import ShardedRequestQueue
+from redisq_ops.core.resque import SidekiqQueue
 from redisq_ops.core.scan import Sheet, Span
 from redisq_ops.core.values import Failure, Settlement
 from redisq_ops.demo.server import binaries, cluster
@@ -99,6 +100,22 @@ def test_other_programs_queues_are_read_by_their_name(client: redis.Redis, url: 
     assert all(row["payload"].startswith(b"{") for row in waiting)
     assert rows(url, "history", queue="sidekiq:default") == []
     assert client.dbsize() == before
+
+
+def test_a_job_is_one_row_where_its_deployment_is_registered_too(
+    client: redis.Redis, url: str
+) -> None:
+    put(client, "sidekiq-7")
+    for name in ("sidekiq:default", "sidekiq:low"):
+        SidekiqQueue(client, name).configure("op", 1, {"max_failures": "3"})
+    apart = {table: rows(url, table) for table in ("waiting", "pending", "delayed", "dead")}
+    assert {row["queue"] for row in apart["waiting"]} <= {"sidekiq:default", "sidekiq:low"}
+    SidekiqQueue(client, "sidekiq").configure("op", 1, {"max_failures": "3"})
+    for table, before in apart.items():
+        found = rows(url, table)
+        assert {row["queue"] for row in found} <= {"sidekiq"}
+        assert len({row["id"] for row in found}) == len(found) >= len(before)
+    assert apart["waiting"]
 
 
 @pytest.mark.parametrize("layout", ["sidekiq-7", "sidekiq-8", "resque"])
