@@ -501,7 +501,7 @@ def test_on_a_cluster_the_name_has_the_tag(client: redis.Redis) -> None:
 
 
 @pytest.mark.slow
-def test_a_cluster_of_three(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cluster_of_three(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     with cluster(binaries()["valkey"]) as nodes:
         url = nodes.urls[0].replace("redis://", "redis+cluster://")
         client = connect(url)
@@ -518,6 +518,12 @@ def test_a_cluster_of_three(capsys: pytest.CaptureFixture[str]) -> None:
         (row,) = redisq.rows("ls")
         assert (row["waiting"], row["trash"], row["done"]) == (0, 3, 1)
         redisq("fsck", queue.name)
+        file = str(tmp_path / "out.ndjson")
+        queue.enqueue([("again", b"x")])
+        redisq("export", queue.name, "-o", file)
+        said = redisq.refusal("import", file, "--queue", "carmine:other", "--yes", code=2)
+        assert said.endswith("call it carmine:%7Bother%7D")
+        assert list(client.scan_iter("*carmine:other*")) == [], "no operation is begun"
 
 
 # --- queues that Carmine keeps -------------------------------------------------------------------
@@ -609,6 +615,25 @@ def test_the_layout_of_3_x(client: redis.Redis, clock: FakeClock) -> None:
     ], "it will run again"
     clock.advance(1)
     assert entry(queue, "again").state == "waiting"
+
+
+@pytest.mark.alike
+def test_a_key_of_another_type_in_the_way_is_a_flaw(
+    client: redis.Redis, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stock(client, 0)
+    queue = CarmineLayout(client, NAME)
+    assert queue.checkup(thorough=True).flaws == ()
+    wrong = {"messages": "hash", "mid-circle": "list", "locks": "hash", "requeue": "set"}
+    for part, kind in wrong.items():
+        before = client.dump(key := f"carmine:mq:q:{part}")
+        client.set(key, "str")
+        said = f"key {key} is a string where a {kind} belongs"
+        assert queue.checkup().flaws == (said,)
+        client.delete(key)
+        client.restore(key, 0, before or b"")
+    client.set("carmine:mq:q:udts", "str")
+    assert "udts is a string where a hash belongs" in Redisq(url, capsys)("fsck", NAME, code=1)
 
 
 def test_pages_of_a_long_circle_are_bounded(client: redis.Redis, clock: FakeClock) -> None:

@@ -349,7 +349,8 @@ def test_an_interrupted_undo_goes_on(
     assert first["done"] == queue.counts().dead
     assert [row["done"] for row in redisq.rows("log")] == [first["done"], 700]
     (second,) = redisq.rows("undo", "--yes")
-    assert first["done"] + second["done"] == second["matched"] + first["done"] == 700
+    assert first["done"] + second["done"] == second["matched"] == 700
+    assert second["skipped"] == {"by another undo": first["done"]}
 
 
 def test_a_server_lost_half_way_is_told_with_how_far_it_came(

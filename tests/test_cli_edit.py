@@ -161,6 +161,7 @@ def test_where_nothing_would_change_nothing_is_asked_or_written(
     fits_none = '[{"op": "remove", "path": "/nowhere"}]'
     said = redisq("dlq", "edit", "mail", "--patch", fits_none, code=1)  # nor has it asked for --yes
     assert said.startswith("nothing would change: edit 0 of 5 dead entries of mail")
+    redisq("dlq", "edit", "mail", "--patch", "[]", code=1)  # two aren't JSON, and nothing was done
     same = '[{"op": "replace", "path": "/n", "value": 1}]'
     (row,) = redisq.rows("dlq", "edit", "mail/r1/1", "--patch", same)
     assert (row["matched"], row["done"], row["skipped"]) == (1, 0, {"same": 1})

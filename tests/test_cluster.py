@@ -1,5 +1,6 @@
 """Every verb on a Cluster of three nodes, queues in slots of different nodes."""
 
+import json
 import os
 import signal
 import threading
@@ -171,3 +172,27 @@ def test_a_node_killed_in_the_middle_of_a_round_loses_and_doubles_nothing(
             assert queue.results("r1", 1, 6) == [(n, b"X") for n in range(1, 7)]
             assert queue.counts().dead == 0
             assert queue.invariants() == []
+
+
+def test_what_a_consumer_of_a_stream_held_is_counted_and_given_back(
+    cluster_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A stream and our journal are in slots of their own: no script can write into both."""
+    client = connect(cluster_url)
+    assert isinstance(client, redis.RedisCluster)
+    for name in ("a", "b", "c"):
+        key = f"stream-{name}"
+        for n in range(1, 71):
+            client.xadd(key, {"n": n}, id=f"{n}-0")
+        client.xgroup_create(key, "g", id="0")
+        client.xreadgroup("g", "w1", {key: ">"}, count=70)
+        capsys.readouterr()
+        ok(cluster_url, f"consumers remove stream:{key} w1 --to w2 --yes --json")
+        op = json.loads(capsys.readouterr().out)["op"]
+        ok(cluster_url, f"log --queue stream:{key} --json")
+        assert json.loads(capsys.readouterr().out)["done"] == 70
+        client.xclaim(key, "g", "w3", 0, ["1-0", "2-0"], justid=True)
+        ok(cluster_url, f"undo {op} --yes --json", code=3)
+        back = json.loads(capsys.readouterr().out)
+        assert (back["done"], back["sample"]) == (68, ["1-0", "2-0"])
+    client.close()

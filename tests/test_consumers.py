@@ -17,7 +17,7 @@ from redisq_ops.core.clock import FakeClock
 from redisq_ops.core.delay import DelaySet
 from redisq_ops.core.errors import BadInput, NotFound, Refused
 from redisq_ops.core.fair import FairQueue
-from redisq_ops.core.io import run
+from redisq_ops.core.io import _exchange, run, together
 from redisq_ops.core.queue import Queue
 from redisq_ops.core.request import RequestQueue, ShardedRequestQueue
 from redisq_ops.core.streams import StreamQueue
@@ -331,6 +331,112 @@ def test_more_than_one_step_and_no_more_than_can_be_undone(
     assert operation is not None and not operation.undoable
     with pytest.raises(Refused, match="can't be undone"):
         Undo(queue, operation, ADA)
+
+
+@pytest.fixture
+def many(client: redis.Redis) -> StreamQueue[redis.Redis]:
+    """120 entries of the stream orders, all with w1 of group bill: three steps."""
+    client.xgroup_create("orders", "bill", id="0", mkstream=True)
+    for n in range(1, 121):
+        client.xadd("orders", {"n": n}, id=f"{n}-0")
+    client.xreadgroup("bill", "w1", {"orders": ">"}, count=120)
+    return StreamQueue(client, "stream:orders")
+
+
+def test_an_undo_of_a_stream_counts_entries_and_names_what_stays(
+    many: StreamQueue[redis.Redis], client: redis.Redis, redisq: Redisq, tmp_path: Path
+) -> None:
+    """Two of the three steps were touched, one of them in part: that is no undo of a step."""
+    (ended,) = redisq.rows(
+        "consumers", "claim", "stream:orders", "w1", "--to", "w2", "--min-idle", "0s", "--yes"
+    )
+    stay: list[Any] = [f"{n}-0" for n in range(1, 71)]
+    client.xclaim("orders", "bill", "w4", 0, stay[:60], justid=True)
+    client.xack("orders", "bill", *stay[60:])
+    report = tmp_path / "left"
+    (back,) = redisq.rows("undo", ended["op"], "--yes", "--report", str(report), code=3)
+    assert (back["matched"], back["done"], back["skipped"]) == (120, 50, {"changed": 70})
+    assert back["unnamed"] == 0 and len(back["sample"]) == 5 and set(back["sample"]) < set(stay)
+    told = [json.loads(line) for line in report.read_text().splitlines()]
+    assert {row["id"] for row in told[1:-1]} == set(stay)
+    assert Counter(pel(client).values()) == {"w4": 60, "w1": 50}
+    (row,) = [row for row in redisq.rows("log") if row["verb"] == "undo"]
+    assert (row["done"], row["matched"]) == (50, 120)
+
+
+def test_an_undo_of_a_stream_that_gives_nothing_back_fails(
+    many: StreamQueue[redis.Redis], client: redis.Redis, redisq: Redisq
+) -> None:
+    _, op = taken_from(many, "w1", "w2")
+    client.xack("orders", "bill", *pel(client))
+    (back,) = redisq.rows("undo", op, "--yes", code=1)
+    assert (back["matched"], back["done"], back["skipped"]) == (120, 0, {"changed": 120})
+
+
+def test_what_is_back_already_is_the_same(
+    many: StreamQueue[redis.Redis], client: redis.Redis
+) -> None:
+    """Two undos of one claim, and one by hand: nothing of it is missing."""
+    _, op = taken_from(many, "w1", "w2")
+    client.xclaim("orders", "bill", "w1", 0, ["1-0", "2-0"], justid=True)
+    operation = run(client, journal.read(many, op))
+    assert operation is not None
+    first, second = (Undo(many, operation, ADA) for _ in range(2))
+    assert run(client, first.step())
+    for change in (second, first):
+        finish(many, change)
+    assert first.outcome.done + second.outcome.done == 118
+    for outcome in (first.outcome, second.outcome):
+        assert outcome.skipped == {"same": 120 - outcome.done} and outcome.exit_code == 0
+    assert set(pel(client).values()) == {"w1"}
+
+
+def test_only_what_was_taken_is_given_back(
+    many: StreamQueue[redis.Redis], client: redis.Redis
+) -> None:
+    held = run(client, held_by(many, "w1"))
+    client.xack("orders", "bill", *held.ids[:10])
+    change = Change(held, "w2", ADA)
+    finish(many, change)
+    assert (change.outcome.done, change.outcome.skipped) == (110, {"changed": 10})
+    assert change.outcome.op is not None
+    undo = undone(many, change.outcome.op)
+    assert (undo.outcome.matched, undo.outcome.done, undo.outcome.skipped) == (110, 110, {})
+
+
+@pytest.mark.parametrize("undoable", [5_000, 100])
+def test_the_journal_knows_each_step_of_a_stream_that_was_killed(
+    many: StreamQueue[redis.Redis], client: redis.Redis, monkeypatch: pytest.MonkeyPatch,
+    undoable: int,
+) -> None:  # fmt: skip
+    """Also the last one, whose reply nobody heard: it counts itself."""
+    monkeypatch.setattr("redisq_ops.ops.consumers.UNDOABLE", undoable)
+    change = Change(run(client, held_by(many, "w1")), "w2", ADA, remove=True)
+    op = change.outcome.op
+    assert op is not None
+
+    def logged() -> int:
+        operation = run(client, journal.read(many, op))
+        assert operation is not None and not operation.ended
+        return operation.done
+
+    assert run(client, change.step()) and logged() == 50
+    work: Any = together([change.step()])
+    calls = work.send(None)
+    while replies := _exchange(client, calls):
+        if list(pel(client).values()).count("w2") > 50:
+            break
+        calls = work.send(replies)
+    work.close()
+    assert logged() == 100 == run(client, change.reached())
+    run(client, change.step())  # the same step again
+    assert logged() == 100 == change.outcome.done
+    finish(many, change)
+    operation = run(client, journal.read(many, op))
+    assert operation is not None and (operation.done, operation.ended) == (120, True)
+    assert operation.undoable == (undoable > 120)
+    if operation.undoable:
+        assert undone(many, op).outcome.done == 120
 
 
 def test_removal_from_the_groups_of_a_request_queue(client: redis.Redis) -> None:

@@ -609,6 +609,25 @@ def test_ours_and_unknown_ones_are_not_forgotten(
     assert picture(client) == before
 
 
+@pytest.mark.alike
+def test_another_programs_queue_is_not_destroyed(redisq: Redisq, client: Client) -> None:
+    """Refused before a plan is shown or a flag is set, registered or not."""
+    deploy(client)
+    before = picture(client)
+    some = ["carmine:mails", "resque:low", "sidekiq:default", "stream:orders"]
+    for name in (*some, "sidekiq"):
+        said = redisq.refusal("queue", "destroy", name, "--hard", "--yes", code=1)
+        assert f"queue {name} is kept by another program" in said
+    assert picture(client) == before
+    redisq("discover", "--register", "--yes")
+    before = picture(client)
+    for name in some:
+        said = redisq.refusal("queue", "destroy", name, "--hard", "--yes", code=1)
+        assert "it can't be destroyed from here" in said
+    redisq.refusal("queue", "destroy", "sidekiq:default", "--hard", "--dry-run", code=1)
+    assert picture(client) == before
+
+
 def test_our_own_queue_in_carmines_layout_is_not_taken_for_carmines(
     redisq: Redisq, client: Client
 ) -> None:

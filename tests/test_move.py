@@ -402,20 +402,22 @@ def test_queues_of_different_shards(
     source, target = (run(client, Deployment(client).queue(name)) for name in (a, b))
     before = {state: entries(source, state) for state in STATES}
     put(target, [max(before["dead"])], b"another ")
+    moves = []
     for state in STATES:
         done = 19 if state == "dead" else 20
         (outcome,) = redisq.rows("move", a, "--to", b, "--state", state, "--yes",
                                  code=3 if state == "dead" else 0)  # fmt: skip
         assert (outcome["matched"], outcome["done"]) == (20, done)
         assert outcome["skipped"] == ({"exists": 1} if state == "dead" else {})
+        moves.append(outcome["op"])
     moved = {state: entries(target, state) for state in STATES}
     for state in STATES:
         for id, entry in moved[state].items():
             if id in before[state]:
                 assert told(entry) == told(before[state][id])
     sound(source, target)
-    for _ in range(3):
-        redisq("undo", "--yes")
+    for op in reversed(moves):
+        redisq("undo", op, "--yes")
     for state in STATES:
         assert {id: told(entry) for id, entry in entries(source, state).items()} == {
             id: told(entry) for id, entry in before[state].items()

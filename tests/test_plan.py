@@ -339,6 +339,18 @@ def test_ages_are_in_buckets(client: redis.Redis) -> None:
     }  # fmt: skip
 
 
+def test_calls_of_every_shard_are_counted(redisq: Redisq, client: redis.Redis) -> None:
+    from redisq_ops.core.delay.shards import ShardedDelaySet
+
+    wide = ShardedDelaySet(client, "wide", shards=4)
+    wide.schedule([(f"e{n}", b"x") for n in range(73)], after_ms=60_000)
+    assert "server: ≈ 8 calls, " in redisq("delay", "purge", "wide", "--dry-run")
+    client.config_resetstat()
+    redisq("delay", "purge", "wide", "--yes")
+    calls = client.info("commandstats")["cmdstat_evalsha"]["calls"]
+    assert 8 <= calls <= 8 + 2  # with the journal before and after; a shard may have none of a step
+
+
 # --- applying one -------------------------------------------------------------
 
 
@@ -363,6 +375,26 @@ def test_only_planned_entries_are_touched(redisq: Redisq, client: redis.Redis) -
     assert end == outcome
     assert states(queue) == (7, 3)
     assert queue.get(again.id).state == "dead"  # type: ignore[union-attr]
+
+
+def test_what_an_undo_brought_back_is_late_in_the_dry_run_too(
+    redisq: Redisq, client: redis.Redis
+) -> None:
+    """It is dead for as long as before, which is what listings show; the record knows better."""
+    fair: FairQueue[redis.Redis] = FairQueue(client, "fs")
+    fair.submit("ann", [b"x"] * 7)
+    for delivery in fair.take(7, consumer="w").deliveries:
+        fair.settle([Settlement(delivery, "reject", ERROR.encoded())])
+    redisq("replay", "fs", "--max", "5", "--plan", "p")
+    assert redisq.rows("apply", "p", "--dry-run")[0]["now"] == {"dead": 5}
+    high = fair.now()
+    while fair.now() == high:
+        pass
+    purge = redisq.rows("purge", "fs", "--state", "dead", "--max", "4", "--yes")[-1]
+    redisq("undo", purge["op"], "--yes")
+    assert redisq.rows("apply", "p", "--dry-run")[0]["now"] == {"late": 4, "dead": 1}
+    (outcome,) = redisq.rows("apply", "p", "--yes", code=3)
+    assert (outcome["done"], outcome["skipped"]) == (1, {"late": 4})
 
 
 def test_another_entry_of_the_same_id_is_late(redisq: Redisq, client: redis.Redis) -> None:
@@ -487,8 +519,8 @@ def test_two_operators_at_once(redisq: Redisq, client: redis.Redis) -> None:
     redisq("replay", "mail", "--plan", "p")
     told: list[Counter[str]] = [Counter(), Counter()]
     ann, bob = (
-        applying(client, told=lambda id, said, heard=heard: heard.update([f"{id} {said}"]))
-        for heard in told
+        applying(client, told=lambda id, said, heard=heard: heard.update([f"{id} {said}"]), hand=by)
+        for heard, by in zip(told, ("a1", "b2"), strict=True)
     )
     over = [False, False]
     turn = 0
@@ -501,12 +533,61 @@ def test_two_operators_at_once(redisq: Redisq, client: redis.Redis) -> None:
         assert (change.outcome.done, change.outcome.skipped, change.left) == (600, {}, 0)
         # Each learned of each entry, once, either what was said of it or that another did it.
         assert len({row.split()[0] for row in heard}) == 600 and set(heard.values()) == {1}
+    moved = [row for heard in told for row in heard if row.endswith(" moved")]
+    assert len(moved) == len(set(moved)) == 600  # and no two of them say that they did it
     assert states(queue) == (0, 600)
     found, operation = run(client, journal.find(Deployment(client), ann.op))
     assert operation.done == 600 and operation.ended
     undo = journal.Undo(found, operation, ME)
     drive(client, undo)
     assert (undo.outcome.done, undo.outcome.skipped) == (600, {})
+
+
+@pytest.mark.parametrize("shards", [1, 4])
+def test_the_same_step_of_two_is_told_by_who_was_first(
+    redisq: Redisq, client: redis.Redis, shards: int
+) -> None:
+    """Also where both send it at once, and where a run goes on behind a kill; one's own stays."""
+    from redisq_ops.core.delay.shards import ShardedDelaySet
+
+    made: Any = DelaySet(client, "q") if shards == 1 else ShardedDelaySet(client, "q", shards=4)
+    made.schedule([(f"e{n}", b"x") for n in range(100)], after_ms=60_000)
+    redisq("delay", "purge", "q", "--plan", "p")
+    rows: dict[str, list[tuple[str, str]]] = {"a1": [], "b2": [], "c3": []}
+
+    def by(hand: str) -> Apply:
+        return applying(client, told=lambda *row: rows[hand].append(row), hand=hand)
+
+    ann, bob = by("a1"), by("b2")
+    for change in (ann, bob):  # before either of them moved anything
+        run(client, change._open())
+    drive(client, ann, 1)
+    drive(client, bob, 1)
+    assert [said for _, said in rows["a1"]] == ["moved"] * 50
+    assert [said for _, said in rows["b2"]] == ["earlier"] * 50
+    assert {id for id, _ in rows["a1"]} == {id for id, _ in rows["b2"]}
+    drive(client, bob, 1)
+    assert [said for _, said in rows["b2"][50:]] == ["moved"] * 50
+    again, other = by("b2"), by("c3")  # what was on its way when a run was killed
+    drive(client, again)
+    drive(client, other)
+    assert rows["b2"][150:] == rows["b2"][50:100]
+    assert [said for _, said in rows["c3"]] == ["earlier"] * 100
+    for change in (ann, again, other):
+        drive(client, change)
+        run(client, change.finish())
+        assert (change.outcome.done, change.outcome.skipped) == (100, {})
+
+
+def test_two_reports_share_no_moved_entry(redisq: Redisq, client: redis.Redis) -> None:
+    """Each run says the last step of the one before again: as its own only in the same file."""
+    dead_letters(client, 120)
+    redisq("replay", "mail", "--plan", "p")
+    redisq("apply", "p", "--yes", "--report", "r", "--max", "30")
+    redisq("apply", "p", "--yes", "--report", "s", "--max", "30")
+    redisq("apply", "p", "--yes", "--report", "r")
+    one, two = ({x["id"] for x in lines(name) if x.get("said") == "moved"} for name in "rs")
+    assert len(one | two) == 120 and not one & two and len(two) == 30
 
 
 def test_one_that_comes_late_is_told_and_moves_nothing(redisq: Redisq, client: redis.Redis) -> None:
@@ -568,10 +649,35 @@ def test_two_undos_at_once_share_the_work(redisq: Redisq, client: redis.Redis) -
     assert states(queue) == (300, 0)
     outcomes = first.outcome, second.outcome
     assert sum(outcome.done for outcome in outcomes) == 300
-    assert second.outcome.skipped["same"] > 200
+    assert second.outcome.skipped[journal.OTHERS] > 200
     for outcome in outcomes:
-        assert outcome.skipped.get("same", 0) == outcome.matched - outcome.done
-        assert set(outcome.skipped) <= {"same"} and outcome.exit_code == 0
+        assert outcome.matched == 300
+        assert outcome.skipped.get(journal.OTHERS, 0) == 300 - outcome.done
+        assert set(outcome.skipped) <= {journal.OTHERS} and outcome.exit_code == 0
+
+
+def test_an_undo_that_begins_in_the_midst_of_another_speaks_of_the_whole(
+    redisq: Redisq, client: redis.Redis
+) -> None:
+    queue = dead_letters(client, 300)
+    (ended,) = redisq.rows("replay", "mail", "--yes")
+    queue.take(9, consumer="w")
+    found, operation = run(client, journal.find(Deployment(client), ended["op"]))
+    first = journal.Undo(found, operation, ME)
+    assert not drive(client, first, 2)
+    _, now = run(client, journal.find(Deployment(client), ended["op"]))
+    assert now.undone == first.outcome.done > 0
+    second = journal.Undo(found, now, ME)
+    late = journal.Undo(found, operation, ME)  # it looked before the first began
+    for change in (first, second, late):
+        drive(client, change)
+    for outcome in (first.outcome, second.outcome, late.outcome):
+        assert (outcome.matched, outcome.exit_code) == (300, 3)
+        assert outcome.skipped["changed"] == 9
+    assert first.outcome.done == 291
+    for outcome in (second.outcome, late.outcome):
+        assert outcome.done == 0 and outcome.skipped[journal.OTHERS] == 291
+    assert states(queue)[0] == 291
 
 
 def test_steps_may_be_cut_differently(redisq: Redisq, client: redis.Redis) -> None:
@@ -894,6 +1000,23 @@ def rewrite(header: dict[str, Any]) -> None:
     plan.close()
 
 
+def test_a_plan_comes_from_no_pipe(redisq: Redisq, client: redis.Redis) -> None:
+    queue = dead_letters(client, 3)
+    redisq("replay", "mail", "--plan", "p")
+    os.mkfifo("pipe")
+    feed = "open('pipe', 'wb').write(open('p', 'rb').read())"
+    feeding = subprocess.Popen([sys.executable, "-c", feed], stderr=subprocess.DEVNULL)
+    try:
+        said = redisq.refusal("apply", "pipe", "--yes", code=2)
+    finally:
+        feeding.kill()
+        feeding.wait()
+    assert said == (
+        "pipe is a pipe: a plan is read from a file, more than once: redisq apply p.ndjson"
+    )
+    assert states(queue) == (3, 0)
+
+
 def test_a_plan_older_than_the_journal(redisq: Redisq, client: redis.Redis) -> None:
     queue = dead_letters(client, 3)
     redisq("replay", "mail", "--plan", "p")
@@ -938,3 +1061,22 @@ def test_another_program_s_queue_is_told_by_its_server(
     redisq.url = here
     redisq("apply", "p", "--yes")
     assert client.llen("resque:queue:low") == 0
+
+
+def test_whose_step_it_was_is_known_of_another_program_s_jobs_too(client: redis.Redis) -> None:
+    client.sadd("resque:queues", "low")
+    client.rpush(
+        "resque:queue:low", *(json.dumps({"class": "Mail", "args": [n]}) for n in range(3))
+    )
+    queue = run(client, Deployment(client).queue("resque:low"))
+    ids = [entry.id for entry in queue.page("waiting").entries]
+
+    def sent(hand: str) -> list[str]:
+        said: list[str] = queue.move(
+            "purge-x", 1, ids[:2], source="waiting", target="trash", high_water_ms=2**52,
+            span=f"0-2-{hand}",
+        )  # fmt: skip
+        return said
+
+    assert (sent("a1"), sent("b2"), sent("a1")) == (["moved"] * 2, ["theirs"] * 2, ["moved"] * 2)
+    assert client.llen("resque:queue:low") == 1

@@ -544,6 +544,31 @@ def test_processing_without_lease_and_what_no_ack_removes_are_flagged(
     assert "1 of 7 in processing have no attempts left" in said
 
 
+def test_what_waits_is_looked_at_too(
+    lists: RawFairQueue[Client], client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good = {"client_id": "ann", "msg": "x", "attempts": 0}
+    same = json.dumps(good)
+    client.lpush("bqueues:worker1:ann", same, same, "junk", '{"client_id":"ann","attempts":0}')
+    client.lpush("bqueues:worker1:bob", json.dumps({**good, "client_id": "bob", "attempts": 5}))
+    client.lpush("bqueues:worker1:cem", *(json.dumps({**good, "msg": n}) for n in range(250)))
+    assert lists.checkup(thorough=True).flaws == (
+        "1 of 255 in clients' lists are no messages: who takes one leaves all it took with it in "
+        "processing",
+        "1 of 255 in clients' lists were not written as Python writes them: their acknowledgement "
+        "removes nothing",
+        "2 of 255 in clients' lists equal another: one acknowledgement removes them together",
+        "1 of 255 in clients' lists have one attempt left",
+    )
+    assert lists.checkup(thorough=True).unseen is None
+    # A quick look reads a hundred: all of short lists, and of the long one what is left of them.
+    looked = lists.checkup()
+    assert looked.unseen == "only 100 of 255 messages in clients' lists"
+    assert len(looked.flaws) == 4 and all("of 100 in clients' lists" in one for one in looked.flaws)
+    monkeypatch.setattr("redisq_ops.core.raw.fair.CLIENTS", 2)
+    assert "only 2 of 3 clients' lists" in (lists.checkup().unseen or "")
+
+
 def test_names_that_begin_alike_are_flagged(lists: RawFairQueue[Client], fair: Fair) -> None:
     fair.send("ann", 1)
     Fair(fair.client, "worker10").send("z", 1)

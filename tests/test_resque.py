@@ -13,9 +13,11 @@ import redis
 from redisq_ops.core.clock import FakeClock
 from redisq_ops.core.errors import BadInput, Refused, WrongKind
 from redisq_ops.core.handler import Work
+from redisq_ops.core.io import run
 from redisq_ops.core.resque import Job, ResqueQueue, SidekiqQueue
 from redisq_ops.core.values import Failure, Page, Settlement, State
 from redisq_ops.core.worker import Worker
+from redisq_ops.ops.deployment import Deployment
 
 from .cli import Redisq
 from .layouts import put
@@ -143,7 +145,7 @@ def test_what_kills_its_workers_is_a_failure_in_the_end(
     assert {said["exception"] for said in failed(client)} == {"Redisq::LostLease"}
     rows = queue.page("dead").entries
     assert {e.payload for e in rows} == {b'{"class":"A","args":["%"]}', b"\xffgarbage"}
-    assert {e.reason for e in rows} == {"lost"}
+    assert {(e.reason, e.failures, e.lost) for e in rows} == {("lost", 0, 3)}
     assert moved(queue, [e.id for e in rows], "dead", "waiting") == ["moved"] * 2
 
 
@@ -337,6 +339,7 @@ def test_a_silent_worker_is_pruned_as_resque_does(whole: Ours, client: redis.Red
         e for e in ResqueQueue(client, "resque:low").page("dead").entries if e.reason == "lost"
     ]
     assert again.payload == b'{"class":"Archive","args":[ 41 ]}'
+    assert (again.failures, again.lost) == (0, 1)
 
 
 def test_a_worker_that_came_back_is_not_pruned(
@@ -476,3 +479,19 @@ def test_what_can_not_go_back_stays_in_the_trash(
     else:
         assert moved(queue, ids(queue.page("trash")), "trash", "restore", "op2") == ["invalid"]
     assert client.zcard(queue.keys["trash"]) == 1
+
+
+def test_a_deployment_beside_a_queue_of_it_is_without_that(
+    queue: Ours, whole: Ours, client: redis.Redis
+) -> None:
+    put(client, "resque")
+    run(client, queue._enrol())
+    run(client, whole._enrol())
+    rest, low = run(client, Deployment(client).apart())
+    assert (rest.name, low.name) == ("resque", "resque:low")
+    expected: dict[State, int] = {"waiting": 4, "pending": 1, "dead": 2}
+    for state, n in expected.items():
+        pages = [ids(each.page(state)) for each in (rest, low, whole)]
+        assert sorted(pages[0] + pages[1]) == sorted(pages[2]) and len(pages[2]) == n
+    counts = rest.counts()
+    assert (counts.waiting, counts.pending, counts.dead) == (1, 0, 1)

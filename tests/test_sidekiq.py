@@ -11,6 +11,7 @@ import re
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +26,8 @@ from redisq_ops.core.clock import FakeClock
 from redisq_ops.core.connect import connect
 from redisq_ops.core.errors import BadInput, QueueClosed, QueueFull, Refused, TooLarge, WrongKind
 from redisq_ops.core.handler import Reject, Retry, Work
+from redisq_ops.core.keys import registry_key
+from redisq_ops.core.quoting import legal
 from redisq_ops.core.resque import Job, SidekiqQueue, undoing
 from redisq_ops.core.resque import job as records
 from redisq_ops.core.values import Failure, Page, Settlement, State
@@ -398,7 +401,7 @@ def test_what_kills_its_workers_is_dead_in_the_end(
         clock.advance(30_001)
     assert take(queue) == []
     (dead,) = queue.page("dead").entries
-    assert (dead.id, dead.reason) == ("poison", "lost")
+    assert (dead.id, dead.reason, dead.failures, dead.lost) == ("poison", "lost", 0, 3)
     assert dead.error and "was w" in dead.error.message
     said = json.loads(members(client, "dead")[0])
     assert (said["class"], said["error_class"]) == ("A", "Redisq::LostLease")
@@ -421,7 +424,35 @@ def test_jobs_of_the_same_bytes_are_as_many_as_were_pushed(
     assert sorted(ids(queue.page("trash"))) == ["twin", "twin~2"]
 
 
-def test_the_worker_runs_it(queue: Ours, client: redis.Redis) -> None:
+def test_lost_again_when_fewer_losses_are_allowed(
+    queue: Ours, client: redis.Redis, clock: FakeClock
+) -> None:
+    """What its record says is how often it was, not how often it may be."""
+    queue.push([Job("A", [], "poison")])
+    queue.configure("more", 1, {"max_lost": "5"})
+    for _ in range(4):
+        assert len(take(queue)) == 1
+        clock.advance(30_001)
+    queue.configure("less", 1, {"max_lost": "2"})
+    assert take(queue) == []
+    (dead,) = queue.page("dead").entries
+    assert (dead.reason, dead.lost) == ("lost", 4)
+
+
+@pytest.mark.parametrize("own", ["a b", "x*{y}|/%", "gr\u00fcn"])
+def test_a_queue_of_any_name_is_worked_on(client: redis.Redis, own: str) -> None:
+    client.sadd("queues", own)
+    client.lpush(f"queue:{own}", record("theirs", queue=own))
+    queue = SidekiqQueue(client, f"sidekiq:{legal(own.encode())}")
+    assert queue.exists()
+    queue.push([Job("A", [], "ours")])
+    assert [end(queue, d) for d in take(queue)] == ["done", "done"]
+    assert not client.exists(f"queue:{own}") and queue.counts().pending == 0
+
+
+def test_the_worker_runs_it(
+    queue: Ours, client: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
     live = SidekiqQueue(client, "sidekiq:default")
     live.push([Job("A", [word], word) for word in ("ok", "no", "later", "never")])
     ran = []
@@ -436,8 +467,13 @@ def test_the_worker_runs_it(queue: Ours, client: redis.Redis) -> None:
         if word == "never":
             raise Reject("never")
 
-    Worker(live, handle, batch=2, burst=True).run()
+    with caplog.at_level("INFO", "redisq_ops.worker"):
+        Worker(live, handle, batch=2, burst=True).run()
     assert sorted(ran) == ["later", "never", "no", "ok"]
+    # When Sidekiq's layout has it run again is drawn as it is settled: no number of ours is that.
+    assert {line for line in caplog.messages if line.startswith("retry")} == {
+        "retry: sidekiq:default/no: ValueError", "retry: sidekiq:default/later in 120.0 s: Retry",
+    }  # fmt: skip
     assert {e.id: e.error and e.error.type for e in live.page("delayed").entries} == {
         "no": "ValueError", "later": "Retry",
     }  # fmt: skip
@@ -1149,3 +1185,57 @@ def test_what_we_hold_is_seen_where_the_name_is_quoted(
     assert queue.counts().pending == 1
     assert ids(queue.page("pending")) == [delivery.id]
     assert moved(queue, [delivery.id], "pending", "waiting") == ["moved"]
+
+
+# --- a deployment beside its own queues -----------------------------------------------------------
+
+
+def test_a_job_of_a_deployment_is_selected_once(
+    client: redis.Redis, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A change through the deployment's name registers it beside its queues."""
+    redisq = Redisq(url, capsys)
+    mail, low = (SidekiqQueue(client, f"sidekiq:{name}") for name in ("mail", "low"))
+    for queue in (mail, low):
+        name = queue.own_name
+        queue.push([Job("A", [], f"{name}-{n}", {"retry": 0}) for n in range(5)])
+        for delivery in queue.take(2, consumer="w").deliveries:
+            assert end(queue, delivery, "fail", BOOM) == "dead"
+        queue.take(1, consumer="w")
+    client.zadd("schedule", {json.dumps({"class": "A", "jid": f"l{n}", "queue": "mail"}): n + 4e9
+                             for n in range(3)})  # fmt: skip
+    client.hdel(registry_key(), "sidekiq:low")
+    redisq("replay", "sidekiq", "--max", "2", "--yes")
+    redisq("undo", "--yes")
+    named = Counter(row["name"] for row in redisq.rows("ls"))
+    assert named == {"sidekiq": 1, "sidekiq:mail": 1}
+    rows = redisq.rows("select", "--all-queues")
+    both = Counter((row["queue"], row["state"]) for row in rows)
+    each = {"waiting": 2, "pending": 1, "dead": 2}
+    want = {("sidekiq:mail", state): n for state, n in each.items()} | {
+        ("sidekiq:mail", "delayed"): 3
+    }
+    assert both == want | {("sidekiq", state): n for state, n in each.items()}
+    assert len({row["id"] for row in rows}) == len(rows) == 13
+    dead = redisq.rows("select", "--all-queues", "--where", "state:dead", "--count")
+    assert [(row["queue"], row["matched"], row["total"]) for row in dead] == [
+        ("sidekiq", 2, 2), ("sidekiq:mail", 2, 2)
+    ]  # fmt: skip
+    last = redisq.rows("select", "--all-queues", "--where", "state:dead", "--window", "1")
+    assert {row["queue"] for row in last} == {"sidekiq", "sidekiq:mail"}
+    (one,) = redisq.rows("inspect", "entry", "mail-0")
+    assert one["queue"] == "sidekiq:mail", "a bare id is of one of them"
+    assert len(redisq.rows("select", "sidekiq")) == 13, "named by itself it is whole"
+
+
+def test_who_asks_one_queue_asks_the_deployment(
+    client: redis.Redis, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    redisq, queue = Redisq(url, capsys), SidekiqQueue(client, "sidekiq:mail")
+    queue.push([Job("A")] * 2)
+    (delivery,) = queue.take(1, consumer="w").deliveries
+    assert end(queue, delivery) == "done"
+    for address in ("sidekiq", "sidekiq:mail"):
+        (said,) = redisq.rows("explain", address)
+        assert not {"no-worker"} & {said["rule"], *(one["rule"] for one in said["also"])}, said
+    assert SidekiqQueue(client, "sidekiq").standing().asked_ms == queue.standing().asked_ms

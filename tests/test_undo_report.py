@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 import redis
 
+from redisq_ops.core.delay.shards import ShardedDelaySet
 from redisq_ops.core.fair import FairQueue
-from redisq_ops.core.request import ShardedRequestQueue
+from redisq_ops.core.request import RequestQueue, ShardedRequestQueue
 from redisq_ops.core.values import Settlement
 
 from .cli import ERROR, Redisq, dead_letters
@@ -93,6 +94,57 @@ def test_of_a_move_they_are_named_where_they_went(
     assert sorted(taken) == sorted(re.findall(r"b/(e\d)", line))
     _, *told, end = lines(report)
     assert {row["id"] for row in told} == taken and end["unnamed"] == 0
+
+
+def test_what_an_import_put_in_is_counted_once_and_named(
+    redisq: Redisq, client: redis.Redis, tmp_path: Path
+) -> None:
+    """Over shards too, where each counts what it moved."""
+    file = str(tmp_path / "file")
+    wide = ShardedDelaySet(client, "wide", shards=3)
+    wide.schedule([(f"e{n}", b"x") for n in range(20)], after_ms=0)
+    redisq("export", "wide", "-o", file)
+    redisq("queue", "destroy", "wide", "--hard", "--yes")
+    wide = ShardedDelaySet(client, "wide", shards=3)
+    redisq("import", file, "--yes")
+    taken = {delivery.id for delivery in wide.take(3, consumer="w").deliveries}
+    wide.move("x", 1, ["e5", "e6"], source="waiting", target="trash", high_water_ms=2**52)
+    put_away = 20 - len(taken) - (wide.counts().trash or 0)
+    (imported,) = [row for row in redisq.rows("log") if row["verb"] == "import"]
+    (back,) = redisq.rows("undo", imported["id"], "--yes", code=3)
+    assert (back["matched"], back["done"], set(back["sample"])) == (20, put_away, taken)
+    assert back["skipped"] == {"changed": len(taken), "same": 20 - put_away - len(taken)}
+    (row,) = [row for row in redisq.rows("log") if row["verb"] == "undo"]
+    assert (row["done"], row["matched"]) == (put_away, 20)
+
+
+def test_an_imported_request_that_is_done_stays(
+    redisq: Redisq, client: redis.Redis, tmp_path: Path
+) -> None:
+    file = str(tmp_path / "file")
+    for name in ("r1", "r2", "r3"):
+        RequestQueue(client, "mail").submit([b"x"], id=name)
+    redisq("export", "mail", "-o", file)
+    redisq("import", file, "--queue", "copy", "--yes")
+    copy = RequestQueue(client, "copy")
+    for delivery in copy.take(1, consumer="w").deliveries:
+        copy.settle([Settlement(delivery, "ack")])
+    left = {"r1", "r2", "r3"} - {delivery.request}
+    redisq("request", "cancel", f"copy/{min(left)}", "--yes")
+    (imported,) = [row for row in redisq.rows("log") if row["verb"] == "import"]
+    (back,) = redisq.rows("undo", imported["id"], "--yes", code=3)
+    assert (back["done"], back["skipped"]) == (1, {"same": 1, "changed": 1})
+    assert back["sample"] == [delivery.request]
+    assert {copy.request(name).state for name in left} == {"cancelled"}  # type: ignore[union-attr]
+
+
+def test_a_setting_that_is_as_it_was_is_the_same(redisq: Redisq, client: redis.Redis) -> None:
+    RequestQueue(client, "mail").submit([b"x"], id="r1", limit=4)
+    (changed,) = redisq.rows("request", "limit", "mail/r1", "9", "--yes")
+    redisq("request", "limit", "mail/r1", "4", "--yes")
+    (back,) = redisq.rows("undo", changed["op"], "--yes")
+    assert (back["matched"], back["done"], back["skipped"]) == (1, 0, {"same": 1})
+    assert (back["sample"], back["unnamed"]) == ([], 0)
 
 
 def test_only_one_s_own_change_is_taken_back_unasked(

@@ -125,9 +125,8 @@ def _tell_left(change: Undo, queue: str) -> None:
     """Which entries were left alone, as far as that is known."""
     from .output import count, printable, say
 
-    left = sum(n for word, n in change.outcome.skipped.items() if word != "same")
     if change.sample:
-        more = left - len(change.sample)
+        more = change.outcome.left - len(change.sample)
         rest = f" and {count(more)} more" if more > 0 else ""
         lists = "" if change.told or not rest else " (--report FILE lists them)"
         ids = ", ".join(f"{queue}/{id}" for id in change.sample)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
@@ -33,6 +35,8 @@ class Report:
         self.change: Apply | Undo | None = None
         """what it is about, once that begins"""
         self.each: Told | None = None
+        self.hand = ""
+        """whose runs it tells of: those that write into this very file"""
         self._file: int | None = None
         if path is None:
             return
@@ -41,6 +45,7 @@ class Report:
             apart = os.path.exists(path) and not os.path.isfile(path)  # a pipe, a device
             way = os.O_WRONLY if apart else os.O_RDWR | os.O_CREAT
             self._file = os.open(path, way | os.O_APPEND, 0o666)
+            self.hand = _hand(self._file)
             whole = 0 if apart else self._mended()
             if not whole:
                 self._write(_head(op, of))
@@ -87,6 +92,12 @@ class Report:
             yield
         except OSError as error:
             raise OSError(error.errno, error.strerror, self.path) from error
+
+
+def _hand(file: int) -> str:
+    there = os.fstat(file)
+    where = f"{socket.gethostname()} {there.st_dev} {there.st_ino}"
+    return hashlib.sha256(where.encode()).hexdigest()[:12]
 
 
 def _head(op: str, of: str) -> dict[str, Any]:

@@ -54,8 +54,12 @@ class Reassigned:
     """a word for each: moved | changed (not its any more) | gone (trimmed from the stream)"""
     removed: bool = False
     """the consumer held nothing then, and was removed"""
+    already: int = 0
+    """how many of those that are `moved` were the other's before"""
     beside: tuple[str, ...] = ()
     """what it was given meanwhile, and had to be moved too for it to be removed"""
+    counted: bool = False
+    """the step itself counted in the journal what it gave"""
 
 
 def holding(entry: Entry, now: int) -> Holding:

@@ -92,6 +92,10 @@ class Queue(Abilities[C_co]):
         )
         return said
 
+    def retry_ms(self, settlement: Settlement) -> int | None:
+        """How long what failed so waits to run again; None: that is decided as it is settled."""
+        return settlement.delay_ms
+
     @operation
     async def turn(
         self,
@@ -151,7 +155,8 @@ class Queue(Abilities[C_co]):
         The same ``op`` and ``step`` sent again answer the same and change nothing. ``times``: what
         tells waiting and delayed entries from later ones of their ids that have no record: ready
         time, or beginning of the request; with another time they are ``changed``. ``span``: which
-        entries of a plan these are, kept in the journal with the step's number.
+        entries of a plan these are (FROM-TO or FROM-TO-HAND), kept in the journal with the step's
+        number. What the same step moved when another hand sent it is ``theirs``.
         """
         checked_name(op, "operation")
         checked_consumer(consumer)
@@ -278,6 +283,11 @@ class Queue(Abilities[C_co]):
         raise Refused(f"queue {self.name} is a {self.kind} queue: it takes in no other's entries")
 
     @operation
+    async def creatable(self) -> None:
+        """Refuse a name under which no such queue can be begun; nothing is written."""
+        await self._unobstructed()
+
+    @operation
     async def unlike(self, other: Queue[Any]) -> str:
         """Why entries of another queue of this kind can't go on here, in words; empty: they can."""
         return ""
@@ -315,6 +325,7 @@ class Queue(Abilities[C_co]):
         parts = [f"{self.keys['op_']}{op}" for op, _ in ops]
         if not parts:
             parts = [self.keys[part] for part in (*FIXED, *self.parts)]
+            parts += self._rate_keys(await self._now())
         else:
             key = self.keys["ops"]
             await Call(("ZREM", key, *(op for op, _ in ops)), int, key=key)
@@ -334,19 +345,38 @@ class Queue(Abilities[C_co]):
         raise Refused(f"queue {self.name} is a {self.kind} queue: it has no rules for clients")
 
     @operation
-    async def invert(self, op: str, seq: int, verb: str, args: Sequence[str]) -> int:
-        """Take back a change that moved no entries; how many things changed."""
+    async def invert(
+        self,
+        op: str,
+        seq: int,
+        verb: str,
+        args: Sequence[str],
+        left: Callable[[list[str]], None] = lambda ids: None,
+    ) -> int:
+        """Take back a change that moved no entries; how many things changed.
+
+        It is about as many as `inverts` says. ``left`` is told which were touched since, and stay;
+        the others are as they were already.
+        """
         if verb == "accepted":  # to the trash, unless it was touched since
             high_water, id = args
             entry = await self.get.op(id)
-            if entry is None or entry.state not in ("waiting", "delayed", "dead"):
+            if entry is not None and entry.state in ("waiting", "delayed", "dead"):
+                said = await self.move.op(
+                    op, seq, [id], source=entry.state, target="trash", high_water_ms=int(high_water)
+                )
+                if "moved" in said:
+                    return 1
+            elif entry is not None and entry.state == "trash":
                 return 0
-            said = await self.move.op(
-                op, seq, [id], source=entry.state, target="trash", high_water_ms=int(high_water)
-            )
-            return said.count("moved")
+            left([id])
+            return 0
         if verb != "set":
             raise Refused(f"nothing here knows how to take back {verb!r}")
         name, value = args
         await self._configure(op, seq, {name: unquote(value)})
+        return 1
+
+    def inverts(self, verb: str, args: Sequence[str]) -> int:
+        """How many things an `invert` is about: entries, where it is about these."""
         return 1

@@ -9,24 +9,22 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import Any
 
 from redisq_ops.core.errors import NotFound, Refused, Superseded
-from redisq_ops.core.io import together
 from redisq_ops.core.queue import Queue
-from redisq_ops.core.values import Entry, State
+from redisq_ops.core.values import State
 
 from . import journal
-from .bulk import Bulk, Listed, Order, Pick
+from .bulk import Bulk, Listed, Order
 from .journal import Author, Operation
 from .plan import Header, PlanFile, checked_age
 
 Told = Callable[[str, str], None]
 """is told of each entry: its id, and moved or why not"""
-_PAGE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +55,8 @@ class PlannedSteps(Listed):
         self._known = None
         if self._told is not None:
             for pick, word in zip(batch, said, strict=True):
-                self._told(pick.id, word)
-        return said
+                self._told(pick.id, "earlier" if word == "theirs" else word)
+        return ["moved" if word == "theirs" else word for word in said]
 
     def go_to(self, steps: int, at: int) -> None:
         """Go on behind step ``steps``, at the ``at``-th entry; what lies between was dealt with
@@ -88,7 +86,9 @@ class Apply(Bulk):
     ``outcome`` is the whole plan's, whoever did it: ``done`` as the journal has it, and under
     ``earlier`` what others or an earlier run had to leave out. ``most``: stop after so many.
     ``told`` is told of each entry, of those an earlier run dealt with only behind ``known``, the
-    last it told of: else what is told would grow with the square of the runs.
+    last it told of: else what is told would grow with the square of the runs. ``hand``: whose
+    runs these are, in hex; what another hand moved, even in the very step that both sent, is told
+    as ``earlier``. '': that isn't told apart, as it isn't for moves to another queue.
     """
 
     def __init__(
@@ -101,11 +101,12 @@ class Apply(Bulk):
         most: int | None = None,
         told: Told | None = None,
         known: str | None = None,
+        hand: str = "",
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         header = plan.header
         self.plan = plan
-        self._told, self._known = told, known
+        self._told, self._known, self._hand = told, known, hand
         self._most = most
         self._over = False
         what = header.filter
@@ -117,6 +118,9 @@ class Apply(Bulk):
             rate=rate, consumer=header.consumer, at_ms=header.argument, clock=clock,
         )  # fmt: skip
         self.outcome.op = header.op
+
+    def _ordered(self, order: Order) -> Order:
+        return replace(order, hand=self._hand)
 
     def _steps(self) -> PlannedSteps:
         self._listed = PlannedSteps(self.order, self.plan, self._told, self._known)
@@ -192,29 +196,3 @@ async def progress(queue: Queue[Any], header: Header) -> Operation | None:
     if operation is None:
         checked_age(header, await queue.now.op())
     return operation
-
-
-async def standing(
-    plan: PlanFile, queue: Queue[Any], meter: Callable[[int, int], None] | None = None
-) -> Counter[str]:
-    """Where a plan's entries are now: by state, ``late`` for those that came into the planned one
-    since, ``gone``. Reads only."""
-    found: Counter[str] = Counter()
-    picks: Iterator[Pick] = plan.picks()
-    while batch := list(islice(picks, _PAGE)):
-        entries = await together(queue.get.op(pick.id) for pick in batch)
-        for pick, entry in zip(batch, entries, strict=True):
-            found[_now(plan.header, pick, entry)] += 1
-        if meter is not None:
-            meter(found.total(), plan.count)
-    return found
-
-
-def _now(header: Header, pick: Pick, entry: Entry | None) -> str:
-    if entry is None:
-        return "gone"
-    if entry.state != header.state:
-        return entry.state
-    late = entry.since_ms is not None and entry.since_ms > header.high_water_ms
-    other = None not in (pick.at_ms, entry.at_ms) and entry.at_ms != pick.at_ms
-    return "late" if late or other else entry.state

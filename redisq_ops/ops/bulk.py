@@ -214,6 +214,8 @@ class Order:
     consumer: str
     argument: int
     """lease (ms) of a claim, ready time (ms) of a reschedule"""
+    hand: str = field(default="", kw_only=True)
+    """who carries it out, where several may send the same step"""
 
     def move(
         self, op: str, seq: int, picks: list[Pick], span: tuple[int, int]
@@ -223,7 +225,7 @@ class Order:
             op, seq, [pick.id for pick in picks], source=self.state, target=VERBS[self.verb][1],
             high_water_ms=self.high_water_ms, consumer=self.consumer, lease_ms=self.argument,
             times={pick.id: pick.at_ms for pick in picks if pick.at_ms is not None},
-            span=f"{span[0]}-{span[1]}",
+            span=f"{span[0]}-{span[1]}" + (f"-{self.hand}" if self.hand else ""),
         )  # fmt: skip
         return moved
 

@@ -28,6 +28,7 @@ _WEIGHED = 50
 """payloads that are read only to know their size; that of the others is taken to be alike"""
 _MINUTE, _HOUR, _DAY = 60_000, 3_600_000, 86_400_000
 AGES = (("under 1m", _MINUTE), ("under 1h", _HOUR), ("under 1d", _DAY), ("under 7d", 7 * _DAY))
+STEP = 50
 COST_US = 15.0
 """server time of one entry, µs, as `python -m benchmarks plans` measures it"""
 
@@ -78,7 +79,9 @@ class Consequences:
     goes_on: bool = False
     """to another queue, and what waits is counted there"""
     calls: int = 1
-    """of a step"""
+    """of a step, in each shard"""
+    step: int = STEP
+    """entries of one, about: it adapts itself"""
     _priorities: dict[str, str] = field(default_factory=dict)
     _bytes: int = 0
     """of those payloads"""
@@ -134,6 +137,7 @@ class Consequences:
     def stands_for(self, all_of_them: int, cost_us: float) -> None:
         """From now on about so many, of which those counted so far were looked at."""
         self.looked, self.count, self.cost_us = self.count, all_of_them, cost_us
+        self.step = BATCH
 
     async def look_around(self) -> None:
         """How much waits already, and how fast the queue gets through it."""
@@ -151,7 +155,13 @@ class Consequences:
             return None
         return ceil((self.waiting + self.count) / self.settled_a_minute * _MINUTE)
 
-    def facts(self, verb: Verb, step: int = BATCH) -> dict[str, Any]:
+    @property
+    def _calls(self) -> int:
+        """Of all steps: in each shard that has some, and the first, where the journal is."""
+        shards = min(len(self.queue.leaves), self.count + 1)
+        return ceil(self.count / self.step) * self.calls * shards
+
+    def facts(self, verb: Verb) -> dict[str, Any]:
         """For programs, and the second line of a plan."""
         return {
             "count": self.count,
@@ -166,7 +176,7 @@ class Consequences:
             "waiting": self.waiting,
             "settled_a_minute": self.settled_a_minute,
             "drain_ms": self.drain_ms(verb),
-            "calls": ceil(self.count / step) * self.calls,
+            "calls": self._calls,
             "server_ms": ceil(self.count * self.cost_us / 1000),
             "fairness": fairness(self.clients.top(), verb),
         }
@@ -208,7 +218,7 @@ def lines(facts: Mapping[str, Any]) -> list[str]:
             f"{facts['settled_a_minute']:,.{0 if facts['settled_a_minute'] >= 10 else 1}f} a minute"
         )
         said.append(f"all that waits then is done in ≈ {age(facts['drain_ms'])} (lately {pace})")
-    calls = "1 call" if facts["calls"] == 1 else f"{count(facts['calls'])} calls"
+    calls = "1 call" if facts["calls"] == 1 else f"≈ {count(facts['calls'])} calls"
     cost = f"server: {calls}, ≈ {count(facts['server_ms'])} ms"
     if facts["bytes"] is not None:
         about = "" if facts["weighed"] == facts["count"] else "≈ "

@@ -280,7 +280,10 @@ class Change:
         self._steps = 0
         self._looks = 0
         self._inverses: list[str] = []
+        """how what was heard to be moved is given back"""
         self._kept = False
+        self._counted = False
+        """whether steps count themselves in the journal, as all but those on a cluster do"""
         if self._apart and to is None:
             raise Refused(
                 f"in a {held.queue.kind} queue what was given can't wait again: say whom it is for"
@@ -299,9 +302,11 @@ class Change:
             return True
         if self.remove and await self._remove():
             return True
+        if self._apart:
+            self._counted = False  # what was the other's by itself counts as moved too
+            await self._note(outcome.op)
         # Moves count themselves, each shard its own: a sum beside these would be counted twice.
-        own = {"done": outcome.done} if self._apart else {}
-        await journal.note(held.queue, outcome.op, **own, matched=outcome.matched, ended=1)
+        await journal.note(held.queue, outcome.op, matched=outcome.matched, ended=1)
         return False
 
     async def _begin(self) -> None:
@@ -322,11 +327,14 @@ class Change:
         if self._apart:
             assert self.to is not None
             # Before the step: after a kill in between, an undo finds nothing to do, and no harm.
-            await self._noted(op, batch)
+            await self._note(op, batch)
             done = await held.queue.reassign.op(
-                held.group, held.consumer, self.to, batch, min_idle_ms=held.min_idle_ms
+                held.group, held.consumer, self.to, batch, min_idle_ms=held.min_idle_ms, op=op
             )
-            said = list(done.words)
+            said, self._counted = list(done.words), done.counted
+            self._inverses += self._inverse(
+                [id for id, word in zip(batch, said, strict=True) if word == "moved"]
+            )
         else:
             target = "pending" if self.to else "waiting"
             said = await held.queue.move.op(
@@ -340,14 +348,21 @@ class Change:
         for word, n in words.items():
             self.outcome.skip(word, n)
 
-    async def _noted(self, op: str, ids: Sequence[str]) -> None:
-        """Keep how these are given back."""
+    def _inverse(self, ids: Sequence[str]) -> list[str]:
+        """How these are given back."""
         names = (self.held.group, self.to or "", self.held.consumer)
         quoted = [quote(bytes_of(name), safe="") for name in names]
-        self._inverses.append(" ".join(["reassign", *quoted, *ids]))
-        kept = "\n".join(self._inverses) if self.undoable else ""
+        return [" ".join(["reassign", *quoted, *ids])] if ids else []
+
+    async def _note(self, op: str, ahead: Sequence[str] = ()) -> None:
+        """How that far and the step ``ahead`` are taken back; how far, if steps don't say so."""
+        kept = "\n".join([*self._inverses, *self._inverse(ahead)]) if self.undoable else ""
+        fields: dict[str, str | int] = {"matched": self.outcome.matched}
         if kept or self._kept:
-            await journal.note(self.held.queue, op, inverse=kept)
+            fields["inverse"] = kept
+        if self.outcome.done and not self._counted:
+            fields["done"] = self.outcome.done
+        await journal.note(self.held.queue, op, **fields)
         self._kept = bool(kept)
 
     async def _remove(self) -> bool:
@@ -357,12 +372,15 @@ class Change:
             assert self.to is not None
             if not held.groups:
                 return False
-            done = await queue.reassign.op(held.group, held.consumer, self.to, [], remove=True)
+            done = await queue.reassign.op(
+                held.group, held.consumer, self.to, [], remove=True, op=self.outcome.op or ""
+            )
             if done.beside:
                 assert self.outcome.op is not None
                 self.outcome.matched += len(done.beside)
                 self.outcome.done += len(done.beside)
-                await self._noted(self.outcome.op, done.beside)
+                self._inverses += self._inverse(done.beside)
+                await self._note(self.outcome.op)
             if done.removed:
                 self.removed, held.groups = 1, []
                 return False
@@ -402,9 +420,11 @@ class Change:
         return not self._apart or self.outcome.matched <= UNDOABLE
 
     async def reached(self) -> int:
-        """How many were moved as the journal has it; of a stream, as far as was heard."""
+        """How many were moved as the journal has it, also by a step whose reply was not heard."""
         assert self.outcome.op is not None
-        if self._apart:
-            return self.outcome.done
         operation = await journal.read(self.held.queue, self.outcome.op)
-        return operation.done if operation else 0
+        done = operation.done if operation else 0
+        if self._apart and done < self.outcome.done:  # of a cluster: without the last step
+            done = self.outcome.done
+            await journal.note(self.held.queue, self.outcome.op, done=done)
+        return done

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from redisq_ops.core.errors import BadInput, NotFound, QueueClosed, Refused
+from redisq_ops.core.errors import BadInput, NotFound, QueueClosed, Refused, WrongKind
+from redisq_ops.core.foreign import ForeignQueue
 from redisq_ops.core.keys import checked_name
 from redisq_ops.core.queue import Queue
 from redisq_ops.core.registry import find, forget
@@ -255,7 +256,15 @@ def checked_setting(name: str, text: str) -> str:
 
 
 async def destroyable(queue: Queue[Any], hard: bool) -> Counts:
-    """What would go with the queue; refuses if that is anything and it isn't to go ``hard``."""
+    """What would go with the queue; refuses if that is anything and it isn't to go ``hard``.
+
+    Another program's queue is never ours to destroy, whatever else of it we may change.
+    """
+    if isinstance(queue, ForeignQueue):
+        raise WrongKind(
+            f"queue {queue.name} is kept by another program ({queue.kind}): it can't be destroyed "
+            "from here"
+        )
     counts: Counts = await queue.counts.op()
     if (said := contents(counts)) and not hard:
         raise Refused(f"queue {queue.name} is not empty ({said}); drain it, or destroy --hard")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, BinaryIO
 
 from redisq_ops.core.errors import Exists, QueueClosed, QueueFull, Refused, WrongKind
+from redisq_ops.core.foreign import ForeignQueue
 from redisq_ops.core.io import both, together
 from redisq_ops.core.keys import checked_name
 from redisq_ops.core.kinds import KINDS, room
@@ -46,10 +47,14 @@ async def receiver(deployment: Deployment, content: Content, name: str | None) -
     if queue is None:
         made = room(content.kind)
         assert made is not None
-        return made(
+        new = made(
             deployment.client, to, prefix=deployment.prefix, clock=deployment.clock,
             callers=deployment.callers,
         )  # fmt: skip
+        await new.creatable.op()
+        return new
+    if isinstance(queue, ForeignQueue):
+        raise Refused(f"queue {to} is kept by another program ({queue.kind}): nothing goes in")
     if queue.kind != content.kind:
         raise WrongKind(
             f"queue {to} is a {queue.kind} queue, and these are entries of a {content.kind} queue"

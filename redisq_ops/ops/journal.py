@@ -26,6 +26,8 @@ from .deployment import Deployment
 
 NAMED = 5
 """ids of those an undo left alone that are shown; its ``told`` is told of all"""
+OTHERS = "by another undo"
+"""what an undo says of those that another one took back, earlier or at the same time"""
 NOTED = 16
 """steps of an undo for each time that its own entry is told how far it came"""
 
@@ -131,9 +133,14 @@ class Outcome:
             self.skipped[reason] = self.skipped.get(reason, 0) + n
 
     @property
+    def left(self) -> int:
+        """How many of those it dealt with aren't as they were to be."""
+        return sum(n for word, n in self.skipped.items() if word not in ("same", OTHERS))
+
+    @property
     def exit_code(self) -> int:
         """0 all is as it was to be, or nothing matched; 3 some; 1 none of those that matched."""
-        right = self.done + self.skipped.get("same", 0)
+        right = self.done + sum(self.skipped.values()) - self.left
         if right >= self.matched:
             return 0
         return 3 if right else 1
@@ -230,7 +237,8 @@ async def read(queue: Queue[Any], id: str) -> Operation | None:
         counted["undone"] += undone
     # Shards that disagree about the last step were told of it by different hands: the nearer end
     # is sure, what is behind it is looked at again.
-    last = [row["span"].split("-") for row in rows if int(row["steps"] or 0) == counted["steps"]]
+    ends = [row["span"] for row in rows if int(row["steps"] or 0) == counted["steps"]]
+    last = [end.split("-")[:2] for end in ends]  # behind it: whose hand it was
     span = min([(int(span[0]), int(span[1])) for span in last if len(span) == 2], default=(0, 0))
     ended = rows[0]["ended"] == "1"
     return Operation(id, queue.name, **words, **counted, ended=ended, span=span)  # type: ignore[arg-type]
@@ -275,7 +283,8 @@ class Undo:
 
     What was touched since is left alone (``changed``); what was kept too long ago can't be put
     back (``expired``); what lies too far inside another program's list stays there for now
-    (``deep``), and the operation can be undone again.
+    (``deep``), and the operation can be undone again. The outcome is about the whole operation
+    whoever took what back, earlier or at the same time (`OTHERS`).
 
     ``told`` is told of each that was touched, by its id; ``sample`` are the first of them. Where a
     layout only counts them, and of those kept for too long, nobody knows which they are: they are
@@ -296,8 +305,9 @@ class Undo:
         self.operation = operation
         self.author = author
         self._inverses = operation.inverse.split("\n") if operation.inverse else []
-        moved = operation.done - operation.undone
-        self.outcome = Outcome(new_id("undo"), len(self._inverses) or moved)
+        """what is to be taken back yet of a change that was no move of entries, newest last"""
+        about = sum(queue.inverts(*_read(each)) for each in self._inverses)
+        self.outcome = Outcome(new_id("undo"), about or operation.done - operation.undone)
         self._left: list[tuple[str, int]] = []
         """what numbered its steps, and how many of them are to be taken back yet"""
         self._taken = 0
@@ -321,10 +331,14 @@ class Undo:
                 queue, outcome.op, "undo", self.author, operation.id,
                 now_ms=await queue.now.op(), matched=outcome.matched,
             )  # fmt: skip
-            if not self._inverses:
+            if not operation.inverse:
                 await self._close()
             self._begun = True
         operation = self.operation
+        if self._inverses:
+            # First of the two: a step may count itself in the same place.
+            await both(note(queue, outcome.op, **self._far), self._invert(outcome.op))
+            return True
         while self._left and not self._left[-1][1]:
             self._left.pop()
         if self._left:
@@ -340,24 +354,47 @@ class Undo:
             self._left[-1] = id, step - 1
             self._taken += 1
             return True
-        for seq, inverse in enumerate(reversed(self._inverses), 1):
-            verb, *args = inverse.split(" ")
-            outcome.done += await queue.invert.op(outcome.op, seq, verb, args)
-        deep = outcome.skipped.get("deep", 0)
-        if self._inverses:
+        if operation.inverse:
             await note(queue, operation.id, undone=1)
-        elif not deep:  # those can be put back by and by
-            await note(queue, operation.id, tried=1)
-        gone = outcome.matched - outcome.done - outcome.skipped.get("changed", 0) - deep
-        if self._inverses:
-            # What came by an import and is not put away was touched; any other one found it so.
-            outcome.skip("changed" if operation.verb == "import" else "same", gone)
         else:
-            others = min(gone, max(0, await self.reached() - outcome.done))
-            outcome.skip("same", others)  # another undo was at it too
-            outcome.skip("expired", gone - others)
-        await note(queue, outcome.op, matched=outcome.matched, done=outcome.done, ended=1)
+            await self._account()
+        await note(queue, outcome.op, ended=1, **self._far)
         return False
+
+    @property
+    def _far(self) -> dict[str, int]:
+        """What its own entry is told of how far it came."""
+        # What an import put in is moved to the trash, and a move counts itself in its own shard.
+        counted = self.operation.inverse.startswith("accepted ")
+        more = {} if counted else {"done": self.outcome.done}
+        return {"matched": self.outcome.matched, **more}
+
+    async def _account(self) -> None:
+        """Tell what other undos did from what nobody can take back."""
+        operation, outcome = self.operation, self.outcome
+        changed, deep = (outcome.skipped.get(word, 0) for word in ("changed", "deep"))
+        if not deep:  # those can be put back by and by
+            await note(self.queue, operation.id, tried=1)
+        now = await read(self.queue, operation.id) or operation
+        outcome.matched = max(operation.done, outcome.done)
+        others = max(0, now.undone - outcome.done)
+        gone = max(0, outcome.matched - outcome.done - changed - deep)
+        outcome.skip(OTHERS, min(gone, others))
+        # What they left alone is kept no longer either.
+        outcome.skip("changed" if others else "expired", max(0, gone - others))
+
+    async def _invert(self, op: str) -> None:
+        """Take one thing back of a change that was no move of entries."""
+        verb, args = _read(self._inverses[-1])
+        back = await self.queue.invert.op(
+            op, self._taken + 1, verb, args, left=self._touched.extend
+        )
+        self._inverses.pop()
+        self._taken += 1
+        touched = self._name()
+        self.outcome.done += back
+        self.outcome.skip("changed", touched)
+        self.outcome.skip("same", self.queue.inverts(verb, args) - back - touched)
 
     async def _take_back(self, id: str, step: int) -> tuple[int, ...]:
         """Undo one step, as `Queue.undo` does."""
@@ -368,8 +405,8 @@ class Undo:
         )  # fmt: skip
         return said
 
-    def _name(self) -> None:
-        """Say which a step left alone, once: a call that was sent again says it again."""
+    def _name(self) -> int:
+        """Say which a step left alone, once: a call that was sent again says it again. How many."""
         ids = list(dict.fromkeys(self._touched))
         self._touched.clear()
         self._named += len(ids)
@@ -377,6 +414,7 @@ class Undo:
         if self.told is not None:
             for id in ids:
                 self.told(id, "changed")
+        return len(ids)
 
     async def _close(self) -> None:
         """Take the operation's next step in its place, an empty one: whoever still is at it, or
@@ -394,9 +432,7 @@ class Undo:
                     break
         if now is not None:
             # Steps may have been carried out since it was read.
-            self.outcome.matched += now.done - now.undone - (
-                self.operation.done - self.operation.undone
-            )  # fmt: skip
+            self.outcome.matched += now.done - self.operation.done
             self.operation = now
         if not self.operation.parts:
             self._left = [(id, self.operation.steps)]
@@ -420,12 +456,20 @@ class Undo:
 
     async def reached(self) -> int:
         """How many were put back as the journal has it, also by a step that was not heard of."""
+        assert self.outcome.op is not None
+        if self.operation.inverse:
+            own = await read(self.queue, self.outcome.op)
+            return max(self.outcome.done, own.done if own else 0)
         now = await read(self.queue, self.operation.id)
         done = now.undone - self.operation.undone if now else self.outcome.done
-        assert self.outcome.op is not None
         if self._begun:
             await note(self.queue, self.outcome.op, done=done)
         return done
+
+
+def _read(inverse: str) -> tuple[str, list[str]]:
+    verb, *args = inverse.split(" ")
+    return verb, args
 
 
 def why_not(operation: Operation) -> str:

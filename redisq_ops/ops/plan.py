@@ -38,6 +38,7 @@ from .terminal import age
 FORMAT = 1
 KEPT_MS = 30 * 86_400_000
 """as long as the journal: an older plan can't be told from one that was applied"""
+READ_AGAIN = "a plan is read from a file, more than once: redisq apply p.ndjson"
 _LONGEST = 1 << 20
 _SHOWN = 10_000
 
@@ -181,6 +182,9 @@ class PlanFile:
             self._file: IO[bytes] = open(path, "rb")  # noqa: SIM115  (closed with the object)
         except OSError as error:
             raise BadInput(f"{path}: {error.strerror}") from error
+        if not self._file.seekable():
+            self._file.close()
+            raise BadInput(f"{path} is a pipe: {READ_AGAIN}")
         try:
             self.header, self.facts, self.count = self._checked(progress)
         except OSError as error:

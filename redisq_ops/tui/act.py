@@ -44,6 +44,7 @@ _SKIPPED = {
     "late": "came into this state after you looked",
     "expired": "were kept for too long to be put back",
     "same": "were so already",
+    journal.OTHERS: "were put back by another undo",
     "gone": "are not there any more",
     "deep": "lie too deep in another program's list for now: undo it again later",
 }
@@ -289,8 +290,7 @@ async def undo(changes: Changes, name: str | None) -> bool:
     change.author = Author.here(changes.why)
     await _drive(changes, change, "undo", "put back", False)
     if change.sample:
-        more = sum(n for word, n in change.outcome.skipped.items() if word != "same")
-        more -= len(change.sample)
+        more = change.outcome.left - len(change.sample)
         rest = f" and {count(more)} more" if more > 0 else ""
         changes.tell(f"Left alone: {', '.join(change.sample)}{rest}", False)
     return True

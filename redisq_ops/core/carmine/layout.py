@@ -13,7 +13,7 @@ from ..foreign import ForeignQueue
 from ..io import C_co, Call, both, operation, together
 from ..quoting import bytes_of, legal, raw_of
 from ..values import Counts, Entry, Page, State
-from .keys import HOME, shard_of
+from .keys import HOME, THEIRS, shard_of
 from .names import called, whole_of
 from .states import STATE_OF, Facts, whole
 
@@ -25,6 +25,11 @@ WINDOWS = 10
 _HASHES = ("messages", "locks", "backoffs", "nattempts", "messages-rq", "udts")
 _SETS = ("done", "requeue")
 _LISTS = ("mids-ready", "mid-circle")
+_KINDS = {
+    **dict.fromkeys(_HASHES, "hash"), **dict.fromkeys(_SETS, "set"),
+    **dict.fromkeys(_LISTS, "list"), **dict(THEIRS.values()),
+}  # fmt: skip
+"""Carmine's name of a key -> its type; of both releases, since either may come to look"""
 
 
 class CarmineLayout(ForeignQueue[C_co]):
@@ -46,6 +51,12 @@ class CarmineLayout(ForeignQueue[C_co]):
         keys = [self._key(part) for part in ("messages", *_LISTS)]
         there = await together(Call(("EXISTS", key), bool, key=key) for key in keys)
         return any(there) and not await whole_of(self.own_name, self.prefix)
+
+    async def mistyped(self) -> list[tuple[str, str, str]]:
+        kinds = {f"{self.at}{self.own_name}:{part}": kind for part, kind in _KINDS.items()}
+        found = await together(Call(("TYPE", key), bytes.decode, key=key) for key in kinds)
+        return [(key, is_, kinds[key]) for key, is_ in zip(kinds, found, strict=True)
+                if is_ not in ("none", kinds[key])]  # fmt: skip
 
     @classmethod
     def shard_of(cls, own_name: str) -> tuple[str, int] | None:

@@ -111,6 +111,11 @@ class CarmineQueue(TimedQueue[C_co]):
     def _entry(self) -> Call[Registered | None]:
         return find(self.name, self.prefix)
 
+    @operation
+    async def creatable(self) -> None:
+        await self._ours()
+        await Queue.creatable(self)
+
     # --- producers -----------------------------------------------------------------------------
 
     @operation

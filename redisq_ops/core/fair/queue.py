@@ -12,7 +12,7 @@ can be served, ``holes`` ids in lists that don't wait there, ``packing`` lists w
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, cast
 
@@ -226,9 +226,16 @@ class FairQueue(Queue[C_co]):
         return await self.control.op(op, seq, cast(Rule, rule), client, value)
 
     @operation
-    async def invert(self, op: str, seq: int, verb: str, args: Sequence[str]) -> int:
+    async def invert(
+        self,
+        op: str,
+        seq: int,
+        verb: str,
+        args: Sequence[str],
+        left: Callable[[list[str]], None] = lambda ids: None,
+    ) -> int:
         if verb not in ("weight", "cap", "blocked"):
-            return await Queue.invert(self, op, seq, verb, args)
+            return await Queue.invert(self, op, seq, verb, args, left)
         word, _ = await self.control.op(op, seq, cast(Rule, verb), args[0], int(args[1]))
         return int(word == "ok")
 

@@ -1,19 +1,21 @@
 -- One step of an operator's bulk move, by identity: each entry is looked at again and moved only if
 -- it still is in the state the operator saw, and has been since before `high_water` (ms).
 -- `at`: its score when it was chosen, `-` for any: with another score it is another entry of that
--- id, even one without a record. `span`: which entries of a plan these are, kept with the step.
+-- id, even one without a record. `span`: which entries of a plan these are, and whose hand sends
+-- them, kept with the step.
 -- What was before goes to this step's undo list. `to` is a state, `gone`, or `restore` (from trash
 -- to dead, delayed or waiting, whichever it was). `lease_ms` is the ready time (ms) when to delayed.
 -- KEYS: undo_ op_
 -- ARGV: caller seq from to high_water consumer lease_ms span
 -- REST: id at
--- USES: guard moves moved
+-- USES: guard moves moved theirs
 -- FLAGS: allow-oom
 -- Returns one word per row: moved | changed (another state now) | late (entered it meanwhile) | away (to
--- another queue, and it may be there still: only that move's undo brings it back).
+-- another queue, and it may be there still: only that move's undo brings it back) | theirs (moved, when
+-- another hand sent this very step).
 local said, late = replayed()
 if late then return superseded end
-if said then return said end
+if said then return whose(said) end
 by = consumer
 said = {}
 local ids, times, before, moved = {}, {}, {}, 0

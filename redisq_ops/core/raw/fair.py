@@ -10,11 +10,7 @@ Messages have no ids: ours are ``client:digest``, so equal messages of a client 
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from hashlib import blake2s
 from typing import Any, ClassVar
 
 from ..io import C_co, Call, both, operation, together
@@ -22,47 +18,12 @@ from ..keyspace import Lane, escaped, look
 from ..quoting import bytes_of, legal, raw_of
 from ..values import Checkup, Counts, Entry, Page, State
 from .layout import LOOK_KEYS, RawLayout
+from .message import Message, flaws
 
 ROWS = 100
 THOROUGH_ROWS = 1000
 LOOK_UP = 1000
 CLIENTS = 10_000
-ATTEMPTS = 4
-"""the article's most: a message with more becomes a dead letter"""
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """An element; ``client`` and ``attempts`` are None where it isn't what the article writes."""
-
-    raw: bytes
-    client: str | None
-    attempts: int | None
-    same: bool
-    """Python writes it again as it stands: an acknowledgement removes it"""
-
-    @classmethod
-    def read(cls, raw: bytes) -> Message:
-        try:
-            found: Any = json.loads(raw)
-            client, attempts = found["client_id"], found["attempts"]
-            same = json.dumps(found).encode() == raw
-        except (ValueError, KeyError, TypeError, RecursionError):
-            return cls(raw, None, None, False)
-        fit = isinstance(client, str) and isinstance(attempts, int)
-        return cls(raw, client, attempts, same) if fit else cls(raw, None, None, False)
-
-    @property
-    def id(self) -> str:
-        client = "?" if self.client is None else legal(bytes_of(self.client))
-        return f"{client}:{blake2s(self.raw, digest_size=8).hexdigest()}"
-
-    def entry(self, state: State) -> Entry:
-        called = {"pending": "processing", "dead": "dead"}.get(state)
-        return Entry(
-            self.id, state, payload=self.raw, failures=self.attempts or 0, client=self.client,
-            called=called,
-        )  # fmt: skip
 
 
 class RawFairQueue(RawLayout[C_co]):
@@ -248,11 +209,36 @@ class RawFairQueue(RawLayout[C_co]):
                 break
         if size > len(rows):
             unseen.append(f"only {len(rows):,} of {size:,} messages in processing")
-        said = _in_processing(rows, size)
+        said = [f"{size:,} in processing, and nothing says since when: what a dead worker left "
+                "looks like what is worked on"] if size else []  # fmt: skip
+        said += flaws(rows, "in processing")
+        own = self._own(keys)
+        if len(own) > CLIENTS:
+            unseen.append(f"only {CLIENTS:,} of {len(own):,} clients' lists")
+        waiting, left = await self._next_of_clients(own[:CLIENTS], most)
+        if left:
+            unseen.append(f"only {len(waiting):,} of {len(waiting) + left:,} messages in clients' "
+                          "lists")  # fmt: skip
+        said += flaws(waiting, "in clients' lists")
         if dead:
             said.append(f"dead letters are a set ({dead:,} now): equal messages are one there")
         said += self._ambiguous(keys)
         return Checkup(tuple(said), "; ".join(unseen) or None)
+
+    async def _next_of_clients(self, keys: Sequence[bytes], most: int) -> tuple[list[Message], int]:
+        """Up to ``most`` messages, the next of each list; and how many more there are. Short lists
+        are read whole and long ones share the rest, so that none hides the others."""
+        sizes = await together(Call(("LLEN", key), int, key=key) for key in keys)
+        windows, left = [], most
+        for n, (size, key) in enumerate(sorted(zip(sizes, keys, strict=True))):
+            share = min(size, left // (len(keys) - n))
+            left -= share
+            windows += [(key, at, min(100, share - at)) for at in range(0, share, 100)]
+        found: list[Message] = []
+        for i in range(0, len(windows), 100):
+            for rows in await together(self._window(*window) for window in windows[i : i + 100]):
+                found += rows
+        return found, max(0, sum(sizes) - len(found))
 
     def _ambiguous(self, keys: Sequence[bytes]) -> list[str]:
         said = []
@@ -269,29 +255,6 @@ class RawFairQueue(RawLayout[C_co]):
         if self.own_name in ("processing", "dead"):
             said.append(f"its lists are where another queue keeps what is {self.own_name}")
         return said
-
-
-def _in_processing(rows: Sequence[Message], size: int) -> list[str]:
-    said = []
-    if size:
-        said.append(f"{size:,} in processing, and nothing says since when: what a "
-                    "dead worker left looks like what is worked on")  # fmt: skip
-    broken = sum(message.client is None for message in rows)
-    if broken:
-        said.append(f"{broken:,} of {len(rows):,} in processing are no messages: recovery stops at "
-                    "the first, every time")  # fmt: skip
-    odd = sum(message.client is not None and not message.same for message in rows)
-    if odd:
-        said.append(f"{odd:,} of {len(rows):,} in processing were not written as Python writes "
-                    "them: their acknowledgement removes nothing")  # fmt: skip
-    equal = sum(n for n in Counter(m.raw for m in rows).values() if n > 1)
-    if equal:
-        said.append(f"{equal:,} of {len(rows):,} in processing equal another: one acknowledgement "
-                    "removes them together")  # fmt: skip
-    worn = sum((message.attempts or 0) > ATTEMPTS for message in rows)
-    if worn:
-        said.append(f"{worn:,} of {len(rows):,} in processing have no attempts left")
-    return said
 
 
 def _named(keys: Sequence[bytes]) -> str:

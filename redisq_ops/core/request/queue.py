@@ -11,11 +11,11 @@ may have some, ``open`` and ``fin`` requests by time, ``res:<id>:<k>`` results b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal, cast
 
-from ..errors import Exists, NotFound
+from ..errors import Exists, NotFound, QueueClosed
 from ..holdings import HOLDINGS, Holdings, Load, holding
 from ..io import C_co, Call, attempt, both, operation, together
 from ..keys import checked_consumer
@@ -184,11 +184,26 @@ class RequestQueue(Queue[C_co]):
         )
 
     @operation
-    async def invert(self, op: str, seq: int, verb: str, args: Sequence[str]) -> int:
+    async def invert(
+        self,
+        op: str,
+        seq: int,
+        verb: str,
+        args: Sequence[str],
+        left: Callable[[list[str]], None] = lambda ids: None,
+    ) -> int:
         if verb == "set":
-            return await Queue.invert(self, op, seq, verb, args)
+            return await Queue.invert(self, op, seq, verb, args, left)
         id, *value = args
-        word, _ = await self.control.op(op, seq, cast(Control, verb), id, *value)
+        try:
+            word, _ = await self.control.op(op, seq, cast(Control, verb), id, *value)
+        except (QueueClosed, NotFound):
+            if verb != "cancel":
+                raise
+            found = await self.request.op(id)
+            if found is None or found.state != "cancelled":
+                left([id])  # what was in it is done
+            return 0
         return int(word == "ok")
 
     # --- looking -------------------------------------------------------------------------------

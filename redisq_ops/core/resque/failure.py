@@ -43,6 +43,14 @@ def reason(exception: Any) -> str:
     return "rejected" if exception == "Reject" else "failed"
 
 
+def times_lost(exception: Any, message: Any) -> int:
+    """How often its worker was lost: Resque knows of one time only, our own record says it."""
+    if exception not in _DIRTY:
+        return 0
+    said = re.match(r"its worker was lost (\d{1,9}) times", str(message))
+    return int(said[1]) if said and exception == _DIRTY[0] else 1
+
+
 def failed_ms(text: Any) -> int | None:
     """When a failure was written down; None where its zone can't be told."""
     if not isinstance(text, str):

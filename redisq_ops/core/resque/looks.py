@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
+from ..abilities import asking
 from ..callers import Callers
 from ..clock import Clock
 from ..errors import WrongKind
@@ -20,7 +21,7 @@ from ..foreign import ForeignQueue
 from ..io import C_co, Call, both, operation, together
 from ..keys import PREFIX
 from ..quoting import bytes_of, legal
-from ..standing import Ahead, Standing
+from ..standing import Ahead, Standing, joined
 from ..states import FIXED
 from ..values import Entry, Page, State
 from .places import Beside, Place, Seen, reachable
@@ -165,7 +166,15 @@ class ListLooks(ForeignQueue[C_co]):
         return sorted(name.decode("utf-8", "surrogateescape") for name in await of_set(key))
 
     async def _queues(self) -> list[str]:
-        return [self.own_name] if self.own_name else await self.names.op()
+        if self.own_name:
+            return [self.own_name]
+        return [name for name in await self.names.op() if name not in self.beside]
+
+    def _means(self, name: object) -> bool:
+        """Whether what its owner has in the queue of that name is meant."""
+        if self.own_name:
+            return name == self.own_name
+        return not (isinstance(name, str) and name in self.beside)
 
     def _list(self, name: str) -> Place:
         return Place(
@@ -176,15 +185,19 @@ class ListLooks(ForeignQueue[C_co]):
     def _holding(self, name: str) -> Place:
         """What our workers have of a queue."""
         mine = name == self.own_name
-        keys = self.keys if mine else self._keys(f"{self.kind}:{legal(bytes_of(name))}")
+        keys = self.keys if mine else self._keys(self._name_of(name))
         return Place("held", keys["lease"], "busy", self._held, keys)
+
+    def _name_of(self, name: str) -> str:
+        """What a queue of the deployment is called here."""
+        return f"{self.kind}:{legal(bytes_of(name))}"
 
     def _own_trash(self) -> Place:
         return Place("trash", self.keys["trash"], "purged", self._trashed, self.keys)
 
     def _shared(self, state: State) -> bool:
         """Whether this queue's entries of that state lie among those of others."""
-        return bool(self.own_name) and state in ("delayed", "dead")
+        return bool(self.own_name or self.beside) and state in ("delayed", "dead")
 
     @operation
     async def page(
@@ -289,6 +302,15 @@ class ListLooks(ForeignQueue[C_co]):
         before = int(found[id][0].score)
         ahead = (Ahead("jobs of the list", before),) if before else ()
         return replace(known, here=True, ahead=ahead, before=before, before_exact=True)
+
+    async def _askers(self) -> Standing:
+        """Of a deployment, whoever asks one of its queues: each has callers of its own."""
+        own = await super()._askers()
+        if self.own_name:
+            return own
+        names = await self.names.op()
+        keys = [self._keys(self._name_of(name))["callers"] for name in names]
+        return joined([own, *await together(map(asking, keys))])
 
     def _serves(self, queues: Sequence[str]) -> bool:
         return not self.own_name or self.own_name in queues or "*" in queues

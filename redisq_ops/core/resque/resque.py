@@ -92,7 +92,7 @@ class ResqueQueue(ListLayout[C_co]):
         self, place: Place, payload: bytes, score: float, name: bytes = b"", kept: bytes = b""
     ) -> Entry | None:
         element, record = payload, job.fields(payload) or {}
-        if self.own_name and record.get("queue") != self.own_name:
+        if not self._means(record.get("queue")):
             return None
         own = failure.job_of(element)
         kind = record.get("exception")
@@ -105,9 +105,11 @@ class ResqueQueue(ListLayout[C_co]):
             )  # fmt: skip
         since = failure.failed_ms(record.get("failed_at"))
         worker = record.get("worker")
+        lost = failure.times_lost(kind, record.get("error"))
         return Entry(
             f"{self.id_of(own or b'')}.{job.digest(element)[:8]}", "dead", at_ms=since,
-            since_ms=since, payload=own if own is not None else element, failures=1,
+            since_ms=since, payload=own if own is not None else element,
+            failures=0 if lost else 1, lost=lost,
             consumer=worker if job.legal(worker) else None, reason=failure.reason(kind),
             error=error, called=place.called,
         )  # fmt: skip
@@ -172,7 +174,7 @@ class ResqueQueue(ListLayout[C_co]):
         for worker in await self.processes.op():
             consumer = worker.name if job.legal(worker.name) else None
             for work in worker.work:
-                if not self.own_name or work.queue == self.own_name:
+                if self._means(work.queue):
                     entry = Entry(
                         work.id, "pending", since_ms=work.since_ms,
                         payload=work.payload, consumer=consumer, called="busy",
@@ -253,17 +255,18 @@ class ResqueQueue(ListLayout[C_co]):
         key = self.keys["t_paused"]
         if paused is None and await Call(("GET", key), lambda said: said == b"true", key=key):
             paused = "paused in Resque"
-        unknown: set[State] = {"done"} if self.own_name else set()
+        part = bool(self.own_name or self.beside)
+        unknown: set[State] = {"done"} if part else set()
         if in_dead is None:
             unknown.add("dead")
-        done = 0 if self.own_name else max(0, stats[0] - stats[1])
+        done = 0 if part else max(0, stats[0] - stats[1])
         return Counts(
             sum(lists), sum(held) + len(busy.rows), 0, in_dead or 0, trash, done, None, paused,
             closed, frozenset(unknown),
         )  # fmt: skip
 
     async def _dead_count(self, places: Sequence[Place]) -> int | None:
-        if self.own_name:
+        if self.own_name or self.beside:
             return await self._of_small(places)
         return sum(await together(place.count() for place in places))
 

@@ -10,6 +10,7 @@ import random
 import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from math import isfinite
 from typing import Any, ClassVar, Literal
@@ -21,6 +22,7 @@ from ..process import Process, Pruned
 from ..states import Verb
 from ..values import Counts, Entry, Failure, Settlement, State
 from . import job
+from .failure import times_lost
 from .job import Job
 from .looks import of_set
 from .places import Place, Seen
@@ -105,8 +107,9 @@ class SidekiqQueue(ListLayout[C_co]):
             since = since or job.ms(record.get(name))
         return Entry(
             self.id_of(payload), state, at_ms=at, since_ms=since, payload=payload,
-            failures=self._failures(payload), reason=_reason(kind) if state == "dead" else None,
-            error=error, called=place.called,
+            failures=self._failures(payload),
+            lost=times_lost(kind, record.get("error_message")) if state == "dead" else 0,
+            reason=_reason(kind) if state == "dead" else None, error=error, called=place.called,
         )  # fmt: skip
 
     def _waiting(
@@ -125,7 +128,7 @@ class SidekiqQueue(ListLayout[C_co]):
         return self._entry("dead", place, payload, score) if self._is_mine(payload) else None
 
     def _is_mine(self, payload: bytes) -> bool:
-        return not self.own_name or (job.fields(payload) or {}).get("queue") == self.own_name
+        return self._means((job.fields(payload) or {}).get("queue"))
 
     def _target(self, seen: Seen) -> tuple[bytes, str | None]:
         if seen.place.kind == "held":
@@ -162,10 +165,15 @@ class SidekiqQueue(ListLayout[C_co]):
             return "rejected", text, unit, 0
         if count >= _attempts(record) or _is_over(record, settlement.delivery.deadline_ms):
             return "discarded" if record.get("dead") is False else "failed", text, unit, 0
-        if failure.type == "Retry" and settlement.delay_ms:
-            return "retry", text, unit, checked_ms(settlement.delay_ms, "delay")
+        if asked := self.retry_ms(settlement):
+            return "retry", text, unit, checked_ms(asked, "delay")
         wait = count**4 + 15 + int(self.random() * 10) * (count + 1)
         return "retry", text, unit, wait * 1000
+
+    def retry_ms(self, settlement: Settlement) -> int | None:
+        """What the handler asked for. A worker's own backoff isn't heeded: Sidekiq has one."""
+        failure = Failure.decoded(settlement.value)
+        return settlement.delay_ms or None if failure and failure.type == "Retry" else None
 
     # --- producers -----------------------------------------------------------------------------
 
@@ -218,7 +226,7 @@ class SidekiqQueue(ListLayout[C_co]):
         for process in await self.processes.op():
             consumer = process.name if job.legal(process.name) else None
             for work in process.work:
-                if not self.own_name or work.queue == self.own_name:
+                if self._means(work.queue):
                     entry = Entry(
                         work.id, "pending", since_ms=work.since_ms,
                         payload=work.payload, failures=self._failures(work.payload),
@@ -268,7 +276,9 @@ class SidekiqQueue(ListLayout[C_co]):
         """The deployment's are exact. Of one queue, ``done`` isn't known, nor are delayed and dead
         while a set holds more than 500 entries of all queues."""
         if not self.own_name:
-            return await self._all_counts()
+            counts = await self._all_counts()
+            unknown: set[State] = {"delayed", "dead", "done"} if self.beside else set()
+            return replace(counts, unknown=frozenset(unknown))
         delayed, dead = await both(self._places("delayed"), self._places("dead"))
         (counted, (paused, closed)), ((in_delay, in_dead), (busy, oldest)) = await both(
             both(
@@ -286,7 +296,7 @@ class SidekiqQueue(ListLayout[C_co]):
         key = self.keys["t_paused"]
         if paused is None and await Call(("SISMEMBER", key, self.own_name), bool, key=key):
             paused = "paused in Sidekiq"
-        unknown: set[State] = {"done"}
+        unknown = {"done"}
         if in_delay is None:
             unknown.add("delayed")
         if in_dead is None:
@@ -298,7 +308,7 @@ class SidekiqQueue(ListLayout[C_co]):
         )  # fmt: skip
 
     async def _all_counts(self) -> Counts:
-        names = await self.names.op()
+        names = await self._queues()
         keys = [self.keys["t_stat_"] + name for name in ("processed", "failed")]
         (lists, held), ((sets, busy), (stats, (paused, closed))) = await both(
             both(

@@ -9,8 +9,11 @@ by all stays in the stream, and nobody counts it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar, cast
+
+from redis import RedisCluster
+from redis.asyncio import RedisCluster as AsyncRedisCluster
 
 from ..errors import NotFound
 from ..foreign import ForeignQueue
@@ -179,18 +182,24 @@ class StreamQueue(ForeignQueue[C_co]):
         *,
         min_idle_ms: int = 0,
         remove: bool = False,
+        op: str = "",
     ) -> Reassigned:
         """By the bare ids of `holdings`. An entry's age and number of deliveries stay."""
         await self._register()
         part = await self._one(group)
 
+        # The stream is its owner's key: a cluster has our journal elsewhere.
+        apart = not op or isinstance(self.client, (RedisCluster, AsyncRedisCluster))
+        journal = self.key if apart else self.keys["op_"] + op
+        keys = cast(Keys, {"stream": self.key, "journal": journal})
+
         def read(reply: list[bytes]) -> Reassigned:
             said = words(reply)
             n = len(ids) + 1
-            return Reassigned(tuple(said[1:n]), said[0] == "1", tuple(said[n:]))
+            there = said[1:n].count("there")
+            now = tuple("moved" if word == "there" else word for word in said[1:n])
+            return Reassigned(now, said[0] == "1", there, tuple(said[n:]), not apart)
 
-        # The stream is its owner's key: not one of ours beside it.
-        keys = cast(Keys, {"stream": self.key})
         return await self._script("reassign").call(
             keys, self.clock, read, [(id,) for id in ids],
             group=part.group.name, consumer=bytes_of(consumer), to=bytes_of(to),
@@ -207,13 +216,25 @@ class StreamQueue(ForeignQueue[C_co]):
         self._enrolled = True
 
     @operation
-    async def invert(self, op: str, seq: int, verb: str, args: Sequence[str]) -> int:
+    async def invert(
+        self,
+        op: str,
+        seq: int,
+        verb: str,
+        args: Sequence[str],
+        left: Callable[[list[str]], None] = lambda ids: None,
+    ) -> int:
         """``reassign GROUP CONSUMER TO ID…``, names quoted: those that are still there."""
         if verb != "reassign":
-            return await ForeignQueue.invert(self, op, seq, verb, args)
+            return await ForeignQueue.invert(self, op, seq, verb, args, left)
         group, consumer, to = (text(raw_of(word)) for word in args[:3])
-        done = await self.reassign.op(group, consumer, to, args[3:])
-        return int("moved" in done.words)
+        ids = args[3:]
+        done = await self.reassign.op(group, consumer, to, ids, op=op)
+        left([id for id, word in zip(ids, done.words, strict=True) if word != "moved"])
+        return done.words.count("moved") - done.already
+
+    def inverts(self, verb: str, args: Sequence[str]) -> int:
+        return len(args) - 3 if verb == "reassign" else super().inverts(verb, args)
 
     @operation
     async def standing(self, id: str = "") -> Standing:

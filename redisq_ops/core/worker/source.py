@@ -104,9 +104,10 @@ class Source:
                     "dead letter: %s after attempt %d: %s", address(work), work.attempt, what
                 )
             else:
-                wait = work.settlement.delay_ms / 1000
+                wait = self.queue.retry_ms(work.settlement)
+                when = "" if wait is None else f" in {wait / 1000:.1f} s"
                 level = logging.INFO if what in self.known else logging.WARNING
-                log.log(level, "retry: %s in %.1f s: %s", address(work), wait, what)
+                log.log(level, "retry: %s%s: %s", address(work), when, what)
                 self.known.add(what)  # one is news, a thousand are noise
 
 

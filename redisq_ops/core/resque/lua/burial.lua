@@ -26,9 +26,9 @@ local function shown(payload)
 end
 
 -- Whose worker vanished with it once too often: dead, and the record says why in the owner's terms.
-local function bury_lost(payload, consumer)
+local function bury_lost(payload, times, consumer)
   local job = read_record(payload)
-  local why = quoted('its worker was lost ' .. conf.max_lost .. ' times, the last was ' .. consumer)
+  local why = quoted('its worker was lost ' .. times .. ' times, the last was ' .. consumer)
   if not sidekiq then
     if not job then
       local raw = payload:gsub('.', function(c) return string.format('%02x', c:byte()) end)

@@ -39,7 +39,7 @@ local function reap(max)
     if times >= conf.max_lost then
       redis.call('HDEL', lost, digest)
       note('dead', shown(payload) .. '|lost')
-      bury_lost(payload, lines[i].consumer)
+      bury_lost(payload, times, lines[i].consumer)
     else
       to_front(queue, payload)
     end

@@ -6,12 +6,12 @@
 -- KEYS: undo_ op_
 -- ARGV: caller seq from to consumer lease_ms side queue failed span
 -- REST: id kind key member seen put name
--- USES: guard places trash
+-- USES: guard places trash theirs
 -- FLAGS: allow-oom
--- Returns one word per row: moved, or why not.
+-- Returns one word per row: moved, theirs (see there), or why not.
 local said, late = replayed()
 if late then return superseded end
-if said then return said end
+if said then return whose(said) end
 by = consumer
 said = {}
 local undo, moved, front, woken = {}, 0, {}, 0

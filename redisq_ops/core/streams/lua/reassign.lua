@@ -2,24 +2,27 @@
 -- it holds by now is given away too, 50 in all, and it goes in the same step if it holds nothing
 -- then: XGROUP DELCONSUMER alone loses what it holds. How long an entry was held and how often it was
 -- delivered stay as they are, so whoever claims by age finds it as before.
--- KEYS: stream
+-- `journal`: an operation's entry, where this very step counts what it gave; the stream itself if it
+-- can't, since a cluster has the two in different places.
+-- KEYS: stream journal
 -- ARGV: group consumer to min_idle remove
 -- REST: id
 -- FLAGS: allow-oom
--- Returns 1 if the consumer was removed, one word per id: moved | changed | gone (it was trimmed from
--- the stream: nobody can work on it), then the ids given away beside. Sent again, what was moved is
--- moved.
-local said = {'0'}
+-- Returns 1 if the consumer was removed, one word per id: moved | there (already, as what was moved is
+-- when this is sent again) | changed | gone (it was trimmed from the stream: nobody can work on it),
+-- then the ids given away beside.
+local said, given = {'0'}, 0
 
 local function give(row)
   local got = redis.call('XCLAIM', stream, group, to, 0, row[1], 'IDLE', row[3], 'JUSTID')
+  given = given + #got
   return #got > 0 and 'moved' or 'gone'
 end
 
 for i = first, #ARGV do
   local row, word = redis.call('XPENDING', stream, group, ARGV[i], ARGV[i], 1)[1], 'changed'
   if row and row[2] == to then
-    word = 'moved'
+    word = 'there'
   elseif row and row[2] == consumer and row[3] >= tonumber(min_idle) then
     word = give(row)
   end
@@ -36,4 +39,5 @@ if remove == '1' then
     said[1] = '1'
   end
 end
+if given > 0 and journal ~= stream then redis.call('HINCRBY', journal, 'done', given) end
 return said

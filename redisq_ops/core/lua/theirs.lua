@@ -1,0 +1,9 @@
+-- Of a step of a bulk move that was sent before: what another hand, by its `span`, moved by it is
+-- `theirs`. One's own stays `moved`, however often it is sent.
+-- KEYS: op_
+local function whose(said)
+  if redis.call('HGET', op_ .. caller, 'span') ~= span then
+    for k, word in ipairs(said) do said[k] = word == 'moved' and 'theirs' or word end
+  end
+  return said
+end
