@@ -124,6 +124,7 @@ class Trip:
     """the queue it goes from; the other one is where it goes to"""
     state: str
     meant: dict[str, Seen]
+    chosen_ms: int
     path: str = ""
     """of its plan, if it has one"""
     rows: dict[str, Seen] = field(default_factory=dict)
@@ -404,7 +405,7 @@ class MoveModel:
 
     def new_trip(self, op: str, k: int, state: str, ids: list[str], path: str = "") -> Trip:
         meant = {id: self.seen[k, id] for id in ids}
-        self.trips[op] = Trip(op, k, self.normal(state), meant, path)
+        self.trips[op] = Trip(op, k, self.normal(state), meant, self.clock.now_ms, path)
         return self.trips[op]
 
     def move(self) -> None:
@@ -579,7 +580,10 @@ class MoveModel:
     def is_meant(self, trip: Trip, id: str, was: Seen) -> bool:
         """An id in a line is who it is; where there are times, plans tell its lives apart."""
         meant = trip.meant.get(id)
-        return meant is not None and (not self.kind.timed or not trip.path or meant.at == was.at)
+        if meant is None or not self.kind.timed or not trip.path:
+            return meant is not None
+        # What died in the very millisecond of the look is meant, whichever came first.
+        return was.at == meant.at or (was.state == "dead" and was.at == trip.chosen_ms)
 
     def is_over(self, tool: Tool) -> None:
         """It came to its end: nothing of that move is under way, whoever else was at it."""
