@@ -557,7 +557,9 @@ def test_more_than_a_thousand_have_to_be_typed(url: str, client: redis.Redis) ->
         await told(pilot, "1,001 purged")
         assert queue.counts().dead == 0
         await undo(pilot)
-        await press(pilot, "y")
+        await press(pilot, "y", "enter")
+        assert isinstance(app.screen, Confirm)
+        await press(pilot, *"1001", "y")
         await told(pilot, "1,001 put back")
         assert queue.counts().dead == 1_001
 
