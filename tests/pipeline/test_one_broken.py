@@ -239,6 +239,7 @@ def test_screens_say_that_a_record_cannot_be_read(client: redis.Redis) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.alike
 @pytest.mark.parametrize("kind", ["request", "fair", "circular"])
 def test_spark_keeps_it_aside_and_counts_it(
     kind: str, spark: SparkSession, client: redis.Redis, url: str, tmp_path: Path
