@@ -717,6 +717,7 @@ def test_undo_and_cancel_of_many_are_confirmed_by_their_number(
         redisq(*words)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("stream", "close"), [("stdout", ">&-"), ("stdin", "<&-")])
 def test_a_closed_stream_is_no_reason_to_fail(
     url: str, client: redis.Redis, stream: str, close: str
@@ -731,6 +732,7 @@ def test_a_closed_stream_is_no_reason_to_fail(
     assert RequestQueue(client, "mail").counts().waiting == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("json_", ["", "--json"])
 def test_a_full_stdout_does_not_hide_what_was_done(
     redisq: Redisq, url: str, client: redis.Redis, json_: str

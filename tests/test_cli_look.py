@@ -620,6 +620,7 @@ def leaves(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[st
         yield from leaves(command.get_command(within, name), (*words, name))
 
 
+@pytest.mark.slow
 def test_every_command_shows_examples_that_it_takes(capsys: pytest.CaptureFixture[str]) -> None:
     from typer.main import get_command
 
@@ -642,6 +643,7 @@ def test_every_command_shows_examples_that_it_takes(capsys: pytest.CaptureFixtur
             command.make_context(named, given[at + len(words) :])
 
 
+@pytest.mark.slow
 def test_a_spoilt_record_is_one_clear_line(redisq: Redisq, client: redis.Redis) -> None:
     """Somebody wrote into our keys by hand: it is named, and nothing is changed."""
     dead_letters(client, 3)

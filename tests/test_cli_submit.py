@@ -22,6 +22,7 @@ pytestmark = pytest.mark.alike
 COMMAND = [sys.executable, "-m", "redisq_ops"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [[], ["--json"], ["--per-line"], ["--dry-run"]])
 @pytest.mark.parametrize("fed", [b"half a li", b"one\ntwo\n"])
 def test_ctrl_c_before_the_first_batch_says_that_nothing_was_sent(

@@ -111,6 +111,7 @@ def json_lines(text: str) -> list[dict[str, Any]]:
 # --- the whole way --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_from_a_file_to_its_results(queue: RequestQueue[redis.Redis]) -> None:
     Path("in.txt").write_bytes(b"one\n\n\xff\xfe\nfour")
     id = ok("submit", "in.txt").strip()

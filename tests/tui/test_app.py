@@ -435,6 +435,7 @@ def test_a_server_that_deletes_what_queues_keep_is_warned_of() -> None:
 # --- changing ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_purge_takes_the_marked_and_no_others_although_rows_shift(
     url: str, client: redis.Redis
 ) -> None:
