@@ -84,6 +84,10 @@ class Carrying(Sharded[C_co, Part]):
         """With what is on its way: in the state in which it left. What has arrived, and whose mover
         wasn't heard of since, is counted twice until somebody has ended its move."""
         now = now_ms if now_ms is not None else await self._now()
+        if not self.layout:
+            found = await Sharded.counts(self, now)
+            if not self.layout:  # the number never was changed, also by somebody else just now
+                return found
         found, carried = await both(
             Sharded.counts(self, now), self._each(lambda part: _in_transit(part))
         )
@@ -213,7 +217,7 @@ def _bytes(reply: bytes | None) -> bytes | None:
 
 
 def _in_transit(part: Queue[None]) -> Call[list[tuple[State, float]]]:
-    """The state and score of each entry that is on its way from a shard."""
+    """The state and score of each entry on its way from a shard: a mover has 100 at a time."""
     key = part.keys["transit"]
     return Call(("HVALS", key), _marks, key=key)
 

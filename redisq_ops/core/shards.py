@@ -124,9 +124,8 @@ class Sharded(Overview[C_co, Part]):
         done = await together(
             script.call(part.keys, self.clock, int, layout=self.layout) for part in parts
         )
-        now = (
-            await self._now()
-        )  # what they counted by the minute is no part of the queue's any more
+        # What they counted by the minute is no part of the queue's any more.
+        now = await self._now()
         rates = [key for part in parts for key in part._rate_keys(now)]
         await together(Call(("UNLINK", key), int, key=key) for key in rates)
         if sum(done):
