@@ -11,6 +11,7 @@ import pytest
 import redis
 
 from redisq_ops.core.clock import FakeClock
+from redisq_ops.core.deliveries import ends
 from redisq_ops.core.errors import (
     BadInput,
     Exists,
@@ -344,10 +345,17 @@ def test_no_receipt_is_no_receipt(queue: Queue) -> None:
     submit(queue, "r")
     (held,) = take(queue)
     settle(queue, "release", held)
-    for forged in ("-", "", "1", held.receipt[:-1]):
+    (held,) = take(queue)
+    for forged in ("-", "", "1", held.receipt[:-1], f"{held.receipt} ", f"{held.receipt}|1"):
         fake = Delivery("q", "r/1", b"", forged, 0, 0, 0, "w")
-        assert settle(queue, "ack", fake) == ["stale"]
+        for outcome in ("ack", "reject"):
+            assert settle(queue, outcome, fake) == ["stale"]
+        assert settle(queue, "ack", fake, fake) == ["stale", "stale"]
         assert queue.extend([fake]) == [False]
+    for name in ("", "r/1 x", "r/2"):
+        fake = Delivery("q", name, b"", held.receipt, 0, 0, 0, "w")
+        assert settle(queue, "ack", fake) == ["stale"]
+    assert settle(queue, "ack", fake, held) == ["stale", "done"], "beside others too"
 
 
 def test_an_error_is_forgotten_with_its_entry_also_after_a_replay(
@@ -411,9 +419,11 @@ def test_an_older_call_of_a_caller_is_refused_and_changes_nothing(
     (held,) = take(queue)
     say = queue._script("settle").call
 
-    def call(seq: int, outcome: str) -> Any:
-        rows = [(held.id, held.receipt, outcome, b"", 0)]
-        return say(queue.keys, queue.clock, list, rows, caller="me", seq=seq, consumer="w")
+    def call(seq: int, outcome: Any) -> Any:
+        told, rows = ends([Settlement(held, outcome)], lambda s: (s.outcome, s.value, s.delay_ms))
+        return say(
+            queue.keys, queue.clock, list, rows, caller="me", seq=seq, consumer="w", told=told
+        )
 
     assert run(client, call(2, "release")) == [b"released"]
     before = picture(client)

@@ -20,7 +20,9 @@ from redisq_ops.core.settings import DEFAULTS, MAX_BATCH, MAX_RESULTS
 CORE = Path(core.__file__).parent
 FILES = sorted(CORE.glob("lua/*.lua")) + sorted(CORE.glob("*/lua/*.lua"))
 ROOMS = ["request", "delay", "fair"]
-NO_KEYS = {"fit.lua", "large.lua", "moved.lua", "numbers.lua", "ready.lua"}
+NO_KEYS = {
+    "append.lua", "fit.lua", "large.lua", "moved.lua", "numbers.lua", "ready.lua", "told.lua",
+}  # fmt: skip
 MOST_LINES = 80
 LONGER = {
     "request/room.lua": "the record of a request and all that hangs on it change together",
@@ -147,6 +149,23 @@ def test_a_rooms_own_file_goes_before_the_shared_one() -> None:
     assert script("request", "take").text != script("delay", "take").text
     assert "XREADGROUP" in script("request", "take").text
     assert "XREADGROUP" not in script("delay", "take").text
+
+
+@pytest.mark.parametrize("room", sorted({path.parent.parent.name for path in FILES} - {"core"}))
+def test_no_fragment_hides_a_key_or_an_argument(room: str) -> None:
+    declared = re.compile(r"^local (?:function )?([\w, ]+)", re.M)
+    for path in FILES:
+        if not is_script(path) or path.parent.parent.name not in (room, "core"):
+            continue
+        try:
+            header = script(room, path.stem).header
+        except FileNotFoundError:  # not for this room: there is no `room.lua` it could stand on
+            continue
+        named = {*header.keys, *header.argv}
+        for fragment in header.uses:
+            for names in declared.findall(scripts._read(room, fragment)):
+                hidden = named & set(re.split(r", *", names.strip()))
+                assert not hidden, f"{fragment} hides {hidden} of {path.name}"
 
 
 def test_a_fragment_stands_once_and_before_what_uses_it() -> None:

@@ -6,7 +6,6 @@ import re
 from abc import abstractmethod
 from binascii import crc_hqx
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from hashlib import sha1
 from random import Random
 from typing import Any, ClassVar, Generic, TypeVar
@@ -228,7 +227,7 @@ class Parts(Queue[C_co], Generic[C_co, Part]):
 
     async def _settle(self, settlements: Sequence[Settlement]) -> list[str]:
         def ask(part: Part, some: list[Settlement]) -> Description[list[str]]:
-            return part._settle([replace(s, delivery=_plain(s.delivery)) for s in some])
+            return part._settle([s._replace(delivery=_plain(s.delivery)) for s in some])
 
         return await self._grouped(settlements, lambda s: _shard(s.delivery), ask)
 
@@ -279,7 +278,7 @@ def _shares(n: int, ready: Sequence[int]) -> dict[int, int]:
 
 def _marked(delivery: Delivery, k: int) -> Delivery:
     """With a receipt that says which shard it is of: two shards count receipts by themselves."""
-    return replace(delivery, receipt=f"{k}:{delivery.receipt}")
+    return delivery._replace(receipt=f"{k}:{delivery.receipt}")
 
 
 def _shard(delivery: Delivery) -> int:
@@ -287,4 +286,4 @@ def _shard(delivery: Delivery) -> int:
 
 
 def _plain(delivery: Delivery) -> Delivery:
-    return replace(delivery, receipt=delivery.receipt.rpartition(":")[2])
+    return delivery._replace(receipt=delivery.receipt.rpartition(":")[2])

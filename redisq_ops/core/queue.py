@@ -9,12 +9,14 @@ are here, once.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from hashlib import sha1
 from typing import Any
 from urllib.parse import quote, unquote
 
 from .abilities import Abilities
 from .clock import checked_ms
+from .deliveries import ends, said, taken
 from .errors import BadInput, Refused, Superseded
 from .io import C_co, Call, Description, both, operation
 from .keys import checked_consumer, checked_name
@@ -53,23 +55,24 @@ class Queue(Abilities[C_co]):
         lease_ms = checked_ms(lease_ms, "lease")
 
         def read(reply: list[Any]) -> Taken:
-            rows = [reply[i : i + self.columns] for i in range(3, len(reply), self.columns)]
-            return Taken(
-                tuple(self._delivery(row, int(reply[2]), consumer) for row in rows),
-                int(reply[0]) or None,
-                reply[1] == b"1",
-            )
+            return taken(reply, partial(self._deliveries, consumer))
 
-        taken: Taken = await self._guarded("take", read, n=n, lease_ms=lease_ms, consumer=consumer)
-        return taken
+        found: Taken = await self._guarded("take", read, n=n, lease_ms=lease_ms, consumer=consumer)
+        return found
 
-    def _delivery(self, row: Sequence[Any], deadline_ms: int, consumer: str) -> Delivery:
-        """A row of take's reply."""
-        id, receipt, failures, lost, payload = row[:5]
-        return Delivery(
-            self.name, id.decode(), payload if payload is not None else b"", receipt.decode(),
-            deadline_ms, int(failures), int(lost), consumer,
-        )  # fmt: skip
+    def _deliveries(
+        self,
+        consumer: str,
+        ids: Sequence[str],
+        receipts: Sequence[str],
+        payloads: Sequence[bytes],
+        deadline_ms: int,
+    ) -> list[Delivery]:
+        name = self.name
+        return [
+            Delivery(name, id, payload, receipt, deadline_ms, 0, 0, consumer)
+            for id, receipt, payload in zip(ids, receipts, payloads, strict=True)
+        ]
 
     @operation
     async def settle(self, settlements: Sequence[Settlement]) -> list[str]:
@@ -83,14 +86,14 @@ class Queue(Abilities[C_co]):
     async def _settle(self, settlements: Sequence[Settlement]) -> list[str]:
         if not settlements:
             return []
-        rows = [
-            (s.delivery.id, s.delivery.receipt, s.outcome, s.value, checked_ms(s.delay_ms, "delay"))
-            for s in settlements
-        ]
-        said: list[str] = await self._guarded(
-            "settle", words, rows, consumer=settlements[0].delivery.consumer
+        told, rows = ends(
+            settlements, lambda s: (s.outcome, s.value, checked_ms(s.delay_ms, "delay"))
         )
-        return said
+        found: list[str] = await self._guarded(
+            "settle", said(len(settlements)), rows,
+            consumer=settlements[0].delivery.consumer, told=told,
+        )  # fmt: skip
+        return found
 
     def retry_ms(self, settlement: Settlement) -> int | None:
         """How long what failed so waits to run again; None: that is decided as it is settled."""
@@ -258,14 +261,14 @@ class Queue(Abilities[C_co]):
         """
         edited = target == EDIT
 
-        def said(reply: list[Any]) -> tuple[int, ...]:
+        def counted(reply: list[Any]) -> tuple[int, ...]:
             left([id.decode() for id in reply[2:]])
             return int(reply[0]), int(reply[1])
 
         return self._script("unedit" if edited else "undo").call(
             self.keys,
             self.clock,
-            said,
+            counted,
             caller=by,
             seq=seq,
             op=op,

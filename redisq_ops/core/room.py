@@ -46,8 +46,6 @@ class Room(Bound[C_co], ABC):
     """what a replayed entry's attempts are"""
     unrescued: ClassVar[str] = ""
     """what becomes of the work of a process that is pruned without rescue, in words"""
-    columns: ClassVar[int] = 5
-    """words in a row of take's reply: id receipt failures lost payload, and the room's own"""
 
     def __init__(
         self,

@@ -73,8 +73,8 @@ MUTANTS = [
         "settle without fence",
         (
             "settle",
-            "find(line, receipt, 1, true) == 1 and byte(line, #receipt + 1) == 32",
-            "byte(line) ~= 45",
+            "find(line, receipt, 1, true) ~= 1 or byte(line, #receipt + 1) ~= 32",
+            "byte(line) == 45",
         ),
     ),
     mutant(
@@ -158,7 +158,19 @@ MUTANTS = [
     ),
     mutant("errors kept for ever", ("moves", "redis.call('HDEL', err, unpack(forgotten))", "")),
     mutant(
-        "records kept for ever", ("moves", "if r.first == 0 and r.op == '-' then", "if false then")
+        "errors of what was done kept", ("moves", "redis.call('HDEL', err, unpack(concluded))", "")
+    ),
+    mutant(
+        "numbers compared as words",
+        (
+            "requests",
+            "#digits > #q.upto or #digits == #q.upto and digits > q.upto",
+            "digits > q.upto",
+        ),
+        models=REQUESTS,
+    ),
+    mutant(
+        "records kept for ever", ("noted", "if r.first == 0 and r.op == '-' then", "if false then")
     ),
     mutant("receipts outlive the delivery", ("moves", "if to ~= 'pending' then", "if false then")),
     mutant("lost leases not counted", ("due", "r.lost = r.lost + 1", "")),
@@ -175,7 +187,7 @@ MUTANTS = [
     ),
     mutant(
         "results lost",
-        ("room", "n / 1000), n, value)", "n / 1000), n, '')"),
+        ("room", "entry / 1000), entry, value)", "entry / 1000), entry, '')"),
         models=REQUESTS,
     ),
     mutant(
@@ -243,7 +255,7 @@ TOOLKIT = [
     ),
     mutant(
         "attempts kept by a whole replay",
-        ("front", "'- 0 0 ' .. sub", "'- 1 0 ' .. sub"),
+        ("front", "'- 0 0 ' .. began", "'- 1 0 ' .. began"),
         often=("move_whole",),
     ),
     mutant(
@@ -253,7 +265,7 @@ TOOLKIT = [
     ),
     mutant(
         "undo of what was taken",
-        ("deliver", "receipt, consumer, '-', now", "receipt, consumer, r.op, now"),
+        ("deliver", "tail, consumer, '-', now", "tail, consumer, r.op, now"),
         models=REQUESTS,
         often=("move_whole", "undo", "take", "settle"),
     ),
@@ -531,7 +543,7 @@ MUTANTS += [
         ("pack", "marks[i] ~= '1' then", "not marks[i] then"),
         models=FAIRS,
     ),
-    mutant("owners kept", ("room", "redis.call('HDEL', owner, unpack(gone))", ""), models=FAIRS),
+    mutant("owners kept", ("room", "ipairs({body, owner})", "ipairs({body})"), models=FAIRS),
     mutant("taken ids overwritten", ("submit", "old == content and", "true and"), models=FAIRS),
     mutant("ended together, counted once", ("back", "counts[name] + 1", "1"), models=FAIRS),
     mutant(

@@ -12,7 +12,7 @@ BOTH: tuple[type[JobModel], ...] = (SidekiqModel, ResqueModel)
 SIDEKIQ: tuple[type[JobModel], ...] = (SidekiqModel,)
 # (Where an undo looks for an entry matters in long lists only: tests/test_sidekiq.py has these.)
 MUTANTS = {
-    "settle without fence": (("settle", "= payloads[k]\n", "= payloads[k] or '{}'\n"), BOTH),
+    "settle without fence": (("settle", "payloads[k], 'ack'", "payloads[k] or '{}', 'ack'"), BOTH),
     "settled twice in a batch": (("settle", "or settled[ticket] then", "then"), BOTH),
     "extend without fence": (("extend", "r.receipt ~= '-' and r.receipt ==", "'' ~="), BOTH),
     "no guard against re-sending": (

@@ -271,10 +271,21 @@ class FairQueue(Queue[C_co]):
 
     # --- workers -------------------------------------------------------------------------------
 
-    def _delivery(self, row: Sequence[Any], deadline_ms: int, consumer: str) -> Delivery:
-        client, payload = parted(row[4])
-        plain = Queue._delivery(self, [*row[:4], payload], deadline_ms, consumer)
-        return replace(plain, client=client)
+    def _deliveries(
+        self,
+        consumer: str,
+        ids: Sequence[str],
+        receipts: Sequence[str],
+        payloads: Sequence[bytes],
+        deadline_ms: int,
+    ) -> list[Delivery]:
+        name = self.name
+        return [
+            Delivery(name, id, payload, receipt, deadline_ms, 0, 0, consumer, client)
+            for id, receipt, (client, payload) in zip(
+                ids, receipts, map(parted, payloads), strict=True
+            )
+        ]
 
     # --- looking -------------------------------------------------------------------------------
 

@@ -46,20 +46,17 @@ if moved > 0 then
     forgotten = ids
     count('gone', moved)
   else
-    local sub, find, rest = string.sub, string.find, {}
+    local sub, match, rest = string.sub, string.match, {}
     for k = 1, moved do
       local line = lines[k]
       if to == 'waiting' then -- first delivery and consumer stay, the rest is as if it were new
-        local c = find(line, ' ', find(line, ' ', 3, true) + 1, true) -- behind a minus, no receipt
-        local d = find(line, ' ', c + 1, true)
-        local e = find(line, ' ', d + 1, true)
-        local who = sub(line, e, find(line, ' ', e + 1, true))
+        local began, who = match(line, '^%- %d+ %d+ (%d+ )%d+( %S+ )') -- a minus: no receipt
         local behind = rest[who]
         if not behind then
           behind = at .. who .. caller .. ' - 0'
           rest[who] = behind
         end
-        rows[2 * k] = '- 0 0 ' .. sub(line, c + 1, d) .. behind
+        rows[2 * k] = '- 0 0 ' .. began .. behind
       else
         local a, _, d, e, f, g = ends(line)
         rows[2 * k] = '-' .. sub(line, a, d) .. at .. sub(line, e, f) .. caller .. sub(line, g)

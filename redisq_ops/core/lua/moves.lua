@@ -1,40 +1,19 @@
 -- Every change of an entry's state, written once. `move` notes it, `flush` writes all that was
 -- noted in as few commands as there are kinds of change; flush before looking at the keys again.
 -- A state other than waiting is a sorted set id -> ms (pending: deadline, delayed: ready time,
--- dead and trash: since). What waiting means, and what else a change drags along, is the room's:
--- it gives `waiting_zset`, `room_move`, `room_flush`. What `room_move` returns is for those who move
--- what they find: false: it can't be moved; 'full': that one was moved, and is enough for one call.
+-- dead and trash: since). What waiting means, and what else a change drags along, is the room's: it
+-- gives `waiting_zset`, `room_move`, `room_done`, `room_flush`. What `room_move` returns is for those
+-- who move what they find: false: it can't be moved; 'full': that one was, and is enough for one call.
 -- Who writes anything of a change before the flush has `room_ready` look at it first.
--- KEYS: lease delay dead trash err
--- USES: fit record history counters room ready
-local zset_of = {pending = lease, delayed = delay, dead = dead, trash = trash,
-  waiting = waiting_zset}
-local drops, adds, kept, forgotten = {}, {}, {}, {}
+-- USES: fit noted history counters room ready
 local changed = false -- whether an entry is on its way to another state, and might be lost half way
+local concluded = {} -- what was acknowledged
 
-local function listed(map, key)
-  local list = map[key]
-  if not list then list = {}; map[key] = list end
-  return list
-end
-
-local function admit(zset, score, id)
-  local list = listed(adds, zset)
-  local n = #list
-  list[n + 1], list[n + 2] = score, id
-end
-
-local function keep(id, line)
-  local n = #kept
-  kept[n + 1], kept[n + 2] = id, line
-end
-
-local function retain(id, r)
-  if r.first == 0 and r.op == '-' then -- as if it never was anything but waiting: no record
-    forgotten[#forgotten + 1] = id
-  else
-    keep(id, packed(r))
-  end
+-- Deliveries that were acknowledged, most of what happens: all of a call at once.
+local function finish(ids)
+  concluded = ids
+  count('done', #ids)
+  room_done(ids)
 end
 
 -- For good: done, or gone from the trash. A done one's `value` and `wait` are the room's affair.
@@ -66,6 +45,11 @@ local function flush()
     fit()
     room_ready(admit)
   end
+  if #concluded > 0 then
+    redis.call('ZREM', lease, unpack(concluded))
+    redis.call('HDEL', meta, unpack(concluded))
+    if redis.call('EXISTS', err) == 1 then redis.call('HDEL', err, unpack(concluded)) end
+  end
   for key, ids in pairs(drops) do redis.call('ZREM', key, unpack(ids)) end
   for key, pairs_of in pairs(adds) do redis.call('ZADD', key, unpack(pairs_of)) end
   if #kept > 0 then redis.call('HSET', meta, unpack(kept)) end
@@ -74,7 +58,7 @@ local function flush()
     redis.call('HDEL', err, unpack(forgotten))
   end
   room_flush()
-  drops, adds, kept, forgotten, changed = {}, {}, {}, {}, false
+  drops, adds, kept, forgotten, concluded, changed = {}, {}, {}, {}, {}, false
   write_counters()
   write_history()
 end

@@ -1,25 +1,18 @@
 -- End deliveries: ack, result (ack with bytes to keep), fail, reject or release. Only the holder of
 -- the latest delivery is heard; a late one is told `stale` and changes nothing.
--- ARGV: caller seq consumer
--- REST: id receipt outcome value delay
--- USES: guard moves
+-- ARGV: caller seq consumer told
+-- REST: outcome value delay
+-- USES: guard told moves
 -- FLAGS: allow-oom
--- Returns one word per row: done | retry | dead | released | stale.
+-- Returns one word for each, or one for all: done | retry | dead | released | stale.
 local said, late = replayed()
 if late then return superseded end
 if said then return said end
 by = consumer
 said = {}
-local ids = {}
-for i = first, #ARGV, width do ids[#ids + 1] = ARGV[i] end
 local lines = redis.call('HMGET', meta, unpack(ids))
 local find, byte = string.find, string.byte
-local settled, acked, errors = {}, 0, {}
-
--- Whether a line begins with the word `receipt`; one that was taken away is a minus.
-local function held(line, receipt)
-  return receipt ~= '-' and find(line, receipt, 1, true) == 1 and byte(line, #receipt + 1) == 32
-end
+local settled, acked, errors, over, plainly = {}, 0, {}, {}, 0
 
 local function missed(id, outcome, value, wait, r)
   if outcome == 'release' then
@@ -40,14 +33,18 @@ local function missed(id, outcome, value, wait, r)
   return 'retry'
 end
 
-for k = 1, #ids do
-  local id, line, at = ids[k], lines[k], first + (k - 1) * width
-  local receipt, outcome, wait = ARGV[at + 1], ARGV[at + 2], ARGV[at + 4]
-  if not line or settled[id] or not held(line, receipt) then
+for k = 1, number do
+  local id, line, receipt, row = ids[k], lines[k], receipts[k], rows[k]
+  if not line or settled[id] or receipt == '-' -- a minus: it was taken away
+    or find(line, receipt, 1, true) ~= 1 or byte(line, #receipt + 1) ~= 32 then
     said[k] = 'stale'
   else
     settled[id] = true -- a late receipt may stand before the good one
-    wait = wait == '0' and 0 or tonumber(wait)
+    local outcome, value, wait = 'ack', nil, 0
+    if row then
+      local at = first + (row - 1) * width
+      outcome, value, wait = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2])
+    end
     if outcome == 'ack' or outcome == 'result' then
       local again = room_again(id, wait)
       if every then note('done', id .. '|' .. (now - unpacked(line).since)) end
@@ -55,20 +52,25 @@ for k = 1, #ids do
       if again then
         count('done', 1)
         move(id, 'pending', 'waiting', again, unpacked(nil))
+      elseif row then
+        leave(id, 'pending', 'done', outcome == 'result' and value or nil, wait)
       else
-        leave(id, 'pending', 'done', outcome == 'result' and ARGV[at + 3] or nil, wait)
+        plainly = plainly + 1
+        over[plainly] = id
       end
-      said[k] = 'done'
     else
-      said[k] = missed(id, outcome, ARGV[at + 3], wait, unpacked(line))
+      said[k] = missed(id, outcome, value, wait, unpacked(line))
     end
   end
 end
 tally('o', acked)
+if plainly > 0 then finish(over) end
 if #errors > 0 then
   room_ready(admit)
   fit()
   redis.call('HSET', err, unpack(errors))
 end
 flush()
+if acked == number then return remember({'done'}) end
+for k = 1, number do said[k] = said[k] or 'done' end
 return remember(said)

@@ -1,19 +1,33 @@
--- A take that is sent again answers as before, but for entries that are not its own any more. Kept for
--- that: when to look again, whether there is more, the deadline, the first fence, then the ids.
+-- The reply of a take: when to look again (ms; 0: no need), 1 if there may be more now, the deadline
+-- (ms), and if anything was taken the first receipt, the ids in one word, then `place failures lost` of
+-- those that had any, in one word, and the payloads.
+-- A take that is sent again answers as before, but for entries that are not its own any more: a star in
+-- the place of their ids. Kept for that: the reply's first five words.
 -- USES: guard record
-local function taken_before(said, contents)
-  local ids, reply = {}, {said[1], said[2], said[3]}
+
+-- `read`: the payload of an id, or false; then it is `lost`, or with none the entry is as good as gone.
+local function taken_before(said, read, lost)
+  local reply, ids = {said[1], said[2], said[3]}, {}
   for i = 5, #said do ids[#ids + 1] = said[i] end
+  if #ids == 0 then return reply end
+  local fence, odd, contents = said[4]:match('^%d+') - 1, {}, {}
   for i, r in ipairs(records(ids)) do
-    if r.receipt == (said[4] + i) .. '-' .. seq then
-      for _, word in ipairs({ids[i], r.receipt, tostring(r.failures), tostring(r.lost),
-        redis.call('HGET', contents, ids[i])}) do reply[#reply + 1] = word end
+    local payload = r.receipt == fence + i .. '-' .. seq and (read(ids[i]) or lost)
+    if payload then
+      contents[#contents + 1] = payload
+      if r.failures + r.lost > 0 then
+        odd[#odd + 1] = #contents .. ' ' .. r.failures .. ' ' .. r.lost
+      end
+    else
+      ids[i] = '*'
     end
   end
+  reply[4], reply[5], reply[6] = said[4], table.concat(ids, ' '), table.concat(odd, ' ')
+  reply[7] = contents
   return reply
 end
 
-local function remember_taken(reply, fence, ids)
-  remember({reply[1], reply[2], reply[3], fence, table.concat(ids, ' ')})
+local function remember_taken(reply)
+  remember({reply[1], reply[2], reply[3], reply[4], reply[5]})
   return reply
 end

@@ -12,14 +12,16 @@ import re
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from redis import RedisCluster
 from redis.asyncio import RedisCluster as AsyncRedisCluster
 
 from ..clock import checked_ms
+from ..deliveries import ends, said, taken
 from ..errors import BadInput, Refused, WrongKind
-from ..io import C_co, Call, both, operation, together
+from ..io import Arg, C_co, Call, both, operation, together
 from ..keys import checked_consumer, checked_name, registry_key
 from ..process import PruneWord
 from ..queue import Queue
@@ -91,44 +93,48 @@ class ListLayout(ListLooks[C_co]):
         checked_consumer(consumer)
 
         def read(reply: list[Any]) -> Taken:
-            rows = (reply[i : i + 3] for i in range(3, len(reply), 3))
-            deadline = int(reply[2])
-            return Taken(
-                tuple(self._delivered(row, deadline, consumer) for row in rows),
-                int(reply[0]) or None,
-                reply[1] == b"1",
-            )
+            return taken(reply, partial(self._deliveries, consumer))
 
-        taken: Taken = await self._guarded(
+        found: Taken = await self._guarded(
             "take", read, n=n, lease_ms=checked_ms(lease_ms, "lease"), consumer=consumer,
             **self._about(),
         )  # fmt: skip
-        return taken
+        return found
 
-    def _delivered(self, row: Sequence[bytes], deadline_ms: int, consumer: str) -> Delivery:
-        ticket, lost, payload = row
-        return Delivery(
-            self.name, self.id_of(payload), payload, ticket.decode(), deadline_ms,
-            self._failures(payload), int(lost), consumer,
-        )  # fmt: skip
+    def _deliveries(
+        self,
+        consumer: str,
+        ids: Sequence[str],
+        receipts: Sequence[str],
+        payloads: Sequence[bytes],
+        deadline_ms: int,
+    ) -> list[Delivery]:
+        """What the server knows of a job is its ticket: id and failures are in its record."""
+        return [
+            Delivery(
+                self.name, self.id_of(payload), payload, ticket, deadline_ms,
+                self._failures(payload), 0, consumer,
+            )
+            for ticket, payload in zip(receipts, payloads, strict=True)
+        ]  # fmt: skip
 
     async def _settle(self, settlements: Sequence[Settlement]) -> list[str]:
         if not settlements:
             return []
         self._needs_one()
         await self._enrol()
-        rows = []
-        for s in settlements:
-            word, text, unit, delay = "ack", b"", "", 0
-            if s.outcome == "release":
-                word = "release"
-            elif s.outcome in ("fail", "reject"):
-                word, text, unit, delay = self._ended(s)
-            rows.append((s.delivery.id, s.delivery.receipt, word, text, unit, delay))
-        said: list[str] = await self._guarded(
-            "settle", words, rows, consumer=settlements[0].delivery.consumer, **self._about()
-        )
-        return said
+
+        def row(settlement: Settlement) -> tuple[Arg, ...]:
+            if settlement.outcome in ("fail", "reject"):
+                return self._ended(settlement)
+            return "release" if settlement.outcome == "release" else "ack", b"", "", 0
+
+        told, rows = ends(settlements, row)
+        found: list[str] = await self._guarded(
+            "settle", said(len(settlements)), rows,
+            consumer=settlements[0].delivery.consumer, told=told, **self._about(),
+        )  # fmt: skip
+        return found
 
     @operation
     def extend(self, deliveries: Sequence[Delivery], lease_ms: int = LEASE_MS) -> Call[list[bool]]:

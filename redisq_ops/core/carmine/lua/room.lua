@@ -2,7 +2,7 @@
 -- and beside them what Carmine has no word for. Both are written in one step, so they never differ.
 -- Waiting and delayed are one sorted set of ready times: time alone tells `queued-with-backoff`.
 -- KEYS: messages locks backoffs nattempts requeued finished body next
--- USES: fit sight sweeping large wake history counters
+-- USES: append fit sight sweeping large wake history counters
 local waiting_zset = delay
 local moved, ended, refusing = {}, {}, {}
 local in_sight = {waiting = true, delayed = true, pending = true}
@@ -17,6 +17,8 @@ local function room_move(id, from, to, r, value, wait)
     refusing[#refusing + 1], refusing[#refusing + 2] = id, now + wait
   end
 end
+
+local function room_done(ids) append(ended, ids) end
 
 -- Enqueued again while it was being worked on: what came then, now or after the handler's backoff.
 local function room_again(id, wait)

@@ -1,28 +1,33 @@
 -- Take up to n queued messages in the order of their ready times, each under a lock of its own, and
 -- turn the circle.
 -- ARGV: caller seq n lease_ms consumer
--- USES: deliver due dry
+-- USES: deliver due content dry
 -- FLAGS: allow-oom
--- Returns: when to look again (ms; 0: no need), 1 if more are due now, the deadline (ms), then
--- rows of id receipt failures lost payload.
+-- Returns what `taken` says.
 local said, late = replayed()
 if late then return superseded end
-if said then return taken_before(said, messages) end
+if said then return taken_before(said, content, '') end
 by = consumer
 
 if reap(16) > 0 then flush() end
+local function tries_of(line)
+  local r = unpacked(line)
+  return r.failures + r.lost + 1
+end
+
 local due = conf.paused and {}
   or redis.call('ZRANGE', delay, '-inf', now, 'BYSCORE', 'LIMIT', 0, n, 'WITHSCORES')
-local ids, ready, reply, fence = {}, {}, {'0', '0', deadline}, 0
+local ids, ready, reply = {}, {}, {'0', '0', deadline}
 for i = 1, #due / 2 do ids[i], ready[i] = due[2 * i - 1], due[2 * i] end
 if #ids > 0 then
   drops[delay] = ids
   local lines = redis.call('HMGET', meta, unpack(ids))
-  reply, fence = deliver(ids, lines, redis.call('HMGET', messages, unpack(ids)), ready)
+  reply = deliver(ids, lines, redis.call('HMGET', messages, unpack(ids)), ready)
   local locked, tries = {}, {}
-  for i, id in ipairs(ids) do
+  for i = 1, #ids do
+    local id = ids[i]
     locked[2 * i - 1], locked[2 * i] = id, deadline
-    tries[2 * i - 1], tries[2 * i] = id, lines[i] and reply[5 * i + 1] + reply[5 * i + 2] + 1 or '1'
+    tries[2 * i - 1], tries[2 * i] = id, lines[i] and tries_of(lines[i]) or '1'
     if every then note('taken', id) end
   end
   put_fields(locks, locked)
@@ -43,4 +48,4 @@ if #ids == 0 and not conf.paused then
   reply[1] = tostring(watch(consumer))
   ran_dry()
 end
-return remember_taken(reply, fence, ids)
+return remember_taken(reply)

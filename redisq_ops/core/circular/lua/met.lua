@@ -1,7 +1,7 @@
 -- What an element of the list turns out to be when it is met: to be delivered, to be left alone, or not
 -- an entry at all. A foreign producer may have pushed an id that is there, or bytes that are no id.
 -- USES: moves
-local taken, found, payloads, held = {}, {}, {}, {}
+local taken, found, payloads, held, got = {}, {}, {}, {}, 0
 local clean -- no element is spent, no id on its way elsewhere; asked before the first is met
 
 -- The name a dead letter has whose element is no legal id; nil for one that is legal.
@@ -22,8 +22,8 @@ local function bury(name, raw)
 end
 
 local function take_up(id, line, content)
-  local at = #taken + 1
-  taken[at], found[at], payloads[at], held[id] = id, line, content, true
+  got = got + 1
+  taken[got], found[got], payloads[got], held[id] = id, line, content, true
 end
 
 -- Pushed once more by someone who can't know that it is there: no push is lost.

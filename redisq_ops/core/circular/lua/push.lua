@@ -13,16 +13,16 @@ if conf.closed then return {err = 'CLOSED the queue is draining and takes no new
 by = caller:match('^[^:]*')
 said = {}
 local ids, contents = {}, {}
-for i = first, #ARGV, width do
-  ids[#ids + 1], contents[#contents + 1] = ARGV[i], ARGV[i + 1]
-end
+local rows = (#ARGV - first + 1) / width
+for k = 1, rows do ids[k], contents[k] = ARGV[first + 2 * k - 2], ARGV[first + 2 * k - 1] end
 local newer = tonumber(redis.call('HGET', cfg, 'layout') or '0') > tonumber(layout)
 local had, some = redis.call('HMGET', body, unpack(ids)), false
-for k = 1, #ids do some = some or had[k] end
+for k = 1, rows do some = some or had[k] end
 local lines = some and redis.call('HMGET', meta, unpack(ids)) or {}
 local bodies, runs, owed, met, touched = {}, {}, {}, {}, {}
-local fresh, come = 0, 0
-for k, id in ipairs(ids) do
+local fresh, come, n = 0, 0, 0
+for k = 1, rows do
+  local id = ids[k]
   local state = met[id] or had[k] and state_of(id, lines[k])
   local content = contents[k]
   local word = 'new'
@@ -57,7 +57,7 @@ for k, id in ipairs(ids) do
     met[id] = state
   end
   if word == 'new' or word == 'queued' then
-    bodies[#bodies + 1], bodies[#bodies + 2] = id, content
+    bodies[n + 1], bodies[n + 2], n = id, content, n + 2
   end
   if every and word ~= 'elsewhere' then note('submitted', id) end
   said[k] = word
@@ -68,7 +68,7 @@ if fresh > 0 and conf.max_waiting > 0 then
     return {err = 'FULL ' .. waiting .. ' entries wait and max_waiting is ' .. conf.max_waiting}
   end
 end
-if #bodies > 0 then put_fields(body, bodies) end
+if n > 0 then put_fields(body, bodies) end
 if #runs > 0 and follows ~= false then redis.call('HDEL', again, unpack(runs)) end
 if #touched > 0 then redis.call('HSET', again, unpack(touched)) end
 for _, id in ipairs(owed) do redis.call('HINCRBY', again, id, 1) end

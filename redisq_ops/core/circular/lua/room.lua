@@ -1,7 +1,7 @@
 -- The circle: what an id's changes of state do to the list, and to the runs that follow.
 -- `seen`: marks of what came from other shards, by when; each is taken in once.
 -- KEYS: seen
--- USES: known elements mend wake history counters
+-- USES: append known elements mend wake history counters
 local waiting_zset = nil
 local ended, back, front, leaving, reborn, woken = {}, {}, {}, {}, {}, 0
 
@@ -23,6 +23,11 @@ local function room_move(id, from, to, r)
   elseif resides(from) and not resides(to) then
     leaving[#leaving + 1] = id
   end
+end
+
+local function room_done(ids)
+  append(ended, ids)
+  if rotate then append(leaving, ids) end
 end
 
 local function room_flush()

@@ -1,12 +1,11 @@
 -- Take up to n ids, the one that waits longest first, each under a lease of its own.
 -- ARGV: caller seq n lease_ms consumer
--- USES: deliver due met pop turn
+-- USES: deliver due content met pop turn
 -- FLAGS: allow-oom
--- Returns: when to look again (ms; 0: no need), 1 if more wait now, the deadline (ms), then rows of id
--- receipt failures lost payload.
+-- Returns what `taken` says.
 local said, late = replayed()
 if late then return superseded end
-if said then return taken_before(said, body) end
+if said then return taken_before(said, content, '') end
 by = consumer
 
 n = tonumber(n)
@@ -15,9 +14,9 @@ for i, r in ipairs(records(due)) do move(due[i], 'delayed', 'waiting', 0, r) end
 if #due + reap(16) > 0 then flush() end
 
 local more = not conf.paused and (rotate and turn_list(n) or not rotate and pop_list(n))
-local reply, fence = {'0', '0', deadline}, 0
+local reply = {'0', '0', deadline}
 if #taken > 0 then
-  reply, fence = deliver(taken, found, payloads)
+  reply = deliver(taken, found, payloads)
   if every then for _, id in ipairs(taken) do note('taken', id) end end
 end
 if more then reply[2] = '1' end
@@ -26,4 +25,4 @@ if more and rings and #taken > 0 then wake_workers(1) end
 if #taken == 0 and not more and not conf.paused then
   reply[1] = tostring(rings and watch(consumer) or now)
 end
-return remember_taken(reply, fence, taken)
+return remember_taken(reply)

@@ -34,7 +34,7 @@ local function turn_list(n)
   local block = math.min(size, n + 64)
   local ids = redis.call('LRANGE', queue, -block, -1)
   local lines, stay, seen, round = redis.call('HMGET', meta, unpack(ids)), {}, 0, false
-  while seen < block and #taken < n and not round do
+  while seen < block and got < n and not round do
     local at = block - seen
     local id, line = ids[at], lines[at]
     seen = seen + 1

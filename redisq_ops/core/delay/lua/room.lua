@@ -3,7 +3,7 @@
 -- A delivered entry keeps its ready time in its record and returns to it, so order survives.
 -- `seen`: marks of what was handed over to here, by when; each is taken in once.
 -- KEYS: body next seen
--- USES: fit wake history counters
+-- USES: append fit wake history counters
 local waiting_zset = delay
 local gone, woken = {}, 0
 local follows -- whether any entry is to run again; asked once
@@ -15,6 +15,8 @@ local function room_move(id, from, to, r)
     woken = woken + 1
   end
 end
+
+local function room_done(ids) append(gone, ids) end
 
 -- Rescheduled while it was being worked on: its next ready time, and the payload then.
 local function room_again(id)

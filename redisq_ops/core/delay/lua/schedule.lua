@@ -12,16 +12,18 @@ if late then return superseded end
 if said then return said end
 if conf.closed then return {err = 'CLOSED the queue is draining and takes no new entries'} end
 local ids = {}
-for i = first, #ARGV, width do ids[#ids + 1] = ARGV[i] end
+local rows = (#ARGV - first + 1) / width
+for k = 1, rows do ids[k] = ARGV[first + (k - 1) * width] end
 by, said = caller:match('^[^:]*'), {}
 local top = redis.call('ZRANGE', delay, 0, 0, 'WITHSCORES')[2]
-local soonest, put, bodies, follow, moved, fresh = nil, {}, {}, {}, {}, 0
+local soonest, put, bodies, follow, moved, fresh, n = nil, {}, {}, {}, {}, 0, 0
 local times, contents = {}, {} -- what an earlier row of this call makes of an id
 local newer = tonumber(redis.call('HGET', cfg, 'layout') or '0') > tonumber(layout)
 local olds = redis.call('HMGET', body, unpack(ids))
 local wish, relative, wished, text_of_it -- most rows of a call have the same time
-for k, id in ipairs(ids) do
-  local at, content = ARGV[first + (k - 1) * width + 1], ARGV[first + (k - 1) * width + 2]
+for k = 1, rows do
+  local row = first + (k - 1) * width
+  local id, at, content = ids[k], ARGV[row + 1], ARGV[row + 2]
   if at ~= wish then
     wish, relative = at, at:match('^%+(%d+)$')
     wished = relative and now + tonumber(relative) or tonumber(at)
@@ -48,8 +50,7 @@ for k, id in ipairs(ids) do
     word, text = 'elsewhere', '0'
   end
   if word == 'ok' or word == 'moved' then
-    put[#put + 1], put[#put + 2] = text, id
-    bodies[#bodies + 1], bodies[#bodies + 2] = id, content
+    put[n + 1], put[n + 2], bodies[n + 1], bodies[n + 2], n = text, id, id, content, n + 2
     times[id], contents[id] = ready, content
     if word == 'ok' then fresh = fresh + 1 end
     if not soonest or ready < soonest then soonest = ready end
@@ -67,13 +68,13 @@ for i, r in ipairs(records(moved)) do
   r.op = '-' -- touched: an operator's undo leaves it alone
   retain(moved[i], r)
 end
-if #put > 0 then
+if n > 0 then
   put_fields(body, bodies)
   put_scores(delay, put)
   tally('i', fresh)
   -- Someone who sleeps must learn of a time before the one it sleeps to.
   local due = soonest <= now
-  if not top or soonest < tonumber(top) or due then wake_workers(due and #put / 2 or 1) end
+  if not top or soonest < tonumber(top) or due then wake_workers(due and n / 2 or 1) end
 end
 flush()
 return remember(said)

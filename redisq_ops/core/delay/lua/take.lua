@@ -1,23 +1,22 @@
 -- Take up to n due entries in the order of their ready times, each under a lease of its own.
 -- ARGV: caller seq n lease_ms consumer
--- USES: deliver due
+-- USES: deliver due content
 -- FLAGS: allow-oom
--- Returns: when to look again (ms; 0: no need), 1 if more are due now, the deadline (ms), then
--- rows of id receipt failures lost payload.
+-- Returns what `taken` says.
 local said, late = replayed()
 if late then return superseded end
-if said then return taken_before(said, body) end
+if said then return taken_before(said, content, '') end
 by = consumer
 
 if reap(16) > 0 then flush() end
 local due = conf.paused and {}
   or redis.call('ZRANGE', delay, '-inf', now, 'BYSCORE', 'LIMIT', 0, n, 'WITHSCORES')
-local ids, ready, reply, fence = {}, {}, {'0', '0', deadline}, 0
+local ids, ready, reply = {}, {}, {'0', '0', deadline}
 for i = 1, #due / 2 do ids[i], ready[i] = due[2 * i - 1], due[2 * i] end
 if #ids > 0 then
   drops[delay] = ids
   local lines = redis.call('HMGET', meta, unpack(ids))
-  reply, fence = deliver(ids, lines, redis.call('HMGET', body, unpack(ids)), ready)
+  reply = deliver(ids, lines, redis.call('HMGET', body, unpack(ids)), ready)
   if every then for _, id in ipairs(ids) do note('taken', id) end end
 end
 flush()
@@ -29,4 +28,4 @@ if #ids == tonumber(n) then
   end
 end
 if #ids == 0 and not conf.paused then reply[1] = tostring(watch(consumer)) end
-return remember_taken(reply, fence, ids)
+return remember_taken(reply)

@@ -19,7 +19,8 @@ end
 -- Returns the ids of all others.
 local function count_back(ids)
   local whose, names, counts, plain = redis.call('HMGET', owner, unpack(ids)), {}, {}, {}
-  for _, name in ipairs(whose) do
+  for k = 1, #ids do
+    local name = whose[k]
     if name and counts[name] then
       counts[name] = counts[name] + 1
     elseif name then
@@ -36,11 +37,16 @@ local function count_back(ids)
       plain[name] = true
     end
   end
-  for k, id in ipairs(ids) do
-    local list = plain[whose[k]] and gone or others
-    list[#list + 1] = id
+  local n = 0
+  for k = 1, #ids do
+    if plain[whose[k]] then
+      n = n + 1
+      gone[n] = ids[k]
+    else
+      others[#others + 1] = ids[k]
+    end
   end
-  if #gone > 0 then
+  if n > 0 then
     put_fields(accounts, kept)
     redis.call('HDEL', body, unpack(gone))
     redis.call('HDEL', owner, unpack(gone))

@@ -3,7 +3,7 @@
 -- on by TURN / weight, and who joins begins at the present virtual time, `vt` in stat.
 -- Delivered entries have their client in `owner`; all have it in front of their payload in `body`.
 -- KEYS: body owner
--- USES: back pack ring history
+-- USES: append back pack ring history
 local waiting_zset = nil
 local moved, done = {}, {}
 
@@ -16,6 +16,7 @@ local function room_move(id, from, to, r)
   end
 end
 
+local function room_done(ids) append(done, ids) end
 local function room_again() return nil end
 
 local function room_score(id, state)
@@ -63,8 +64,7 @@ local function shift_moved()
   for name, list in pairs(backs) do join(account(name), list) end
   if #owned > 0 then redis.call('HSET', owner, unpack(owned)) end
   if #gone > 0 then
-    redis.call('HDEL', body, unpack(gone))
-    redis.call('HDEL', owner, unpack(gone))
+    for _, key in ipairs({body, owner}) do redis.call('HDEL', key, unpack(gone)) end
   end
 end
 

@@ -10,14 +10,15 @@ if late then return superseded end
 if said then return said end
 if conf.closed then return {err = 'CLOSED the queue is draining and takes no new entries'} end
 local ids = {}
-for i = first, #ARGV, width do ids[#ids + 1] = ARGV[i] end
+local rows, n = (#ARGV - first + 1) / width, 0
+for k = 1, rows do ids[k] = ARGV[first + (k - 1) * width] end
 by = caller:match('^[^:]*')
 said = {}
 local newer = tonumber(redis.call('HGET', cfg, 'layout') or '0') > tonumber(layout)
 local there = redis.call('HMGET', body, unpack(ids))
 local put, fresh, contents = {}, {}, {}
-for k, id in ipairs(ids) do
-  local content = ARGV[first + (k - 1) * width + 1]
+for k = 1, rows do
+  local id, content = ids[k], ARGV[first + (k - 1) * width + 1]
   local old = contents[id] or there[k]
   if old then
     said[k] = old == content and 'same' or 'exists'
@@ -26,8 +27,8 @@ for k, id in ipairs(ids) do
   else
     said[k] = 'ok'
     contents[id] = content
-    fresh[#fresh + 1] = id
-    put[#put + 1], put[#put + 2] = id, content
+    n = n + 1
+    fresh[n], put[2 * n - 1], put[2 * n] = id, id, content
     if every then note('submitted', id .. '|' .. client) end
   end
 end

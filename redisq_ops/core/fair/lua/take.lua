@@ -2,11 +2,10 @@
 -- ARGV: caller seq n lease_ms consumer
 -- USES: deliver due turns
 -- FLAGS: allow-oom
--- Returns: when to look again (ms; 0: no need), 1 if there may be more now, the deadline (ms), then
--- rows of id receipt failures lost payload, the payload with its client in front.
+-- Returns what `taken` says, each payload with its client in front.
 local said, late = replayed()
 if late then return superseded end
-if said then return taken_before(said, body) end
+if said then return taken_before(said, function(id) return redis.call('HGET', body, id) end, '') end
 by = consumer
 
 n = tonumber(n)
@@ -17,12 +16,13 @@ if #due + reap(16) > 0 then flush() end
 local ids, whose, latest, start = {}, {}, 0, 0
 if not conf.paused then ids, whose, latest, start = served(n) end
 
-local reply, fence = {'0', '0', deadline}, 0
+local reply = {'0', '0', deadline}
 if #ids > 0 then
   local lines = redis.call('HMGET', meta, unpack(ids))
-  reply, fence = deliver(ids, lines, redis.call('HMGET', body, unpack(ids)))
+  reply = deliver(ids, lines, redis.call('HMGET', body, unpack(ids)))
   local owned = {}
-  for i, id in ipairs(ids) do
+  for i = 1, #ids do
+    local id = ids[i]
     owned[2 * i - 1], owned[2 * i] = id, whose[i]
     if every then note('taken', id .. '|' .. whose[i]) end
   end
@@ -44,4 +44,4 @@ elseif hole_budget <= 0 then
 elseif not conf.paused then
   reply[1] = tostring(watch(consumer))
 end
-return remember_taken(reply, fence, ids)
+return remember_taken(reply)

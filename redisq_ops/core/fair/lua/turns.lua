@@ -8,7 +8,8 @@ local TURN = 27720 -- what an entry moves a client of weight 1 on; weights 1 to 
 -- virtual time at which the last of them had its turn.
 local function turns(n)
   local names = redis.call('ZRANGE', ring, 0, n - 1)
-  local line, first_in, last_in, order, start = {}, 1, 0, {}, 0 -- in line: from first_in to last_in
+  local line, first_in, last_in = {}, 1, 0 -- in line: from first_in to last_in
+  local order, start, turned = {}, 0, 0
   open_accounts(names)
   for _, name in ipairs(names) do
     local a = known[name]
@@ -20,10 +21,11 @@ local function turns(n)
       redis.call('ZREM', ring, name)
     end
   end
-  while #order < n and first_in <= last_in do
+  while turned < n and first_in <= last_in do
     local a = line[first_in]
     first_in, start = first_in + 1, a.vt
-    order[#order + 1] = a
+    turned = turned + 1
+    order[turned] = a
     a.want, a.vt = a.want + 1, a.vt + a.cost
     if a.want < a.most then
       local at = last_in
@@ -42,11 +44,12 @@ end
 -- The ids of up to n turns, whose they are, the latest virtual time a client of them comes to, and
 -- that of the last turn. Who is astray has its next turn behind all others: they are met first.
 local function served(n)
-  local ids, whose, latest, start = {}, {}, 0, 0
+  local ids, whose, latest, start, have = {}, {}, 0, 0, 0
   for round = 100, 0, -1 do
     local order, at = turns(n - #ids)
     local astray = {}
-    for _, a in ipairs(order) do
+    for k = 1, #order do
+      local a = order[k]
       if not a.ids then
         touched[a.name] = a
         a.ids, a.given = leave_list(a, a.want), 0
@@ -57,7 +60,10 @@ local function served(n)
       end
       a.given = a.given + 1
       local id = a.ids[a.given]
-      if id then ids[#ids + 1], whose[#whose + 1] = id, a.name end
+      if id then
+        have = have + 1
+        ids[have], whose[have] = id, a.name
+      end
     end
     start = math.max(start, at)
     if #astray == 0 then break end

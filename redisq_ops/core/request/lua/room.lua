@@ -1,61 +1,26 @@
 -- Requests. The record r_<rid> is the truth; a token (the request's id in the list of its priority)
 -- is a hint that there may be work, and publication is a hint too.
--- A sub-request's stream entry is <n>-0. Delivered and unsettled ones are in the group's PEL, under
--- their consumer, or under ~waiting / ~delayed when they are to run again; `again` counts the
--- former, `read` is the highest n ever delivered.
--- KEYS: r_ s_ p_ prios open fin retire res_ edited
--- USES: wake history counters
+-- A sub-request's stream entry is <n>-0, which the server knows by <n> too. Delivered and unsettled
+-- ones are in the group's PEL, under their consumer, or under ~waiting / ~delayed when they are to run
+-- again; `again` counts the former, `read` is the highest n ever delivered.
+-- KEYS: p_ prios open fin retire res_ edited
+-- USES: append requests wake history counters
 local waiting_zset = nil
-local FIELDS = {'state', 'priority', 'limit', 'paused', 'waiting', 'pending', 'delayed', 'done',
-  'dead', 'trash', 'again', 'read', 'tok', 'gen', 'bytes', 'total', 'created', 'purged'}
-local requests, touched, ended = {}, {}, {}
-local known, KNOWN_MOST = 0, 25 -- requests a call has looked at; each costs as much as several entries
-
-local function request(rid)
-  local q = requests[rid]
-  if q == nil then
-    known = known + 1
-    local got = redis.call('HMGET', r_ .. rid, unpack(FIELDS))
-    if not got[1] then
-      q = false
-    else
-      q = {rid = rid, stream = s_ .. rid, acks = {}, dels = {}, claims = {}, new = 0}
-      for i, name in ipairs(FIELDS) do q[name] = tonumber(got[i]) or 0 end
-      q.state = got[1]
-      q.was_waiting, q.was_cancelled = q.waiting, q.state == 'cancelled'
-    end
-    requests[rid] = q
-  end
-  return q
-end
-
-local function touch(q)
-  touched[q.rid] = q
-end
-
-local function split(id)
-  local slash = id:find('/', 1, true)
-  if not slash then return nil end
-  local digits = id:sub(slash + 1)
-  return id:sub(1, slash - 1), tonumber(digits), digits
-end
-
--- The generation is the queue's count: tokens left over from a request that is gone, or from before
--- a change, are told from those of its namesake.
-local function token(q)
-  return q.rid .. '|' .. q.gen
+local ended = {}
+local edits -- whether any payload was replaced; asked once
+local function some_edited()
+  if edits == nil then edits = redis.call('EXISTS', edited) == 1 end
+  return edits
 end
 
 local function room_move(id, from, to, r, value)
-  local rid, n, digits = split(id)
-  local q = request(rid)
+  local q, entry = located(id)
   if not q then return false end -- its record was evicted or removed by hand: no reason to stop
-  touched[rid] = q
+  touched[q.rid] = q
   q[from] = q[from] - 1
   local into = to == 'gone' and 'purged' or to
   q[into] = q[into] + 1
-  local entry = digits .. '-0' -- of the digits: a number would have to be written out again
-  if n > q.read then -- never delivered: only the reading position speaks for it
+  if unread(q, entry) then -- only the reading position speaks for it
     if to == 'gone' then q.dels[#q.dels + 1] = entry end
     return known >= KNOWN_MOST and 'full' or nil
   end
@@ -69,18 +34,37 @@ local function room_move(id, from, to, r, value)
   else
     q.acks[#q.acks + 1] = entry
     if to == 'done' or to == 'gone' then
-      q.dels[#q.dels + 1], ended[#ended + 1] = entry, id
+      q.dels[#q.dels + 1] = entry
+      if some_edited() then ended[#ended + 1] = id end
     end
     if value then
       if q.bytes + #value > DEFAULT.max_results then
-        redis.call('HINCRBY', r_ .. rid, 'dropped', 1)
+        redis.call('HINCRBY', r_ .. q.rid, 'dropped', 1)
       else
         q.bytes = q.bytes + #value
-        redis.call('HSET', res_ .. rid .. ':' .. math.floor(n / 1000), n, value)
+        redis.call('HSET', res_ .. q.rid .. ':' .. math.floor(entry / 1000), entry, value)
       end
     end
   end
   return known >= KNOWN_MOST and 'full' or nil
+end
+
+-- Deliveries that were acknowledged: most of what happens, and mostly of one request.
+local function room_done(ids)
+  local q, list, n
+  for k = 1, #ids do
+    local its, entry = located(ids[k])
+    if its and its ~= q then -- none: its record was evicted or removed by hand
+      q, list, n = its, its.ends, #its.ends
+      touch(q)
+    end
+    if its then
+      n = n + 1
+      list[n] = entry
+      q.pending, q.done = q.pending - 1, q.done + 1
+    end
+  end
+  if some_edited() then append(ended, ids) end
 end
 
 local function room_again() return nil end
@@ -142,6 +126,10 @@ local function room_flush()
   if #ended > 0 then redis.call('HDEL', edited, unpack(ended)) end
   ended = {}
   for rid, q in pairs(touched) do
+    if #q.ends > 0 then
+      redis.call('XACK', q.stream, 'g', unpack(q.ends))
+      redis.call('XDEL', q.stream, unpack(q.ends))
+    end
     if #q.acks > 0 then redis.call('XACK', q.stream, 'g', unpack(q.acks)) end
     if #q.dels > 0 then redis.call('XDEL', q.stream, unpack(q.dels)) end
     for owner, list in pairs(q.claims) do
@@ -159,7 +147,7 @@ local function room_flush()
     count(before, -q.was_waiting)
     count(name, q.waiting)
     q.was_waiting, q.was_cancelled = q.waiting, q.state == 'cancelled'
-    q.acks, q.dels, q.claims = {}, {}, {}
+    q.ends, q.acks, q.dels, q.claims = {}, {}, {}, {}
   end
   touched = {}
 end

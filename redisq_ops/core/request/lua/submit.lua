@@ -41,9 +41,8 @@ if not q then
   q = request(rid)
   redis.call('ZADD', open, now, rid)
 end
-for i, entry in ipairs(numbered(q.total, rows, '-0')) do
-  redis.call('XADD', q.stream, entry, 'r', ARGV[first + i - 1])
-end
+local entries, call, stream = numbered(q.total, rows, '-0'), redis.call, q.stream
+for i = 1, rows do call('XADD', stream, entries[i], 'r', ARGV[first + i - 1]) end
 q.total, q.waiting = q.total + rows, q.waiting + rows
 redis.call('HSET', r_ .. rid, 'digest', after, 'added', now)
 if seal == '1' then q.state = 'sealed' end

@@ -3,27 +3,11 @@
 -- ARGV: caller seq n lease_ms consumer
 -- USES: deliver due content
 -- FLAGS: allow-oom
--- Returns: when to look again (ms; 0: no need), 1 if there may be more now, the deadline (ms), then
--- rows of id receipt failures lost payload.
+-- Returns what `taken` says.
 local said, late = replayed()
 if late then return superseded end
+if said then return taken_before(said, content) end
 by = consumer
-
--- The words kept for a re-send: when to look again, more, deadline, first fence, then the ids.
-if said then
-  local ids, reply = {}, {said[1], said[2], said[3]}
-  for i = 5, #said do ids[#ids + 1] = said[i] end
-  for i, r in ipairs(records(ids)) do
-    if r.receipt == (said[4] + i) .. '-' .. seq then
-      local payload = content(ids[i])
-      if payload then -- else somebody removed it by hand: its lease will run out
-        for _, word in ipairs({ids[i], r.receipt, tostring(r.failures), tostring(r.lost),
-          payload}) do reply[#reply + 1] = word end
-      end
-    end
-  end
-  return reply
-end
 
 n = tonumber(n)
 local due = redis.call('ZRANGE', delay, '-inf', now, 'BYSCORE', 'LIMIT', 0, 16)
@@ -34,37 +18,40 @@ local budget = n + 64
 local taken, payloads, retried = {}, {}, {}
 
 local function supply(q, want)
-  local got = {}
+  local got, have, sub = {}, 0, string.sub
   if q.again > 0 then
     local rows = redis.call('XPENDING', q.stream, 'g', '-', '+', math.min(want, q.again), '~waiting')
     if #rows > 0 then
       local ids = {}
       for i, row in ipairs(rows) do ids[i] = row[1] end
       got = redis.call('XCLAIM', q.stream, 'g', consumer, 0, unpack(ids))
-      q.again = q.again - #got
-      for i = 1, #got do retried[#taken + i] = true end
+      have = #got
+      q.again = q.again - have
+      for i = 1, have do retried[#taken + i] = true end
     end
   end
-  while #got < want and budget > 0 do
-    local read = redis.call('XREADGROUP', 'GROUP', 'g', consumer, 'COUNT', want - #got, 'STREAMS',
+  while have < want and budget > 0 do
+    local read = redis.call('XREADGROUP', 'GROUP', 'g', consumer, 'COUNT', want - have, 'STREAMS',
       q.stream, '>')
     if not read then break end
-    for _, entry in ipairs(read[1][2]) do
-      local k = tonumber(entry[1]:sub(1, -3))
-      q.read = k
-      if q.trash > 0 and redis.call('ZSCORE', trash, q.rid .. '/' .. k) then
+    local entries = read[1][2]
+    q.read = tonumber(sub(entries[#entries][1], 1, -3))
+    for i = 1, #entries do
+      local entry = entries[i]
+      if q.trash > 0 and redis.call('ZSCORE', trash, q.rid .. '/' .. sub(entry[1], 1, -3)) then
         q.acks[#q.acks + 1] = entry[1] -- purged before anyone had it
         budget = budget - 1
       else
-        got[#got + 1] = entry
+        have = have + 1
+        got[have] = entry
       end
     end
   end
-  q.waiting, q.pending = q.waiting - #got, q.pending + #got
-  local prefix = q.rid .. '/'
-  for _, entry in ipairs(got) do
-    taken[#taken + 1] = prefix .. entry[1]:sub(1, -3)
-    payloads[#taken] = entry[2][2]
+  q.waiting, q.pending = q.waiting - have, q.pending + have
+  local prefix, at = q.rid .. '/', #taken
+  for i = 1, have do
+    local entry = got[i]
+    taken[at + i], payloads[at + i] = prefix .. sub(entry[1], 1, -3), entry[2][2]
   end
   touch(q)
 end
@@ -104,17 +91,17 @@ for _, priority in ipairs(order) do
   end
 end
 
-local reply, fence = {'0', '0', deadline}, 0
+local reply = {'0', '0', deadline}
 if #taken > 0 then
   local lines = {}
   for i in pairs(retried) do
     lines[i] = redis.call('HGET', meta, taken[i])
     payloads[i] = redis.call('HGET', edited, taken[i]) or payloads[i]
   end
-  reply, fence = deliver(taken, lines, payloads)
+  reply = deliver(taken, lines, payloads)
   if every then for _, id in ipairs(taken) do note('taken', id) end end
 end
 flush()
 if #taken == 0 then reply[1] = tostring(conf.paused and 0 or watch(consumer)) end
 if #taken < n and budget <= 0 then reply[2] = '1' end
-return remember_taken(reply, fence, taken)
+return remember_taken(reply)

@@ -28,7 +28,7 @@ end
 for k = 1, rows do
   local i = first + (k - 1) * width
   texts[k], said[k] = ARGV[i + 1] .. came, 'ok'
-  note('submitted', ARGV[i])
+  if every then note('submitted', ARGV[i]) end
 end
 if ready then
   for _, text in ipairs(texts) do into_set(t_schedule, seconds(ready), text) end

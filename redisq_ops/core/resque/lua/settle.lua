@@ -2,41 +2,43 @@
 -- is its record up to the value of its last field, a time (`unit`: s, ms or date) that is the
 -- server's to give; with no unit it is the whole. Only the holder of a ticket that is there is heard.
 -- KEYS: t_retry
--- ARGV: caller seq consumer side queue failed
--- REST: id ticket outcome text unit delay
--- USES: guard held
+-- ARGV: caller seq consumer told side queue failed
+-- REST: outcome text unit delay
+-- USES: guard told held
 -- FLAGS: allow-oom
--- Returns one word per row: done | retry | dead | released | stale.
+-- Returns one word for each, or one for all: done | retry | dead | released | stale.
 local said, late = replayed()
 if late then return superseded end
 if said then return said end
 by = consumer
 said = {}
-local all, settled, ended, back, acked, bad = {}, {}, {}, {}, 0, 0
-for i = first, #ARGV, width do all[#all + 1] = ARGV[i + 1] end
-local payloads = redis.call('HMGET', body, unpack(all))
+local settled, ended, back, acked, bad, gone = {}, {}, {}, 0, 0, 0
+local payloads = redis.call('HMGET', body, unpack(receipts))
 local known = redis.call('HLEN', lost) > 0
-for k, ticket in ipairs(all) do
-  local at = first + (k - 1) * width
-  local id, outcome, text, unit = ARGV[at], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
-  local payload = payloads[k]
+for k = 1, number do
+  local id, ticket, payload, outcome, text, unit, wait = ids[k], receipts[k], payloads[k], 'ack'
+  if rows[k] then
+    local at = first + (rows[k] - 1) * width
+    outcome, text, unit, wait = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
+  end
   if not payload or settled[ticket] then
     said[k] = 'stale'
   else
     settled[ticket] = true
-    ended[#ended + 1] = ticket
+    gone = gone + 1
+    ended[gone] = ticket
     if outcome == 'release' then
       back[#back + 1] = payload
       said[k] = 'released'
     else
       if known then redis.call('HDEL', lost, redis.sha1hex(payload)) end
-      if unit ~= '' then text = text .. stamp(unit) .. '}' end
+      if unit and unit ~= '' then text = text .. stamp(unit) .. '}' end
       if outcome == 'ack' then
         acked = acked + 1
         said[k] = 'done'
         if every then note('done', id) end
       elseif outcome == 'retry' then
-        into_set(t_retry, seconds(now + tonumber(ARGV[at + 5])), text)
+        into_set(t_retry, seconds(now + tonumber(wait)), text)
         bad = bad + 1
         said[k] = 'retry'
         note('failed', id .. '|' .. consumer)
@@ -58,4 +60,4 @@ count('done', acked)
 count_theirs(acked + bad, bad)
 write_counters()
 write_history()
-return remember(said)
+return remember(acked == number and {'done'} or said)

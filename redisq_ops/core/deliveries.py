@@ -1,0 +1,91 @@
+"""Deliveries as they come and go: a take's reply, and how their ends are told.
+
+These are most of what a busy server hears, and a word of a command or reply of its own costs it
+about as much as one of the changes behind it. So what has no blanks in it shares one word, and what
+is alike for all is said once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .errors import BadInput
+from .io import Arg
+from .reply import words
+from .settings import MAX_BATCH
+from .values import Delivery, Settlement, Taken
+
+Make = Callable[[Sequence[str], Sequence[str], Sequence[bytes], int], list[Delivery]]
+"""(ids, receipts, payloads, deadline in ms) -> deliveries that neither failed nor were lost"""
+GONE = "*"
+"""in the place of an id that, when a take is sent again, isn't its caller's any more"""
+
+
+def taken(reply: Sequence[Any], make: Make) -> Taken:
+    """A take's reply: when to look again, whether there is more, the deadline, and if anything was
+    taken the first receipt, the ids, failures and losses of those that had any, the payloads."""
+    look, more, deadline, *rest = reply
+    made: list[Delivery] = []
+    if rest:
+        first, names, odd, payloads = rest
+        ids = names.decode().split(" ")
+        number, _, caller = first.decode().partition("-")
+        start = int(number)
+        receipts = [f"{fence}-{caller}" for fence in range(start, start + len(ids))]
+        if None in payloads:  # evicted, or removed by hand
+            payloads = [payload or b"" for payload in payloads]
+        if GONE in ids:
+            here = [place for place, id in enumerate(ids) if id != GONE]
+            ids = [ids[place] for place in here]
+            receipts = [receipts[place] for place in here]
+        made = make(ids, receipts, payloads, int(deadline))
+        counts = map(int, odd.split())
+        for place, failures, lost in zip(counts, counts, counts, strict=True):
+            one = made[place - 1]
+            made[place - 1] = one._replace(failures=one.failures + failures, lost=lost)
+    return Taken(tuple(made), int(look) or None, more == b"1")
+
+
+def ends(
+    settlements: Sequence[Settlement], row: Callable[[Settlement], tuple[Arg, ...]]
+) -> tuple[str, list[tuple[Arg, ...]]]:
+    """What a settle is told: ids and receipts in one word, and rows for those that aren't plainly
+    acknowledged, whose receipts have the row's number behind a bar."""
+    if len(settlements) > MAX_BATCH:
+        raise BadInput(f"settle: {len(settlements)} at once, {MAX_BATCH} at most")
+    told, rows = _told(settlements, row)
+    blanks, bars = told.count(" "), told.count("|")
+    if blanks != 2 * len(settlements) - 1 or bars != len(rows) or "  " in f" {told} ":
+        return _told([one._replace(delivery=_plain(one.delivery)) for one in settlements], row)
+    return told, rows
+
+
+def _told(
+    settlements: Sequence[Settlement], row: Callable[[Settlement], tuple[Arg, ...]]
+) -> tuple[str, list[tuple[Arg, ...]]]:
+    pairs: list[str] = []
+    rows: list[tuple[Arg, ...]] = []
+    for settlement in settlements:
+        delivery, outcome, _, delay_ms = settlement
+        if outcome != "ack" or delay_ms:
+            rows.append(row(settlement))
+            pairs.append(f"{delivery.id} {delivery.receipt}|{len(rows)}")
+        else:
+            pairs.append(f"{delivery.id} {delivery.receipt}")
+    return " ".join(pairs), rows
+
+
+def _plain(delivery: Delivery) -> Delivery:
+    """What no take handed out, as words that are nobody's id and receipt."""
+    sound = all(word and not {" ", "|"} & set(word) for word in (delivery.id, delivery.receipt))
+    return delivery if sound else delivery._replace(id="-", receipt="-")
+
+
+def said(number: int) -> Callable[[list[bytes]], list[str]]:
+    """Reads the words of a settle, one for each of ``number``; alone it is for all of them."""
+
+    def read(reply: list[bytes]) -> list[str]:
+        return words(reply) * (number if len(reply) == 1 else 1)
+
+    return read

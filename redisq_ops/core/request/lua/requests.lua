@@ -1,0 +1,58 @@
+-- Requests as a call finds them: each record is read once, changed here, and written by the flush.
+-- KEYS: r_ s_
+local FIELDS = {'state', 'priority', 'limit', 'paused', 'waiting', 'pending', 'delayed', 'done',
+  'dead', 'trash', 'again', 'read', 'tok', 'gen', 'bytes', 'total', 'created', 'purged'}
+local requests, touched = {}, {}
+local known, KNOWN_MOST = 0, 25 -- requests a call has looked at; each costs as much as several entries
+
+local function request(rid)
+  local q = requests[rid]
+  if q == nil then
+    known = known + 1
+    local got = redis.call('HMGET', r_ .. rid, unpack(FIELDS))
+    if not got[1] then
+      q = false
+    else
+      q = {rid = rid, stream = s_ .. rid, ends = {}, acks = {}, dels = {}, claims = {}}
+      for i = 1, #FIELDS do q[FIELDS[i]] = got[i] ~= '0' and tonumber(got[i]) or 0 end
+      q.state = got[1]
+      q.was_waiting, q.was_cancelled = q.waiting, q.state == 'cancelled'
+    end
+    requests[rid] = q
+  end
+  return q
+end
+
+local function touch(q)
+  touched[q.rid] = q
+end
+
+local function split(id)
+  local slash = id:find('/', 1, true)
+  if not slash then return nil end
+  local digits = id:sub(slash + 1)
+  return id:sub(1, slash - 1), tonumber(digits), digits
+end
+
+-- The request of an id and its number as text. Mostly it is the request of the id before, which costs
+-- a third.
+local find, sub = string.find, string.sub
+local ahead, whose -- of that id, up to its slash; and its request
+local function located(id)
+  if ahead and find(id, ahead, 1, true) == 1 then return whose, sub(id, #ahead + 1) end
+  local slash = find(id, '/', 1, true)
+  ahead, whose = sub(id, 1, slash), request(sub(id, 1, slash - 1))
+  return whose, sub(id, slash + 1)
+end
+
+-- Whether a number was never delivered. (Of text, for to make numbers is dear; none begins with 0.)
+local function unread(q, digits)
+  if q.told ~= q.read then q.told, q.upto = q.read, string.format('%.0f', q.read) end
+  return #digits > #q.upto or #digits == #q.upto and digits > q.upto
+end
+
+-- The generation is the queue's count: tokens left over from a request that is gone, or from before
+-- a change, are told from those of its namesake.
+local function token(q)
+  return q.rid .. '|' .. q.gen
+end
