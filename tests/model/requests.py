@@ -400,6 +400,10 @@ class RequestModel(Model):
             self.settled(book)
         self.touched.clear()
 
+    def after_step(self) -> None:
+        self.settle_touched()
+        super().after_step()
+
     def check(self) -> None:
         self.settle_touched()
         super().check()

@@ -200,6 +200,9 @@ class Shards(Model):
                 found[id] = text if text.startswith("- ") else f"{k}:{text}"
         return found
 
+    def after_step(self) -> None:
+        self.check()
+
     def check(self) -> None:
         """All shards together hold what the book says, each entry in one of them.
 
