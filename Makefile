@@ -12,10 +12,10 @@ demo: .venv/demo  ## a server of its own, a lively queue, and redisq-top on it
 	@$(BIN)/redisq demo
 
 test: .venv/dev  ## the whole suite
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 3
 
 quick: .venv/dev  ## the suite without its slow tests
-	$(BIN)/pytest -n 2 -m "not slow"
+	$(BIN)/pytest -n 3 -m "not slow"
 
 lint: .venv/dev  ## style, format, types, layers
 	$(BIN)/ruff check

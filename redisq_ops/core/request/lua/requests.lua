@@ -41,6 +41,7 @@ local ahead, whose -- of that id, up to its slash; and its request
 local function located(id)
   if ahead and find(id, ahead, 1, true) == 1 then return whose, sub(id, #ahead + 1) end
   local slash = find(id, '/', 1, true)
+  if not slash then return nil end
   ahead, whose = sub(id, 1, slash), request(sub(id, 1, slash - 1))
   return whose, sub(id, slash + 1)
 end
