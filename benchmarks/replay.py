@@ -27,7 +27,7 @@ from redisq_ops.core.io import run
 from redisq_ops.core.request import RequestQueue
 from redisq_ops.ops.journal import Author
 from redisq_ops.ops.selection import Filter
-from redisq_ops.ops.whole import WholeBulk, whole
+from redisq_ops.ops.whole import LARGEST, WholeBulk, whole
 
 from .copies import BATCH, COPY, DAY_MS, ERROR, PAYLOAD, seed
 from .measure import ROUNDS, empty, server_us, servers, spread, url_of
@@ -38,8 +38,6 @@ MANY = 1_000_000
 AIM_S = 6.0
 PEER_JOBS = {"rq": 2_000, "bullmq": 20_000}
 GOALS = {"rq": 100.0, "bullmq": 1.0}
-STEP = 100
-"""jobs bullmq retries at a time: as many as a step of ours moves at most"""
 IDLE_S = 3.0
 _PING = """
 import redis, sys, time
@@ -226,7 +224,7 @@ def peer(name: str, client: redis.Redis, rate: float) -> None:
     jobs, rates = PEER_JOBS[name], []
     for _ in range(ROUNDS):
         empty(client)
-        command = [*place.command, str(script), "replay", str(STEP), url_of(client), str(jobs)]
+        command = [*place.command, str(script), "replay", str(LARGEST), url_of(client), str(jobs)]
         done = subprocess.run(
             command, env={**os.environ, **place.variables}, capture_output=True, text=True,
             check=False,

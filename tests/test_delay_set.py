@@ -220,6 +220,20 @@ def test_what_waits_for_the_dead_runs_after_the_replay(queue: Queue, clock: Fake
     assert [d.payload for d in take(queue)] == [b"then"]
 
 
+@pytest.mark.parametrize("name", ["a b", "*", "a*", "", "50% of |1", "x y\tz"])
+def test_an_id_that_only_a_hand_could_put_there_holds_up_nobody(
+    client: redis.Redis, queue: Queue, clock: FakeClock, name: str
+) -> None:
+    put(queue, "good", 0)
+    client.zadd(queue.keys["delay"], {name: queue.now()})
+    client.hset(queue.keys["body"], name, b"by hand")
+    found = take(queue)
+    assert {one.id: one.payload for one in found} == {"good": b"", name: b"by hand"}
+    assert settle(queue, "reject", *found) == ["dead", "dead"]
+    assert move(queue, "op-1", "replay", "dead", "good") == ["moved"]
+    assert settle(queue, "ack", *take(queue)) == ["done"]
+
+
 def test_lost_leases_go_back_to_their_own_time(queue: Queue, clock: FakeClock) -> None:
     for id, after in (("z", 1), ("m", 2), ("a", 3)):
         put(queue, id, after)

@@ -52,7 +52,7 @@ def test_all_of_a_state_is_replayed_and_undone(redisq: Redisq, client: redis.Red
     client.config_resetstat()
     (ended,) = redisq.rows("dlq", "replay", "mail", "--yes")
     assert (ended["matched"], ended["done"], ended["skipped"]) == (N, N, {})
-    # Steps of up to a hundred, and nobody asked for the ids: a page of 20, whatever N is.
+    # Steps of up to 120, and nobody asked for the ids: a page of 20, whatever N is.
     steps = calls(client, "evalsha")
     assert N // whole.LARGEST <= steps < N // 10
     assert queue.counts().waiting == N and queue.counts().dead == 0
@@ -147,6 +147,14 @@ def test_steps_are_as_large_as_half_a_millisecond_is_for() -> None:
     assert stride.size == whole.LARGEST  # taking it back has a bound too
 
 
+def test_steps_that_a_rate_keeps_small_are_learnt_from_too() -> None:
+    stride = whole.EvenStride(whole.LARGEST)
+    for _ in range(9):
+        asked = min(stride.size, 25)  # a second
+        stride.learn(asked, asked * 0.000_1, asked)
+    assert stride.size == 10
+
+
 def test_a_far_server_gets_no_smaller_steps() -> None:
     stride = whole.EvenStride(50)
     stride.way = 0.08
@@ -155,6 +163,21 @@ def test_a_far_server_gets_no_smaller_steps() -> None:
     assert stride.size == 50
     stride.learn(stride.size, 0.07)  # faster than a call that does nothing: no measure of anything
     assert stride.size == 50
+
+
+@pytest.mark.parametrize(
+    "line", ["garbage", "", "- 0 0 x 5 w - - 0", "- 1 0 1.7e+12 5 w - failed 0"]
+)
+@pytest.mark.parametrize("target", ["waiting", "trash"])
+def test_a_record_spoilt_by_hand_holds_up_nobody(
+    client: redis.Redis, target: Any, line: str
+) -> None:
+    queue = dead_letters(client, 5)
+    client.hset(queue.keys["meta"], "r1/2", line)
+    change = queue.move_front("op-1", 1, 5, source="dead", target=target, high_water_ms=queue.now())
+    assert change.moved == 5 and queue.counts().of(target) == 5 and queue.invariants() == []
+    back = queue.undo("op-1", 1, target=target, by="op-2", seq=1)
+    assert back == (5, 0) and queue.counts().dead == 5
 
 
 def test_max_is_kept_to_the_entry(redisq: Redisq, client: redis.Redis) -> None:

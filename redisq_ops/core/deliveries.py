@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
+from urllib.parse import quote, unquote
 
 from .errors import BadInput
 from .io import Arg
@@ -18,6 +19,8 @@ from .values import Delivery, Settlement, Taken
 
 Make = Callable[[Sequence[str], Sequence[str], Sequence[bytes], int], list[Delivery]]
 """(ids, receipts, payloads, deadline in ms) -> deliveries that neither failed nor were lost"""
+QUOTED = b" "
+"""in front of a take's ids, when one of them has what none of ours can have in it"""
 GONE = "*"
 """in the place of an id that, when a take is sent again, isn't its caller's any more"""
 
@@ -29,13 +32,16 @@ def taken(reply: Sequence[Any], make: Make) -> Taken:
     made: list[Delivery] = []
     if rest:
         first, names, odd, payloads = rest
-        ids = names.decode().split(" ")
+        ids = names.decode().split("\n")
+        quoted = names[:1] == QUOTED
+        if quoted:
+            ids = [unquote(word, errors="strict") for word in names[1:].decode().split("\n")]
         number, _, caller = first.decode().partition("-")
         start = int(number)
         receipts = [f"{fence}-{caller}" for fence in range(start, start + len(ids))]
         if None in payloads:  # evicted, or removed by hand
             payloads = [payload or b"" for payload in payloads]
-        if GONE in ids:
+        if GONE in ids and not quoted:
             here = [place for place, id in enumerate(ids) if id != GONE]
             ids = [ids[place] for place in here]
             receipts = [receipts[place] for place in here]
@@ -54,16 +60,6 @@ def ends(
     acknowledged, whose receipts have the row's number behind a bar."""
     if len(settlements) > MAX_BATCH:
         raise BadInput(f"settle: {len(settlements)} at once, {MAX_BATCH} at most")
-    told, rows = _told(settlements, row)
-    blanks, bars = told.count(" "), told.count("|")
-    if blanks != 2 * len(settlements) - 1 or bars != len(rows) or "  " in f" {told} ":
-        return _told([one._replace(delivery=_plain(one.delivery)) for one in settlements], row)
-    return told, rows
-
-
-def _told(
-    settlements: Sequence[Settlement], row: Callable[[Settlement], tuple[Arg, ...]]
-) -> tuple[str, list[tuple[Arg, ...]]]:
     pairs: list[str] = []
     rows: list[tuple[Arg, ...]] = []
     for settlement in settlements:
@@ -73,13 +69,17 @@ def _told(
             pairs.append(f"{delivery.id} {delivery.receipt}|{len(rows)}")
         else:
             pairs.append(f"{delivery.id} {delivery.receipt}")
-    return " ".join(pairs), rows
+    told = " ".join(pairs)
+    blanks, bars = told.count(" "), told.count("|")
+    if blanks != 2 * len(settlements) - 1 or bars != len(rows) or "  " in f" {told} ":
+        return " " + " ".join(map(_quoted, settlements, pairs)), rows  # what no take handed out
+    return told, rows
 
 
-def _plain(delivery: Delivery) -> Delivery:
-    """What no take handed out, as words that are nobody's id and receipt."""
-    sound = all(word and not {" ", "|"} & set(word) for word in (delivery.id, delivery.receipt))
-    return delivery if sound else delivery._replace(id="-", receipt="-")
+def _quoted(settlement: Settlement, pair: str) -> str:
+    """A pair of `ends` whose words may have anything in them."""
+    id, receipt = settlement.delivery.id, settlement.delivery.receipt
+    return f".{quote(id, '')} .{quote(receipt, '')}{pair[len(id) + len(receipt) + 1 :]}"
 
 
 def said(number: int) -> Callable[[list[bytes]], list[str]]:

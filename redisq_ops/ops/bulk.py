@@ -185,8 +185,9 @@ class Stride:
         self.way = 0.0
         """seconds a call takes that does nothing: a far server is not a slow one"""
 
-    def learn(self, done: int, seconds: float) -> None:
-        if done < self.size // 2 or seconds <= self.way:  # nothing to be learnt from
+    def learn(self, done: int, seconds: float, asked: int | None = None) -> None:
+        """A step handled ``done`` of those ``asked`` for, `size` if not said: a rate may be lower."""
+        if done < (asked or self.size) // 2 or seconds <= self.way:  # nothing to be learnt from
             return
         # The way was longer than usual when it was measured, and a step seems to take nothing.
         busy = max(seconds - self.way, done * LEAST_S)
@@ -362,12 +363,13 @@ class Bulk:
         """Move some; False when all were dealt with."""
         await self._open()
         started = self._clock()
-        said = await self._source.step(self.op, self._size())
+        asked = self._size()
+        said = await self._source.step(self.op, asked)
         if not said:
             await self._end()
             return False
         handled = said.total()
-        self._stride.learn(handled, self._clock() - started)
+        self._stride.learn(handled, self._clock() - started, asked)
         self.handled += handled
         self._count(said)
         return True

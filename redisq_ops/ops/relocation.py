@@ -176,8 +176,8 @@ class _Pace(Stride):
         super().__init__(size)
         self._going = going
 
-    def learn(self, done: int, seconds: float) -> None:
-        super().learn(done, self._going.longest or seconds)
+    def learn(self, done: int, seconds: float, asked: int | None = None) -> None:
+        super().learn(done, self._going.longest or seconds, asked)
         self._going.longest = 0.0
 
 

@@ -140,8 +140,8 @@ class EvenStride(Stride):
         super().__init__(size)
         self._each: deque[float] = deque(maxlen=5)
 
-    def learn(self, done: int, seconds: float) -> None:
-        if done < self.size // 2 or seconds <= self.way:  # nothing to be learnt from
+    def learn(self, done: int, seconds: float, asked: int | None = None) -> None:
+        if done < (asked or self.size) // 2 or seconds <= self.way:  # nothing to be learnt from
             return
         self._each.append((seconds - self.way) / done)
         usual = sorted(self._each)[:2][-1]

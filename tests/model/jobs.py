@@ -2,7 +2,7 @@
 
 The frame of `model.py` is for queues of our own. Here the owner's lists and sets are the state,
 other programs push and take at any moment, and a job's bytes change only when it fails. Each job
-carries a number; after every step the server's keys must have each number exactly where the book
+carries a number; whenever it looks, the server's keys must have each number exactly where the book
 has it: the list in order, sets with their scores, its own members untouched (conservation,
 content). Fencing and re-sending are checked as everywhere.
 """

@@ -29,6 +29,5 @@ local function deliver(ids, lines, contents, ready)
   end
   put_scores(lease, leases)
   put_fields(meta, kept)
-  return {'0', '0', deadline, fence + 1 .. tail, table.concat(ids, ' '), table.concat(odd, ' '),
-    contents}
+  return {'0', '0', deadline, fence + 1 .. tail, in_one_word(ids), table.concat(odd, ' '), contents}
 end

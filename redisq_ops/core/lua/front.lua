@@ -29,28 +29,19 @@ end
 for i = #rows, 2 * moved + 1, -1 do rows[i] = nil end
 room_ready(admit)
 if moved > 0 then
-  local lines = redis.call('HMGET', meta, unpack(ids))
-  for k = 1, moved do lines[k] = lines[k] or packed(unpacked()) end
-  if to ~= 'gone' then
-    local list = undo_ .. caller .. ':' .. seq
-    redis.call('RPUSH', list, ' ' .. from, table.concat(rows, ' '), table.concat(lines, '\n'))
-    redis.call('PEXPIRE', list, conf.trash_ms)
-  end
-  if stuck == 0 then -- they stand side by side
-    redis.call('ZREMRANGEBYRANK', zset_of[from], left, left + moved - 1)
-  else
-    drops[zset_of[from]] = ids
-  end
   local at = string.format('%.0f', now)
   if to == 'gone' then
     forgotten = ids
     count('gone', moved)
   else
-    local sub, match, rest = string.sub, string.match, {}
+    local lines, list = redis.call('HMGET', meta, unpack(ids)), undo_ .. caller .. ':' .. seq
+    local before, none = table.concat(rows, ' '), packed(unpacked())
+    local match, rest = string.match, {}
     for k = 1, moved do
-      local line = lines[k]
+      local line = lines[k] or none
       if to == 'waiting' then -- first delivery and consumer stay, the rest is as if it were new
-        local began, who = match(line, '^%- %d+ %d+ (%d+ )%d+( %S+ )') -- a minus: no receipt
+        local began, who = match(line, '^%S+ %d+ %d+ (%d+ )%d+( %S+ )')
+        if not began then line, began, who = none, '0 ', ' - ' end -- spoilt by hand
         local behind = rest[who]
         if not behind then
           behind = at .. who .. caller .. ' - 0'
@@ -58,11 +49,20 @@ if moved > 0 then
         end
         rows[2 * k] = '- 0 0 ' .. began .. behind
       else
-        local a, _, d, e, f, g = ends(line)
-        rows[2 * k] = '-' .. sub(line, a, d) .. at .. sub(line, e, f) .. caller .. sub(line, g)
+        local counts, who, why = match(line, '^%S+( %d+ %d+ %d+ )%d+( %S+ )%S+( %S+ %d+)$')
+        if not counts then line, counts, who, why = none, ' 0 0 0 ', ' - ', ' - 0' end
+        rows[2 * k] = '-' .. counts .. at .. who .. caller .. why
       end
+      lines[k] = line
     end
+    redis.call('RPUSH', list, ' ' .. from, before, table.concat(lines, '\n'))
+    redis.call('PEXPIRE', list, conf.trash_ms)
     kept = rows
+  end
+  if stuck == 0 then -- they stand side by side
+    redis.call('ZREMRANGEBYRANK', zset_of[from], left, left + moved - 1)
+  else
+    drops[zset_of[from]] = ids
   end
   if zset_of[to] then
     local enters = listed(adds, zset_of[to])

@@ -5,6 +5,7 @@
 -- gives `waiting_zset`, `room_move`, `room_done`, `room_flush`. What `room_move` returns is for those
 -- who move what they find: false: it can't be moved; 'full': that one was, and is enough for one call.
 -- Who writes anything of a change before the flush has `room_ready` look at it first.
+-- KEYS: err
 -- USES: fit noted history counters room ready
 local changed = false -- whether an entry is on its way to another state, and might be lost half way
 local concluded = {} -- what was acknowledged

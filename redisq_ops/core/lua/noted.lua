@@ -1,6 +1,6 @@
 -- What a flush is to write: what goes out of a state's sorted set and what comes in, records that
 -- change and those that go. `retain` keeps one, unless it says that its entry only ever waited.
--- KEYS: lease delay dead trash err
+-- KEYS: lease delay dead trash
 -- USES: record room
 local zset_of = {pending = lease, delayed = delay, dead = dead, trash = trash,
   waiting = waiting_zset}

@@ -1,14 +1,18 @@
 -- What is known of an entry that was delivered or touched at least once, as one line of words:
 -- receipt failures lost first-delivery-ms since-ms consumer operation reason ready-ms.
--- An entry that only ever waited has no record. `since`: when it entered its present state.
+-- An entry that only ever waited has no record; what somebody spoilt by hand counts as none.
+-- `since`: when it entered its present state.
 -- KEYS: meta
 local function unpacked(line)
-  if not line then
+  local receipt, failures, lost, began, since, consumer, op, reason, ready
+  if line then
+    receipt, failures, lost, began, since, consumer, op, reason, ready =
+      line:match('^(%S+) (%d+) (%d+) (%d+) (%d+) (%S+) (%S+) (%S+) (%d+)$')
+  end
+  if not receipt then
     return {receipt = '-', failures = 0, lost = 0, first = 0, since = 0, consumer = '-', op = '-',
       reason = '-', ready = 0}
   end
-  local receipt, failures, lost, began, since, consumer, op, reason, ready =
-    line:match('^(%S+) (%d+) (%d+) (%d+) (%d+) (%S+) (%S+) (%S+) (%d+)$')
   return {receipt = receipt, failures = tonumber(failures), lost = tonumber(lost),
     first = tonumber(began), since = tonumber(since), consumer = consumer, op = op,
     reason = reason, ready = tonumber(ready)}
@@ -24,16 +28,16 @@ local function first_line(consumer)
   return table.concat({' 0 0', now, now, consumer, '- - '}, ' ')
 end
 
--- Where the words of a line end: receipt, lost, first, since, consumer, operation. Looking for the
--- blanks makes no strings, and takes a third of the time of taking the line apart.
+-- Where the words of a line end: receipt, lost, first, since, consumer. Looking for the
+-- blanks makes no strings, and takes a third of the time of taking the line apart. Of a spoilt one
+-- there is no last end.
 local function ends(line)
   local find = string.find
-  local a = find(line, ' ', 1, true)
-  local c = find(line, ' ', find(line, ' ', a + 1, true) + 1, true)
-  local d = find(line, ' ', c + 1, true)
-  local e = find(line, ' ', d + 1, true)
-  local f = find(line, ' ', e + 1, true)
-  return a, c, d, e, f, find(line, ' ', f + 1, true)
+  local a = find(line, ' ', 1, true) or #line
+  local c = find(line, ' ', (find(line, ' ', a + 1, true) or #line) + 1, true) or #line
+  local d = find(line, ' ', c + 1, true) or #line
+  local e = find(line, ' ', d + 1, true) or #line
+  return a, c, d, e, find(line, ' ', e + 1, true)
 end
 
 local function records(ids)

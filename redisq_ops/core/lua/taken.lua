@@ -3,7 +3,18 @@
 -- those that had any, in one word, and the payloads.
 -- A take that is sent again answers as before, but for entries that are not its own any more: a star in
 -- the place of their ids. Kept for that: the reply's first five words.
+-- Ids that somebody put there by hand may have anything in them: then all are quoted, behind a blank.
 -- USES: guard record
+
+local function in_one_word(ids)
+  local word = table.concat(ids, '\n')
+  if not string.find(word, ' ', 1, true) and not string.find(word, '*', 1, true) then return word end
+  local quoted = {}
+  for i = 1, #ids do
+    quoted[i] = ids[i]:gsub('[^%w]', function(c) return string.format('%%%02X', c:byte()) end)
+  end
+  return ' ' .. table.concat(quoted, '\n')
+end
 
 -- `read`: the payload of an id, or false; then it is `lost`, or with none the entry is as good as gone.
 local function taken_before(said, read, lost)
@@ -22,7 +33,7 @@ local function taken_before(said, read, lost)
       ids[i] = '*'
     end
   end
-  reply[4], reply[5], reply[6] = said[4], table.concat(ids, ' '), table.concat(odd, ' ')
+  reply[4], reply[5], reply[6] = said[4], table.concat(ids, '\n'), table.concat(odd, ' ')
   reply[7] = contents
   return reply
 end

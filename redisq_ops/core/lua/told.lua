@@ -1,13 +1,18 @@
 -- What a settle is told: id and receipt of each in one word, by blanks, and behind a bar the number of
--- its row, where there is more to say than that it is acknowledged.
+-- its row, where there is more to say than that it is acknowledged. What no take handed out may have a
+-- blank or a bar in it, or be empty: then all are quoted behind a dot each, and the first behind a blank.
 -- The script using this names ARGV `told`.
 local ids, receipts, rows, number = {}, {}, {}, 0
-local plain = #ARGV < first
+local plain, quoted = #ARGV < first, told:byte() == 32
+local function unquoted(word)
+  return (word:sub(2):gsub('%%(%x%x)', function(code) return string.char(tonumber(code, 16)) end))
+end
 for id, receipt in told:gmatch('([^ ]+) ([^ ]+)') do
   number = number + 1
   if not plain then
     local bare, row = receipt:match('^(.*)|(%d+)$')
     receipt, rows[number] = bare or receipt, tonumber(row)
   end
+  if quoted then id, receipt = unquoted(id), unquoted(receipt) end
   ids[number], receipts[number] = id, receipt
 end

@@ -32,7 +32,7 @@ for k, id in ipairs(ids) do
   local ours = false
   if line then
     local _, _, _, _, f = ends(line)
-    ours = line:find(mark, f, true) == f
+    ours = f and line:find(mark, f, true) == f
   end
   if ours and to == 'restore' then
     local r = unpacked(line)

@@ -30,8 +30,7 @@ end
 local function split(id)
   local slash = id:find('/', 1, true)
   if not slash then return nil end
-  local digits = id:sub(slash + 1)
-  return id:sub(1, slash - 1), tonumber(digits), digits
+  return id:sub(1, slash - 1), tonumber(id:sub(slash + 1))
 end
 
 -- The request of an id and its number as text. Mostly it is the request of the id before, which costs

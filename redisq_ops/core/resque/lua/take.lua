@@ -40,7 +40,7 @@ if #got > 0 then
     leases[2 * i - 1], leases[2 * i] = reply[3], ticket
     if every then note('taken', shown(payload)) end
   end
-  reply[4], reply[5], reply[6] = named[1], table.concat(named, ' '), table.concat(odd, ' ')
+  reply[4], reply[5], reply[6] = named[1], table.concat(named, '\n'), table.concat(odd, ' ')
   reply[7] = got
   put_fields(body, bodies)
   put_fields(meta, lines)
