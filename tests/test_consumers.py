@@ -260,10 +260,13 @@ def test_a_step_sent_twice_changes_nothing(
 
 
 def test_claim_in_a_queue_of_ours_voids_the_old_receipts(client: redis.Redis) -> None:
-    queue = RequestQueue(client, "mail", clock=FakeClock())
+    clock = FakeClock()
+    queue = RequestQueue(client, "mail", clock=clock)
     queue.submit([b"x"] * 5, id="r1", limit=5)
     old = queue.take(3, consumer="w1").deliveries
     queue.take(1, consumer="w2")
+    began = clock.now_ms
+    clock.advance(5_000)
     change, op = taken_from(queue, "w1", "w3")
     assert change.outcome.done == 3
     assert queue.settle([Settlement(d, "ack") for d in old]) == ["stale"] * 3
@@ -277,6 +280,8 @@ def test_claim_in_a_queue_of_ours_voids_the_old_receipts(client: redis.Redis) ->
     assert queue.settle([Settlement(new, "ack")]) == ["done"]
     undo = undone(queue, op)
     assert (undo.outcome.done, undo.outcome.skipped) == (2, {"changed": 1})
+    again = queue.get("r1/2")
+    assert again is not None and again.since_ms == began, "held as long as before"
     assert queue.settle([Settlement(d, "ack") for d in old]) == ["stale", "done", "done"]
     assert queue.invariants() == []
 

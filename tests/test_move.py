@@ -515,7 +515,7 @@ def applied(client: redis.Redis, path: str = "p", **more: Any) -> relocation.Mov
     way = run(client, relocation.planned_way(deployment, queue, plan.header))
     change = relocation.MoveApply(plan, queue, ME, way=way, **more)
     change._stride.size = 10
-    change._stride.learn = lambda done, seconds: None  # type: ignore[method-assign]
+    change._stride.learn = lambda *_: None  # type: ignore[method-assign]
     return change
 
 

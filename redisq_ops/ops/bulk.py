@@ -186,7 +186,7 @@ class Stride:
         """seconds a call takes that does nothing: a far server is not a slow one"""
 
     def learn(self, done: int, seconds: float, asked: int | None = None) -> None:
-        """A step handled ``done`` of those ``asked`` for, `size` if not said: a rate may be lower."""
+        """A step handled ``done`` of ``asked``; of `size`, if not said: a rate may want fewer."""
         if done < (asked or self.size) // 2 or seconds <= self.way:  # nothing to be learnt from
             return
         # The way was longer than usual when it was measured, and a step seems to take nothing.

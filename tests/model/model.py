@@ -450,12 +450,17 @@ class Model(ABC):
             if target == EDIT:
                 unit.payload, unit.op = before.payload, before.op
                 continue
-            for name in ("failures", "lost", "first", "consumer", "op", "reason", "ready"):
-                setattr(unit, name, getattr(before, name))
-            receipt = before.receipt
-            self.shift(unit, before.state, before.at)
-            unit.receipt = receipt
+            self.put_back(unit, before)
         self.undone(said, back, len(step.rows) - back)
+
+    def put_back(self, unit: Unit, before: Unit) -> None:
+        for name in ("failures", "lost", "first", "consumer", "op", "reason", "ready"):
+            setattr(unit, name, getattr(before, name))
+        receipt = before.receipt
+        self.shift(unit, before.state, before.at)
+        unit.receipt = receipt
+        if before.state not in ("dead", "trash"):
+            unit.since = before.since
 
     def lasts(self, step: Step) -> bool:
         """Whether the server still has what it takes to undo a step."""

@@ -249,11 +249,7 @@ class Plans(Model):
             unit = self.units.get(before.id)
             if unit is None or unit.op != step.op or not self.still(unit, to, target):
                 continue
-            for name in ("failures", "lost", "first", "consumer", "op", "reason", "ready"):
-                setattr(unit, name, getattr(before, name))
-            receipt = before.receipt
-            self.shift(unit, before.state, before.at)
-            unit.receipt = receipt
+            self.put_back(unit, before)
         step.rows = []
 
 

@@ -28,7 +28,8 @@ local function leave(id, from, to, value, wait)
   room_move(id, from, to, nil, value, wait)
 end
 
-local function move(id, from, to, score, r)
+-- `since`: when it entered that state, if that isn't now.
+local function move(id, from, to, score, r, since)
   if to == 'gone' then return leave(id, from, to) end
   if zset_of[from] then
     local list = listed(drops, zset_of[from])
@@ -36,7 +37,7 @@ local function move(id, from, to, score, r)
   end
   if zset_of[to] then admit(zset_of[to], score, id) end
   if to ~= 'pending' then r.receipt = '-' end
-  r.since, changed = now, true
+  r.since, changed = since or now, true
   retain(id, r)
   room_move(id, from, to, r)
 end

@@ -1,6 +1,6 @@
 -- What a settle is told: id and receipt of each in one word, by blanks, and behind a bar the number of
 -- its row, where there is more to say than that it is acknowledged. What no take handed out may have a
--- blank or a bar in it, or be empty: then all are quoted behind a dot each, and the first behind a blank.
+-- blank or a bar in it, or be empty: then all are quoted, each behind a dot, the first behind a blank.
 -- The script using this names ARGV `told`.
 local ids, receipts, rows, number = {}, {}, {}, 0
 local plain, quoted = #ARGV < first, told:byte() == 32

@@ -55,7 +55,8 @@ for k, id in ipairs(ids) do
         keep(id, '-' .. sub(was, a, d) .. at .. sub(was, e))
       end
     else
-      move(id, is, from, scores[k], unpacked(was)) -- a holder's receipt is good again too
+      local r = unpacked(was) -- a holder's receipt is good again too, and as old as it was
+      move(id, is, from, scores[k], r, held and r.since)
     end
     if put then back = back + 1 end
   end
