@@ -227,6 +227,6 @@ def test_a_take_sent_again_is_not_stopped_by_a_lost_payload(client: redis.Redis)
         queue.keys, queue.clock, list, caller="w", seq=1, n=2, lease_ms=1000, consumer="w"
     )
     *alike, ids, odd, payloads = run(client, take)
-    assert (ids, payloads) == (b"r1/1 r1/2", [b"1", b"2"])
+    assert (ids, payloads) == (b"r1/1\nr1/2", [b"1", b"2"])
     client.xdel(queue.keys["s_"] + "r1", "1-0")  # by hand
-    assert run(client, take) == [*alike, b"* r1/2", odd, [b"2"]]
+    assert run(client, take) == [*alike, b"*\nr1/2", odd, [b"2"]]

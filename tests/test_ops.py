@@ -341,6 +341,29 @@ def test_the_journal_is_written_before_the_first_step(client: redis.Redis) -> No
     assert queue.counts().dead == 120
 
 
+@pytest.mark.parametrize("shards", [1, 3])
+def test_the_log_of_an_undo_that_was_killed_is_exact(client: redis.Redis, shards: int) -> None:
+    queue: Any = DelaySet(client, "later")
+    if shards > 1:
+        queue = ShardedDelaySet(client, "later", shards=shards)
+    queue.schedule([(f"e{n}", b"") for n in range(200)])
+    dead = [Settlement(one, "reject") for one in queue.take(200, consumer="w").deliveries]
+    queue.settle(dead)
+    change = Bulk(run(client, select(queue, "dead", Filter())), "replay", ME)
+    finish(client, change)
+    (before,) = run(client, journal.last(queue, 1))
+    undo = Undo(queue, before, ME)
+    for _ in range(2):
+        assert run(client, undo.step())
+    # Nobody says more of it: it was killed.
+    (own, it) = run(client, journal.last(queue, 2))
+    assert (own.verb, own.ended) == ("undo", False)
+    assert 0 < own.done == it.undone == queue.counts().dead < 200
+    finish(client, Undo(queue, it, ME))
+    newest, own, it = run(client, journal.last(queue, 3))
+    assert own.done + newest.done == it.undone == 200
+
+
 def test_what_was_kept_too_long_ago_says_so(client: redis.Redis) -> None:
     queue = dead_letters(client, 3)
     bulk = Bulk(run(client, select(queue, "dead", Filter())), "purge", ME)

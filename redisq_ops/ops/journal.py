@@ -28,8 +28,6 @@ NAMED = 5
 """ids of those an undo left alone that are shown; its ``told`` is told of all"""
 OTHERS = "by another undo"
 """what an undo says of those that another one took back, earlier or at the same time"""
-NOTED = 16
-"""steps of an undo for each time that its own entry is told how far it came"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,10 +341,7 @@ class Undo:
             self._left.pop()
         if self._left:
             id, step = self._left[-1]
-            # How far it was before, in the same round trip now and then: after a kill the log
-            # says so.
-            noted = [note(queue, outcome.op, done=outcome.done)] if not self._taken % NOTED else []
-            (back, touched, *beyond), _ = await both(self._take_back(id, step), together(noted))
+            back, touched, *beyond = await self._take_back(id, step)
             outcome.done += back
             outcome.skip("changed", touched)
             outcome.skip("deep", sum(beyond))
@@ -364,8 +359,10 @@ class Undo:
     @property
     def _far(self) -> dict[str, int]:
         """What its own entry is told of how far it came."""
-        # What an import put in is moved to the trash, and a move counts itself in its own shard.
-        counted = self.operation.inverse.startswith("accepted ")
+        # A step that moves entries counts itself, in its own shard; what an import put in is moved
+        # to the trash.
+        inverse = self.operation.inverse
+        counted = not inverse or inverse.startswith("accepted ")
         more = {} if counted else {"done": self.outcome.done}
         return {"matched": self.outcome.matched, **more}
 
@@ -457,14 +454,8 @@ class Undo:
     async def reached(self) -> int:
         """How many were put back as the journal has it, also by a step that was not heard of."""
         assert self.outcome.op is not None
-        if self.operation.inverse:
-            own = await read(self.queue, self.outcome.op)
-            return max(self.outcome.done, own.done if own else 0)
-        now = await read(self.queue, self.operation.id)
-        done = now.undone - self.operation.undone if now else self.outcome.done
-        if self._begun:
-            await note(self.queue, self.outcome.op, done=done)
-        return done
+        own = await read(self.queue, self.outcome.op)
+        return max(self.outcome.done, own.done if own else 0)
 
 
 def _read(inverse: str) -> tuple[str, list[str]]:

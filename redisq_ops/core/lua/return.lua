@@ -33,7 +33,13 @@ for k, id in ipairs(ids) do
   if said[k] == 'moved' then redis.call('LSET', list, places[id], id) end
 end
 if back > 0 then
-  redis.call('HINCRBY', op_ .. op, undone == '1' and 'undone' or 'done', undone == '1' and back or -back)
+  if undone == '1' then
+    redis.call('HINCRBY', op_ .. op, 'undone', back)
+    redis.call('HINCRBY', op_ .. caller, 'done', back)
+    redis.call('PEXPIRE', op_ .. caller, 2592000000)
+  else
+    redis.call('HINCRBY', op_ .. op, 'done', -back)
+  end
   redis.call('PEXPIRE', op_ .. op, 2592000000)
   note('op', table.concat({caller, 'undo', op, back}, '|'))
 end

@@ -26,6 +26,8 @@ end
 redis.call('DEL', list)
 redis.call('HINCRBY', op_ .. op, 'undone', back)
 redis.call('PEXPIRE', op_ .. op, 2592000000) -- as in `undo`
+redis.call('HINCRBY', op_ .. caller, 'done', back)
+redis.call('PEXPIRE', op_ .. caller, 2592000000)
 note('op', table.concat({caller, 'undo', op, back}, '|'))
 flush()
 left[1], left[2] = tostring(back), tostring(#rows - back)

@@ -56,6 +56,8 @@ if #left > 0 then redis.call('RPUSH', list, unpack(left)) end -- first: the list
 if through > 0 then redis.call('LTRIM', list, through, -1) end
 if #back > 0 then
   redis.call('HINCRBY', op_ .. op, 'undone', #back)
+  redis.call('HINCRBY', op_ .. caller, 'done', #back)
+  redis.call('PEXPIRE', op_ .. caller, 2592000000)
   note('op', table.concat({caller, 'undo', op, #back}, '|'))
 end
 write_counters()
