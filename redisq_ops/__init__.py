@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .core.request import RequestQueue, ShardedRequestQueue
     from .core.resque import Job, ResqueQueue, SidekiqQueue
     from .core.streams import StreamQueue
-    from .core.values import Delivery
+    from .core.values import Delivery, Failure, Settlement
     from .core.worker import Worker, run_processes
 
 __version__ = "0.1.0"
@@ -36,6 +36,7 @@ __all__ = [
     "CircularQueue",
     "DelaySet",
     "Delivery",
+    "Failure",
     "FairQueue",
     "Job",
     "Monitor",
@@ -44,6 +45,7 @@ __all__ = [
     "RequestQueue",
     "ResqueQueue",
     "Retry",
+    "Settlement",
     "ShardedCarmineQueue",
     "ShardedCircularQueue",
     "ShardedDelaySet",
@@ -67,6 +69,7 @@ _HOMES = {
     "CircularQueue": "circular",
     "DelaySet": "delay",
     "Delivery": "values",
+    "Failure": "values",
     "FairQueue": "fair",
     "Job": "resque",
     "Monitor": "monitor",
@@ -75,6 +78,7 @@ _HOMES = {
     "RequestQueue": "request",
     "ResqueQueue": "resque",
     "Retry": "handler",
+    "Settlement": "values",
     "ShardedCarmineQueue": "carmine",
     "ShardedCircularQueue": "circular",
     "ShardedDelaySet": "delay",

@@ -173,6 +173,23 @@ def test_every_verb_of_the_core_is_offered_where_it_can_start(redisq: Redisq) ->
 # --- plans and questions ------------------------------------------------------
 
 
+@pytest.mark.parametrize("words", [["mail", "r1"], ["mail", "r1/2"], ["r1/2", "mail"]])
+def test_a_queue_beside_a_part_of_it_is_not_all_of_it(
+    redisq: Redisq, client: redis.Redis, words: list[str]
+) -> None:
+    queue = dead_letters(client, 3)
+    assert "say mail/r1" in redisq.refusal("purge", *words, "--state", "dead", "--yes", code=2)
+    assert queue.counts().dead == 3
+
+
+def test_an_empty_match_is_no_filter_and_not_everything(
+    redisq: Redisq, client: redis.Redis
+) -> None:
+    queue = dead_letters(client, 3)
+    assert "leave --match out" in redisq.refusal("purge", "mail", "--match", "", "--yes", code=2)
+    assert queue.counts().dead == 3
+
+
 def test_the_plan_says_how_many_of_what(redisq: Redisq, client: redis.Redis) -> None:
     dead_letters(client, 1200)
     said = redisq("replay", "mail", "--match", "mailbox", "--rate", "100/s", "--dry-run")

@@ -44,6 +44,11 @@ def test_readme_examples_run(nth: int, url: str) -> None:
     assert wanted in done.stdout
 
 
+def test_taking_without_a_worker_runs_as_documented(url: str) -> None:
+    (code,) = [c for c in blocks(ROOT / "docs" / "workers.md", "python") if "connect" in c]
+    exec(compile(code.replace("redis://127.0.0.1:6379", url), "workers.md", "exec"), {})
+
+
 def typed(text: str) -> Iterator[str]:
     """The `redisq …` commands in a block of shell: after a prompt, a pipe or an assignment too."""
     for line in text.replace("\\\n", " ").splitlines():

@@ -448,6 +448,7 @@ def test_another_kind_is_refused(client: redis.Redis, redisq: Redisq, file: str)
         ('HEAD\n{"id": "a", "state": "waiting"}\n', 2, "a has no payload"),
         ('HEAD\n{"id": "a", "state": "waiting", "payload_b64": "%%%"}\n', 2, "not base64"),
         ('HEAD\n{"id": "a", "state": "dead", "payload": "x", "failures": -1}\n', 2, "failures"),
+        ('HEAD\n{"id": "a", "state": "dead", "payload": "x", "error": [1]}\n', 2, "error of a"),
         ('HEAD\n{"id": "a", "state": "dead", "payload": "x", "reason": "a b"}\n', 2, "reason"),
         ('HEAD\n[[[[\n{"id": 3}\n', 2, "(and 1 more lines)"),
         ('HEAD\n{"id": "a", "state": "waiting", "payload": "***", "redacted": true}\n', 1,

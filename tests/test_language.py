@@ -187,6 +187,8 @@ def test_it_says_which_entries_alone_it_can_be_about() -> None:
         ("since>2026-11-20T03:12:00", 7, "the latest one"),
         ("client>a", 7, "not by >"),
         ("error~(", 7, "don't match"),
+        ('error~""', 7, "leave it out"),
+        ('mail ""', 6, "leave it out"),
         ("error~a{2,1}", 9, "not a regular expression"),
         ('error~"["', 7, "not a regular expression"),
         ("x **", 3, "not a regular expression"),

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import redis
 
-from redisq_ops import connect
+from redisq_ops import aconnect, connect
 from redisq_ops.core.clock import FakeClock
 from redisq_ops.core.delay import DelaySet
 from redisq_ops.core.errors import BadInput, Unreachable, WrongKind
@@ -814,6 +814,8 @@ def test_what_cannot_work_is_refused(client: Client) -> None:
         Worker([queue, queue], upper)
     with pytest.raises(BadInput, match="one client"), connect("redis://127.0.0.1:1") as other:
         Worker([queue, RequestQueue(other, "other")], upper)
+    with pytest.raises(BadInput, match="made by connect"):
+        Worker(RequestQueue(aconnect("redis://127.0.0.1:1"), "q"), upper)  # type: ignore[arg-type]
     with pytest.raises(BadInput, match="batch"):
         Worker(queue, upper, batch=501)
     with pytest.raises(BadInput, match="consumer name"):

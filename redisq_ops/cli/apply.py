@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
@@ -77,7 +78,8 @@ def written(s: Session, file: Draft, bulk: Bulk, plan: Plan) -> int:
     elif not s.json:
         say("\n".join(shown(plan)))
         if file.path != "-":
-            say(printable(f"nothing was changed; do it with: redisq apply {file.path}"))
+            command = shlex.join(["redisq", "apply", file.path])
+            say(printable(f"nothing was changed; do it with: {command}"))
     return 0
 
 

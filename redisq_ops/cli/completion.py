@@ -39,6 +39,13 @@ def _offered(names: Iterable[str], incomplete: str) -> list[str]:
     return [n for n in names if n.startswith(incomplete) and _PLAIN.fullmatch(n)][:MOST]
 
 
+def states(incomplete: str) -> list[str]:
+    """Names of states that begin so."""
+    from redisq_ops.core.values import STATES
+
+    return _offered(STATES, incomplete)
+
+
 def contexts(incomplete: str) -> list[str]:
     """Names of contexts that begin so."""
     from redisq_ops.core.errors import RedisqError

@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 
 from .address import queue_named
 from .app import app, examples
-from .completion import queues
+from .completion import queues, states
 from .options import GO, SELECTING, WHEN, Options, argument, command, flag
 from .plan import agreed, drive, ended, untouched
 from .ramp import RAMPING, limits, ramped
@@ -54,7 +54,9 @@ HELP: dict[Verb, str] = {
 }
 NAMED: dict[str, str] = {"hard": "empty"}
 BARE: tuple[Verb, ...] = ("replay", "requeue", "claim", "purge", "move")
-_STATE = typer.Option("--state", metavar="STATE", help="Which, where several are possible.")
+_STATE = typer.Option(
+    "--state", metavar="STATE", help="Which, where several are possible.", autocompletion=states
+)
 _RATE = typer.Option("--rate", metavar="N/s", help="Not faster than this.")
 CHANGING: Options = {"rate": (Annotated[str | None, _RATE], None), **GO}
 _PLAN = typer.Option("--plan", metavar="FILE", help="Write it to a file, for apply; do nothing.")

@@ -136,7 +136,7 @@ GROUPS["dlq"].command(
     help="Dead letters by what went wrong: the same error but for numbers, ids, addresses and "
     "paths is one group.",
     epilog=examples(
-        "redisq dlq groups mail", "redisq dlq groups --queue mail --where age<1h --json"
+        "redisq dlq groups mail", "redisq dlq groups --queue mail --where 'age<1h' --json"
     ),
 )(command(SELECTING, grouped))
 

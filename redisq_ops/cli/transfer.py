@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, cast
 import typer
 
 from .app import app, examples
-from .completion import queues
+from .completion import queues, states
 from .entries import meant
 from .options import GO, SELECTING, Options, argument, command, flag
 from .plan import agreed, drive, ended, untouched
@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 
 _SHOWN = 20
 """lines of an import that a person is told of"""
-_STATE = typer.Option("--state", metavar="STATE", help="Only this one; may be given repeatedly.")
+_STATE = typer.Option(
+    "--state", metavar="STATE", help="Only this one; may be given repeatedly.",
+    autocompletion=states,
+)  # fmt: skip
 _FILE = typer.Option(
     "--output", "-o", metavar="FILE", help="Instead of stdout; whole or not there."
 )

@@ -319,6 +319,8 @@ class _Parser:
     # --- what a comparison asks ----------------------------------------------------------------
 
     def _regex(self, value: Value, at: int) -> Callable[[str], bool]:
+        if not value.text:  # a variable of a script that isn't set
+            self._fail(at, "every text has an empty one in it: leave it out to mean all")
         try:
             return regex(value.text).search
         except BadRegex as error:

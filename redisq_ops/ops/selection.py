@@ -33,6 +33,8 @@ _DEARER = 20
 
 def pattern(text: str) -> Regex:
     """A regular expression, or one line that says where it is wrong."""
+    if not text:  # a variable of a script that isn't set
+        raise BadInput("--match '': every entry has an empty text; leave --match out to mean all")
     try:
         return regex(text)
     except BadRegex as error:

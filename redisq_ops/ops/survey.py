@@ -187,7 +187,9 @@ def _row_of(row: dict[str, Any], kind: str) -> Row:
     if reason is not None:
         checked_name(reason if isinstance(reason, str) else "", "reason")
     failure = None
-    if isinstance(told, dict):
+    if told is not None and not isinstance(told, dict):
+        raise BadInput(f"error of {id} is an object with type, message and traceback")
+    if told:
         parts = (str(told.get(name) or "") for name in ("type", "message", "traceback"))
         failure = Failure(*parts)
     since, ready = _number(row, "since_ms"), _number(row, "ready_ms")

@@ -48,15 +48,19 @@ async def targets(
     found = []
     for name, here in queues.items():
         named = [place.id for place in places if place.queue.name == name]
-        # The queue itself among its entries means all of it.
-        found.append(await _target(here, [] if None in named else named, filter, states))
+        ids = [id for id in named if id is not None]
+        if ids and None in named:  # "mail r1" hardly ever means all of mail
+            raise BadInput(
+                f"{name} means all of it, and {ids[0]} a part: say {name}/{ids[0]} for that alone"
+            )
+        found.append(await _target(here, ids, filter, states))
     return found
 
 
 async def _target(
-    queue: Queue[Any], named: Sequence[str | None], filter: Filter, states: Sequence[State]
+    queue: Queue[Any], named: Sequence[str], filter: Filter, states: Sequence[State]
 ) -> Target:
-    ids = tuple(id for id in named if id is not None)
+    ids = tuple(named)
     requests: tuple[str, ...] = ()
     if "requests" in queue.capabilities:
         requests = tuple(id for id in ids if "/" not in id)

@@ -15,7 +15,7 @@ from random import random as unseeded
 from time import monotonic, sleep
 from typing import Any
 
-from redis import RedisCluster
+from redis import Redis, RedisCluster
 from redis.exceptions import RedisError
 
 from ..errors import BadInput, RedisqError
@@ -82,6 +82,8 @@ class Worker:
         several = [queues] if isinstance(queues, Queue) else list(queues)
         if not several:
             raise BadInput("a worker needs a queue")
+        if not isinstance(several[0].client, (Redis, RedisCluster)):
+            raise BadInput("a worker wants a client made by connect(); its handlers may be async")
         if any(queue.client is not several[0].client for queue in several):
             raise BadInput("the queues of one worker share one client")
         if len({queue.name for queue in several}) < len(several):
