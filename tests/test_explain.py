@@ -622,8 +622,8 @@ def test_streams_say_what_can_be_known(
     assert said.rule == "pending" and said.facts["consumer"] == "w1"
     assert said.command == "redisq consumers claim stream:orders w1 --group mail --to NAME"
     assert said.sentence == (
-        "w1 has it since 0s and was heard of 0s ago; in this layout a delivery has no deadline, it "
-        "stays until it is acknowledged or claimed"
+        "w1 of group mail has it since 0s and was heard of 0s ago; in this layout a delivery has "
+        "no deadline, it stays until it is acknowledged or claimed"
     )
     monkeypatch.setattr("redisq_ops.ops.explain.SILENT_MS", 0)
     assert Answer(queue, f"mail:{ids[0]}").rule == "silent"
@@ -632,6 +632,33 @@ def test_streams_say_what_can_be_known(
     assert said.rule == "done" and "as far as its layout tells" in said.sentence
     said = Answer(queue, "mail:1-1")
     assert said.rule == "unknown" and "keeps no history" in said.sentence
+
+
+def test_an_entry_of_two_groups_is_told_of_one_and_the_other_is_named(client: redis.Redis) -> None:
+    id = client.xadd("orders", {"n": 1}).decode()  # type: ignore[union-attr]
+    client.xgroup_create("orders", "billing", id="0")
+    client.xgroup_create("orders", "we ird/grp", id="0")
+    client.xreadgroup("billing", "web-1", {"orders": ">"})
+    queue = StreamQueue(client, "stream:orders")
+    said = Answer(queue, id)
+    assert said.sentence.startswith("web-1 of group billing has it since")
+    (other,) = said.row["also"]
+    assert "group we%20ird%2Fgrp wasn't given it yet" in other["sentence"]
+    client.xreadgroup("we ird/grp", "wörker 1", {"orders": ">"})
+    said = Answer(queue, id)
+    assert said.command == "redisq consumers claim stream:orders web-1 --group billing --to NAME"
+    assert said.facts["group"] == "billing" and said.facts["heard_ms"] is not None
+    (other,) = said.row["also"]
+    assert other["rule"] == "group"
+    assert other["command"] == f"redisq explain stream:orders/we%20ird%2Fgrp:{id}"
+    assert "wörker 1 of group we%20ird%2Fgrp has it too, since 0s" in other["sentence"]
+    said = Answer(queue, f"we%20ird%2Fgrp:{id}")
+    assert said.command == (
+        "redisq consumers claim stream:orders 'wörker 1' --group we%20ird%2Fgrp --to NAME"
+    )
+    assert not said.also
+    client.xack("orders", "billing", id)
+    assert Answer(queue, id).facts["group"] == "we%20ird%2Fgrp"
 
 
 def test_sidekiq_says_what_can_be_known(client: redis.Redis) -> None:

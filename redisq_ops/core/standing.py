@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from .values import Client, Request
+from .values import Client, Entry, Request
 
 SEEN = 200
 """callers looked at to find out whether anybody takes"""
@@ -67,6 +67,8 @@ class Standing:
     """when the one who has it was last heard of, where that isn't said by a lease"""
     group: str | None = None
     """whose reading position is meant, where several read the same"""
+    beside: tuple[Entry, ...] = ()
+    """the same entry as those others see it for whom it isn't done"""
 
 
 def joined(parts: list[Standing]) -> Standing:

@@ -24,6 +24,9 @@ from .redaction import NOTHING, Redaction
 from .situation import MINUTES, look, told_of
 from .terminal import age, count
 
+GROUPS = 5
+"""other groups of a stream that are named"""
+
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
@@ -133,6 +136,7 @@ class _Answer(Endings):
                 yield self._trash(entry)
             case "done":
                 yield self._done(entry)
+        yield from self._beside(entry)
         if entry.state not in ("trash", "done") and (done := self._operation(entry.op)):
             said = f"an operator touched it last: {done.verb} {self._by(done)}"
             if done.origin:
@@ -228,7 +232,9 @@ class _Answer(Endings):
         standing = self.look.standing
         heard = standing.heard_ms
         verb = self._moving("requeue", "pending")
-        said = f"{who} has it{since}"
+        of = "" if standing.group is None else f" of group {standing.group}"
+        said = f"{who}{of} has it{since}"
+        facts |= {"group": standing.group}
         if heard is not None and standing.group is not None:
             where = ("--group", standing.group, "--to", "NAME")
             claim = self._command("consumers", "claim", self.queue.name, who, *where)
@@ -237,6 +243,21 @@ class _Answer(Endings):
         rule = "pending" if heard is None or self.now - heard < SILENT_MS else "silent"
         said += "; in this layout a delivery has no deadline, it stays until it is acknowledged"
         return Reason(rule, f"{said} or claimed", facts=facts, **verb)
+
+    def _beside(self, entry: Entry) -> Iterator[Reason]:
+        """The other groups that read the same entry, each with a word of its own about it."""
+        group = self.look.standing.group
+        for other in self.look.standing.beside[:GROUPS]:
+            name = other.id.rpartition(":")[0]
+            said = f"group {name} wasn't given it yet"
+            if other.state == "pending":
+                since = age(self.now - (other.since_ms or self.now))
+                said = f"{other.consumer} of group {name} has it too, since {since}"
+            yield Reason(
+                "group", f"that is said of group {group}; {said}", "explain",
+                self._command("explain", f"{self.queue.name}/{other.id}"),
+                facts={"group": name, "state": other.state, "consumer": other.consumer},
+            )  # fmt: skip
 
     # --- requests ------------------------------------------------------------------------------
 

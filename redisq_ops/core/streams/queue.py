@@ -116,15 +116,22 @@ class StreamQueue(ForeignQueue[C_co]):
     async def get(self, id: str) -> Entry | None:
         """An entry as a group sees it (``group:ms-seq``), or as the first group does that has it
         pending or still to come (``ms-seq``)."""
-        label, _, rest = id.rpartition(":")
         there, now = await both(groups.groups(self.key), self._now())
+        found = await self._seen(id, there, now)
+        return found[0][1] if found else None
+
+    async def _seen(self, id: str, there: Sequence[Group], now: int) -> list[tuple[Part, Entry]]:
+        """An entry as each group that is meant sees it. The first one is what it is taken for:
+        whoever asks twice about one id is told about the same group."""
+        label, _, rest = id.rpartition(":")
         parts = [self._part(group) for group in there] or [self._nobody]
         if label:
             parts = [part for part in parts if part.label == f"{label}:"]
         parts = [part for part in parts if part.rest(part.label + rest)]
         found = await together(groups.entry(part, rest, now) for part in parts)
-        known = [entry for entry in found if entry is not None]
-        return min(known, key=lambda e: ("pending", "waiting", "done").index(e.state), default=None)
+        known = [(part, one) for part, one in zip(parts, found, strict=True) if one is not None]
+        states = ("pending", "waiting", "done")
+        return sorted(known, key=lambda each: states.index(each[1].state))
 
     async def _get_waiting(self, id: str) -> Entry | None:
         return None
@@ -238,21 +245,17 @@ class StreamQueue(ForeignQueue[C_co]):
 
     @operation
     async def standing(self, id: str = "") -> Standing:
-        """As the entry's group sees it, or without one the group that is furthest behind."""
-        label, _, rest = id.rpartition(":")
-        there = await groups.groups(self.key)
-        named = [group for group in there if label and legal(group.name) == label]
-        group = min(named or there, key=lambda group: group.place, default=None)
-        if group is None:
+        """As the group sees it that `get` answers for, else the one that is furthest behind."""
+        there, now = await both(groups.groups(self.key), self._now())
+        if not there:
             return Standing(askers=0)
-        part = self._part(group)
-        found = part.rest(part.label + rest) if rest else None
-        (readers, now), rows = await both(
-            both(groups.consumers(part), self._now()),
-            together([groups.held(part, found, found, 1)] if found else []),
-        )
-        holder = part.label + rows[0][0].consumer if rows and rows[0] else None
+        seen = await self._seen(id, there, now) if id else []
+        part = seen[0][0] if seen else self._part(min(there, key=lambda group: group.place))
+        group, entry = part.group, seen[0][1] if seen else None
+        readers = await groups.consumers(part)
+        holder = part.label + entry.consumer if entry is not None and entry.consumer else None
         heard = next((now - one.idle_ms for one in readers if one.name == holder), None)
+        found = entry.id.removeprefix(part.label) if entry is not None else None
         ahead: tuple[Ahead, ...] = ()
         before = None
         if found is not None and groups.place(found) > group.place:
@@ -263,6 +266,7 @@ class StreamQueue(ForeignQueue[C_co]):
             here=True, askers=len(readers), group=part.label[:-1], before=before,
             asked_ms=max((now - one.idle_ms for one in readers), default=None),
             ahead=ahead, before_exact=before is not None and before < AHEAD, heard_ms=heard,
+            beside=tuple(one for _, one in seen[1:] if one.state in ("pending", "waiting")),
         )  # fmt: skip
 
     @operation
