@@ -661,6 +661,29 @@ def test_an_entry_of_two_groups_is_told_of_one_and_the_other_is_named(client: re
     assert Answer(queue, id).facts["group"] == "we%20ird%2Fgrp"
 
 
+def test_a_pending_entry_that_was_trimmed_is_said_to_be_gone(
+    client: redis.Redis, redisq: Redisq
+) -> None:
+    gone, there = (client.xadd("orders", {"n": n}).decode() for n in range(2))  # type: ignore[union-attr]
+    client.xgroup_create("orders", "billing", id="0")
+    client.xreadgroup("billing", "web-1", {"orders": ">"})
+    client.xdel("orders", gone)
+    queue = StreamQueue(client, "stream:orders")
+    said = Answer(queue, gone)
+    assert (said.rule, said.row["state"], said.command) == ("trimmed", "pending", None)
+    assert "its payload is gone" in said.sentence and "XACK" in said.sentence
+    assert "web-1 of group billing holds its id" in said.sentence
+    assert Answer(queue, there).rule == "pending"
+    rows = redisq("pending", "ls", "stream:orders").splitlines()
+    assert [" gone " in row for row in rows[1:3]] == [True, False]
+    listed = redisq.rows("pending", "ls", "stream:orders")
+    assert [row["called"] for row in listed] == ["gone", None]
+    # What the sentence offers does clear it.
+    redisq("consumers", "remove", "stream:orders", "web-1", "--yes", code=3)
+    assert Answer(queue, gone).row["state"] is None
+    assert Answer(queue, there).facts["consumer"] == "operator"
+
+
 def test_sidekiq_says_what_can_be_known(client: redis.Redis) -> None:
     queue = SidekiqQueue(client, "sidekiq:default")
     jids = queue.push([Job("Mail", [n]) for n in range(3)])

@@ -139,6 +139,7 @@ def meant(s: Session, states: Sequence[State], given: Mapping[str, Any]) -> list
 
 def listed(s: Session, state: State, given: Mapping[str, Any]) -> int:
     """``ls``: all of them for programs, the first 100 for people."""
+    from redisq_ops.core.values import GONE
     from redisq_ops.ops.bulk import entries
     from redisq_ops.ops.selection import Scan
 
@@ -152,12 +153,18 @@ def listed(s: Session, state: State, given: Mapping[str, Any]) -> int:
         found: list[Entry] = []
         for page in pages(s, scan, given):
             if not s.json:
-                found += page
+                # Of a stream only a look at the payloads shows which of them are gone from it.
+                looks = state == "pending" and "consumers" in queue.capabilities
+                found += whole(s, queue, page) if looks else page
                 continue
             for entry in whole(s, queue, page):
                 emit(entry_row(queue.name, entry))
         if not s.json:
             table(*_table(queue.name, state, found, now)) if found else None
+            if gone := [entry for entry in found if entry.called == GONE]:
+                how = f"redisq explain {queue.name}/{gone[0].id} says what clears one"
+                some = entries(len(gone), state)
+                say(f"{queue.name}: {some} without a payload, gone from the stream: {how}")
             capped = scan.found == most and not scan.complete
             of = f" of {scan.of}: --max shows more" if capped else ""
             looked = f"; {scan.looked}" if scan.looked else ""
@@ -179,6 +186,8 @@ def _say_cancelled(s: Session, target: Target) -> None:
 
 
 def _table(queue: str, state: State, rows: list[Entry], now: int) -> tuple[list[str], list[Any]]:
+    from redisq_ops.core.values import GONE
+
     from .output import age
 
     clock = {"pending": "lease left", "delayed": "ready in"}.get(state)
@@ -189,7 +198,8 @@ def _table(queue: str, state: State, rows: list[Entry], now: int) -> tuple[list[
         texts.append(
             [f"{queue}/{entry.id}", entry.since_ms and age(now - entry.since_ms)]
             + ([entry.at_ms and age(entry.at_ms - now)] if clock else [])
-            + [entry.failures, entry.lost, entry.consumer, entry.reason,
+            + [entry.failures, entry.lost, entry.consumer,
+               GONE if entry.called == GONE else entry.reason,
                f"{error.type}: {error.message}" if error else None]
         )  # fmt: skip
     return [*headers, "reason", "error"], texts

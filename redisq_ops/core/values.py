@@ -94,6 +94,10 @@ class Failure:
             return cls("error", data.decode("utf-8", "backslashreplace"))
 
 
+GONE = "gone"
+"""what a stream's pending entry is called that was deleted or trimmed: only its id is left"""
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One unit of work as it stands now. Unknown is None."""

@@ -14,7 +14,7 @@ from redisq_ops.core.errors import NotFound
 from redisq_ops.core.foreign import ForeignQueue
 from redisq_ops.core.io import together
 from redisq_ops.core.queue import Queue
-from redisq_ops.core.values import Entry, Request
+from redisq_ops.core.values import GONE, Entry, Request
 
 from .consumers import SILENT_MS
 from .deployment import Address, Deployment
@@ -205,7 +205,7 @@ class _Answer(Endings):
         handed = f", given to it {self._by(claim)}" if claim is not None else ""
         facts |= self._of_journal(claim) if claim is not None else {}
         if entry.at_ms is None:
-            yield self._held(who, since, facts | {"heard_ms": self.look.standing.heard_ms})
+            yield self._held(entry, who, since, facts | {"heard_ms": self.look.standing.heard_ms})
         elif entry.at_ms > self.now:
             yield Reason(
                 "pending", f"{who} has it{since}{handed}; its lease ends "
@@ -227,12 +227,14 @@ class _Answer(Endings):
             )  # fmt: skip
             yield from nobody
 
-    def _held(self, who: str, since: str, facts: dict[str, Any]) -> Reason:
+    def _held(self, entry: Entry, who: str, since: str, facts: dict[str, Any]) -> Reason:
         """Where a delivery has no deadline: nobody takes it back but who claims it."""
         standing = self.look.standing
         heard = standing.heard_ms
         verb = self._moving("requeue", "pending")
         of = "" if standing.group is None else f" of group {standing.group}"
+        if entry.called == GONE:
+            return self._left_behind(entry, f"{who}{of} holds its id{since}", facts)
         said = f"{who}{of} has it{since}"
         facts |= {"group": standing.group}
         if heard is not None and standing.group is not None:
@@ -243,6 +245,16 @@ class _Answer(Endings):
         rule = "pending" if heard is None or self.now - heard < SILENT_MS else "silent"
         said += "; in this layout a delivery has no deadline, it stays until it is acknowledged"
         return Reason(rule, f"{said} or claimed", facts=facts, **verb)
+
+    def _left_behind(self, entry: Entry, held: str, facts: dict[str, Any]) -> Reason:
+        """An id without its payload. No command here would clear this one and leave the others."""
+        group = self.look.standing.group
+        also = f"; consumers claim or remove of {entry.consumer} clears it, and moves the rest it has"
+        return Reason(
+            "trimmed", "its payload is gone, it was deleted or trimmed from the stream: nobody can "
+            f"work on it. {held}, until somebody acknowledges it (XACK does, whoever sends it)"
+            f"{'' if group is None else also}", facts=facts | {"group": group},
+        )  # fmt: skip
 
     def _beside(self, entry: Entry) -> Iterator[Reason]:
         """The other groups that read the same entry, each with a word of its own about it."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..io import Call, together
 from ..quoting import bytes_of, raw_of
-from ..values import Consumer, Entry, Page, State
+from ..values import GONE, Consumer, Entry, Page, State
 
 DEEPEST: dict[State, int] = {"pending": 10_000, "waiting": 1000}
 """XPENDING and XRANGE have no offset: a window by rank is walked to, this far"""
@@ -163,7 +163,7 @@ async def entry(part: Part, id: str, now_ms: int) -> Entry | None:
     (pending, found) = rows
     payload = found[0][1] if found else None
     if pending:
-        return _held_entry(part, pending[0], now_ms, payload)
+        return _held_entry(part, pending[0], now_ms, payload, gone=payload is None)
     if payload is None:
         return None
     waits = place(id) > part.group.place
@@ -171,10 +171,10 @@ async def entry(part: Part, id: str, now_ms: int) -> Entry | None:
     return Entry(part.label + id, "waiting" if waits else "done", since_ms=since, payload=payload)
 
 
-def _held_entry(part: Part, row: Held, now_ms: int, payload: bytes | None) -> Entry:
+def _held_entry(part: Part, row: Held, now_ms: int, payload: bytes | None, gone: bool) -> Entry:
     return Entry(
         part.label + row.id, "pending", since_ms=now_ms - row.idle_ms, payload=payload,
-        consumer=row.consumer, deliveries=row.deliveries,
+        consumer=row.consumer, deliveries=row.deliveries, called=GONE if gone else None,
     )  # fmt: skip
 
 
@@ -257,6 +257,6 @@ async def _entries(
     if payloads:
         found = await together(content(part.key, row.id, row.id, 1) for part, row in rows)
     return [
-        _held_entry(part, row, now_ms, there[0][1] if there else None)
+        _held_entry(part, row, now_ms, there[0][1] if there else None, payloads and not there)
         for (part, row), there in zip(rows, found, strict=True)
     ]
