@@ -379,6 +379,78 @@ def test_unknown_ids_say_what_the_history_was_looked_through_for(
     assert "1 of the latest changes removed entries for good, the last one by ada" in said.sentence
 
 
+def dying(client: redis.Redis, clock: FakeClock, *ids: str) -> DelaySet[redis.Redis]:
+    """A delay set where these died, one after another."""
+    later = DelaySet(client, "later", clock=clock)
+    later.schedule([(id, b"x") for id in ids], after_ms=0)
+    for given in later.take(100, consumer="w1").deliveries:
+        settled(later, given, "reject")
+    clock.advance(MINUTE)
+    return later
+
+
+def named(queue: Queue[redis.Redis], state: Any, verb: Any, *ids: str) -> str:
+    """A change of named entries; its name."""
+    change = Bulk(run(queue.client, select(queue, state, Filter(ids=ids))), verb, ADA)
+    while run(queue.client, change.step()):
+        pass
+    return str(change.outcome.op)
+
+
+def test_who_removed_what_is_gone_for_good(client: redis.Redis, clock: FakeClock) -> None:
+    later = dying(client, clock, "s1", "s2", "s3", "s4", "1", "gone")
+    hard = named(later, "dead", "hard", "s1")
+    said = Answer(later, "s1")
+    assert (said.rule, said.row["state"]) == ("removed", None)
+    assert said.sentence == (
+        f"it was purged for good from dead by ada@desk 0s ago because 'smtp is down' (op {hard}); "
+        "before that the history says of it: dead at 2023-11-14 22:13:20+00:00 (1m 00s ago)"
+    )
+    assert [one["id"] for one in said.facts["removals"]] == [hard]
+    purge = named(later, "dead", "purge", "s2")
+    empty = named(later, "trash", "hard", "s2")
+    said = Answer(later, "s2")
+    assert said.sentence.startswith("it was purged from dead by ada@desk 0s ago because")
+    assert f"(op {purge}); removed from the trash by ada@desk" in said.sentence
+    assert [one["id"] for one in said.facts["removals"]] == [purge, empty]
+    # One of all that was left, and no other change leads out of there: it needs no name.
+    every = moved(later, "dead", "hard")
+    for id in ("s3", "1", "gone"):  # numbers and states are no names of entries
+        said = Answer(later, id)
+        assert said.rule == "removed" and f"(op {every})" in said.sentence
+
+
+def test_what_may_have_removed_it_is_listed(client: redis.Redis, clock: FakeClock) -> None:
+    later = dying(client, clock, *(f"s{n}" for n in range(9)))
+    for _ in range(7):
+        chosen = run(client, select(later, "dead", Filter(max=1)))
+        change = Bulk(chosen, "hard", ADA)
+        while run(client, change.step()):
+            pass
+        clock.advance(1000)
+    said = Answer(later, "s0")
+    assert said.rule == "gone"
+    assert "it is gone; the last thing the history says of it is: dead at" in said.sentence
+    assert "changed since then: 1 purged for good from dead by ada@desk 1s ago" in said.sentence
+    assert said.sentence.count("(op hard-") == 5 and "and 2 more changes" in said.sentence
+    assert len(said.facts["removals"]) == 5
+    # A change of other entries by name isn't one of them, nor one from before it died.
+    other = named(later, "dead", "hard", "s7")
+    assert other not in Answer(later, "s0").sentence
+    assert Answer(later, "s7").rule == "removed"
+
+
+def test_what_may_have_been_replayed_is_not_said_to_be_purged(
+    client: redis.Redis, clock: FakeClock
+) -> None:
+    later = dying(client, clock, "s1", "s2")
+    op = moved(later, "dead", "replay")
+    later.settle([Settlement(d, "ack") for d in later.take(9, consumer="w1").deliveries])
+    said = Answer(later, "s1")
+    assert said.rule == "gone" and "2 replayed from dead by ada@desk 0s ago" in said.sentence
+    assert f"(op {op})" in said.sentence and "trash" not in said.sentence
+
+
 def test_the_history_window_is_stated(mail: RequestQueue[redis.Redis], client: redis.Redis) -> None:
     mail.submit([b"x"], id="r1")
     pipe = client.pipeline(transaction=False)

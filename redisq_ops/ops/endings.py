@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, cast
 
 from redisq_ops.core.foreign import ForeignQueue
 from redisq_ops.core.settings import DEFAULTS
+from redisq_ops.core.states import Verb
 from redisq_ops.core.values import Entry, Event, Failure, Request
 
+from .bulk import PAST
 from .journal import Operation
 from .reasons import Reason, Reasons
+from .removals import removals
 from .terminal import age, count
+
+NAMED = 5
+"""changes that may have taken away what is gone"""
 
 
 class Endings(Reasons):
@@ -162,10 +169,23 @@ class Endings(Reasons):
             "command": self._command("history", self.queue.name),
         }
         if event is not None:
-            said = self._ending(event)
             facts |= {"event": dict(event.what), "at_ms": event.at_ms, "by": event.by}
-            return Reason("gone", said, facts=facts, **history)
-        removed = [o for o in look.operations if o.target == "gone" and o.done]
+        sure: list[Operation] = []
+        maybe: list[Operation] = []
+        # What the history saw done, or changed by name, it says itself.
+        if what == "entry" and (event is None or not {"done", "op"} & event.what.keys()):
+            sure, maybe = removals(look, look.id or "")
+            facts["removals"] = [self._of_journal(one)["op"] for one in (*sure, *maybe[:NAMED])]
+        if sure:
+            said = "; ".join(f"{_removed(one)} {self._by(one)}" for one in sure)
+            if sure[-1].target == "trash" or sure[-1].verb == "cancel":
+                said += f"; what is in the trash is kept for {age(self._setting('trash_ms'))}"
+            before = f"; before that the history says of it: {self._word(event)}" if event else ""
+            return Reason("removed", f"it was {said}{before}", facts=facts, **history)
+        if event is not None:
+            return Reason("gone", self._ending(event) + self._since(maybe), facts=facts, **history)
+        among = maybe if what == "entry" else look.operations
+        removed = [o for o in among if o.target == "gone" and o.done]
         hint = ""
         if removed:
             hint = (
@@ -193,12 +213,38 @@ class Endings(Reasons):
             words = event.what["op"][0].split("|")
             done = self._operation(words[0])
             return f"an operator changed it last: {words[1]} {self._by(done)}, and it is gone since"
-        names = ", ".join(event.what)
-        return f"it is gone; the last thing the history says of it is: {names} {at}"
+        return f"it is gone; the last thing the history says of it is: {self._word(event)}"
+
+    def _word(self, event: Event) -> str:
+        return f"{', '.join(event.what)} at {self.when(event.at_ms)} ({self._ago(event.at_ms)})"
+
+    def _since(self, maybe: Sequence[Operation]) -> str:
+        """The changes that may have taken it away since its last word."""
+        if not maybe:
+            return ""
+        named = "; ".join(
+            f"{count(one.done - one.undone)} {_removed(one)} {self._by(one)}"
+            for one in maybe[:NAMED]
+        )
+        more = f"; and {count(len(maybe) - NAMED)} more changes" if len(maybe) > NAMED else ""
+        return f"; it may be among these, changed since then: {named}{more} (redisq log has them)"
 
 
 def error_row(error: Failure | None) -> dict[str, str] | None:
     return None if error is None else {"type": error.type, "message": error.message}
+
+
+def _removed(operation: Operation) -> str:
+    """What a change did with an entry that it took away."""
+    if operation.into:
+        return f"moved from {operation.source} to {operation.into}"
+    if operation.target == "gone":
+        return "removed from the trash" if operation.source == "trash" else (
+            f"purged for good from {operation.source}"
+        )  # fmt: skip
+    if operation.verb == "cancel":
+        return "cancelled with its request"
+    return f"{PAST.get(cast(Verb, operation.verb), operation.verb)} from {operation.source}"
 
 
 def _times(n: int) -> str:

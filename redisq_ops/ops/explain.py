@@ -249,7 +249,7 @@ class _Answer(Endings):
     def _left_behind(self, entry: Entry, held: str, facts: dict[str, Any]) -> Reason:
         """An id without its payload. No command here would clear this one and leave the others."""
         group = self.look.standing.group
-        also = f"; consumers claim or remove of {entry.consumer} clears it, and moves the rest it has"
+        also = f"; consumers claim or remove of {entry.consumer} clears it and moves the rest"
         return Reason(
             "trimmed", "its payload is gone, it was deleted or trimmed from the stream: nobody can "
             f"work on it. {held}, until somebody acknowledges it (XACK does, whoever sends it)"

@@ -14,7 +14,7 @@ from typing import Any
 from redisq_ops.core.io import both, together
 from redisq_ops.core.queue import Queue
 from redisq_ops.core.standing import Standing
-from redisq_ops.core.values import Counts, Entry, Event, Rates, Request, State
+from redisq_ops.core.values import STATES, Counts, Entry, Event, Rates, Request, State
 
 from . import journal
 from .fingerprint import fingerprint
@@ -32,6 +32,7 @@ ALIKE = 200
 """the oldest dead entries among which those of the same error are counted"""
 LISTED = 100
 """requests or clients looked at to say what holds a whole queue"""
+_OF_MANY = (*STATES, "undo", "set", "prune", "move")
 _FIRST: tuple[State, ...] = ("pending", "delayed")
 
 
@@ -127,7 +128,10 @@ async def told_of(queue: Queue[Any], id: str, pages: int = 1) -> Told:
     """What the history says about an id, or about a request and all its entries."""
     if not id:
         return Told()
-    about = re.compile(rf"(?:^|\|){re.escape(id)}(?:/\d+)?(?:\||$)")
+    it = rf"{re.escape(id)}(?:/\d+)?(?:\||$)"
+    about = re.compile(it)
+    # A change of one thing names it behind its verb; of many it has states and numbers there.
+    changed = re.compile(rf"[^|]*\|(?!(?:{'|'.join(_OF_MANY)})\|)[^|]*\|{it}")
     chosen: list[Event] = []
     looked, before, total = 0, "+", 0
     for nth in range(pages):
@@ -136,7 +140,10 @@ async def told_of(queue: Queue[Any], id: str, pages: int = 1) -> Told:
         else:
             events, total = await both(queue.history.op(PAGE), queue.history_length.op())
         for event in events:
-            named = {name: tuple(filter(about.search, items)) for name, items in event.what.items()}
+            named = {
+                name: tuple(filter((changed if name == "op" else about).match, items))
+                for name, items in event.what.items()
+            }
             if what := {name: items for name, items in named.items() if items}:
                 chosen.append(Event(event.id, event.at_ms, event.by, what))
         looked += len(events)
