@@ -317,6 +317,7 @@ def test_purged_by_whom_and_until_when_undo_works(
     )
     assert said.command == f"redisq undo {op}"
     assert said.facts["undo_until_ms"] - clock.now_ms == 23 * 60 * MINUTE
+    assert said.row["eta_ms"] is None  # it isn't when it runs
 
 
 def test_done_and_how_long_its_result_is_kept(
@@ -337,6 +338,7 @@ def test_done_and_how_long_its_result_is_kept(
     said = Answer(mail, "r1/1")
     assert said.sentence.endswith("kept until 2023-11-15 22:14:20+00:00 (in 1d 0h)")
     assert said.facts["kept_until_ms"] == clock.now_ms + 24 * 60 * MINUTE
+    assert said.row["eta_ms"] is None
 
 
 def test_without_a_full_history_nobody_knows_when(mail: RequestQueue[redis.Redis]) -> None:
@@ -356,6 +358,7 @@ def test_an_entry_of_a_cancelled_request(mail: RequestQueue[redis.Redis]) -> Non
         assert said.rule == "cancelled" and said.command is not None
         assert "was cancelled by ada@desk 0s ago because 'smtp is down'" in said.sentence
         assert "undo until 2023-11-15 22:13:20+00:00 (in 1d 0h)" in said.sentence
+        assert said.row["eta_ms"] is None
         assert said.command.startswith("redisq undo cancel-")
 
 
@@ -878,6 +881,13 @@ def test_the_command_says_rule_time_and_verb(redisq: Redisq, client: redis.Redis
     redisq("requeue", "mail/r1/3", "--yes")
     (row,) = redisq.rows("explain", "mail/r1/3")
     assert row["state"] == "waiting" and "touched" in [one["rule"] for one in row["also"]]
+
+
+def test_what_was_purged_has_no_time_at_which_it_runs(redisq: Redisq, client: redis.Redis) -> None:
+    queue = everywhere(client)
+    moved(queue, "dead", "purge")
+    said = redisq("explain", "r1/2")
+    assert "purged at" in said and "undo until" in said and "when:" not in said
 
 
 def test_sentences_are_broken_between_words_on_a_terminal(

@@ -21,7 +21,8 @@ NAMED = 5
 
 
 class Endings(Reasons):
-    """The reasons for what nobody waits for any more."""
+    """The reasons for what nobody waits for any more. None has an `eta_ms`: nothing is to come. How
+    long undo works and results are kept is in the sentence and the facts."""
 
     def _dead(self, entry: Entry) -> Reason:
         since = entry.since_ms or entry.at_ms
@@ -71,7 +72,7 @@ class Endings(Reasons):
         if done is not None and done.into:
             return self._moved_on(entry, done, when, kept, facts)
         return Reason(
-            "purged", f"purged{when} {self._by(done)}{kept}", eta_ms=until, facts=facts, **verb,
+            "purged", f"purged{when} {self._by(done)}{kept}", facts=facts, **verb,
         )  # fmt: skip
 
     def _moved_on(
@@ -110,7 +111,7 @@ class Endings(Reasons):
             said += f"; {has} kept until {self.when(until)} ({self._until(until)})"
         return Reason(
             "done", said, "results",
-            self._command("results", f"{self.queue.name}/{request.id}"), until,
+            self._command("results", f"{self.queue.name}/{request.id}"),
             facts=facts | {"kept_until_ms": until, "result": entry.payload is not None},
         )  # fmt: skip
 
@@ -122,7 +123,7 @@ class Endings(Reasons):
         if change is not None and change.undoable:
             verb = {"verb": "undo", "command": self._command("undo", change.id)}
         return Reason(
-            "cancelled", f"{what} was cancelled {self._by(change)}{kept}", eta_ms=until,
+            "cancelled", f"{what} was cancelled {self._by(change)}{kept}",
             facts={"request": request.id, "cancelled_ms": request.closed_ms,
                    "undo_until_ms": until} | self._of_journal(change), **verb,
         )  # fmt: skip
@@ -142,7 +143,7 @@ class Endings(Reasons):
         kept = "" if until is None else f"; results are kept until {self.when(until)}"
         return Reason(
             "done", f"done{at}, all {count(request.total)} settled{kept}", "results", results,
-            until, facts=facts | {"kept_until_ms": until},
+            facts=facts | {"kept_until_ms": until},
         )  # fmt: skip
 
     def _gone(self, what: str) -> Reason:
