@@ -189,7 +189,7 @@ def test_no_worker_is_taking(mail: RequestQueue[redis.Redis], clock: FakeClock) 
     said = Answer(mail, "r1/1")
     assert said.rule == "no-worker" and said.facts["consumers_seen"] == 0
     assert said.sentence == "no worker is taking: no consumer of mail was seen in the last day"
-    assert said.command == "redisq work --queue mail MODULE:FUNCTION"
+    assert said.command == "redisq work MODULE:FUNCTION --queue mail"
     (given,) = mail.take(1, consumer="w1").deliveries
     settled(mail, given, "ack")
     assert Answer(mail, "r1/2").rule == "next"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
@@ -57,6 +56,7 @@ def draft(verb: Verb, wanted: Sequence[Target], given: Mapping[str, Any]) -> Dra
 def written(s: Session, file: Draft, bulk: Bulk, plan: Plan) -> int:
     """Finish a plan's file and say what is in it; exit code 0."""
     from redisq_ops.core.settings import MAX_BATCH
+    from redisq_ops.ops.hint import hint
     from redisq_ops.ops.plan import Header, identity
 
     from .output import emit, printable, say
@@ -78,8 +78,7 @@ def written(s: Session, file: Draft, bulk: Bulk, plan: Plan) -> int:
     elif not s.json:
         say("\n".join(shown(plan)))
         if file.path != "-":
-            command = shlex.join(["redisq", "apply", file.path])
-            say(printable(f"nothing was changed; do it with: {command}"))
+            say(printable(f"nothing was changed; do it with: {hint('apply', str(file.path))}"))
     return 0
 
 

@@ -141,6 +141,7 @@ def listed(s: Session, state: State, given: Mapping[str, Any]) -> int:
     """``ls``: all of them for programs, the first 100 for people."""
     from redisq_ops.core.values import GONE
     from redisq_ops.ops.bulk import entries
+    from redisq_ops.ops.hint import hint
     from redisq_ops.ops.selection import Scan
 
     from .output import emit, say, table
@@ -162,7 +163,7 @@ def listed(s: Session, state: State, given: Mapping[str, Any]) -> int:
         if not s.json:
             table(*_table(queue.name, state, found, now)) if found else None
             if gone := [entry for entry in found if entry.called == GONE]:
-                how = f"redisq explain {queue.name}/{gone[0].id} says what clears one"
+                how = f"{hint('explain', f'{queue.name}/{gone[0].id}')} says what clears one"
                 some = entries(len(gone), state)
                 say(f"{queue.name}: {some} without a payload, gone from the stream: {how}")
             capped = scan.found == most and not scan.complete

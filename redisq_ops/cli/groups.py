@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -148,6 +147,7 @@ def looked_into(s: Session, given: Mapping[str, Any]) -> int:
     """One group, what it has in common, and the commands that change just it."""
     from redisq_ops.core.errors import NotFound
     from redisq_ops.ops.contrast import Contrast
+    from redisq_ops.ops.hint import hint
     from redisq_ops.ops.selection import Filter
 
     from .output import count, progress
@@ -163,7 +163,7 @@ def looked_into(s: Session, given: Mapping[str, Any]) -> int:
     if (group := contrast.group) is None:
         raise NotFound(
             f"no group {name} among the {count(contrast.scanned)} dead entries of {queue.name} "
-            f"(redisq dlq groups {queue.name} lists them)"
+            f"({hint('dlq', 'groups', queue.name)} lists them)"
         )
     (_emitted if s.json else _described)(s, contrast, group)
     return 0
@@ -191,6 +191,8 @@ def _emitted(s: Session, contrast: Contrast, group: Group) -> None:
 
 
 def _described(s: Session, contrast: Contrast, group: Group) -> None:
+    from redisq_ops.ops.hint import hint
+
     from .output import age, count, when
     from .rows import tell
 
@@ -225,7 +227,7 @@ def _described(s: Session, contrast: Contrast, group: Group) -> None:
     tell("just this group:")
     for verb in VERBS:
         if contrast.state in queue.actions.get(verb, ()):
-            tell(f"  redisq dlq {verb} {shlex.quote(queue.name)} --where group={group.fingerprint}")
+            tell("  " + hint("dlq", verb, queue.name, where=f"group={group.fingerprint}"))
 
 
 def _contrasted(s: Session, contrast: Contrast, traits: list[Trait]) -> None:

@@ -190,12 +190,14 @@ def held_back(s: Session, given: dict[str, Any]) -> int:
 
 def _nothing(request: str, queue: str | None, silent: Sequence[str]) -> None:
     from redisq_ops.core.errors import NotFound
+    from redisq_ops.ops.hint import hint
 
     why = ""
     if silent and (queue is None or queue in silent):
         named = queue or silent[0]
         why = (
-            f"; that of {named} has failures only (redisq retention {named} history=all keeps all)"
+            f"; that of {named} has failures only "
+            f"({hint('retention', named, 'history=all')} keeps all)"
         )
     raise NotFound(f"the history has no delivery of request {request} that has ended{why}")
 

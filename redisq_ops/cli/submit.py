@@ -178,7 +178,7 @@ def _left(s: Session, plan: _Plan, job: Submission | EachLine, error: BaseExcept
     again = ("… | " if plan.file == "-" else "") + _command(s, plan.words())
     if plan.per_line:
         return [f"{sent} requests {plan.id}-1, … are there", f"continue: {again}"]
-    cancel = _command(s, ["request", "cancel", f"{plan.queue}/{plan.id}"])
+    cancel = _command(s, ["request", "cancel"], f"{plan.queue}/{plan.id}")
     return [
         f"request {plan.id} stays open with {sent} sub-requests",
         f"continue: {again}",
@@ -202,13 +202,16 @@ def _interrupted(s: Session, error: BaseException, left: list[str]) -> BaseExcep
     return whole
 
 
-def _command(s: Session, words: list[str]) -> str:
+def _command(s: Session, words: list[str], address: str | None = None) -> str:
     """A command line to copy, for the same server; never with a password."""
     from redisq_ops.core.connect import Target
+    from redisq_ops.ops.hint import hint
 
     flags = dict(s.flags, context=s.context)
     if url := flags.get("url"):
         flags["url"] = str(Target(url))
+    if address is not None:
+        return hint(*words, address, **{name: value for name, value in flags.items() if value})
     given = [word for name, value in flags.items() if value for word in (f"--{name}", value)]
     return shlex.join(["redisq", *words, *given])
 

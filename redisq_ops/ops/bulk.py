@@ -18,6 +18,7 @@ from redisq_ops.core.states import VERBS, Verb
 from redisq_ops.core.values import Entry, State
 
 from . import consequences, journal
+from .hint import hint
 from .journal import Author, Outcome
 from .selection import Selection
 from .terminal import a_second, age, count
@@ -168,7 +169,7 @@ def allowed(queue: Queue[Any], verb: Verb, state: State) -> None:
         of = f"{state} entries" if can else "entries"
         does = "purge --hard" if verb == "hard" else verb
         held = verb == "claim" and "consumers" in queue.capabilities
-        how = f" (redisq consumers claim {queue.name} does)" if held else ""
+        how = f" ({hint('consumers', 'claim', queue.name)} does)" if held else ""
         raise Refused(f"queue {queue.name} is a {queue.kind} queue: it can't {does} {of}{how}")
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from redisq_ops.core.io import both
 from redisq_ops.core.queue import Queue
 
+from .hint import hint
 from .journal import last
 from .terminal import count
 
@@ -23,7 +24,11 @@ async def taken_along(queue: Queue[Any]) -> str:
     if (n := (counts.trash or 0) - page.total) <= 0:
         return ""
     found = [one for one in await last(queue, LOOKED) if one.verb == "cancel" and one.undoable]
-    how = f"redisq undo {found[0].id}" if len(found) == 1 else f"redisq log {queue.name} has them"
+    how = (
+        f"redisq undo {found[0].id}"
+        if len(found) == 1
+        else f"{hint('log', queue=queue.name)} has them"
+    )
     if len(found) > 1:
         how = "redisq undo OP, one of " + ", ".join(one.id for one in found[:3])
     more = "entry in the trash belongs" if n == 1 else "entries in the trash belong"

@@ -11,6 +11,7 @@ from redisq_ops.core.states import Verb
 from redisq_ops.core.values import Entry, Event, Failure, Request
 
 from .bulk import PAST
+from .hint import hint
 from .journal import Operation
 from .reasons import Reason, Reasons
 from .removals import removals
@@ -65,9 +66,9 @@ class Endings(Reasons):
         when = "" if at is None else f" at {self.when(at)}"
         verb: dict[str, Any] = {}
         if done is not None and done.undoable:
-            verb = {"verb": "undo", "command": self._command("undo", done.id)}
+            verb = {"verb": "undo", "command": hint("undo", done.id)}
         elif self._can("restore", "trash"):
-            verb = {"verb": "restore", "command": self._command("trash", "restore", self.address)}
+            verb = {"verb": "restore", "command": hint("trash", "restore", self.address)}
         facts = {"purged_ms": at, "undo_until_ms": until} | self._of_journal(done)
         if done is not None and done.into:
             return self._moved_on(entry, done, when, kept, facts)
@@ -80,11 +81,11 @@ class Endings(Reasons):
     ) -> Reason:
         """What its move to another queue left here."""
         said = f"moved to {done.into}{when} {self._by(done)}{kept}"
-        there = self._command("explain", f"{done.into}/{entry.id}")
+        there = hint("explain", f"{done.into}/{entry.id}")
         verb: dict[str, Any] = {"verb": "explain", "command": there}
         if not done.ended:
             said += "; that move has not ended, and may not have brought it there yet"
-            verb = {"verb": "undo", "command": self._command("undo", done.id)}
+            verb = {"verb": "undo", "command": hint("undo", done.id)}
         return Reason("moved", said, facts=facts | {"into": done.into}, **verb)
 
     def _done(self, entry: Entry) -> Reason:
@@ -111,7 +112,7 @@ class Endings(Reasons):
             said += f"; {has} kept until {self.when(until)} ({self._until(until)})"
         return Reason(
             "done", said, "results",
-            self._command("results", f"{self.queue.name}/{request.id}"),
+            hint("results", f"{self.queue.name}/{request.id}"),
             facts=facts | {"kept_until_ms": until, "result": entry.payload is not None},
         )  # fmt: skip
 
@@ -121,7 +122,7 @@ class Endings(Reasons):
         kept = "" if until is None else f"; undo until {self.when(until)} ({self._until(until)})"
         verb: dict[str, Any] = {}
         if change is not None and change.undoable:
-            verb = {"verb": "undo", "command": self._command("undo", change.id)}
+            verb = {"verb": "undo", "command": hint("undo", change.id)}
         return Reason(
             "cancelled", f"{what} was cancelled {self._by(change)}{kept}",
             facts={"request": request.id, "cancelled_ms": request.closed_ms,
@@ -133,12 +134,12 @@ class Endings(Reasons):
         at = "" if closed is None else f" at {self.when(closed)} ({self._ago(closed)})"
         until = None if closed is None else closed + self._setting("keep_ms")
         facts = {"closed_ms": closed, "dead": request.dead, "trash": request.trash}
-        results = self._command("results", self.address)
+        results = hint("results", self.address)
         if request.dead:
             return Reason(
                 "done-dead", f"done{at}, with {count(request.dead)} of {count(request.total)} dead;"
                 " it is kept while it has dead entries", "replay",
-                self._command("replay", self.address), facts=facts | {"kept_until_ms": None},
+                hint("replay", self.address), facts=facts | {"kept_until_ms": None},
             )  # fmt: skip
         kept = "" if until is None else f"; results are kept until {self.when(until)}"
         return Reason(
@@ -167,7 +168,7 @@ class Endings(Reasons):
         event = told.events[0] if told.events else None
         history: dict[str, Any] = {
             "verb": "history",
-            "command": self._command("history", self.queue.name),
+            "command": hint("history", self.queue.name),
         }
         if event is not None:
             facts |= {"event": dict(event.what), "at_ms": event.at_ms, "by": event.by}
@@ -187,9 +188,9 @@ class Endings(Reasons):
             return Reason("gone", self._ending(event) + self._since(maybe), facts=facts, **history)
         among = maybe if what == "entry" else look.operations
         removed = [o for o in among if o.target == "gone" and o.done]
-        hint = ""
+        also = ""
         if removed:
-            hint = (
+            also = (
                 f"; {len(removed)} of the latest changes removed entries for good, the last one "
                 f"{self._by(removed[0])}: those don't name their entries"
             )
@@ -199,7 +200,7 @@ class Endings(Reasons):
         kept = f"; a finished request is kept for {age(self._setting('keep_ms'))}"
         return Reason(
             "unknown", f"there is no {what} {look.id} in queue {self.queue.name}: in {window} "
-            f"there is nothing about it{quiet}{kept if what == 'request' else ''}{hint}",
+            f"there is nothing about it{quiet}{kept if what == 'request' else ''}{also}",
             facts=facts, **history,
         )  # fmt: skip
 

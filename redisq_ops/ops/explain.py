@@ -19,6 +19,7 @@ from redisq_ops.core.values import GONE, Entry, Request
 from .consumers import SILENT_MS
 from .deployment import Address, Deployment
 from .endings import Endings, error_row, said_of
+from .hint import hint
 from .reasons import Reason, When, utc
 from .redaction import NOTHING, Redaction
 from .situation import MINUTES, look, told_of
@@ -238,8 +239,8 @@ class _Answer(Endings):
         said = f"{who}{of} has it{since}"
         facts |= {"group": standing.group}
         if heard is not None and standing.group is not None:
-            where = ("--group", standing.group, "--to", "NAME")
-            claim = self._command("consumers", "claim", self.queue.name, who, *where)
+            where = {"group": standing.group, "to": "NAME"}
+            claim = hint("consumers", "claim", self.queue.name, who, **where)
             verb = {"verb": "claim", "command": claim}
             said += f" and was heard of {self._ago(heard)}"
         rule = "pending" if heard is None or self.now - heard < SILENT_MS else "silent"
@@ -267,7 +268,7 @@ class _Answer(Endings):
                 said = f"{other.consumer} of group {name} has it too, since {since}"
             yield Reason(
                 "group", f"that is said of group {group}; {said}", "explain",
-                self._command("explain", f"{self.queue.name}/{other.id}"),
+                hint("explain", f"{self.queue.name}/{other.id}"),
                 facts={"group": name, "state": other.state, "consumer": other.consumer},
             )  # fmt: skip
 
@@ -285,7 +286,7 @@ class _Answer(Endings):
         if request.dead and request.state != "done":
             yield Reason(
                 "dead", f"{_of(request.dead, 'is', 'are')} dead, which doesn't hold it up",
-                "replay", self._command("replay", self.address), facts={"dead": request.dead},
+                "replay", hint("replay", self.address), facts={"dead": request.dead},
             )  # fmt: skip
 
     def _unfinished(self, request: Request) -> Iterator[Reason]:
@@ -322,7 +323,7 @@ class _Answer(Endings):
             due = "" if at is None else f", the first one due {self._until(at)} ({self.when(at)})"
             yield Reason(
                 "delayed", f"{_of(request.delayed, 'waits', 'wait')} for a later time{due}",
-                "requeue", self._command("requeue", self.address, "--state", "delayed"), at,
+                "requeue", hint("requeue", self.address, state="delayed"), at,
                 facts={"delayed": request.delayed, "next_ms": at},
             )  # fmt: skip
         if request.state == "open":
@@ -332,13 +333,13 @@ class _Answer(Endings):
                 f"{count(request.total)}; the last addition was {self._ago(added)} (who added "
                 "isn't kept)",
                 "submit",
-                self._command("submit", "FILE", "--queue", self.queue.name, "--id", request.id),
+                hint("submit", "FILE", queue=self.queue.name, id=request.id),
                 facts={"added_ms": added, "created_ms": request.created_ms,
                        "total": request.total},
             )  # fmt: skip
         elif not left:
             yield Reason("sealed", "nothing of it is left to do and it isn't done: see redisq fsck",
-                         "fsck", self._command("fsck", self.queue.name))  # fmt: skip
+                         "fsck", hint("fsck", self.queue.name))  # fmt: skip
 
     def _in_work(self, request: Request, whole: Mapping[str, Any]) -> Reason:
         holders = self.look.standing.holders
@@ -356,7 +357,7 @@ class _Answer(Endings):
             since = f" since {age(self.now - one.since_ms)}" if one.since_ms is not None else ""
             lease = f" ({self._lease(one.until_ms)})" if one.until_ms is not None else ""
             said += f", the oldest: {one.id} by {one.consumer}{since}{lease}"
-            command = self._command("requeue", f"{self.queue.name}/{one.id}")
+            command = hint("requeue", f"{self.queue.name}/{one.id}")
         return Reason("pending", said, command and "requeue", command, facts=facts, **whole)
 
     # --- queues --------------------------------------------------------------------------------
@@ -385,7 +386,7 @@ class _Answer(Endings):
             some = _n(counts.waiting, "waits", "wait")
             see: dict[str, Any] = {}
             if self.queue.rules:
-                see = {"verb": "client", "command": self._command("client", "ls", self.queue.name)}
+                see = {"verb": "client", "command": hint("client", "ls", self.queue.name)}
             yield Reason(
                 "held", f"{some}, and nothing may be handed out: {why}",
                 facts={"waiting": counts.waiting, "held": list(self.look.held)}, **see,
@@ -459,7 +460,7 @@ class _Answer(Endings):
         if not self._can("requeue", "pending"):
             return {}
         address = f"{self.queue.name}/{entry.id}"
-        return {"verb": "requeue", "command": self._command("requeue", address)}
+        return {"verb": "requeue", "command": hint("requeue", address)}
 
 
 def _once(reasons: Sequence[Reason]) -> Iterator[Reason]:

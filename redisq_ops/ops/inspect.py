@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +25,7 @@ from redisq_ops.core.values import (
 
 from . import journal
 from .control import Setting, requests_of, retention
+from .hint import hint
 from .journal import Operation
 
 WINDOW = 1000
@@ -140,7 +140,7 @@ async def request_view(queue: Queue[Any], id: str, window: int = WINDOW) -> Requ
         both(requests.consumers.op(id), requests.unsettled.op(id, SHOWN)),
     )
     if record is None and "/" in id:
-        command = shlex.join(["redisq", "inspect", "entry", f"{queue.name}/{id}"])
+        command = hint("inspect", "entry", f"{queue.name}/{id}")
         raise NotFound(f"{queue.name}/{id} would be an entry, not a request: {command}")
     request = found(record, id, queue.name)
     ids = [entry_id for entry_id, state in held if state == "pending"]
@@ -178,8 +178,8 @@ async def _no_entry(queue: Queue[Any], id: str) -> NotFound:
     if "requests" in queue.capabilities and "/" not in id and await queue.request.op(id):
         at = f"{queue.name}/{id}"
         return NotFound(
-            f"{at} is a request: {shlex.join(['redisq', 'inspect', 'request', at])} shows it, "
-            f"and {shlex.join(['redisq', 'inspect', 'entry', f'{at}/1'])} its first entry"
+            f"{at} is a request: {hint('inspect', 'request', at)} shows it, "
+            f"and {hint('inspect', 'entry', f'{at}/1')} its first entry"
         )
     return NotFound(f"no entry {id} in queue {queue.name}")
 

@@ -5,7 +5,6 @@ What a queue can't tell isn't guessed, and no command is offered that it would r
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -17,6 +16,7 @@ from redisq_ops.core.standing import Ahead
 from redisq_ops.core.states import Verb
 from redisq_ops.core.values import State
 
+from .hint import hint
 from .journal import Operation
 from .redaction import Redaction
 from .situation import MINUTES, Situation
@@ -76,9 +76,6 @@ class Reasons:
     def _setting(self, name: str) -> int:
         return int(self.look.settings.get(name, getattr(DEFAULTS, name)))
 
-    def _command(self, *words: str) -> str:
-        return shlex.join(["redisq", *words])
-
     def _can(self, verb: Verb, state: State) -> bool:
         return state in self.queue.actions.get(verb, ())
 
@@ -86,7 +83,7 @@ class Reasons:
         """The verb for this entry, where the queue has it."""
         if not self._can(verb, state):
             return {}
-        return {"verb": verb, "command": self._command(verb, self.address)}
+        return {"verb": verb, "command": hint(verb, self.address)}
 
     def _by(self, operation: Operation | None) -> str:
         """Who, when and why, as the journal has it."""
@@ -148,7 +145,7 @@ class Reasons:
         said = f": {why!r}, {self._by(None)}" if change is None else f" {self._by(change)}"
         yield Reason(
             "paused", f"queue {self.queue.name} is paused{said}", "resume",
-            self._command("queue", "resume", self.queue.name),
+            hint("queue", "resume", self.queue.name),
             facts=facts | self._of_journal(change),
         )  # fmt: skip
 
@@ -160,7 +157,7 @@ class Reasons:
         yield Reason(
             "closed",
             f"queue {self.queue.name} is draining, it takes nothing new: {self._by(change)}",
-            "resume", self._command("queue", "resume", self.queue.name),
+            "resume", hint("queue", "resume", self.queue.name),
             facts={"closed": why} | self._of_journal(change),
         )  # fmt: skip
 
@@ -181,7 +178,7 @@ class Reasons:
             "asked_ms": asked, "silent_ms": silent, "consumers_seen": standing.askers,
             "all_looked_at": standing.askers_all,
         }  # fmt: skip
-        command = self._command("work", "--queue", self.queue.name, "MODULE:FUNCTION")
+        command = hint("work", "MODULE:FUNCTION", queue=self.queue.name)
         work: dict[str, Any] = {"verb": "work", "command": command}
         if standing.group is not None or isinstance(self.queue, ForeignQueue):
             work = {}
@@ -213,7 +210,7 @@ class Reasons:
         change = self._change(["pause"], lambda what: what == f"request {request.id}")
         yield Reason(
             "request-paused", f"request {request.id} is paused {self._by(change)}", "resume",
-            self._command("request", "resume", f"{self.queue.name}/{request.id}"),
+            hint("request", "resume", f"{self.queue.name}/{request.id}"),
             facts={"request": request.id} | self._of_journal(change),
         )  # fmt: skip
 
@@ -241,7 +238,7 @@ class Reasons:
         """The command that changes a client's rule, where this queue's clients have rules."""
         if not self.queue.rules:
             return {}
-        command = self._command("client", verb, self.queue.name, client, *words)
+        command = hint("client", verb, self.queue.name, client, *words)
         return {"verb": verb, "command": command}
 
     def _limit(self) -> Iterator[Reason]:
@@ -259,7 +256,7 @@ class Reasons:
         more = ", …" if len(held) > 3 or not standing.holders_all else ""
         own = standing.ahead[-1].number if standing.ahead and "/" in (self.look.id or "") else 0
         share = request.pending / max(1, self.look.counts.pending)
-        verb: dict[str, Any] = {"verb": "limit", "command": self._command(
+        verb: dict[str, Any] = {"verb": "limit", "command": hint(
             "request", "limit", f"{self.queue.name}/{request.id}",
             str(min(1000, 2 * request.limit)),
         )}  # fmt: skip
@@ -318,7 +315,7 @@ class Reasons:
         if request is not None and request.priority and len(facts["ahead"]) > len(self._own()):
             address = f"{self.queue.name}/{request.id}"
             verb = {
-                "verb": "priority", "command": self._command("request", "priority", address, "0")
+                "verb": "priority", "command": hint("request", "priority", address, "0")
             }  # fmt: skip
         rule, said = "behind", f"it waits behind {parts}{total}"
         if standing.client is not None:

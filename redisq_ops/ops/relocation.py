@@ -33,6 +33,7 @@ from .apply import Apply
 from .bulk import Bulk, Chosen, Order, Pick, Stride
 from .consequences import Consequences
 from .deployment import Deployment
+from .hint import hint
 from .journal import Author, Operation, Undo
 from .plan import Header
 from .terminal import age, count
@@ -95,7 +96,7 @@ async def way(deployment: Deployment, source: Queue[Any], name: str) -> Way:
     if kept < SHORTEST_MS:
         raise Refused(
             f"queue {source.name} keeps its trash for {age(kept)} only: a move goes through it and "
-            f"wants {age(SHORTEST_MS)} (redisq retention {source.name} trash_ms=10m)"
+            f"wants {age(SHORTEST_MS)} ({hint('retention', source.name, 'trash_ms=10m')})"
         )
     entry = await find(name, deployment.prefix)
     return Way(source, into, entry.created_ms if entry else 0, kept + DAY_MS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Any
 
 from redisq_ops.core.foreign import ForeignQueue
@@ -10,6 +9,7 @@ from redisq_ops.core.queue import Queue
 from redisq_ops.core.states import EDIT
 from redisq_ops.core.values import STATES
 
+from .hint import hint
 from .journal import Operation
 from .language import parse
 from .selection import Filter, Scan
@@ -41,4 +41,4 @@ async def untouched(queue: Queue[Any], operation: Operation) -> tuple[int | None
 
 
 def _listing(queue: Queue[Any], where: str) -> str:
-    return shlex.join(["redisq", "select", queue.name, "--where", where])
+    return hint("select", queue.name, where=where)

@@ -7,7 +7,6 @@ Each function returns whether anything was changed.
 from __future__ import annotations
 
 import asyncio
-import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
@@ -23,6 +22,7 @@ from redisq_ops.ops.edit import Edit, Unfit, editable, samples
 from redisq_ops.ops.editor import readable
 from redisq_ops.ops.expression import Query
 from redisq_ops.ops.groups import Grouping
+from redisq_ops.ops.hint import hint
 from redisq_ops.ops.journal import Author, Outcome, Undo
 from redisq_ops.ops.relocation import taking_back
 from redisq_ops.ops.selection import Filter, Selection, select
@@ -209,7 +209,7 @@ async def edit(changes: Changes, name: str, state: State, id: str) -> bool:
     after = changes.edited(entry.payload)
     if after is None:
         noun = "dlq" if state == "dead" else "delay"
-        how = shlex.join(["redisq", noun, "edit", f"{name}/{id}"])
+        how = hint(noun, "edit", f"{name}/{id}")
         changes.tell(f"No editor can be opened from this terminal: {how}", False)
         return False
     if after == entry.payload:

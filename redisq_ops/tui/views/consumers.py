@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
+from redisq_ops.ops.hint import hint
 from redisq_ops.ops.snapshot import Snapshot
 from redisq_ops.ops.terminal import age, count, printable, short_count
 from redisq_ops.tui.table import Cell, Column, Row
@@ -123,8 +123,7 @@ class Consumers(QueueView):
         if under is None or queue is None or "processes" in queue.capabilities:
             return None
         group, name = parted(under)
-        words = ["redisq", "consumers", "remove", queue.name, name]
-        return shlex.join([*words, *(["--group", group] if group else [])])
+        return hint("consumers", "remove", queue.name, name, **({"group": group} if group else {}))
 
     @property
     def status(self) -> list[str]:
