@@ -8,6 +8,8 @@ import redis
 
 from redisq_ops.core.io import run
 from redisq_ops.core.request import RequestQueue
+from redisq_ops.core.resque import ResqueQueue, SidekiqQueue
+from redisq_ops.core.resque.job import Job
 from redisq_ops.ops.control import change_request
 from redisq_ops.ops.journal import Author
 from redisq_ops.ops.language import Unreadable, parse
@@ -139,3 +141,36 @@ def test_a_rate_has_three_digits(redisq: Redisq, client: redis.Redis) -> None:
     dead_letters(client, 3)
     assert "at 0.0278/s" in redisq("replay", "mail", "--rate", "100/h", "--dry-run")
     assert "at 1,234/s" in redisq("replay", "mail", "--rate", "1234/s", "--dry-run")
+
+
+# --- what another program's queue can't do --------------------------------------------------------
+
+
+def test_payloads_of_another_program_are_there_and_not_for_us_to_edit(
+    redisq: Redisq, client: redis.Redis
+) -> None:
+    SidekiqQueue(client, "sidekiq:mail").push([Job("Mail", [1])])
+    ResqueQueue(client, "resque:low").push([Job("Low", [1])])
+    client.xadd("orders", {"a": "1"})
+    for name in ("sidekiq:mail", "resque:low", "stream:orders"):
+        said = redisq.refusal("dlq", "edit", "--queue", name, "--patch", "[]", code=1)
+        assert "kept by another program" in said and "can't be edited here" in said
+        assert "no payloads" not in said
+
+
+@pytest.mark.parametrize("words", [["requeue"], ["purge"], ["purge", "--hard"]])
+def test_nobody_is_asked_for_a_state_of_what_a_stream_cannot_do_at_all(
+    redisq: Redisq, client: redis.Redis, words: list[str]
+) -> None:
+    client.xadd("orders", {"a": "1"})
+    client.xgroup_create("orders", "billing", id="0")
+    said = redisq.refusal(*words, "stream:orders", "--yes", code=1)
+    assert f"it can't {' '.join(words)} entries" in said and "--state" not in said
+    assert "redisq consumers claim stream:orders CONSUMER --to NAME" in said
+    assert "redisq consumers remove stream:orders CONSUMER" in said
+
+
+def test_only_states_that_can_be_meant_are_asked_for(redisq: Redisq, client: redis.Redis) -> None:
+    ResqueQueue(client, "resque:low").push([Job("Low", [1])])
+    said = redisq.refusal("purge", "resque:low", "--yes", code=2)
+    assert "Say --state waiting, pending, dead" in said

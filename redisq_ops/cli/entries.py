@@ -122,7 +122,9 @@ def _add(to: typer.Typer, verb: Verb, states: Sequence[State], typed: str) -> No
     )(command(options, lambda s, given: changed(s, verb, states, given)))
 
 
-def meant(s: Session, states: Sequence[State], given: Mapping[str, Any]) -> list[Target]:
+def meant(
+    s: Session, states: Sequence[State], given: Mapping[str, Any], verb: Verb | None = None
+) -> list[Target]:
     """The addresses and options of a command as targets."""
     from redisq_ops.ops.target import targets
 
@@ -130,7 +132,7 @@ def meant(s: Session, states: Sequence[State], given: Mapping[str, Any]) -> list
 
     addresses, filter = given["addresses"] or (), filtered(s, given)
     queue = given["queue"] if addresses else queue_named(s, given["queue"])
-    found = s.run(targets(s.deployment, addresses, filter, states, queue))
+    found = s.run(targets(s.deployment, addresses, filter, states, queue, verb=verb))
     for target in found:
         if other := target.filter.other(target.state):
             say(printable(f"{target.queue.name}: nothing here is meant: {other}"))
@@ -233,7 +235,8 @@ def changed(s: Session, verb: Verb, states: Sequence[State], given: Mapping[str,
         sources = [named]
     rate = None if given["rate"] is None else per_second(given["rate"])
     ramp = limits(given, rate) if verb == "replay" else None
-    wanted = meant(s, states or sources, given)
+    # Where to is what decides about a move.
+    wanted = meant(s, states or sources, given, None if verb == "move" else verb)
     ways = []
     for target in wanted:
         if verb == "move":

@@ -168,8 +168,13 @@ def allowed(queue: Queue[Any], verb: Verb, state: State) -> None:
     if state not in can:
         of = f"{state} entries" if can else "entries"
         does = "purge --hard" if verb == "hard" else verb
-        held = verb == "claim" and "consumers" in queue.capabilities
-        how = f" ({hint('consumers', 'claim', queue.name)} does)" if held else ""
+        how = ""
+        if "consumers" in queue.capabilities:
+            claim = hint("consumers", "claim", queue.name, "CONSUMER", to="NAME")
+            remove = hint("consumers", "remove", queue.name, "CONSUMER")
+            how = f" ({claim} does)" if verb == "claim" else (
+                f"; what is possible there: {claim}, {remove}"
+            )  # fmt: skip
         raise Refused(f"queue {queue.name} is a {queue.kind} queue: it can't {does} {of}{how}")
 
 

@@ -17,6 +17,7 @@ import jsonpatch
 import jsonpointer
 
 from redisq_ops.core.errors import BadInput, Refused, Superseded
+from redisq_ops.core.foreign import ForeignQueue
 from redisq_ops.core.io import together
 from redisq_ops.core.queue import Queue
 from redisq_ops.core.settings import MAX_PAYLOAD
@@ -111,10 +112,17 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def editable(queue: Queue[Any], state: State) -> None:
     """Refuse where a queue's payloads can't be changed."""
+    if isinstance(queue, ForeignQueue):
+        raise Refused(
+            f"queue {queue.name} is kept by another program ({queue.kind}): its payloads can't be "
+            "edited here, that program finds and runs its work by them"
+        )
     if state not in queue.editable:
         can = " and ".join(queue.editable)
-        what = f"only {can} entries have" if can else "it has no"
-        raise Refused(f"queue {queue.name} is a {queue.kind} queue: {what} payloads to edit")
+        raise Refused(
+            f"queue {queue.name} is a {queue.kind} queue: only payloads of {can} entries can be "
+            "edited"
+        )
 
 
 CHANGES = "changes"

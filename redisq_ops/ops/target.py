@@ -9,8 +9,10 @@ from typing import Any
 from redisq_ops.core.errors import BadInput, NotFound
 from redisq_ops.core.io import both, together
 from redisq_ops.core.queue import Queue
+from redisq_ops.core.states import Verb
 from redisq_ops.core.values import State
 
+from .bulk import allowed
 from .deployment import Address, Deployment
 from .selection import Filter
 
@@ -31,11 +33,13 @@ async def targets(
     states: Sequence[State],
     queue: str | None = None,
     default: str = "default",
+    verb: Verb | None = None,
 ) -> list[Target]:
     """What is meant, a target for each queue; every queue, request and entry named must exist.
 
     With ``queue`` the addresses are inside it; with neither, the ``default`` queue is meant.
     Of several ``states`` the named entries choose, or the expression; `BadInput` when neither does.
+    Nobody is asked for the state of what no ``verb`` is for in that kind of queue.
     """
     if queue is None and addresses:
         places = await together(deployment.resolve(address) for address in addresses)
@@ -53,12 +57,16 @@ async def targets(
             raise BadInput(
                 f"{name} means all of it, and {ids[0]} a part: say {name}/{ids[0]} for that alone"
             )
-        found.append(await _target(here, ids, filter, states))
+        found.append(await _target(here, ids, filter, states, verb))
     return found
 
 
 async def _target(
-    queue: Queue[Any], named: Sequence[str], filter: Filter, states: Sequence[State]
+    queue: Queue[Any],
+    named: Sequence[str],
+    filter: Filter,
+    states: Sequence[State],
+    verb: Verb | None,
 ) -> Target:
     ids = tuple(named)
     requests: tuple[str, ...] = ()
@@ -83,7 +91,11 @@ async def _target(
         about = filter.where.states
         fitting = [state for state in fitting if state in about] or fitting[:1]
     if len(fitting) > 1 and not (ids or requests):
-        raise BadInput(f"which entries of {queue.name}? Say --state {', '.join(states)}")
+        can = states if verb is None else queue.actions.get(verb, ())
+        if verb is not None and not can:
+            allowed(queue, verb, states[0])
+        said = ", ".join(state for state in states if state in can)
+        raise BadInput(f"which entries of {queue.name}? Say --state {said}")
     if len(fitting) > 1 and present.intersection(states):
         raise BadInput(f"these are {' and '.join(fitting)}: say which are meant with --state")
     return Target(queue, fitting[0], replace(filter, ids=ids, requests=requests))
