@@ -29,7 +29,7 @@ from redisq_ops.ops import control
 from redisq_ops.ops.bulk import Bulk
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.explain import explain, explain_text
-from redisq_ops.ops.journal import Author
+from redisq_ops.ops.journal import Author, Undo, read
 from redisq_ops.ops.selection import Filter, select
 from redisq_ops.ops.situation import PAGE
 
@@ -531,6 +531,33 @@ def test_requests_that_are_done(mail: RequestQueue[redis.Redis]) -> None:
     said = Answer(mail, "bad")
     assert said.rule == "done-dead" and "with 1 of 1 dead" in said.sentence
     assert said.command == "redisq replay mail/bad"
+
+
+@pytest.mark.parametrize("level", ["ops", "all"])
+def test_an_undo_is_not_when_a_request_was_done(
+    mail: RequestQueue[redis.Redis], clock: FakeClock, level: str
+) -> None:
+    mail.configure("level", 1, {"history": level})
+    mail.submit([b"x"] * 2, id="r1")
+    one, other = mail.take(2, consumer="w1").deliveries
+    settled(mail, one, "ack")
+    settled(mail, other, "reject")
+    done = clock.now_ms
+    clock.advance(10 * MINUTE)
+    op = moved(mail, "dead", "replay")
+    clock.advance(10 * MINUTE)
+    change = Undo(mail, run(mail.client, read(mail, op)), ADA)  # type: ignore[arg-type]
+    while run(mail.client, change.step()):
+        pass
+    said = Answer(mail, "r1")
+    assert said.rule == "done-dead" and said.facts["closed_ms"] == clock.now_ms
+    assert f"2023-11-14 22:33:20+00:00 (0s ago), when {op} was taken back" in said.sentence
+    if level == "all":
+        assert said.sentence.startswith("done at 2023-11-14 22:13:20+00:00 (20m 00s ago), and")
+        assert said.facts["done_ms"] == done
+    else:
+        assert "taken back (when the rest of it was done isn't kept), with 1 of" in said.sentence
+        assert said.facts["done_ms"] is None
 
 
 def test_waiting_requests(mail: RequestQueue[redis.Redis]) -> None:

@@ -133,7 +133,19 @@ class Endings(Reasons):
         closed = request.closed_ms
         at = "" if closed is None else f" at {self.when(closed)} ({self._ago(closed)})"
         until = None if closed is None else closed + self._setting("keep_ms")
-        facts = {"closed_ms": closed, "dead": request.dead, "trash": request.trash}
+        done = closed
+        # An undo that puts back its last entries closes it again, in the same call and moment.
+        if closed is not None and (back := self.look.told.undone.get(closed)) is not None:
+            ends = (e.at_ms for e in self.look.told.events if "request-done" in e.what)
+            done = next((at_ms for at_ms in ends if at_ms < closed), None)
+            at += f", when {back} was taken back"
+            if done is None:
+                at += " (when the rest of it was done isn't kept)"
+            else:
+                at = f" at {self.when(done)} ({self._ago(done)}), and again{at}"
+        facts = {
+            "closed_ms": closed, "done_ms": done, "dead": request.dead, "trash": request.trash
+        }  # fmt: skip
         results = hint("results", self.address)
         if request.dead:
             return Reason(

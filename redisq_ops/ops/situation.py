@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from redisq_ops.core.io import both, together
@@ -65,6 +65,8 @@ class Told:
     events: tuple[Event, ...] = ()
     looked: int = 0
     total: int = 0
+    undone: Mapping[int, str] = field(default_factory=dict)
+    """what was taken back, by the time of the last step of it that was seen"""
 
     def latest(self, name: str) -> Event | None:
         return next((event for event in self.events if name in event.what), None)
@@ -133,6 +135,7 @@ async def told_of(queue: Queue[Any], id: str, pages: int = 1) -> Told:
     # A change of one thing names it behind its verb; of many it has states and numbers there.
     changed = re.compile(rf"[^|]*\|(?!(?:{'|'.join(_OF_MANY)})\|)[^|]*\|{it}")
     chosen: list[Event] = []
+    undone: dict[int, str] = {}
     looked, before, total = 0, "+", 0
     for nth in range(pages):
         if nth:
@@ -140,6 +143,9 @@ async def told_of(queue: Queue[Any], id: str, pages: int = 1) -> Told:
         else:
             events, total = await both(queue.history.op(PAGE), queue.history_length.op())
         for event in events:
+            for words in (item.split("|") for item in event.what.get("op", ())):
+                if words[1:2] == ["undo"]:
+                    undone[event.at_ms] = words[2]
             named = {
                 name: tuple(filter((changed if name == "op" else about).match, items))
                 for name, items in event.what.items()
@@ -150,7 +156,7 @@ async def told_of(queue: Queue[Any], id: str, pages: int = 1) -> Told:
         if len(events) < PAGE:
             break
         before = events[-1].id
-    return Told(tuple(chosen), looked, max(total, looked))
+    return Told(tuple(chosen), looked, max(total, looked), undone)
 
 
 async def _operations(queue: Queue[Any]) -> list[Operation]:
