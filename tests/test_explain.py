@@ -416,6 +416,13 @@ def test_who_removed_what_is_gone_for_good(client: redis.Redis, clock: FakeClock
     assert said.sentence.startswith("it was purged from dead by ada@desk 0s ago because")
     assert f"(op {purge}); removed from the trash by ada@desk" in said.sentence
     assert [one["id"] for one in said.facts["removals"]] == [purge, empty]
+    later.schedule([("s9", b"x")], after_ms=MINUTE)  # of which the history has nothing
+    hard = named(later, "delayed", "hard", "s9")
+    said = Answer(later, "s9")
+    assert said.rule == "removed"
+    assert said.sentence == (
+        f"it was purged for good from delayed by ada@desk 0s ago because 'smtp is down' (op {hard})"
+    )
     # One of all that was left, and no other change leads out of there: it needs no name.
     every = moved(later, "dead", "hard")
     for id in ("s3", "1", "gone"):  # numbers and states are no names of entries
