@@ -6,6 +6,7 @@ The keys are made by hand, in the formats the programs write.
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -24,7 +25,7 @@ from redisq_ops.core.delay import DelaySet
 from redisq_ops.core.io import run
 from redisq_ops.core.keyspace import Walk, escaped
 from redisq_ops.core.quoting import legal, raw_of
-from redisq_ops.core.registry import Registered, all_queues
+from redisq_ops.core.registry import Registered, adopt, all_queues
 from redisq_ops.core.request import RequestQueue
 from redisq_ops.demo.server import EmbeddedServer, binaries, cluster
 from redisq_ops.ops.deployment import Deployment
@@ -181,10 +182,10 @@ def test_faults_are_flagged_in_the_row(redisq: Redisq, client: Client) -> None:
     ("make", "name"),
     [
         (lambda c: c.sadd("queues", "default") and c.zadd("dead", {"x": 1.5e9}), "sidekiq:default"),
-        (lambda c: c.sadd("ns:queues", "a") and c.sadd("ns:processes", "h:1"), "sidekiq:a"),
+        (lambda c: c.sadd("ns:queues", "a") and c.sadd("ns:processes", "h:1"), "sidekiq:a~"),
         (lambda c: c.sadd("resque:queues", "low"), "resque:low"),
-        (lambda c: c.sadd("a:queues", "low") and c.sadd("a:workers", "h:1:low"), "resque:low"),
-        (lambda c: c.rpush("a:queue:x:y", json.dumps(RESQUE)), "resque:x:y"),
+        (lambda c: c.sadd("a:queues", "low") and c.sadd("a:workers", "h:1:low"), "resque:low~"),
+        (lambda c: c.rpush("a:queue:x:y", json.dumps(RESQUE)), "resque:x:y~"),
         (lambda c: c.rpush("queue:q", json.dumps(SIDEKIQ)), "sidekiq:q"),
         (lambda c: c.lpush("carmine:mq:a:b:mid-circle", "end-of-circle"), "carmine:a:b"),
         (lambda c: c.hset("carmine:mq:q:messages-rq", "m", "x"), "carmine:q"),
@@ -201,8 +202,8 @@ def test_faults_are_flagged_in_the_row(redisq: Redisq, client: Client) -> None:
 )
 def test_a_single_sign_is_enough(client: Client, make: Any, name: str) -> None:
     make(client)
-    found = discovered(client)
-    assert list(found) == [name]
+    (found,) = discovered(client)
+    assert re.sub(r"~[0-9a-f]{8}$", "~", found) == name
 
 
 def discovered(client: Any, **how: Any) -> dict[str, Registered]:
@@ -263,6 +264,55 @@ def test_two_of_one_name_are_told_apart(redisq: Redisq, client: Client) -> None:
     redisq("discover", "--register", "--yes")
     assert [row["waiting"] for row in redisq.rows("ls")] == [1, 2]
     assert names(redisq.rows("discover")) == [one["name"], two["name"]]
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["both", "only the other"])
+@pytest.mark.parametrize(
+    ("name", "home", "others"),
+    [
+        ("resque:low", "resque:", ("app:resque:", "rescue:")),
+        ("sidekiq:low", "", ("app:", "staging:")),
+    ],
+)
+def test_registering_never_gives_a_name_to_another_programs_queue(
+    redisq: Redisq, client: Client, name: str, home: str, others: tuple[str, ...], there: bool
+) -> None:
+    for at in (home, *others) if there else others:
+        job = json.dumps((SIDEKIQ if name.startswith("sidekiq") else RESQUE) | {"args": [at]})
+        client.sadd(f"{at}queues", "low")
+        client.rpush(f"{at}queue:low", job)
+
+    def shown() -> str | None:
+        queue: Any = run(client, Deployment(client).named(name))
+        (entry,) = queue.page("waiting", payloads=True).entries if queue else (None,)
+        return str(json.loads(entry.payload)["args"][0]) if entry else None
+
+    rows = redisq.rows("discover")
+    by_at = {row["at"]: row["name"] for row in rows}
+    assert by_at.pop(home, name) == name and (shown() == home if there else shown() is None)
+    assert all(re.fullmatch(f"{name}~[0-9a-f]{{8}}", other) for other in by_at.values())
+    # One is noted before the others are seen: what it is called doesn't depend on that.
+    redisq("discover", "--match", f"{others[0]}*", "--register", "--yes")
+    redisq("discover", "--register", "--yes")
+    assert {row["at"]: row["name"] for row in redisq.rows("discover")} == by_at | (
+        {home: name} if there else {}
+    )
+    assert shown() == home if there else shown() is None
+    if there:
+        redisq("purge", name, "--state", "waiting", "--hard", "--yes")
+        assert not client.exists(f"{home}queue:low")
+    assert [client.llen(f"{at}queue:low") for at in others] == [1, 1]
+
+
+def test_a_name_that_was_registered_stays_whose_it_is(redisq: Redisq, client: Client) -> None:
+    """As releases before noted it, or a program that was told where its queue is."""
+    resque(client, "app:resque:")
+    old = Registered("resque:low", "resque", 1, 0, at="app:resque:")
+    assert run(client, adopt(old))
+    assert names(redisq.rows("discover")) == ["resque:low"]
+    resque(client)
+    rows = {row["at"]: row["name"] for row in redisq.rows("discover")}
+    assert rows["app:resque:"] == "resque:low" and rows["resque:"].startswith("resque:low~")
 
 
 def test_a_pattern_narrows_the_look(redisq: Redisq, client: Client) -> None:

@@ -335,8 +335,9 @@ async def named(deployment: Deployment, finds: Iterable[Find]) -> list[Named]:
     """Names for what was found.
 
     A name is the kind and what the owner calls it, quoted where that can't be a name; cut, or with
-    a digest behind it, where it is too long or another queue here is called so. Of a Cluster that
-    lost the registry's node nobody knows which are registered.
+    a digest behind it, where it is too long, another queue here is called so, or it would mean
+    other keys unless registered. Of a Cluster that lost the registry's node nobody knows which are
+    registered.
     """
     now = await clock_ms(deployment.client)
     said = await apart(all_queues(deployment.prefix))
@@ -359,7 +360,7 @@ async def named(deployment: Deployment, finds: Iterable[Find]) -> list[Named]:
             continue  # in a layout that is another program's
         if entry is None:
             called = None
-            if len(name) > _LONGEST or name in taken:
+            if len(name) > _LONGEST or name in taken or not _by_name(reader, name, at, own):
                 digest = blake2s(one.at + b"\0" + one.what, digest_size=4).hexdigest()
                 name, called = f"{name[: _LONGEST - 9]}~{digest}", own
             entry = Registered(
@@ -377,6 +378,15 @@ def _is_ours(kind: str, entry: Registered | None, shard: int = 0) -> bool:
 def _is_shard(reader: type[ForeignQueue[Any]], own: str, entries: Mapping[str, Registered]) -> bool:
     place = reader.shard_of(own)
     return place is not None and _is_ours(reader.kind, entries.get(place[0]), place[1])
+
+
+def _by_name(reader: type[ForeignQueue[Any]] | None, name: str, at: str, own: str) -> bool:
+    """Whether a name leads to these keys also where it isn't registered.
+
+    Only then it may be had: else the same command would mean one program's queue before it is
+    registered, and another's after. It doesn't count whether anything is there now.
+    """
+    return reader is None or at == own or reader(None, name).at == at
 
 
 def _own(entry: Registered) -> str:
