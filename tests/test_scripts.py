@@ -34,6 +34,7 @@ TRIES = {
     "resque/burial.lua": "pcall(cjson.decode, ",
     # Another's key may be there, and asking each time is dearer.
     "history.lua": "redis.pcall('HINCRBY', ",
+    "resque/tallies.lua": "redis.pcall('INCRBY', ",
     "fair/leave.lua": "redis.pcall('LPOP', ",
 }
 

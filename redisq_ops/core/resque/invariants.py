@@ -5,9 +5,11 @@ Only what holds at every moment for whoever keeps to the layout, and what is our
 
 from __future__ import annotations
 
+import re
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from ..io import Call, both, together
+from ..io import Call, attempt, both, together
 from ..reply import fields, members
 from . import job
 
@@ -56,6 +58,7 @@ async def breaking(queue: ListLayout[Any]) -> list[str]:
         for process in await queue.processes.op()
         if process.problem
     ]
+    said += await _uncounted(queue)
     if not queue.stops_at:
         return said
     names = await queue._queues()
@@ -69,6 +72,36 @@ async def breaking(queue: ListLayout[Any]) -> list[str]:
                     f"objects: {queue.stops_at}"
                 )
     return said
+
+
+async def _uncounted(queue: ListLayout[Any]) -> list[str]:
+    """The owner's counters that nothing can be added to: settling goes on without them."""
+    keys = [queue.keys["t_stat_"] + name for name in ("processed", "failed")]
+    if queue.kind == "sidekiq":
+        today = datetime.fromtimestamp(await queue._now() / 1000, UTC).date()
+        keys += [f"{key}:{today}" for key in keys]
+    found = await together(
+        both(
+            Call(("TYPE", key), bytes.decode, key=key),
+            attempt(Call(("GETRANGE", key, 0, 20), bytes, key=key)),
+        )
+        for key in keys
+    )
+    return [
+        f"key {key} is {f'a {is_}' if is_ != 'string' else 'no number'}:"
+        " what runs here is not counted in it"
+        for key, (is_, value) in zip(keys, found, strict=True)
+        if is_ != "none" and not _countable(value)
+    ]
+
+
+def _countable(value: bytes | Exception) -> bool:
+    """Whether the server takes it for a number: 64 bits, written in one way only."""
+    return (
+        isinstance(value, bytes)
+        and re.fullmatch(rb"0|-?[1-9]\d{0,18}", value) is not None
+        and -(2**63) <= int(value) < 2**63
+    )
 
 
 async def _held(queue: ListLayout[Any]) -> list[str]:

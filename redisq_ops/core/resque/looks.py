@@ -18,7 +18,7 @@ from ..callers import Callers
 from ..clock import Clock
 from ..errors import WrongKind
 from ..foreign import ForeignQueue
-from ..io import C_co, Call, both, operation, together
+from ..io import C_co, Call, attempt, both, operation, together
 from ..keys import PREFIX
 from ..quoting import bytes_of, legal
 from ..standing import Ahead, Standing, joined
@@ -262,6 +262,13 @@ class ListLooks(ForeignQueue[C_co]):
             exact = exact and inner is None
         rows = found[start : start + max]
         return Page(tuple(seen.entry for seen in rows), None, len(found), exact)
+
+    async def _done(self) -> int | None:
+        """What the owner counted, less what failed; None where its counters say nothing."""
+        keys = [self.keys["t_stat_"] + name for name in ("processed", "failed")]
+        calls = (Call(("GET", key), lambda reply: int(reply or 0), key=key) for key in keys)
+        numbers = [n for n in await together(map(attempt, calls)) if not isinstance(n, Exception)]
+        return max(0, numbers[0] - numbers[1]) if len(numbers) == 2 else None
 
     async def _of_small(self, places: Sequence[Place]) -> int | None:
         """How many entries of shared places belong here; None: a place is too big to read it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from ..clock import checked_ms
 from ..errors import BadInput
@@ -235,8 +235,7 @@ class ResqueQueue(ListLayout[C_co]):
         """The deployment's are exact. Of one queue, ``done`` isn't known, nor is dead while the
         failed list holds more than 500 of all queues."""
         names, dead = await both(self._queues(), self._places("dead"))
-        keys = [self.keys["t_stat_"] + name for name in ("processed", "failed")]
-        ((lists, held), (busy, in_dead)), ((stats, trash), (paused, closed)) = await both(
+        ((lists, held), (busy, in_dead)), ((done, trash), (paused, closed)) = await both(
             both(
                 both(
                     together(self._list(name).count() for name in names),
@@ -245,10 +244,7 @@ class ResqueQueue(ListLayout[C_co]):
                 both(self._busy(), self._dead_count(dead)),
             ),
             both(
-                both(
-                    together(Call(("GET", key), _integer, key=key) for key in keys),
-                    self._own_trash().count(),
-                ),
+                both(self._done(), self._own_trash().count()),
                 self._flags(),
             ),
         )
@@ -256,20 +252,15 @@ class ResqueQueue(ListLayout[C_co]):
         if paused is None and await Call(("GET", key), lambda said: said == b"true", key=key):
             paused = "paused in Resque"
         part = bool(self.own_name or self.beside)
-        unknown: set[State] = {"done"} if part else set()
+        unknown: set[State] = {"done"} if part or done is None else set()
         if in_dead is None:
             unknown.add("dead")
-        done = 0 if part else max(0, stats[0] - stats[1])
         return Counts(
-            sum(lists), sum(held) + len(busy.rows), 0, in_dead or 0, trash, done, None, paused,
-            closed, frozenset(unknown),
+            sum(lists), sum(held) + len(busy.rows), 0, in_dead or 0, trash,
+            0 if part else done or 0, None, paused, closed, frozenset(unknown),
         )  # fmt: skip
 
     async def _dead_count(self, places: Sequence[Place]) -> int | None:
         if self.own_name or self.beside:
             return await self._of_small(places)
         return sum(await together(place.count() for place in places))
-
-
-def _integer(reply: Any) -> int:
-    return int(reply or 0)

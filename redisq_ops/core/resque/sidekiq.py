@@ -277,8 +277,8 @@ class SidekiqQueue(ListLayout[C_co]):
         while a set holds more than 500 entries of all queues."""
         if not self.own_name:
             counts = await self._all_counts()
-            unknown: set[State] = {"delayed", "dead", "done"} if self.beside else set()
-            return replace(counts, unknown=frozenset(unknown))
+            part: set[State] = {"delayed", "dead", "done"} if self.beside else set()
+            return replace(counts, unknown=counts.unknown | part)
         delayed, dead = await both(self._places("delayed"), self._places("dead"))
         (counted, (paused, closed)), ((in_delay, in_dead), (busy, oldest)) = await both(
             both(
@@ -296,7 +296,7 @@ class SidekiqQueue(ListLayout[C_co]):
         key = self.keys["t_paused"]
         if paused is None and await Call(("SISMEMBER", key, self.own_name), bool, key=key):
             paused = "paused in Sidekiq"
-        unknown = {"done"}
+        unknown: set[State] = {"done"}
         if in_delay is None:
             unknown.add("delayed")
         if in_dead is None:
@@ -309,8 +309,7 @@ class SidekiqQueue(ListLayout[C_co]):
 
     async def _all_counts(self) -> Counts:
         names = await self._queues()
-        keys = [self.keys["t_stat_"] + name for name in ("processed", "failed")]
-        (lists, held), ((sets, busy), (stats, (paused, closed))) = await both(
+        (lists, held), ((sets, busy), (done, (paused, closed))) = await both(
             both(
                 together(self._list(name).window(0, 1) for name in names),
                 together(self._holding(name).count() for name in names),
@@ -326,17 +325,15 @@ class SidekiqQueue(ListLayout[C_co]):
                     ),
                     self._busy(),
                 ),
-                both(
-                    together(Call(("GET", key), _integer, key=key) for key in keys), self._flags()
-                ),
+                both(self._done(), self._flags()),
             ),
         )
         retry, schedule, dead, trash = sets
         oldest = [rows[0].entry.since_ms or 0 for rows, _ in lists if rows]
         return Counts(
             sum(size for _, size in lists), sum(held) + len(busy.rows), retry + schedule, dead,
-            trash, max(0, stats[0] - stats[1]), min(filter(None, oldest), default=None), paused,
-            closed,
+            trash, done or 0, min(filter(None, oldest), default=None), paused, closed,
+            frozenset({"done"} if done is None else ()),
         )  # fmt: skip
 
     @operation
@@ -375,7 +372,3 @@ def _is_over(record: dict[str, Any], now_ms: int) -> bool:
     """Whether `retry_for` (seconds since the first failure, from 7.1) is over."""
     first, seconds = job.ms(record.get("failed_at")), record.get("retry_for")
     return bool(first and isinstance(seconds, (int, float)) and first + seconds * 1000 < now_ms)
-
-
-def _integer(reply: Any) -> int:
-    return int(reply or 0)

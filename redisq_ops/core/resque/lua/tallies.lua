@@ -32,15 +32,17 @@ local function stamp(unit)
   return string.format('"%04d/%02d/%02d %02d:%02d:%02d UTC"', civil(now))
 end
 
--- What the owner counts: jobs run, and those of them that failed.
+-- What the owner counts: jobs run, and those of them that failed. By now they are settled, so a key
+-- that can't be counted in (another type, no number) is left as it is: an error here would deny that.
 local function count_theirs(processed, bad)
   for name, n in pairs({processed = processed, failed = bad}) do
     if n > 0 then
-      redis.call('INCRBY', t_stat_ .. name, n)
+      redis.pcall('INCRBY', t_stat_ .. name, n)
       if sidekiq then
         local daily = t_stat_ .. name .. ':' .. today()
-        redis.call('INCRBY', daily, n)
-        redis.call('EXPIRE', daily, 157680000)
+        if type(redis.pcall('INCRBY', daily, n)) == 'number' then
+          redis.call('EXPIRE', daily, 157680000)
+        end
       end
     end
   end
