@@ -119,9 +119,12 @@ def test_a_replayed_job_has_its_own_bytes(queue: Ours, client: redis.Redis) -> N
     assert [d.payload for d in got] == odd
     assert {end(queue, d, "fail", BOOM) for d in got} == {"dead"}
     assert [e.payload for e in queue.page("dead").entries] == odd
-    assert moved(queue, ids(queue.page("dead")), "dead", "waiting") == ["moved"] * 3 + ["invalid"]
-    assert client.lrange("resque:queue:low", 0, -1) == odd[:3]
-    assert client.llen("resque:failed") == 1
+    assert moved(queue, ids(queue.page("dead")), "dead", "waiting") == ["moved"] * 4
+    assert client.lrange("resque:queue:low", 0, -1) == odd
+    assert client.llen("resque:failed") == 0
+    assert queue.undo("op", 1, target="dead", by="u", seq=1) == (4, 0)
+    assert [e.payload for e in queue.page("dead").entries] == odd
+    assert client.llen("resque:queue:low") == 0
 
 
 def test_a_lost_worker_s_jobs_come_back_in_their_order(queue: Ours, clock: FakeClock) -> None:

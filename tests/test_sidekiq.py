@@ -91,6 +91,62 @@ def moved(
     return queue.move(op, 1, ids, source=source, target=target, **given)
 
 
+NO_JOBS = [b"no json \x00\xff}\n", b"[1]", b"7", b'{"a":1', b""]
+
+
+def buried(queue: Ours, clock: FakeClock, how: str) -> None:
+    """What waits is dead: rejected, failed, or lost with three workers."""
+    for delivery in take(queue):
+        if how != "lost":
+            end(queue, delivery, how, BOOM)
+    for _ in range(3 if how == "lost" else 0):
+        clock.advance(30_001)
+        take(queue)
+
+
+@pytest.mark.parametrize("how", ["reject", "fail", "lost"])
+def test_what_is_no_job_is_buried_in_its_queue_and_replayed_as_it_was(
+    queue: Ours, whole: Ours, client: redis.Redis, clock: FakeClock, how: str
+) -> None:
+    other = SidekiqQueue(client, "sidekiq:low", clock=clock)
+    client.rpush("queue:default", *NO_JOBS)
+    client.sadd("queues", "default")
+    waiting = ids(queue.page("waiting"))
+    buried(queue, clock, how)
+    assert (queue.counts().waiting, queue.counts().pending, queue.counts().dead) == (0, 0, 5)
+    assert whole.counts().dead == 5 and other.counts().dead == 0
+    dead = queue.page("dead").entries
+    assert sorted(e.payload or b"" for e in dead) == sorted(NO_JOBS)
+    assert {e.id for e in dead} == set(waiting), "called as before"
+    kind = "Redisq::LostLease" if how == "lost" else "Boom"
+    assert {(e.error and e.error.type, e.lost) for e in dead} == {(kind, 3 * (how == "lost"))}
+    for element in members(client, "dead"):
+        told = json.loads(element)
+        assert (told["class"], told["args"], told["retry"]) == ("Redisq::Unreadable", [], 0)
+        assert told["jid"] in waiting and told["queue"] == "default" and told["failed_at"] >= 1.7e9
+    before = scored(client, "dead")
+    assert moved(whole, waiting, "dead", "waiting") == ["moved"] * 5
+    assert sorted(client.lrange("queue:default", 0, -1)) == sorted(NO_JOBS)
+    assert client.zcard("dead") == 0 and ids(other.page("waiting")) == []
+    assert whole.undo("op", 1, target="dead", by="u", seq=1) == (5, 0)
+    assert scored(client, "dead") == before and client.llen("queue:default") == 0
+    assert moved(queue, waiting[:1], "dead", "trash", "p") == ["moved"]
+    assert moved(queue, waiting[:1], "trash", "restore", "r") == ["moved"]
+    assert scored(client, "dead") == before and queue.invariants() == []
+
+
+def test_what_a_stock_sidekiq_buried_itself_names_no_queue(
+    queue: Ours, whole: Ours, client: redis.Redis
+) -> None:
+    """And a record that is somebody's own stays what it says."""
+    own = record("a", raw_hex="00ff")
+    client.zadd("dead", {b"notjson": 1.0, own: 2.0, record("b", raw_hex="no hex"): 3.0})
+    assert [e.id for e in whole.page("dead").entries][1:] == ids(queue.page("dead")) == ["a", "b"]
+    assert queue.page("dead").entries[0].payload == own
+    assert moved(queue, ["a"], "dead", "waiting") == ["moved"]
+    assert client.lrange("queue:default", 0, -1) == [own]
+
+
 # --- beside the real one --------------------------------------------------------------------------
 
 
@@ -179,6 +235,25 @@ def test_a_real_worker_goes_on_with_what_was_done_here(
         assert low.processes() == [] and low.counts().pending == 0
         assert ids(low.page("waiting")) == [busy.id], "as it was taken, and again"
         assert low.prune(there.name).word == "unknown"
+
+
+@pytest.mark.slow
+def test_a_real_sidekiq_has_what_was_no_job_dead_again_and_whole(
+    client: redis.Redis, sidekiq: Sidekiq
+) -> None:
+    queue = SidekiqQueue(client, "sidekiq:default")
+    client.lpush("queue:default", NO_JOBS[0])
+    (delivery,) = take(queue)
+    assert end(queue, delivery, "reject", BOOM) == "dead"
+    sidekiq.ruby("Sidekiq::DeadSet.new.each(&:retry)")  # as the button on its page does
+    assert (client.zcard("dead"), client.llen("queue:default")) == (0, 1)
+    with sidekiq.working():
+        sidekiq.until("it is dead", lambda: client.zcard("dead") == 1)
+    (dead,) = queue.page("dead").entries
+    assert (dead.id, dead.payload) == (delivery.id, NO_JOBS[0])
+    assert dead.error and dead.error.type == "NameError" and client.zcard("retry") == 0
+    assert moved(queue, [dead.id], "dead", "waiting") == ["moved"]
+    assert client.lrange("queue:default", 0, -1) == NO_JOBS[:1]
 
 
 @pytest.mark.slow
@@ -307,9 +382,7 @@ def test_the_payload_is_what_was_pushed(queue: Ours, client: redis.Redis) -> Non
     kept = members(client, "retry")
     assert any(b'"args":[1.0,1e3,123456789012345678901,"\\u00e9/\\/"]' in m for m in kept)
     assert any(b'"args":["\xff\xfe"]' in m for m in kept)
-    assert set(members(client, "dead")) == {b"no json at all \x00\xff", b""}
-    assert {e.payload for e in queue.page("dead").entries} == set(), "they name no queue"
-    assert len(SidekiqQueue(client, "sidekiq").page("dead").entries) == 2
+    assert {e.payload for e in queue.page("dead").entries} == {b"no json at all \x00\xff", b""}
 
 
 def test_retries_are_sidekiq_s(queue: Ours, client: redis.Redis, clock: FakeClock) -> None:

@@ -45,6 +45,9 @@ class Sidekiq:
         """Run the part of ``app.rb`` that pushes."""
         subprocess.run(["ruby", str(HERE / "app.rb"), "push"], env=self._env, check=True)
 
+    def ruby(self, code: str) -> None:
+        subprocess.run(["ruby", "-r", "sidekiq/api", "-e", code], env=self._env, check=True)
+
     @property
     def log(self) -> list[str]:
         return self._log.read_text().splitlines() if self._log.exists() else []

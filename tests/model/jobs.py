@@ -343,7 +343,7 @@ class JobModel(ABC):
         ))  # fmt: skip
         front: list[int] = []
         for unit, word in zip([*picked, None], said, strict=True):
-            if unit is None or STATE.get(unit.place) != source or self.hidden(unit):
+            if unit is None or STATE.get(unit.place) != source:
                 assert word == "changed", (word, unit)
             elif any(row[0].number == unit.number for row in step.rows):
                 assert word == "changed", "twice in a step"
@@ -358,10 +358,6 @@ class JobModel(ABC):
         self.empty_trash()
         if step.rows and target != "gone":
             self.steps.append(step)
-
-    def hidden(self, unit: Unit) -> bool:
-        """Whether it lies where nobody can tell that it is of this queue."""
-        return False
 
     def moved(self, unit: Unit, op: str, target: str, front: list[int]) -> None:
         place, at = unit.place, unit.at
@@ -407,7 +403,8 @@ class JobModel(ABC):
         for before, place, version in step.rows:
             unit = self.units[before.number]
             # Resque's failures keep the job's record as it is: back in the line it is as before.
-            alike = unit.version == version or (place == "line" and not self.timed)
+            whole = not self.timed or b"no json" in unit.own
+            alike = unit.version == version or (place == "line" and whole)
             same = unit.place == place and alike
             # Another change has given it another time since.
             same = same and step.times.get(unit.number, unit.at) == unit.at
@@ -541,9 +538,6 @@ class SidekiqModel(JobModel):
         least = self.now + (count**4 + 15) * 1000
         assert least <= ready <= least + 9000 * (count + 1)
         return ready
-
-    def hidden(self, unit: Unit) -> bool:
-        return unit.place == "dead" and b"no json" in unit.own
 
     def listed(self) -> list[bytes]:
         found: list[bytes] = self.client.lrange("queue:q", 0, -1)

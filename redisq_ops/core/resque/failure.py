@@ -28,13 +28,8 @@ def opened(
 def job_of(element: bytes) -> bytes | None:
     """The job's own record in a failure, byte for byte as the worker had it."""
     own = job.member(element, "payload")
-    raw = (job.fields(own or b"") or {}).get("raw_hex")
-    if isinstance(raw, str):
-        try:
-            return bytes.fromhex(raw)
-        except ValueError:
-            return own
-    return own
+    raw = job.unread(job.fields(own or b""))
+    return own if raw is None else raw
 
 
 def reason(exception: Any) -> str:

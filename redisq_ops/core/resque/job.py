@@ -21,6 +21,8 @@ from ..errors import BadInput, TooLarge
 from ..keys import _FORBIDDEN, _NAME
 from ..settings import MAX_PAYLOAD
 
+UNREADABLE = "Redisq::Unreadable"
+"""the class of a record of ours in Sidekiq's dead set, around bytes that are no record"""
 _SPACE = re.compile(r"[ \t\n\r]*")
 _DECODER = json.JSONDecoder()
 _BROKEN = (ValueError, IndexError, RecursionError)
@@ -134,6 +136,15 @@ def content(payload: bytes) -> str:
     if told is None:
         return digest(payload)
     return digest(json.dumps(told, sort_keys=True).encode())
+
+
+def unread(record: dict[str, Any] | None) -> bytes | None:
+    """The bytes that were no job, from the record under which they were buried."""
+    kept = (record or {}).get("raw_hex")
+    try:
+        return bytes.fromhex(kept) if isinstance(kept, str) else None
+    except ValueError:
+        return None
 
 
 def legal(name: Any) -> bool:

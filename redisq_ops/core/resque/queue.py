@@ -81,8 +81,8 @@ class ListLayout(ListLooks[C_co]):
         adds to it, and the delay in ms."""
 
     @abstractmethod
-    def _target(self, seen: Seen) -> tuple[bytes, str | None]:
-        """What is put into which queue when this entry is to run again (b'': its own bytes)."""
+    def _target(self, seen: Seen) -> tuple[bytes | None, str | None]:
+        """What is put into which queue when this entry is to run again (None: its own bytes)."""
 
     # --- what workers do -----------------------------------------------------------------------
 
@@ -224,7 +224,8 @@ class ListLayout(ListLooks[C_co]):
         elif seen.place.kind == "busy":
             why = "busy"
         elif not why and target == "waiting":
-            put, name = self._target(seen)
+            other, name = self._target(seen)
+            put = b"" if other is None else b"=" + other
             queue, why = name or "", "" if name else "invalid"
         if seen is None or why:
             return id, "-", why, "", 0, "", ""

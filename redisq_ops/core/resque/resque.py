@@ -114,14 +114,14 @@ class ResqueQueue(ListLayout[C_co]):
             error=error, called=place.called,
         )  # fmt: skip
 
-    def _target(self, seen: Seen) -> tuple[bytes, str | None]:
+    def _target(self, seen: Seen) -> tuple[bytes | None, str | None]:
         if seen.place.kind == "held":
-            return b"", self.own_name
+            return None, self.own_name
         own = failure.job_of(seen.member)
         queue = (job.fields(seen.member) or {}).get("queue")
         is_job = job.fields(job.member(seen.member, "payload") or b"") is not None
-        if not own or not is_job or not isinstance(queue, str) or not queue:
-            return b"", None
+        if not is_job or not isinstance(queue, str) or not queue:
+            return None, None
         return own, queue
 
     def _ended(self, settlement: Settlement) -> tuple[str, bytes, str, int]:

@@ -25,26 +25,29 @@ local function shown(payload)
   return 'x' .. redis.sha1hex(payload):sub(1, 23)
 end
 
+local function hex(payload)
+  return (payload:gsub('.', function(c) return string.format('%02x', c:byte()) end))
+end
+
 -- Whose worker vanished with it once too often: dead, and the record says why in the owner's terms.
 local function bury_lost(payload, times, consumer)
   local job = read_record(payload)
   local why = quoted('its worker was lost ' .. times .. ' times, the last was ' .. consumer)
   if not sidekiq then
-    if not job then
-      local raw = payload:gsub('.', function(c) return string.format('%02x', c:byte()) end)
-      payload = '{"class":null,"args":[],"raw_hex":"' .. raw .. '"}'
-    end
+    if not job then payload = '{"class":null,"args":[],"raw_hex":"' .. hex(payload) .. '"}' end
     to_failed(queue, table.concat({'{"payload":', payload,
       ',"exception":"Redisq::LostLease","error":', why, ',"backtrace":[],"worker":', quoted(consumer),
       ',"queue":', quoted(queue), ',"failed_at":', stamp('date'), '}'}))
     return
   end
-  if job and next(job) ~= nil then
-    -- A name that comes twice has its last value, for Ruby as for Python.
-    local unit = type(job.created_at) == 'number' and job.created_at > 1e11 and 'ms' or 's'
-    local more = ',"error_class":"Redisq::LostLease","error_message":' .. why .. ',"failed_at":'
-      .. stamp(unit) .. '}'
-    payload = payload:gsub('}%s*$', function() return more end)
+  if not job or next(job) == nil then -- no record: one of ours names its queue and keeps its bytes
+    job, payload = {}, table.concat({'{"class":"Redisq::Unreadable","args":[],"jid":"', shown(payload),
+      '","queue":', quoted(queue), ',"retry":0,"raw_hex":"', hex(payload), '"}'})
   end
+  -- A name that comes twice has its last value, for Ruby as for Python.
+  local unit = type(job.created_at) == 'number' and job.created_at > 1e11 and 'ms' or 's'
+  local more = ',"error_class":"Redisq::LostLease","error_message":' .. why .. ',"failed_at":'
+    .. stamp(unit) .. '}'
+  payload = payload:gsub('}%s*$', function() return more end)
   into_set(t_dead, seconds(now), payload)
 end

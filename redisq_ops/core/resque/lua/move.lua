@@ -2,7 +2,7 @@
 -- taken out of its place by its exact bytes, if it still is there, and put where it belongs now. No
 -- other entry is touched, whatever positions and scores did meanwhile.
 -- A row's `kind` is its place (see `places`), or - with a word in `key` for what isn't moved. `put`:
--- the bytes to put into the queue `name`, '' for the entry's own. `seen`: its position in a list.
+-- a = and the bytes to put into queue `name`, or '' for the entry's own. `seen`: its place in a list.
 -- KEYS: undo_ op_
 -- ARGV: caller seq from to consumer lease_ms side queue failed span
 -- REST: id kind key member seen put name
@@ -28,7 +28,7 @@ for i = first, #ARGV, width do
   if row then
     moved = moved + 1
     local now_in = {}
-    if put == '' then put = row[3] end
+    put = put == '' and row[3] or put:sub(2)
     if to == 'waiting' then
       if kind == 'held' then front[#front + 1] = {name, put} else to_end(name, put) end
       now_in = {'list', t_queue_ .. name, put}
