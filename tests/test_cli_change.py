@@ -4,6 +4,7 @@ import io
 import json
 import os
 import pty
+import re
 import select as readable
 import shlex
 import subprocess
@@ -17,12 +18,15 @@ import redis
 
 from redisq_ops.cli import plan
 from redisq_ops.cli.session import Session
-from redisq_ops.core.delay import DelaySet
+from redisq_ops.core.delay import DelaySet, ShardedDelaySet
+from redisq_ops.core.io import run
 from redisq_ops.core.request import RequestQueue
 from redisq_ops.core.states import VERBS
 from redisq_ops.core.values import Settlement
 from redisq_ops.demo.server import EmbeddedServer
+from redisq_ops.ops import journal
 from redisq_ops.ops.bulk import Bulk
+from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.journal import Undo
 
 from .buried import KINDS
@@ -462,8 +466,8 @@ def test_destroy(redisq: Redisq, client: redis.Redis, person: Callable[[str], No
     assert picture(client) == before
     person("mail\n")
     redisq("queue", "destroy", "mail", "--hard")
-    # Minute counters and undo lists go by themselves.
-    assert all(client.ttl(key) > 0 for key in client.scan_iter())
+    # Minute counters go by themselves.
+    assert all(client.ttl(key) > 0 and b":rate:" in key for key in client.scan_iter())
     assert "no queue" in redisq.refusal("queue", "destroy", "mail", code=1)
 
 
@@ -760,6 +764,82 @@ def test_a_full_stdout_does_not_hide_what_was_done(
     (row,) = redisq.rows("log")
     assert row["done"] == 3 and row["id"] in done.stderr
     assert done.returncode == 0 and "stdout: No space left on device" in done.stderr
+
+
+def kept_of(client: redis.Redis) -> list[bytes]:
+    """Keys of the journal, and of what undoes its changes."""
+    return [key for key in client.scan_iter() if re.search(rb":(op|undo|ops)\b", key)]
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_with_a_queue_goes_what_its_changes_could_be_undone_with(
+    redisq: Redisq, client: redis.Redis, kind: str
+) -> None:
+    make, fill = KINDS[kind]
+    queue = make(client, "q")
+    fill(queue)
+    taken = queue.take(12, consumer="w").deliveries
+    queue.settle([Settlement(one, "reject", ERROR.encoded()) for one in taken])
+    for args in (
+        ("dlq", "edit", f"{queue.name}/{taken[0].id}", "--payload", "new"),
+        ("purge", queue.name, "--state", "dead", "--max", "5"), ("undo",),
+        ("purge", queue.name, "--state", "dead"), ("replay", queue.name),
+    ):  # fmt: skip
+        redisq(*args, "--yes")
+    # Shares of many hands, each with numbers of its own; and a step that came after a thousand.
+    id = run(client, journal.log(Deployment(client)))[0].id
+    run(client, journal.note(queue, id, parts=2))
+    say = {"source": "waiting", "target": "trash", "high_water_ms": queue.now()}
+    ids = [entry.id for entry in queue.page("waiting", max=4).entries]
+    for k in range(2):
+        queue.move(journal.part(id, k), 1 + 1000 * k, ids[2 * k : 2 * k + 2], **say)
+    undoing = [key for key in kept_of(client) if b":undo:" in key]
+    assert len(undoing) > 3 and any(b":undo:edit-" in key for key in undoing)
+    redisq("queue", "destroy", queue.name, "--hard", "--yes")
+    assert kept_of(client) == []
+    assert client.keys("rq:registry") == []
+
+
+def test_with_a_request_s_queue_goes_what_cancelling_it_fenced_off(
+    redisq: Redisq, client: redis.Redis
+) -> None:
+    queue = RequestQueue(client, "mail")
+    queue.submit([b""] * 5, id="r1")
+    queue.take(1, consumer="w")
+    redisq("request", "cancel", "mail/r1", "--yes")
+    assert any(b"-fence" in key for key in kept_of(client))
+    redisq("queue", "destroy", "mail", "--hard", "--yes")
+    assert kept_of(client) == []
+
+
+def test_shards_given_up_keep_nothing_of_a_destroyed_queue_either(
+    redisq: Redisq, client: redis.Redis
+) -> None:
+    queue = ShardedDelaySet(client, "q", shards=5)
+    queue.schedule([(f"e{n}", b"x") for n in range(50)], after_ms=60_000)
+    redisq("purge", "q", "--state", "delayed", "--max", "20", "--yes")
+    assert queue.resize(2) == 0
+    assert any(key.startswith(b"rq:{q/4}:undo:") for key in kept_of(client))
+    redisq("queue", "destroy", "q", "--hard", "--yes")
+    assert kept_of(client) == []
+
+
+@pytest.mark.parametrize("spoilt", [False, True])
+def test_a_journal_that_ran_out_or_was_spoilt_keeps_no_queue_from_going(
+    redisq: Redisq, client: redis.Redis, spoilt: bool
+) -> None:
+    queue = RequestQueue(client, "mail")
+    queue.submit([b""] * 5, id="r1")
+    redisq("purge", "mail", "--state", "waiting", "--yes")
+    old = run(client, journal.log(Deployment(client)))[0].id
+    client.delete(queue.keys["op_"] + old)  # after thirty days
+    if spoilt:
+        client.zadd(queue.keys["ops"], {"text": 1, "steps": 2})
+        client.set(queue.keys["op_"] + "text", "x")
+        client.hset(queue.keys["op_"] + "steps", mapping={"steps": 10**15, "parts": "many"})
+    redisq("queue", "destroy", "mail", "--hard", "--yes")
+    left = [key for key in client.scan_iter() if b":rate:" not in key and b":undo:" not in key]
+    assert left == []
 
 
 @pytest.mark.slow

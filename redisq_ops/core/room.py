@@ -133,6 +133,11 @@ class Room(Bound[C_co], ABC):
         """The keys of every shard; wake lists and journals are there, one each."""
         return (self.keys,)
 
+    @property
+    def former_keys(self) -> tuple[Keys, ...]:
+        """The keys of every shard that may have been given up."""
+        return ()
+
     @operation
     async def exists(self) -> bool:
         """Whether there is such a queue. Its first submission creates it, no look does."""

@@ -275,6 +275,12 @@ class Sharded(Overview[C_co, Part]):
 
         return await self._informed(everywhere)
 
+    @property
+    def former_keys(self) -> tuple[Keys, ...]:
+        if not self.layout:
+            return ()
+        return tuple(self._part(k).keys for k in range(len(self._union()), MAX_SHARDS))
+
     @operation
     async def dismantle(self, max: int = 100) -> int:
         gone = sum(await self._each(lambda part: part.dismantle.op(max)))

@@ -98,7 +98,7 @@ async def _fence_off(queue: RequestQueue[Any], id: str, op: str) -> None:
             if ids:
                 seq += 1
                 said = await queue.move.op(
-                    f"{op}-fence", seq, ids, source=state, target="waiting",
+                    journal.fence(op), seq, ids, source=state, target="waiting",
                     high_water_ms=high_water,
                 )  # fmt: skip
                 moved += said.count("moved")
@@ -291,7 +291,7 @@ async def destroy(queue: Queue[Any], author: Author, *, hard: bool = False) -> O
         raise NotFound(f"no queue {queue.name!r} here")
     op = journal.new_id("destroy")
     await queue.configure.op(op, 1, {"closed": _said(author), "paused": _said(author)})
-    gone = 0
+    gone = await journal.forget(queue)
     while step := await queue.dismantle.op(100):
         gone += step
     await forget(entry, queue.prefix)

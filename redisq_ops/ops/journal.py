@@ -10,13 +10,14 @@ import getpass
 import os
 import secrets
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 from redisq_ops.core.errors import NotFound, Refused, Superseded
-from redisq_ops.core.io import Call, both, together
+from redisq_ops.core.io import Call, attempt, both, together
+from redisq_ops.core.keys import Keys
 from redisq_ops.core.queue import Queue
 from redisq_ops.core.reply import scored
 from redisq_ops.core.scripts import script
@@ -28,6 +29,10 @@ NAMED = 5
 """ids of those an undo left alone that are shown; its ``told`` is told of all"""
 OTHERS = "by another undo"
 """what an undo says of those that another one took back, earlier or at the same time"""
+UNLINKED = 1000
+"""keys removed at once"""
+MOST = 1_000_000
+"""steps an operation is believed to have"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +205,52 @@ def part(id: str, k: int) -> str:
     behind a later one is refused. So each part has its own, and what its entries are is fixed.
     """
     return f"{id}.{k}"
+
+
+def fence(id: str) -> str:
+    """The name under which a cancelled request's running entries are fenced off."""
+    return f"{id}-fence"
+
+
+async def forget(queue: Queue[Any]) -> int:
+    """Remove a queue's journal, and what its operations could be undone with, from every shard it
+    ever had; how many keys. A kill leaves in the journal what wasn't gone through yet."""
+    gone, key = 0, queue.keys["ops"]
+    places = [*queue.all_keys, *queue.former_keys]
+    page = max(1, UNLINKED // len(places))
+    while rows := await scored(key, "0", str(page - 1)):
+        ids = [id for id, _ in rows]
+        gone += sum(await together(_forget_whole(places, id) for id in ids))
+        await Call(("ZREM", key, *ids), int, key=key)
+    return gone
+
+
+async def _forget_whole(places: Sequence[Keys], id: str) -> int:
+    (parts,) = await _counted([places[0]["op_"] + id], "parts")
+    gone = await _forget(places, id) + await _forget(places, fence(id))
+    for k in range(parts):
+        gone += await _forget(places, part(id, k))
+    return gone
+
+
+async def _forget(places: Sequence[Keys], name: str) -> int:
+    """What undoes each step goes before the entry that says how many there are."""
+    entries = [keys["op_"] + name for keys in places]
+    # Of the one that knows of most: a shard that was given up has steps and no entry any more.
+    end = max(await _counted(entries, "steps")) + 1
+    gone, some = 0, max(1, UNLINKED // len(places))
+    for first in range(1, end, some):
+        steps = range(first, min(first + some, end))
+        lists = [[f"{keys['undo_']}{name}:{step}" for step in steps] for keys in places]
+        gone += sum(await together(Call(("UNLINK", *of), int, key=of[0]) for of in lists))
+    return gone + sum(await together(Call(("UNLINK", key), int, key=key) for key in entries))
+
+
+async def _counted(entries: list[str], name: str) -> list[int]:
+    """A number of each entry; 0 where there is none, or none that we would have written."""
+    calls = (Call(("HGET", key, name), lambda n: int(n or 0), key=key) for key in entries)
+    found = await together(map(attempt, calls))
+    return [n if isinstance(n, int) and 0 < n <= MOST else 0 for n in found]
 
 
 async def reached(queue: Queue[Any], part: str) -> tuple[int, int, int]:
