@@ -27,7 +27,7 @@ from redisq_ops.core.io import run
 from redisq_ops.core.request import RequestQueue
 from redisq_ops.ops.journal import Author
 from redisq_ops.ops.selection import Filter
-from redisq_ops.ops.whole import LARGEST, WholeBulk, whole
+from redisq_ops.ops.whole import WholeBulk, whole
 
 from .copies import BATCH, COPY, DAY_MS, ERROR, PAYLOAD, seed
 from .measure import ROUNDS, empty, server_us, servers, spread, url_of
@@ -196,9 +196,10 @@ def inverse(client: redis.Redis, queue: Any) -> float:
     return statistics.mean(sizes) * steps / moved
 
 
-def in_steps(client: redis.Redis, jobs: int) -> float:
-    """Entries per second of the library's call alone, at a peer's number: the median."""
-    rates = []
+def in_steps(client: redis.Redis, jobs: int) -> tuple[float, int]:
+    """Of the library's call alone, at a peer's number: entries per second, the median, and how many
+    a step moved."""
+    rates, steps = [], 0
     for _ in range(ROUNDS):
         empty(client)
         delayed(client, jobs)
@@ -207,13 +208,13 @@ def in_steps(client: redis.Redis, jobs: int) -> float:
         bulk = WholeBulk(chosen, "replay", Author("benchmark", "here"))
         began = time.perf_counter()
         while run(client, bulk.step()):
-            pass
+            steps += 1
         rates.append(jobs / (time.perf_counter() - began))
         assert bulk.outcome.done == jobs, bulk.outcome
-    return statistics.median(rates)
+    return statistics.median(rates), round(ROUNDS * jobs / steps)
 
 
-def peer(name: str, client: redis.Redis, rate: float) -> None:
+def peer(name: str, client: redis.Redis, rate: float, step: int) -> None:
     found = next(peer for peer in PEERS if peer.name == name)
     try:
         place = environment(name, found.language, found.pins)
@@ -224,7 +225,7 @@ def peer(name: str, client: redis.Redis, rate: float) -> None:
     jobs, rates = PEER_JOBS[name], []
     for _ in range(ROUNDS):
         empty(client)
-        command = [*place.command, str(script), "replay", str(LARGEST), url_of(client), str(jobs)]
+        command = [*place.command, str(script), "replay", str(step), url_of(client), str(jobs)]
         done = subprocess.run(
             command, env={**os.environ, **place.variables}, capture_output=True, text=True,
             check=False,
@@ -236,7 +237,7 @@ def peer(name: str, client: redis.Redis, rate: float) -> None:
         rates.append(answer["jobs"] / answer["seconds"])
     print(f"  {name} ({place.versions}), {jobs:,} failed jobs: {spread(rates, 'jobs/s')}")
     ratio = rate / statistics.median(rates)
-    print(f"    ours {rate:,.0f}/s, x {ratio:.1f}, goal {GOALS[name]:g}")
+    print(f"    ours {rate:,.0f}/s, x {ratio:.1f}, goal {GOALS[name]:g}; a step has {step}")
 
 
 def main() -> None:
@@ -245,6 +246,6 @@ def main() -> None:
             print(f"{name}, load {os.getloadavg()[0]:.1f}:", flush=True)
             rates = [ours(client, kind) for kind in FILLS]
             for other in PEER_JOBS:
-                # rq's is a command, bullmq's a call.
-                rate = min(rates) if other == "rq" else in_steps(client, PEER_JOBS[other])
-                peer(other, client, rate)
+                # rq's is a command, bullmq's a call that is given steps as large as ours were.
+                rate, step = in_steps(client, PEER_JOBS[other])
+                peer(other, client, min(rates) if other == "rq" else rate, step)
