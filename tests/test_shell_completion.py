@@ -54,6 +54,7 @@ def test_commands_and_their_options() -> None:
     assert completed("redisq dlq replay --older") == ["--older-than"]
     assert {"--dry-run", "--yes", "--rate"} <= set(completed("redisq purge --"))
     assert completed("redisq inspect en") == ["entry"]
+    assert set(completed("redisq purge mail --state de")) == {"dead", "delayed"}
     assert completed("redisq --cont") == ["--context"]
 
 

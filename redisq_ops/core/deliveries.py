@@ -32,10 +32,10 @@ def taken(reply: Sequence[Any], make: Make) -> Taken:
     made: list[Delivery] = []
     if rest:
         first, names, odd, payloads = rest
-        ids = names.decode().split("\n")
-        quoted = names[:1] == QUOTED
+        quoted = names.startswith(QUOTED)
+        ids = names.removeprefix(QUOTED).decode().split("\n")
         if quoted:
-            ids = [unquote(word, errors="strict") for word in names[1:].decode().split("\n")]
+            ids = [unquote(word, errors="strict") for word in ids]
         number, _, caller = first.decode().partition("-")
         start = int(number)
         receipts = [f"{fence}-{caller}" for fence in range(start, start + len(ids))]
