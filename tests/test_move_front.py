@@ -10,6 +10,7 @@ import redis
 
 from redisq_ops import DelaySet, RequestQueue
 from redisq_ops.core.clock import FakeClock
+from redisq_ops.core.errors import Superseded
 from redisq_ops.core.io import run
 from redisq_ops.core.values import Entry, State
 from redisq_ops.ops.deployment import Deployment
@@ -102,6 +103,24 @@ def test_undo_puts_back_what_was_moved_whole(made: Callable[[str], Any], target:
     assert undo.outcome.done == len(before["dead"]) and not undo.outcome.skipped
     assert everything(queue) == before
     assert queue.invariants() == []
+
+
+def test_a_step_that_arrives_behind_the_undos_moves_nothing(made: Callable[[str], Any]) -> None:
+    """Two are on their way at a time: the undo takes the place of one, not of the other."""
+    queue = made("q")
+    before = everything(queue)
+    author = Author("me", "here")
+    run(queue.client, begin(queue, "op", "replay", author, "all", now_ms=queue.now(),
+        source="dead", target="waiting", matched=queue.counts().dead))  # fmt: skip
+    say = {"source": "dead", "target": "waiting", "high_water_ms": queue.now()}
+    assert queue.move_front("op", 1, 5, **say).moved
+    _, operation = run(queue.client, find(Deployment(queue.client, clock=queue.clock), "op"))
+    undo = Undo(queue, operation, author)
+    while run(queue.client, undo.step()):
+        for seq in (2, 3, 4) if len(queue.all_keys) == 1 else (2,):  # to shards one at a time goes
+            with pytest.raises(Superseded):
+                queue.move_front("op", seq, 5, **say)
+    assert everything(queue) == before and queue.invariants() == []
 
 
 def test_what_was_purged_whole_can_be_emptied_whole(made: Callable[[str], Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -14,9 +15,11 @@ from redisq_ops.core.connect import connect
 from redisq_ops.core.delay import DelaySet, ShardedDelaySet
 from redisq_ops.core.errors import Superseded
 from redisq_ops.core.io import run
+from redisq_ops.core.request import RequestQueue
 from redisq_ops.core.values import Settlement
 from redisq_ops.demo.server import EmbeddedServer
 from redisq_ops.ops import whole
+from redisq_ops.ops.bulk import Order
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.journal import Author, Undo, find
 from redisq_ops.ops.selection import Filter
@@ -94,13 +97,16 @@ def test_a_step_and_its_undo_take_the_same_commands_however_large(
     assert taken[0] == taken[1]
 
 
-def test_lost_replies_move_nothing_twice(server: EmbeddedServer, client: redis.Redis) -> None:
-    """Also where the next step was made ready already."""
+@pytest.mark.parametrize("ahead", [False, True])
+def test_lost_replies_move_nothing_twice(
+    server: EmbeddedServer, client: redis.Redis, ahead: bool
+) -> None:
+    """Also where the next step was sent already."""
     queue = dead_letters(client, 400)
     with FlakyProxy(int(server.url.rpartition(":")[2])) as proxy:
         through = connect(proxy.url)
         chosen, _ = run(through, whole.whole(queue, "dead", Filter()))
-        change = whole.WholeBulk(chosen, "replay", Author("me", "here"))
+        change = whole.WholeBulk(chosen, "replay", Author("me", "here"), ahead=ahead)
 
         async def steps() -> int:
             n = 0
@@ -117,10 +123,11 @@ def test_lost_replies_move_nothing_twice(server: EmbeddedServer, client: redis.R
     assert queue.counts().waiting == 400 and queue.invariants() == []
 
 
-def test_a_server_that_forgot_the_script_is_told_again(client: redis.Redis) -> None:
+@pytest.mark.parametrize("ahead", [False, True])
+def test_a_server_that_forgot_the_script_is_told_again(client: redis.Redis, ahead: bool) -> None:
     queue = dead_letters(client, 300)
     chosen, _ = run(client, whole.whole(queue, "dead", Filter()))
-    change = whole.WholeBulk(chosen, "replay", Author("me", "here"))
+    change = whole.WholeBulk(chosen, "replay", Author("me", "here"), ahead=ahead)
 
     async def steps() -> None:
         while await change.step():
@@ -128,6 +135,75 @@ def test_a_server_that_forgot_the_script_is_told_again(client: redis.Redis) -> N
 
     run(client, steps())
     assert (change.outcome.done, queue.counts().waiting) == (300, 300)
+
+
+@pytest.mark.parametrize("rate", [None, 1e9])
+def test_a_step_is_ahead_unless_there_is_a_rate(client: redis.Redis, rate: float | None) -> None:
+    """Taken one by one it is a step more than was heard of; and heard of in the end."""
+    queue = dead_letters(client, 300)
+    chosen, _ = run(client, whole.whole(queue, "dead", Filter()))
+    change = whole.WholeBulk(chosen, "replay", Author("me", "here"), rate=rate, ahead=True)
+    assert run(client, change.step())
+    moved = queue.counts().waiting
+    assert change.outcome.done == 50 and moved == (50 if rate else 100)
+    assert run(client, change.reached()) == moved
+    while run(client, change.step()):
+        pass
+    assert change.outcome.done == queue.counts().waiting == 300 and not change.outcome.skipped
+
+
+def test_a_step_whose_word_is_lost_is_counted_with_the_one_behind_it(client: redis.Redis) -> None:
+    """Both were carried out before their replies were lost: the first can't be asked for again."""
+    queue = dead_letters(client, 100)
+    order = Order(queue, "replay", "dead", queue.now(), "me", 0)
+    front = whole.Front(order, ahead=True)
+    assert run(client, front.step("op", 10)) == Counter(moved=10, changed=0)
+    # Of the next one the reply was thrown away; here the one behind it is carried out too.
+    queue.move_front(
+        "op", 3, 10, source="dead", target="waiting", high_water_ms=order.high_water_ms
+    )
+    assert queue.counts().waiting == 30
+    assert run(client, front.step("op", 10))["moved"] == 20
+    total = 30
+    while said := run(client, front.step("op", 10)):
+        total += said["moved"]
+    assert total == queue.counts().waiting == 100
+
+
+def test_what_stays_is_counted_once_though_the_step_behind_met_it_too(client: redis.Redis) -> None:
+    """Entries whose request was removed by hand can't be moved, and are looked at again."""
+    queue = RequestQueue(client, "mail")
+    for rid in ("r1", "r2"):
+        queue.submit([b"x"] * 30, id=rid, limit=100)
+    taken = queue.take(60, consumer="w").deliveries
+    queue.settle([Settlement(one, "reject", ERROR.encoded()) for one in taken])
+    client.unlink(queue.keys["r_"] + "r1")
+    chosen, _ = run(client, whole.whole(queue, "dead", Filter()))
+    change = whole.WholeBulk(chosen, "replay", Author("me", "here"), ahead=True)
+    change._stride.size = 10
+
+    async def steps() -> None:
+        while await change.step():
+            change._stride.size = 10
+
+    run(client, steps())
+    assert change.outcome.done == 30 and change.outcome.skipped == {"changed": 30}
+
+
+def test_a_step_with_one_behind_it_is_smaller() -> None:
+    stride = whole.EvenStride(50, flying=2)
+    each = 0.000_004
+    for hiccup in (0.0, 0.0, 0.05, 0.0, 0.0, 0.0):
+        # One reply late, the next there as soon as it is asked for.
+        stride.learn(stride.size, stride.size * each + hiccup)
+        if hiccup:
+            stride.learn(stride.size, 0.000_01)
+    assert stride.size == round(whole.STEP_S[2] / each)
+    stride = whole.EvenStride(50, flying=2)
+    stride.way = 0.08
+    for _ in range(9):  # of a server that is far away we wait for half the way
+        stride.learn(50, (stride.way + 50 * 0.000_006) / 2)
+    assert stride.size == 50
 
 
 def test_steps_are_as_large_as_half_a_millisecond_is_for() -> None:

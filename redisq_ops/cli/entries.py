@@ -211,6 +211,7 @@ def _table(queue: str, state: State, rows: list[Entry], now: int) -> tuple[list[
 def changed(s: Session, verb: Verb, states: Sequence[State], given: Mapping[str, Any]) -> int:
     """Select, plan, ask, and move in bounded steps, a journal entry for each queue."""
     from contextlib import nullcontext
+    from functools import partial
 
     from redisq_ops.core.errors import BadInput
     from redisq_ops.core.states import VERBS
@@ -269,7 +270,7 @@ def changed(s: Session, verb: Verb, states: Sequence[State], given: Mapping[str,
             Move(chosen, verb, author, rate=rate, way=to)
             for (chosen, _), to in zip(weighed, ways, strict=False)
         ] or [
-            (WholeBulk if isinstance(chosen, Whole) else by_name)(
+            (partial(WholeBulk, ahead=True) if isinstance(chosen, Whole) else by_name)(
                 chosen, verb, author, rate=rate, at_ms=at_ms, **more
             )
             for chosen, _ in weighed

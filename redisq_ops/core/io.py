@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 
@@ -57,9 +58,10 @@ class Call(Generic[T]):
     """for redis-py's own reading of the reply"""
     absent: str | None = None
     """an error that begins so means "nothing there" and reads as None"""
-    follows: Callable[[], Call[Any]] | None = field(default=None, compare=False)
-    """makes the call that probably comes next; asked while the server is at this one, where a
-    blocking client talks to one server, else not at all: it only saves time"""
+    follows: Callable[[], Call[Any] | None] | None = field(default=None, compare=False)
+    """makes the call that comes next, or nothing: it is sent while the server is at this one, where
+    a blocking client talks to one server, else it isn't asked for. So it must be safe to send
+    again, as it is where its reply is lost; and what it does is done, whoever asks for it or not"""
     apart: bool = False
     """of a description run by `apart`: a lost node of a cluster is its own failure"""
 
@@ -294,18 +296,21 @@ def _exchange(client: BlockingClient, calls: Round) -> list[Any]:
 class _Line:
     """A connection kept while one description runs, for calls that tell what follows them.
 
-    While the server is at one call the next is made and packed; it is sent when the reply is
-    there, so that the server has one of them at a time and others' calls get their turn.
+    What follows is sent while the server is at the call before it, so that the server needn't wait
+    for us: two are on their way at a time, never more, and others' calls come between them.
     """
 
     def __init__(self, client: redis.Redis) -> None:
         self._client = client
         self._connection: Any = None
-        self._packed: tuple[Call[Any] | None, Any] = None, None
+        self._ahead: Call[Any] | None = None
+        """sent, and its reply not read"""
 
     def exchange(self, calls: Round) -> Replies:
         try:
             reply = self._reply(calls[0])
+            if isinstance(reply, rx.NoScriptError):
+                self._drop()
         except (rx.ConnectionError, rx.TimeoutError):
             return _exchange(self._client, calls)  # from the beginning, with redis-py's retries
         return _exchange(self._client, calls) if isinstance(reply, rx.NoScriptError) else [reply]
@@ -314,25 +319,54 @@ class _Line:
         if self._connection is None:
             pool: Any = self._client.connection_pool
             self._connection = pool.get_connection()
-        connection = self._connection
-        known, packed = self._packed
         try:
-            if known is not call:
-                packed = connection.pack_command(*call.outgoing)
-            connection.send_packed_command(packed)
-            if call.follows is not None:
-                following = call.follows()
-                self._packed = following, connection.pack_command(*following.outgoing)
-            return connection.read_response(disable_decoding=True)
-        except rx.ResponseError as error:
-            return error
+            if self._ahead is not call:
+                self._drop()
+                self._send(call)
+            self._ahead = None
+            following = call.follows() if call.follows is not None else None
+            if following is not None:
+                self._send(following)
+                self._ahead = following
+            return self._read()
         except BaseException:
-            # A reply that was not read would be taken for the next one's.
-            connection.disconnect()
-            self.close()
+            self._abandon()
             raise
 
+    def _send(self, call: Call[Any]) -> None:
+        connection = self._connection
+        # A PING of redis-py's own would get the reply of what is on its way.
+        connection.send_packed_command(connection.pack_command(*call.outgoing), check_health=False)
+
+    def _read(self) -> Any:
+        try:
+            return self._connection.read_response(disable_decoding=True)
+        except rx.ResponseError as error:
+            return error
+
+    def _drop(self) -> None:
+        """Read the reply that nobody asked for: it would be taken for the next one's."""
+        if self._ahead is not None:
+            self._ahead = None
+            try:
+                self._read()
+            except BaseException:
+                self._abandon()
+                raise
+
+    def _abandon(self) -> None:
+        """A reply may be on its way that nobody will read."""
+        self._ahead = None
+        if self._connection is not None:
+            self._connection.disconnect()
+            self._release()
+
     def close(self) -> None:
+        with suppress(rx.ConnectionError, rx.TimeoutError):
+            self._drop()
+        self._release()
+
+    def _release(self) -> None:
         if self._connection is not None:
             self._client.connection_pool.release(self._connection)
             self._connection = None

@@ -198,10 +198,10 @@ class Queue(Abilities[C_co]):
         checked_name(op, "operation")
 
         def read(reply: list[bytes]) -> Front:
-            if len(reply) != 2:  # of a step of nothing: an undo took its place
+            if not reply:  # of a step of nothing: an undo took its place
                 raise Superseded(f"{op} was taken back meanwhile")
-            moved, stuck = map(int, reply)
-            return Front(moved, (left[0] + stuck,), not moved + stuck)
+            moved, stuck, done = map(int, reply)
+            return Front(moved, (left[0] + stuck,), not moved + stuck, done)
 
         return self._script("front").call(
             self.keys,

@@ -246,7 +246,8 @@ class Sharded(Overview[C_co, Part]):
         found = await self._fresh(each)
         moved = sum(front.moved for front in found)
         behind = tuple(front.left[0] for front in found)
-        return Front(moved, behind, all(front.over for front in found))
+        done = sum(front.done for front in found)
+        return Front(moved, behind, all(front.over for front in found), done)
 
     @operation
     async def undo(

@@ -158,6 +158,8 @@ class Front:
     """how many could not be moved so far and stay at its beginning, per shard"""
     over: bool
     """nothing of what was meant is behind them"""
+    done: int
+    """how many the operation's steps moved by then, this one's among them"""
 
 
 @dataclass(frozen=True, slots=True)

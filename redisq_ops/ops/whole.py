@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
+from redisq_ops.core.errors import Superseded
 from redisq_ops.core.io import Call, Description
 from redisq_ops.core.queue import Queue
 from redisq_ops.core.states import VERBS, Verb
@@ -25,6 +27,9 @@ from .selection import Filter
 LARGE = 10_000
 """up to so many entries all of them are looked at, and the plan is exact"""
 LOOKED = 1_000
+STEP_S = {1: 0.0005, 2: 0.0003}
+"""how long a step is to keep the server busy, by how many are on their way at a time: others wait
+for all of them"""
 LARGEST = 120
 """entries a step moves: so that taking it back, at 6 µs each, stays under a millisecond too"""
 COST_US = 4.5
@@ -77,85 +82,122 @@ async def whole(
 class Front:
     """A bulk change's steps over a whole state.
 
-    While the server is at one, the next is made ready: as if nothing of it had to be left where it
-    is, which hardly ever is so. Only one is on its way at a time: others' calls get their turn.
+    With ``ahead`` the next step is sent while the server is at one, as if nothing of that had to be
+    left where it is, which hardly ever is so: then it comes upon the same again. A step that was
+    not heard of is sent again, and done once.
     """
 
-    def __init__(self, order: Order, most: int | None = None) -> None:
+    def __init__(self, order: Order, most: int | None = None, ahead: bool = False) -> None:
         self.order = order
         self.steps = 0
-        self._room = most
+        self._room, self._ahead = most, ahead
         self._left: tuple[int, ...] = (0,)
+        self._done = 0
+        self._asked = 0
         self._size = 0
-        self._ready: tuple[tuple[object, ...], Description[Moved]] | None = None
-        """the step that was made ready, and what it is"""
+        """of a step whose reply was not heard: it stays the step's"""
+        self._sent: Call[Moved] | None = None
+        """that step, if it was sent ahead"""
+        self._next: tuple[int, Call[Moved]] | None = None
+        """the one behind it, if that was sent, and its size"""
 
     async def step(self, op: str, size: int) -> Counter[str]:
-        # The size of a step whose reply was not heard is the step's.
-        room = size if self._room is None else self._room
-        self._size = self._size or min(size, LARGEST, room)
+        self._asked = size
+        self._size = self._size or self._within(size)
         if not self._size:
             return Counter()
-        stuck = sum(self._left)
-        front = await self._described(op, self.steps + 1, self._size)
-        self.steps, self._size, self._left = self.steps + 1, 0, front.left
+        stuck, done = sum(self._left), self._done
+        try:
+            front = await self._present(op)
+        except Superseded:
+            if self._next is None:
+                raise
+            self._go_on()  # it was carried out, as the next one was, and only its word is lost
+            front = await self._present(op)
+        self._left, self._done = front.left, front.done
         if self._room is not None:
-            self._room -= front.moved
-        if front.over:
+            self._room -= front.done - done
+        self._go_on()
+        if front.over and front.done == done:
             return Counter()
-        return Counter(moved=front.moved, changed=sum(front.left) - stuck)
+        return Counter(moved=front.done - done, changed=sum(front.left) - stuck)
 
-    def _described(self, op: str, step: int, size: int) -> Description[Moved]:
-        ready, self._ready = self._ready, None
-        if ready is not None and ready[0] == self._which(step, size, self._left):
-            return ready[1]
-        return self._made(op, step, size, self._left)
+    def _within(self, size: int, before: int = 0) -> int:
+        room = size if self._room is None else self._room - before
+        return max(0, min(size, LARGEST, room))
 
-    def _which(self, step: int, size: int, left: tuple[int, ...]) -> tuple[object, ...]:
-        return step, size, left, self.order.queue.clock.stamp()  # a test's clock may have moved
+    def _present(self, op: str) -> Description[Moved]:
+        sent, self._sent = self._sent, None
+        return sent or self._made(op, self.steps + 1, self._size)
 
-    def _made(self, op: str, step: int, size: int, left: tuple[int, ...]) -> Description[Moved]:
+    def _go_on(self) -> None:
+        self.steps += 1
+        self._size, self._sent = self._next or (0, None)
+        self._next = None
+
+    def _made(self, op: str, step: int, size: int) -> Description[Moved]:
         order = self.order
         made: Description[Moved] = order.queue.move_front.op(
             op, step, size, source=order.state, target=VERBS[order.verb][1],
-            high_water_ms=order.high_water_ms, left=left,
+            high_water_ms=order.high_water_ms, left=self._left,
         )  # fmt: skip
-        if not isinstance(made, Call):  # of several shards
-            return made
+        if self._ahead and isinstance(made, Call):  # of one shard
+            return replace(made, follows=partial(self._following, op))
+        return made
 
-        def following() -> Call[Moved]:
-            call = self._made(op, step + 1, size, left)
-            assert isinstance(call, Call)
-            self._ready = self._which(step + 1, size, left), call
-            return call
-
-        return replace(made, follows=following)
+    def _following(self, op: str) -> Call[Moved] | None:
+        size = self._within(self._asked, self._size)
+        if not size:
+            return None
+        call = self._made(op, self.steps + 2, size)
+        assert isinstance(call, Call)
+        self._next = size, call
+        return call
 
 
 class EvenStride(Stride):
     """For steps that cost about the same again and again: what counts is the second quickest of
-    the latest, since what else the machine does can only make them longer."""
+    the latest, since what else the machine does can only make them longer.
 
-    def __init__(self, size: int) -> None:
+    Of two that are ``flying`` at a time one's reply may be there as soon as it is asked for, so as
+    many are measured together; and a server that is far away is at half of them.
+    """
+
+    def __init__(self, size: int, flying: int = 1) -> None:
         super().__init__(size)
+        self._flying = flying
+        self._latest: deque[tuple[int, float]] = deque(maxlen=flying)
         self._each: deque[float] = deque(maxlen=5)
 
     def learn(self, done: int, seconds: float, asked: int | None = None) -> None:
-        if done < (asked or self.size) // 2 or seconds <= self.way:  # nothing to be learnt from
+        if done < (asked or self.size) // 2:  # nothing to be learnt from
             return
-        self._each.append((seconds - self.way) / done)
+        self._latest.append((done, seconds))
+        took = sum(seconds for _, seconds in self._latest) / len(self._latest)
+        busy = min(took, self._flying * took - self.way)
+        if busy <= 0:
+            return
+        self._each.append(busy * len(self._latest) / sum(done for done, _ in self._latest))
         usual = sorted(self._each)[:2][-1]
-        aim = max(10, min(LARGEST, round(0.0005 / usual)))
-        if abs(aim - self.size) > self.size // 8:  # else the step that was made ready is of no use
+        aim = max(10, min(LARGEST, round(STEP_S[self._flying] / usual)))
+        if abs(aim - self.size) > self.size // 8:
             self.size = aim
 
 
 class WholeBulk(Bulk):
-    """A bulk change of a `Whole`."""
+    """A bulk change of a `Whole`.
 
-    def __init__(self, selection: Chosen, verb: Verb, author: Author, **more: Any) -> None:
+    ``ahead``: the step behind the present one is on its way to the server before that is heard of.
+    For who takes all steps in one description, on a blocking client: a step more than it heard of
+    may be carried out when it stops (`reached` knows). Never with a rate.
+    """
+
+    def __init__(
+        self, selection: Chosen, verb: Verb, author: Author, *, ahead: bool = False, **more: Any
+    ) -> None:
+        self._ahead = ahead and more.get("rate") is None
         super().__init__(selection, verb, author, **more)
-        self._stride = EvenStride(self._stride.size)
+        self._stride = EvenStride(self._stride.size, 2 if self._ahead else 1)
 
     async def _open(self) -> None:
         new = self._began is None
@@ -167,7 +209,7 @@ class WholeBulk(Bulk):
 
     def _steps(self) -> Source:
         assert isinstance(self.selection, Whole)
-        return Front(self.order, self.selection.filter.max)
+        return Front(self.order, self.selection.filter.max, self._ahead)
 
     async def step(self) -> bool:
         more = await super().step()

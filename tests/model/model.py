@@ -19,15 +19,18 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
+import pytest
 import redis
 
 from redisq_ops.core.clock import FakeClock
+from redisq_ops.core.errors import Superseded
 from redisq_ops.core.io import Description, run
 from redisq_ops.core.keys import registry_key
 from redisq_ops.core.queue import Queue
 from redisq_ops.core.settings import DEFAULTS
 from redisq_ops.core.states import EDIT, VERBS, Verb
 from redisq_ops.core.values import Delivery, Settlement
+from redisq_ops.ops.journal import note
 
 from .seeds import watching
 from .wire import run_twice
@@ -435,6 +438,7 @@ class Model(ABC):
         verb: Any = step.op.partition("-")[0]
         target = EDIT if verb == EDIT else VERBS[verb][1]
         lasted = self.lasts(step)
+        self.behind(step, undoing=1)
         said = self.run(
             self.queue.undo.op(
                 step.op, step.seq, target=target, by=f"undo-{self.operations}", seq=1
@@ -452,6 +456,19 @@ class Model(ABC):
                 continue
             self.put_back(unit, before)
         self.undone(said, back, len(step.rows) - back)
+        self.behind(step)
+
+    def behind(self, step: Step, **noted: int) -> None:
+        """A step that was on its way when its operation began to be taken back moves nothing."""
+        if "dead" not in self.queue.fronts:
+            return
+        if noted:
+            run(self.client, note(self.queue, step.op, **noted))
+        late = self.queue.move_front.op(
+            step.op, step.seq + 100, 9, source="dead", target="waiting", high_water_ms=self.now
+        )
+        with pytest.raises(Superseded):
+            run(self.client, late)
 
     def put_back(self, unit: Unit, before: Unit) -> None:
         for name in ("failures", "lost", "first", "consumer", "op", "reason", "ready"):

@@ -158,6 +158,9 @@ class Shards(Model):
     def open_up(self) -> None:
         self.resting = True
 
+    def behind(self, step: Step, **noted: int) -> None:
+        """To several shards one step goes at a time."""
+
     def lasts(self, step: Step) -> bool:
         return any(self.client.exists(f"{k['undo_']}{step.op}:{step.seq}") for k in self.places())
 

@@ -254,6 +254,12 @@ TOOLKIT = [
         often=("move_whole",),
     ),
     mutant(
+        "a step behind its operation's undo",
+        ("front", "if redis.call('HGET', op_ .. caller, 'undoing') then return {} end", ""),
+        models=BOTH,
+        often=("move_whole", "undo"),
+    ),
+    mutant(
         "attempts kept by a whole replay",
         ("front", "'- 0 0 ' .. began", "'- 1 0 ' .. began"),
         often=("move_whole",),

@@ -7,10 +7,13 @@
 -- ARGV: caller seq from to high_water n left
 -- USES: guard moves
 -- FLAGS: allow-oom
--- Returns how many were moved, and how many could not be; both 0: that was all.
+-- Returns how many were moved, and how many could not be (both 0: that was all), and how many all of
+-- the operation's steps moved. Nothing of an operation that is being taken back: the tool sends a step
+-- before it has heard of the last, and one of them may arrive behind the undo's.
 local said, late = replayed()
 if late then return superseded end
 if said then return said end
+if redis.call('HGET', op_ .. caller, 'undoing') then return {} end
 by = caller
 local rows = redis.call('ZRANGE', zset_of[from], '-inf', high_water, 'BYSCORE',
   'LIMIT', left, n, 'WITHSCORES')
@@ -68,10 +71,10 @@ if moved > 0 then
     local enters = listed(adds, zset_of[to])
     for k = 1, moved do enters[2 * k - 1], enters[2 * k] = at, ids[k] end
   end
-  redis.call('HINCRBY', op_ .. caller, 'done', moved)
   note('op', table.concat({caller, from, to, moved}, '|'))
 end
+local done = redis.call('HINCRBY', op_ .. caller, 'done', moved)
 redis.call('HSET', op_ .. caller, 'steps', seq)
 redis.call('PEXPIRE', op_ .. caller, 2592000000) -- also what nobody entered into the journal
 flush()
-return remember({tostring(moved), tostring(stuck)})
+return remember({tostring(moved), tostring(stuck), string.format('%.0f', done)})
