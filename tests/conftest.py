@@ -6,12 +6,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 # Textual reads these once, at import; the pictures in `snapshots/` depend on them.
 os.environ["TEXTUAL_ANIMATIONS"] = "none"
 os.environ["TEXTUAL_COLOR_SYSTEM"] = "truecolor"
 os.environ["TZ"] = "UTC"
 os.environ.pop("NO_COLOR", None)
+# Whose machine it is has no say: no configuration of theirs, no server, no queue.
+os.environ["XDG_CONFIG_HOME"] = "/nonexistent"
 
 import pytest
 import redis
@@ -19,7 +22,13 @@ import redis.asyncio
 
 from redisq_ops.demo.server import EmbeddedServer, binaries
 
+from .cli import Redisq
+
 time.tzset()
+OURS = ("REDISQ_REQUIRE", "REDISQ_PICTURES", "REDISQ_DOCS", "REDISQ_SEEDS", "REDISQ_SPARK")
+for name in [name for name in os.environ if name.startswith("REDIS")]:
+    if not name.startswith(OURS):
+        del os.environ[name]
 
 # Started in the background by a shell, all of us would ignore Ctrl+C, and so would every process
 # that a test starts and interrupts.
@@ -94,6 +103,20 @@ def client(url: str) -> Iterator[redis.Redis]:
     """A blocking client of an empty server, replies as bytes."""
     with redis.Redis.from_url(url, protocol=3) as client:
         yield client
+
+
+@pytest.fixture
+def redisq(url: str, capsys: pytest.CaptureFixture[str]) -> Redisq:
+    """The command line on an empty server."""
+    return Redisq(url, capsys)
+
+
+@pytest.fixture
+def configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where a test's configuration file is to be; nothing is there yet."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    (tmp_path / "redisq").mkdir()
+    return tmp_path / "redisq" / "config.toml"
 
 
 @pytest.fixture

@@ -36,18 +36,6 @@ from .model.wire import picture
 pytestmark = pytest.mark.alike
 
 
-@pytest.fixture(autouse=True)
-def no_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    for name in ("REDIS_URL", "REDISQ_PASSWORD", "REDISQ_QUEUE", "REDISQ_READ_ONLY"):
-        monkeypatch.delenv(name, raising=False)
-
-
-@pytest.fixture
-def redisq(url: str, capsys: pytest.CaptureFixture[str]) -> Redisq:
-    return Redisq(url, capsys)
-
-
 @pytest.fixture
 def own(server: EmbeddedServer) -> Iterator[EmbeddedServer]:
     """A server that a test may spoil."""

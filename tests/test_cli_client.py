@@ -20,11 +20,6 @@ pytestmark = pytest.mark.alike
 Make = Callable[[], Queue[redis.Redis]]
 
 
-@pytest.fixture
-def redisq(url: str, capsys: pytest.CaptureFixture[str]) -> Redisq:
-    return Redisq(url, capsys)
-
-
 @pytest.fixture(params=["one shard", "four"])
 def jobs(request: pytest.FixtureRequest, client: redis.Redis) -> FairQueue[redis.Redis]:
     """Five waiting of each of three clients."""

@@ -26,18 +26,6 @@ from .cli import ERROR, Redisq, dead_letters, everywhere
 pytestmark = pytest.mark.alike
 
 
-@pytest.fixture(autouse=True)
-def no_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    for name in [name for name in os.environ if name.startswith("REDIS")]:
-        monkeypatch.delenv(name)
-
-
-@pytest.fixture
-def redisq(url: str, capsys: pytest.CaptureFixture[str]) -> Redisq:
-    return Redisq(url, capsys)
-
-
 def on_terminal(url: str, columns: int, *words: str) -> str:
     """What a terminal of so many columns is sent, stdout and stderr together."""
     ours, theirs = pty.openpty()
@@ -146,9 +134,10 @@ def test_a_rule_that_is_so_already_is_nothing_to_do(client: redis.Redis, redisq:
     assert (client.xlen("rq:{jobs}:hist"), redisq("log")) == before
 
 
-def test_the_rate_of_a_context_is_shown_as_it_is_written(redisq: Redisq, tmp_path: Path) -> None:
-    (tmp_path / "redisq").mkdir()
-    (tmp_path / "redisq" / "config.toml").write_text('max_rate = "200/s"\n')
+def test_the_rate_of_a_context_is_shown_as_it_is_written(
+    redisq: Redisq, configuration: Path
+) -> None:
+    configuration.write_text('max_rate = "200/s"\n')
     (line,) = [row for row in redisq("config").splitlines() if row.startswith("max_rate")]
     assert line.split()[1] == "200/s"
 

@@ -30,17 +30,6 @@ PATCH = json.dumps([{"op": "replace", "path": "/region", "value": "eu"}])
 
 
 @pytest.fixture
-def redisq(
-    url: str,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Redisq:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    return Redisq(url, capsys)
-
-
-@pytest.fixture
 def queue(client: redis.Redis) -> RequestQueue[redis.Redis]:
     """A request with five dead entries."""
     queue = RequestQueue(client, "mail")

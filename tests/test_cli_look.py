@@ -30,18 +30,6 @@ from .model.wire import picture
 pytestmark = pytest.mark.alike
 
 
-@pytest.fixture(autouse=True)
-def no_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    for name in ("REDIS_URL", "REDISQ_PASSWORD", "REDISQ_QUEUE"):
-        monkeypatch.delenv(name, raising=False)
-
-
-@pytest.fixture
-def redisq(url: str, capsys: pytest.CaptureFixture[str]) -> Redisq:
-    return Redisq(url, capsys)
-
-
 @pytest.fixture
 def own(server: EmbeddedServer) -> Iterator[Callable[..., EmbeddedServer]]:
     """Starts servers that a test may spoil."""
@@ -479,14 +467,12 @@ def test_history_is_in_order_and_says_how_much_there_is(
 
 
 def test_config_shows_where_each_value_is_from_and_no_secret(
-    redisq: Redisq, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    redisq: Redisq, configuration: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = tmp_path / "redisq" / "config.toml"
-    file.parent.mkdir()
-    file.write_text('queue = "mail"\n[contexts.live]\nurl = "redis://u:hush@h:1"\n')
+    configuration.write_text('queue = "mail"\n[contexts.live]\nurl = "redis://u:hush@h:1"\n')
     monkeypatch.setenv("REDISQ_PASSWORD", "sesame")
     rows = {row["name"]: row for row in redisq.rows("config", "--context", "live")}
-    assert (rows["queue"]["value"], rows["queue"]["origin"]) == ("mail", str(file))
+    assert (rows["queue"]["value"], rows["queue"]["origin"]) == ("mail", str(configuration))
     assert (rows["prefix"]["value"], rows["prefix"]["origin"]) == ("rq", "default")
     assert (rows["password"]["value"], rows["password"]["origin"]) == ("***", "REDISQ_PASSWORD")
     assert rows["url"]["origin"] == "flag"

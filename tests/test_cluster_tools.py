@@ -35,9 +35,6 @@ def nodes() -> Iterator[str]:
 @pytest.fixture(autouse=True)
 def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    for name in ("REDIS_URL", "REDISQ_PASSWORD", "REDISQ_QUEUE"):
-        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture

@@ -33,18 +33,6 @@ ADA = Author("ada", "desk", "w1 is gone")
 MINUTE = 60_000
 
 
-@pytest.fixture(autouse=True)
-def no_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    for name in ("REDIS_URL", "REDISQ_PASSWORD", "REDISQ_QUEUE"):
-        monkeypatch.delenv(name, raising=False)
-
-
-@pytest.fixture
-def redisq(url: str, capsys: pytest.CaptureFixture[str]) -> Redisq:
-    return Redisq(url, capsys)
-
-
 @pytest.fixture
 def orders(client: redis.Redis) -> StreamQueue[redis.Redis]:
     """Twenty entries; of group bill w1 has seven and w2 three."""

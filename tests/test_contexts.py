@@ -30,20 +30,12 @@ pytestmark = pytest.mark.alike
 
 
 @pytest.fixture
-def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def file(configuration: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty configuration, and nothing in the environment."""
-    for name in [name for name in os.environ if name.startswith(("REDIS", "PROD"))]:
+    for name in [name for name in os.environ if name.startswith("PROD")]:
         monkeypatch.delenv(name)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    path = tmp_path / "redisq" / "config.toml"
-    path.parent.mkdir()
-    path.write_text("")
-    return path
-
-
-@pytest.fixture
-def redisq(url: str, capsys: pytest.CaptureFixture[str]) -> Redisq:
-    return Redisq(url, capsys)
+    configuration.write_text("")
+    return configuration
 
 
 def prod(file: Path, *lines: str, top: str = "") -> None:

@@ -48,16 +48,6 @@ EVERYTHING = [
 ]  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def no_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-
-
-@pytest.fixture
-def redisq(url: str, capsys: pytest.CaptureFixture[str]) -> Redisq:
-    return Redisq(url, capsys)
-
-
 def sidekiq(client: Any, at: str = "", queue: str = "default") -> None:
     client.sadd(f"{at}queues", queue)
     client.lpush(f"{at}queue:{queue}", json.dumps(SIDEKIQ))

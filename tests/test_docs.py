@@ -209,21 +209,18 @@ def test_the_table_of_settings_is_what_the_code_has() -> None:
 
 
 def test_every_configuration_in_the_docs_can_be_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    configuration: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from redisq_ops.ops.config import contexts, load
 
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    file = tmp_path / "redisq" / "config.toml"
-    file.parent.mkdir()
     read = 0
     for page in PAGES:
         for block in blocks(page, "toml"):
             if "[tool." in block or "[project" in block:
                 continue
-            file.write_text(block)
+            configuration.write_text(block)
             environment = dict.fromkeys(re.findall(r"\$\{(\w+)\}", block), "redis://h")
-            environment["XDG_CONFIG_HOME"] = str(tmp_path)
+            environment["XDG_CONFIG_HOME"] = str(configuration.parent.parent)
             for name in [None, *(one.name for one in contexts())]:
                 load({}, name, environment).shown()
                 read += 1

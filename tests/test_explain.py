@@ -6,7 +6,6 @@ import asyncio
 import re
 import sys
 from collections.abc import Generator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,13 +38,6 @@ from .model.wire import picture
 ADA = Author("ada", "desk", "smtp is down")
 MINUTE = 60_000
 TIMEOUT = Failure("Timeout", "smtp-3 did not answer in 30 s")
-
-
-@pytest.fixture(autouse=True)
-def no_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    for name in ("REDIS_URL", "REDISQ_PASSWORD", "REDISQ_QUEUE"):
-        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture
@@ -894,11 +886,6 @@ def test_looking_needs_only_read_rights_and_writes_nothing(
         assert picture(client) == before
     finally:
         client.acl_deluser("viewer")
-
-
-@pytest.fixture
-def redisq(url: str, capsys: pytest.CaptureFixture[str]) -> Redisq:
-    return Redisq(url, capsys)
 
 
 def test_the_command_says_rule_time_and_verb(redisq: Redisq, client: redis.Redis) -> None:

@@ -2,7 +2,6 @@
 
 import io
 import json
-import os
 import resource
 import signal
 import subprocess
@@ -22,23 +21,10 @@ from redisq_ops.core.fair import FairQueue, ShardedFairQueue
 from redisq_ops.core.queue import Queue
 from redisq_ops.core.request import RequestQueue
 from redisq_ops.core.values import STATES, Entry, Request, Settlement
-from redisq_ops.ops.config import config_path
 
 from .cli import ERROR, Redisq, dead_letters, everywhere
 
 BYTES = b"\x00\xff [red]"
-
-
-@pytest.fixture(autouse=True)
-def no_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    for name in [name for name in os.environ if name.startswith("REDIS")]:
-        monkeypatch.delenv(name)
-
-
-@pytest.fixture
-def redisq(url: str, capsys: pytest.CaptureFixture[str]) -> Redisq:
-    return Redisq(url, capsys)
 
 
 @pytest.fixture
@@ -615,10 +601,10 @@ def test_a_request_import_that_was_killed_goes_on(
 # --- the configuration ---------------------------------------------------------------------------
 
 
-def test_what_is_redacted_can_not_come_back(client: redis.Redis, redisq: Redisq, file: str) -> None:
-    path = config_path()
-    path.parent.mkdir(parents=True)
-    path.write_text('[redact]\nkeys = ["password"]\n')
+def test_what_is_redacted_can_not_come_back(
+    client: redis.Redis, redisq: Redisq, file: str, configuration: Path
+) -> None:
+    configuration.write_text('[redact]\nkeys = ["password"]\n')
     queue = DelaySet(client, "later")
     secret, plain = b'{"password": "hunter2", "n": 1}', b'{"n": 2}'
     queue.schedule([("a", secret), ("b", plain)], after_ms=3_600_000)
@@ -635,7 +621,7 @@ def test_what_is_redacted_can_not_come_back(client: redis.Redis, redisq: Redisq,
     client.flushall()
     redisq("import", file, "--yes")
     assert there(DelaySet(client, "later"), "a").payload == secret
-    path.write_text('[redact]\nkeys = ["password"]\nforced = true\n')
+    configuration.write_text('[redact]\nkeys = ["password"]\nforced = true\n')
     redisq("export", "later", "-o", file)
     assert "1 are redacted and can't be imported (redact.forced in the configuration)" in redisq.err
     assert "--raw" not in redisq.err

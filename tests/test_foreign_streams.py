@@ -279,11 +279,6 @@ def test_it_is_shown_like_any_queue_without_being_registered(
     assert picture(client) == before
 
 
-@pytest.fixture
-def redisq(url: str, capsys: pytest.CaptureFixture[str]) -> Redisq:
-    return Redisq(url, capsys)
-
-
 def test_awaited_it_is_the_same(queue: Stream, aclient: Callable[[], redis.asyncio.Redis]) -> None:
     async def awaited() -> tuple[Any, ...]:
         async with aclient() as client:

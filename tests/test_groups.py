@@ -25,18 +25,6 @@ from redisq_ops.ops.selection import Filter
 from .cli import Redisq
 
 
-@pytest.fixture(autouse=True)
-def no_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    for name in ("REDIS_URL", "REDISQ_PASSWORD", "REDISQ_QUEUE"):
-        monkeypatch.delenv(name, raising=False)
-
-
-@pytest.fixture
-def redisq(url: str, capsys: pytest.CaptureFixture[str]) -> Redisq:
-    return Redisq(url, capsys)
-
-
 def dies(client: redis.Redis, payloads: list[bytes], why: Callable[[Any], Failure]) -> Any:
     """A request r1 whose sub-requests all die, each of what its payload says."""
     queue = RequestQueue(client, "mail")
@@ -333,10 +321,9 @@ def test_a_group_s_name_selects_just_it(redisq: Redisq, client: redis.Redis) -> 
 
 
 def test_what_is_shown_is_escaped_and_redacted(
-    redisq: Redisq, client: redis.Redis, tmp_path: Path
+    redisq: Redisq, client: redis.Redis, configuration: Path
 ) -> None:
-    (tmp_path / "redisq").mkdir()
-    (tmp_path / "redisq" / "config.toml").write_text(
+    configuration.write_text(
         '[redact]\nkeys = ["region"]\n[redact.patterns]\nmail = "[a-z]+@[a-z.]+"\n'
     )
     dies(client, orders(30), lambda _: Failure("E\x1b[31m", "said \x07 bob@acme.com"))

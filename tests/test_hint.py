@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
-from pathlib import Path
 from typing import Any
 
-import pytest
 import redis
 
 from redisq_ops.core.delay import DelaySet
@@ -18,18 +16,6 @@ from redisq_ops.ops.hint import hint
 from .cli import Redisq
 
 ODD = "-w$;ird'q"
-
-
-@pytest.fixture(autouse=True)
-def no_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    for name in ("REDIS_URL", "REDISQ_PASSWORD", "REDISQ_QUEUE"):
-        monkeypatch.delenv(name, raising=False)
-
-
-@pytest.fixture
-def redisq(url: str, capsys: pytest.CaptureFixture[str]) -> Redisq:
-    return Redisq(url, capsys)
 
 
 def test_a_dash_at_the_front_of_a_name_is_no_option() -> None:

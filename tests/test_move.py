@@ -50,16 +50,8 @@ STATES: tuple[State, ...] = ("waiting", "delayed", "dead")
 
 @pytest.fixture(autouse=True)
 def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No configuration, and a folder of one's own."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
-    for name in ("REDIS_URL", "REDISQ_PASSWORD", "REDISQ_QUEUE", "REDISQ_READ_ONLY"):
-        monkeypatch.delenv(name, raising=False)
+    """A folder of one's own."""
     monkeypatch.chdir(tmp_path)
-
-
-@pytest.fixture
-def redisq(url: str, capsys: pytest.CaptureFixture[str]) -> Redisq:
-    return Redisq(url, capsys)
 
 
 def made(client: Any, kind: str, name: str, shards: int = 1) -> Any:

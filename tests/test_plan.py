@@ -48,16 +48,8 @@ ME = journal.Author("ada", "laptop", "because")
 
 @pytest.fixture(autouse=True)
 def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No configuration, and a folder of one's own."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
-    for name in ("REDIS_URL", "REDISQ_PASSWORD", "REDISQ_QUEUE", "REDISQ_READ_ONLY"):
-        monkeypatch.delenv(name, raising=False)
+    """A folder of one's own."""
     monkeypatch.chdir(tmp_path)
-
-
-@pytest.fixture
-def redisq(url: str, capsys: pytest.CaptureFixture[str]) -> Redisq:
-    return Redisq(url, capsys)
 
 
 @pytest.fixture
@@ -154,12 +146,10 @@ def test_what_can_not_be_planned(redisq: Redisq, client: redis.Redis) -> None:
 
 
 def test_what_is_redacted_is_in_no_plan(
-    redisq: Redisq, client: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    redisq: Redisq, client: redis.Redis, configuration: Path
 ) -> None:
     dead_letters(client, 2)
-    (tmp_path / "redisq").mkdir()
-    (tmp_path / "redisq" / "config.toml").write_text("[redact.patterns]\nmine = 'SMTP'\n")
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    configuration.write_text("[redact.patterns]\nmine = 'SMTP'\n")
     for state in ("dead", "waiting"):
         redisq("purge", "mail", "--state", state, "--plan", "p")
         assert "SMTP" not in Path("p").read_text() + redisq.err

@@ -32,18 +32,6 @@ PATIENT = ("--max-latency", "60s")
 """how quickly a busy machine answers is no part of these tests"""
 
 
-@pytest.fixture(autouse=True)
-def no_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    for name in ("REDIS_URL", "REDISQ_PASSWORD", "REDISQ_QUEUE"):
-        monkeypatch.delenv(name, raising=False)
-
-
-@pytest.fixture
-def redisq(url: str, capsys: pytest.CaptureFixture[str]) -> Redisq:
-    return Redisq(url, capsys)
-
-
 def dead(client: redis.Redis, n: int) -> RequestQueue[redis.Redis]:
     queue = RequestQueue(client, "mail")
     queue.configure("op", 1, {"max_failures": "0"})

@@ -654,11 +654,6 @@ def test_names_resolve_where_the_keys_are(filled: Client, name: str) -> None:
         run(filled, deployment.queue(name))
 
 
-@pytest.fixture
-def redisq(url: str, capsys: pytest.CaptureFixture[str]) -> Redisq:
-    return Redisq(url, capsys)
-
-
 def test_what_is_unknown_is_not_waited_for(filled: Client, redisq: Redisq) -> None:
     said = redisq.refusal("wait", "when", "waiting==0", "--queue", "raw-fair:worker1", code=1)
     assert "can't be known" in said

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -120,19 +119,9 @@ CONFIGURATION = '[redact]\nkeys = ["password"]\n[redact.patterns]\ntoken = "tok_
 
 
 @pytest.fixture
-def configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in [name for name in os.environ if name.startswith("REDIS")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    path = tmp_path / "redisq" / "config.toml"
-    path.parent.mkdir()
-    path.write_text(CONFIGURATION)
-    return path
-
-
-@pytest.fixture
-def redisq(url: str, capsys: pytest.CaptureFixture[str]) -> Redisq:
-    return Redisq(url, capsys)
+def configuration(configuration: Path) -> Path:
+    configuration.write_text(CONFIGURATION)
+    return configuration
 
 
 @pytest.fixture

@@ -493,11 +493,6 @@ def test_it_pauses_itself_and_counts_as_many_as_died(
 # --- as an operator meets it --------------------------------------------------------------------
 
 
-@pytest.fixture
-def redisq(url: str, capsys: pytest.CaptureFixture[str]) -> Redisq:
-    return Redisq(url, capsys)
-
-
 @pytest.mark.alike
 def test_a_canary_nobody_takes_is_taken_back(redisq: Redisq, client: redis.Redis) -> None:
     failed(client, *[job(n) for n in range(30)])

@@ -29,12 +29,6 @@ from redisq_ops.ops.selection import PAGE, Filter, Scan, paced, pattern, select
 from .cli import Redisq, dead_letters, everywhere
 from .model.wire import picture
 
-
-@pytest.fixture
-def redisq(url: str, capsys: pytest.CaptureFixture[str]) -> Redisq:
-    return Redisq(url, capsys)
-
-
 REGIONS = ("eu", "us", "ap")
 
 

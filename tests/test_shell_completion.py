@@ -23,13 +23,6 @@ from redisq_ops.core.request import RequestQueue
 HEAVY = {"redis", "rich", "textual", "asyncio", "tomllib"}
 
 
-@pytest.fixture(autouse=True)
-def no_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    for name in [name for name in os.environ if name.startswith("REDIS")]:
-        monkeypatch.delenv(name)
-
-
 def completed(line: str, shell: str = "bash", code: str = "", **environment: str) -> list[str]:
     """What is offered for the last word of a line."""
     words = shlex.split(line) + ([""] if line.endswith(" ") else [])
@@ -175,12 +168,12 @@ def test_a_name_that_the_shell_would_act_on_is_not_offered(url: str, client: red
 
 
 @pytest.mark.slow
-def test_contexts_come_from_the_file(tmp_path: Path) -> None:
-    path = tmp_path / "redisq" / "config.toml"
-    path.parent.mkdir()
-    path.write_text('[contexts.prod]\nurl = "${NOT_SET}"\n[contexts.staging]\n[contexts.paper]\n')
+def test_contexts_come_from_the_file(configuration: Path) -> None:
+    configuration.write_text(
+        '[contexts.prod]\nurl = "${NOT_SET}"\n[contexts.staging]\n[contexts.paper]\n'
+    )
     assert completed("redisq --context p") == ["paper", "prod"]
-    path.write_text("not toml")
+    configuration.write_text("not toml")
     assert completed("redisq --context p") == []
 
 

@@ -17,11 +17,6 @@ from .cli import ERROR, Redisq, dead_letters
 pytestmark = pytest.mark.alike
 
 
-@pytest.fixture
-def redisq(url: str, capsys: pytest.CaptureFixture[str]) -> Redisq:
-    return Redisq(url, capsys)
-
-
 def lines(path: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 

@@ -21,14 +21,15 @@ pytestmark = pytest.mark.alike
 
 @pytest.fixture
 def redisq(
-    url: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    url: str,
+    capsys: pytest.CaptureFixture[str],
+    configuration: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Redisq:
-    (tmp_path / "redisq").mkdir()
-    (tmp_path / "redisq" / "config.toml").write_text(
+    configuration.write_text(
         "[redact]\nkeys = [\"secret\"]\n[redact.patterns]\nmail = '[\\w.]+@[\\w.]+'\n"
     )
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(configuration.parent.parent)
     return Redisq(url, capsys)
 
 

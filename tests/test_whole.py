@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,15 +30,9 @@ N = 1500
 
 
 @pytest.fixture(autouse=True)
-def fifty_is_large(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+def fifty_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(whole, "LARGE", 50)
     monkeypatch.setattr(whole, "LOOKED", 20)
-
-
-@pytest.fixture
-def redisq(url: str, capsys: pytest.CaptureFixture[str]) -> Redisq:
-    return Redisq(url, capsys)
 
 
 def calls(client: redis.Redis, name: str) -> int:

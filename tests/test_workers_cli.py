@@ -22,11 +22,6 @@ LIVE, SLOW, GONE = "a:1:live", "b:2:slow", "c:3:gone"
 SILENT = "box:78:mail:out,low"
 
 
-@pytest.fixture
-def redisq(url: str, capsys: pytest.CaptureFixture[str]) -> Redisq:
-    return Redisq(url, capsys)
-
-
 def beat(client: Client, name: str, ago_ms: int | None, *queues: str) -> None:
     """A Sidekiq process that beat so long ago and has a job of each of these queues."""
     client.sadd("processes", name)

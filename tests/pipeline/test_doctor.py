@@ -25,11 +25,6 @@ if TYPE_CHECKING:
 NOWHERE = "redis://:hunter2@127.0.0.1:1"
 
 
-@pytest.fixture
-def redisq(url: str, capsys: pytest.CaptureFixture[str]) -> Redisq:
-    return Redisq(url, capsys)
-
-
 def test_everything_is_looked_at(url: str) -> None:
     found = {finding.name: finding for finding in driver(Target(url))}
     assert {"python", "java", "pyspark", "pyarrow", "pandas", "redis", "server"} <= set(found)
@@ -133,7 +128,7 @@ def test_sql_over_the_tables(
     client: redis.Redis,
     redisq: Redisq,
     monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
+    configuration: Path,
 ) -> None:
     everywhere(client)
     # The tests' session stays; its workers are told the server as the command's own would be.
@@ -153,9 +148,7 @@ def test_sql_over_the_tables(
     died = ["spark", "sql", "select count(*) n from dead"]
     assert redisq.rows(*died, "--since", "1h") == [{"n": 1}]
     assert redisq.rows(*died, "--until", "1h") == [{"n": 0}]
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    (tmp_path / "redisq").mkdir()
-    (tmp_path / "redisq" / "config.toml").write_text("[redact.patterns]\nbox = 'mail[a-z]*'\n")
+    configuration.write_text("[redact.patterns]\nbox = 'mail[a-z]*'\n")
     query = "select array(error) e, payload from dead"
     (hidden,) = redisq.rows("spark", "sql", query, "--payloads")
     (open_,) = redisq.rows("spark", "sql", query, "--payloads", "--no-redact")

@@ -64,7 +64,6 @@ def test_the_editor_has_the_terminal_and_the_dashboard_comes_back(
     path.chmod(0o755)
     monkeypatch.setenv("EDITOR", str(path))
     monkeypatch.delenv("VISUAL", raising=False)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     queue = RequestQueue(client, "mail")
     queue.submit([b"payload"], id="r1")
     (taken,) = queue.take(1, consumer="w1").deliveries
