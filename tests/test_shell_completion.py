@@ -20,6 +20,8 @@ from redisq_ops.cli import run
 from redisq_ops.core.delay import DelaySet
 from redisq_ops.core.request import RequestQueue
 
+from .cli import Redisq
+
 HEAVY = {"redis", "rich", "textual", "asyncio", "tomllib"}
 
 
@@ -156,6 +158,18 @@ def test_queues_come_from_the_server(url: str, client: redis.Redis) -> None:
     assert completed(f"redisq --url {url} retention l") == ["later"]
     assert completed(f"redisq dlq ls --url={url} l") == ["later"]
     assert completed("redisq purge mail/r", REDIS_URL=url) == []
+
+
+@pytest.mark.slow
+def test_what_can_be_undone_comes_from_the_server(
+    url: str, client: redis.Redis, capsys: pytest.CaptureFixture[str]
+) -> None:
+    RequestQueue(client, "mail").submit([b"x"] * 3, id="r1")
+    redisq = Redisq(url, capsys)
+    ops = [redisq.rows("purge", f"mail/r1/{n}", "--yes")[0]["op"] for n in (1, 2, 3)]
+    redisq("undo", ops[2], "--yes")
+    assert set(completed("redisq undo pur", REDIS_URL=url)) == set(ops[:2])
+    assert completed(f"redisq undo {ops[0]}", REDIS_URL=url) == [ops[0]]
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ import typer
 
 from .address import place
 from .app import app, examples
+from .completion import operations
 from .options import GO, Options, argument, command, flag
 from .plan import agreed, drive, ended
 from .report import UNDO, its_own, reporting
@@ -266,7 +267,12 @@ _queue.command(
         destroy,
     )
 )
-_OP = Annotated[str | None, typer.Argument(metavar="[OP]", help="Default: the latest that can be.")]
+_OP = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[OP]", help="Default: the latest that can be.", autocompletion=operations
+    ),
+]
 _REPORT = typer.Option("--report", metavar="FILE", help="Which were left alone, as NDJSON.")
 app.command(
     "undo",

@@ -1,4 +1,4 @@
-"""What the shell is told of words that aren't in the program: queues and contexts.
+"""What the shell is told of words that aren't in the program: queues, operations, contexts.
 
 The shell waits while these run, so whatever goes wrong is no answer, and soon. Importing this loads
 nothing: the client comes when a queue's name is wanted.
@@ -9,7 +9,11 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from redisq_ops.core.io import BlockingClient
 
 WITHIN_S = 0.3
 """for the server's answer; the shell's user waits for it"""
@@ -20,19 +24,29 @@ _PLAIN = re.compile(r"[\w.:@%+,=^~-]+", re.ASCII)
 
 def queues(incomplete: str) -> list[str]:
     """Names of queues that begin so; none when the server doesn't answer in time."""
-    from threading import Thread
-
     if "/" in incomplete:
         return []
     # Before the server's time begins: loading takes time of the machine, whatever the server does.
-    from redisq_ops.core import connect, io, registry  # noqa: F401
-    from redisq_ops.ops import config  # noqa: F401
+    from redisq_ops.core.io import run
+    from redisq_ops.core.registry import all_queues
 
-    found: list[str] = []
-    asking = Thread(target=_ask, args=(found, _typed(os.environ)), daemon=True)
-    asking.start()
-    asking.join(WITHIN_S)
-    return _offered(list(found), incomplete)
+    def names(client: BlockingClient, prefix: str) -> list[str]:
+        return [entry.name for entry in run(client, all_queues(prefix))]
+
+    return _offered(_asked(names), incomplete)
+
+
+def operations(incomplete: str) -> list[str]:
+    """Names of the latest changes that can be undone and begin so."""
+    from redisq_ops.core.io import run
+    from redisq_ops.ops.deployment import Deployment
+    from redisq_ops.ops.journal import log
+
+    def names(client: BlockingClient, prefix: str) -> list[str]:
+        changes = run(client, log(Deployment(client, prefix=prefix)))
+        return [change.id for change in changes if change.undoable]
+
+    return _offered(_asked(names), incomplete)
 
 
 def _offered(names: Iterable[str], incomplete: str) -> list[str]:
@@ -57,19 +71,28 @@ def contexts(incomplete: str) -> list[str]:
         return []
 
 
-def _ask(found: list[str], typed: Mapping[str, str]) -> None:
-    try:
-        from redisq_ops.core.connect import connect
-        from redisq_ops.core.io import run
-        from redisq_ops.core.registry import all_queues
-        from redisq_ops.ops.config import load
+def _asked(names: Callable[[BlockingClient, str], list[str]]) -> list[str]:
+    """What the server that is meant by the line so far says in time."""
+    from threading import Thread
 
-        flags = {name: typed.get(name) for name in ("url", "prefix")}
-        config = load(flags, typed.get("context"))
-        client = connect(config.target(), "completion")
-        found += [entry.name for entry in run(client, all_queues(config["prefix"] or "rq"))]
-    except Exception:  # nobody could read it: the shell shows only names
-        return
+    from redisq_ops.core.connect import connect
+    from redisq_ops.ops.config import load
+
+    typed, found = _typed(os.environ), list[str]()
+
+    def ask() -> None:
+        try:
+            flags = {name: typed.get(name) for name in ("url", "prefix")}
+            config = load(flags, typed.get("context"))
+            client = connect(config.target(), "completion")
+            found.extend(names(client, config["prefix"] or "rq"))
+        except Exception:  # nobody could read it: the shell shows only names
+            return
+
+    asking = Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(WITHIN_S)
+    return list(found)
 
 
 def _typed(environment: Mapping[str, str]) -> dict[str, str]:
