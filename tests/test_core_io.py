@@ -461,6 +461,27 @@ def test_awaited_or_gathered_calls_have_nothing_sent_ahead(
     assert ladder.early == 0
 
 
+def test_a_reply_on_a_line_that_was_closed_is_not_awaited(client: redis.Redis) -> None:
+    """What follows would open it anew, and its reply would be taken for the first one's."""
+    made: list[Call[bytes]] = []
+
+    def echo() -> Call[bytes]:
+        made.append(Call(("ECHO", str(len(made))), bytes, key="any", follows=echo))
+        return made[-1]
+
+    async def story() -> list[bytes]:
+        said = [await echo()]
+        for n in range(1, 6):
+            if n == 3:
+                pool: Any = client.connection_pool
+                pool.disconnect()
+            said.append(await (made[n] if n < len(made) else echo()))
+        return said
+
+    said = run(client, story())
+    assert said == [b"%d" % n for n in range(6)]
+
+
 def test_two_calls_are_on_their_way_and_never_more(url: str) -> None:
     done: list[int] = []
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +15,7 @@ import redis
 
 from redisq_ops.core.connect import connect
 from redisq_ops.core.delay import DelaySet, ShardedDelaySet
-from redisq_ops.core.errors import Superseded
+from redisq_ops.core.errors import Superseded, Unreachable
 from redisq_ops.core.io import run
 from redisq_ops.core.request import RequestQueue
 from redisq_ops.core.values import Settlement
@@ -145,22 +148,128 @@ def test_a_step_is_ahead_unless_there_is_a_rate(client: redis.Redis, rate: float
     assert change.outcome.done == queue.counts().waiting == 300 and not change.outcome.skipped
 
 
-def test_a_step_whose_word_is_lost_is_counted_with_the_one_behind_it(client: redis.Redis) -> None:
+def ahead(queue: Any, most: int | None = None) -> whole.Front:
+    """The steps of a replay, two on their way at a time. Run one by one the second is carried out,
+    its reply is thrown away, and it is sent again."""
+    return whole.Front(Order(queue, "replay", "dead", queue.now(), "me", 0), most, ahead=True)
+
+
+def to_the_end(client: redis.Redis, front: whole.Front) -> Counter[str]:
+    total: Counter[str] = Counter()
+    while said := run(client, front.step("op", 10)):
+        total.update(said)
+    return total
+
+
+@pytest.mark.parametrize("most", [None, 35])
+def test_a_step_whose_word_is_lost_is_counted_with_the_one_behind_it(
+    client: redis.Redis, most: int | None
+) -> None:
     """Both were carried out before their replies were lost: the first can't be asked for again."""
     queue = dead_letters(client, 100)
-    order = Order(queue, "replay", "dead", queue.now(), "me", 0)
-    front = whole.Front(order, ahead=True)
+    front = ahead(queue, most)
     assert run(client, front.step("op", 10)) == Counter(moved=10, changed=0)
     # Of the next one the reply was thrown away; here the one behind it is carried out too.
-    queue.move_front(
-        "op", 3, 10, source="dead", target="waiting", high_water_ms=order.high_water_ms
-    )
+    queue.move_front("op", 3, 10, source="dead", target="waiting", high_water_ms=queue.now())
     assert queue.counts().waiting == 30
     assert run(client, front.step("op", 10))["moved"] == 20
-    total = 30
-    while said := run(client, front.step("op", 10)):
-        total += said["moved"]
-    assert total == queue.counts().waiting == 100
+    assert queue.counts().waiting == 30  # and nothing was sent before that was known
+    assert 30 + to_the_end(client, front)["moved"] == queue.counts().waiting == (most or 100)
+
+
+def test_a_total_that_was_evicted_lets_no_more_through(client: redis.Redis) -> None:
+    queue = dead_letters(client, 100)
+    front = ahead(queue, 45)
+    moved = sum(run(client, front.step("op", 10))["moved"] for _ in range(2))
+    client.delete(queue.keys["op_"] + "op")
+    assert moved + to_the_end(client, front)["moved"] == queue.counts().waiting == 45
+
+
+def test_what_comes_back_at_the_end_is_counted_too(client: redis.Redis) -> None:
+    """A step found nothing more, and before the one behind it came somebody's undo."""
+    queue = dead_letters(client, 30)
+    queue.move_front("other", 1, 10, source="dead", target="trash", high_water_ms=queue.now())
+    front = ahead(queue)
+    undone: list[tuple[int, ...]] = []
+    following = front._following
+
+    def meanwhile(op: str) -> Any:
+        call = following(op)
+        if not undone and front.steps == 2:  # the third step, the first that finds nothing
+            while client.hget(queue.keys["op_"] + op, "steps") != b"3":
+                pass
+            undone.append(queue.undo("other", 1, target="trash", by="u", seq=1))
+        return call
+
+    front._following = meanwhile  # type: ignore[method-assign]
+    total: Counter[str] = Counter()
+
+    async def steps() -> None:
+        while said := await front.step("op", 10):
+            total.update(said)
+
+    run(client, steps())
+    assert undone == [(10, 0)]
+    assert total == Counter(moved=30) and queue.counts().waiting == 30
+
+
+def test_steps_go_on_where_the_server_was_lost(server: EmbeddedServer, client: redis.Redis) -> None:
+    """Each step that was not heard of is sent again as it was, past what can't be moved."""
+    queue = RequestQueue(client, "mail")
+    for rid in ("r1", "r2"):
+        queue.submit([b"x"] * 40, id=rid, limit=100)
+    taken = queue.take(80, consumer="w").deliveries
+    queue.settle([Settlement(one, "reject", ERROR.encoded()) for one in taken])
+    client.unlink(queue.keys["r_"] + "r1")
+    front = ahead(queue)
+    total: Counter[str] = Counter()
+    with FlakyProxy(int(server.url.rpartition(":")[2])) as proxy, connect(proxy.url) as through:
+        for n in count():
+            proxy.drop_replies(3 * (n % 2))  # as often as it is tried
+            try:
+                said = run(through, front.step("op", 15))
+            except Unreachable:
+                continue
+            if not said:
+                break
+            total.update(said)
+    assert total == Counter(moved=40, changed=40) and queue.counts().waiting == 40
+
+
+def test_the_limit_of_a_context_lets_no_step_ahead(
+    redisq: Redisq, client: redis.Redis, configuration: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configuration.write_text('max_rate = "1000/s"\n')
+    queue = dead_letters(client, 120)
+    waiting = []
+    monkeypatch.setattr("time.sleep", lambda seconds: waiting.append(queue.counts().waiting))
+    redisq("dlq", "replay", "mail", "--yes")
+    assert waiting[0] == 50 and queue.counts().waiting == 120
+
+
+def test_an_error_is_told_with_all_that_was_done(
+    redisq: Redisq, client: redis.Redis, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server refuses a step, and not the one that is on its way behind it."""
+    queue = dead_letters(client, 400)
+    client.acl_setuser("ops", enabled=True, passwords=["+p"], keys=["*"], channels=["*"],
+                       commands=["+@all"])  # fmt: skip
+    following, seen = whole.Front._following, []
+
+    def meanwhile(front: whole.Front, op: str) -> Any:
+        seen.append(queue.counts().waiting)
+        if len(seen) == 2:
+            client.acl_setuser("ops", commands=["-evalsha"], reset=False)
+        if len(seen) == 3:
+            time.sleep(0.05)
+            client.acl_setuser("ops", commands=["+evalsha"], reset=False)
+        return following(front, op)
+
+    monkeypatch.setattr(whole.Front, "_following", meanwhile)
+    redisq.url = url.replace("redis://", "redis://ops:p@")
+    (ended,) = redisq.rows("dlq", "replay", "mail", "--yes", code=1)
+    client.acl_deluser("ops")
+    assert 0 < ended["done"] == queue.counts().waiting < 400
 
 
 def test_what_stays_is_counted_once_though_the_step_behind_met_it_too(client: redis.Redis) -> None:

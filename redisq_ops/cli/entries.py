@@ -265,12 +265,13 @@ def changed(s: Session, verb: Verb, states: Sequence[State], given: Mapping[str,
             more["consumer"] = given["consumer"]
             means = f"{given['consumer']} has them then; who held them can't settle any more"
         author = Author.here(given["reason"])
+        by_itself = partial(WholeBulk, ahead=s.guard.max_rate is None)
         by_name = Bulk if ramp is None else PacedBulk
         bulks: list[Bulk] = [
             Move(chosen, verb, author, rate=rate, way=to)
             for (chosen, _), to in zip(weighed, ways, strict=False)
         ] or [
-            (partial(WholeBulk, ahead=True) if isinstance(chosen, Whole) else by_name)(
+            (by_itself if isinstance(chosen, Whole) else by_name)(
                 chosen, verb, author, rate=rate, at_ms=at_ms, **more
             )
             for chosen, _ in weighed

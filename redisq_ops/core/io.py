@@ -297,7 +297,7 @@ class _Line:
     """A connection kept while one description runs, for calls that tell what follows them.
 
     What follows is sent while the server is at the call before it, so that the server needn't wait
-    for us: two are on their way at a time, never more, and others' calls come between them.
+    for us. Two are on their way at a time, never more: others may have to wait for both.
     """
 
     def __init__(self, client: redis.Redis) -> None:
@@ -323,6 +323,8 @@ class _Line:
             if self._ahead is not call:
                 self._drop()
                 self._send(call)
+            elif not self._connection.is_connected:  # or what follows would open it anew
+                raise rx.ConnectionError("closed while a reply was on its way")
             self._ahead = None
             following = call.follows() if call.follows is not None else None
             if following is not None:

@@ -79,6 +79,17 @@ async def whole(
     return chosen, weight
 
 
+@dataclass(slots=True)
+class _Step:
+    """A step under way, sent again as it was until it is heard of."""
+
+    number: int
+    size: int
+    left: tuple[int, ...]
+    call: Call[Moved] | None = None
+    """the very call that was sent ahead"""
+
+
 class Front:
     """A bulk change's steps over a whole state.
 
@@ -94,65 +105,73 @@ class Front:
         self._left: tuple[int, ...] = (0,)
         self._done = 0
         self._asked = 0
-        self._size = 0
-        """of a step whose reply was not heard: it stays the step's"""
-        self._sent: Call[Moved] | None = None
-        """that step, if it was sent ahead"""
-        self._next: tuple[int, Call[Moved]] | None = None
-        """the one behind it, if that was sent, and its size"""
+        self._over = False
+        self._under_way: deque[_Step] = deque()
+        """the present step, and the one that was sent behind it"""
 
     async def step(self, op: str, size: int) -> Counter[str]:
         self._asked = size
-        self._size = self._size or self._within(size)
-        if not self._size:
+        present = self._present() or self._behind()
+        if present is None:
             return Counter()
-        stuck, done = sum(self._left), self._done
         try:
-            front = await self._present(op)
+            front = await self._description(op, present)
         except Superseded:
-            if self._next is None:
+            if len(self._under_way) < 2:
                 raise
-            self._go_on()  # it was carried out, as the next one was, and only its word is lost
-            front = await self._present(op)
+            # It was carried out, as the one behind it was, and only its word is lost. That one is
+            # asked for alone: then no other can come before its reply.
+            self._heard()
+            front = await replace(self._called(op, self._under_way[0]), follows=None)
+        # Who lost a word counts by the total; who lost the total (it was evicted) by the words.
+        moved = max(front.moved, front.done - self._done)
+        stuck = sum(front.left) - sum(self._left)
         self._left, self._done = front.left, front.done
         if self._room is not None:
-            self._room -= front.done - done
-        self._go_on()
-        if front.over and front.done == done:
-            return Counter()
-        return Counter(moved=front.done - done, changed=sum(front.left) - stuck)
+            self._room -= moved
+        self._heard()
+        self._over = front.over and not moved
+        if not self._over:
+            return Counter(moved=moved, changed=stuck)
+        return await self.step(op, size) if self._under_way else Counter()
 
-    def _within(self, size: int, before: int = 0) -> int:
-        room = size if self._room is None else self._room - before
-        return max(0, min(size, LARGEST, room))
+    def _present(self) -> _Step | None:
+        return self._under_way[0] if self._under_way else None
 
-    def _present(self, op: str) -> Description[Moved]:
-        sent, self._sent = self._sent, None
-        return sent or self._made(op, self.steps + 1, self._size)
-
-    def _go_on(self) -> None:
+    def _heard(self) -> None:
+        self._under_way.popleft()
         self.steps += 1
-        self._size, self._sent = self._next or (0, None)
-        self._next = None
 
-    def _made(self, op: str, step: int, size: int) -> Description[Moved]:
+    def _behind(self) -> _Step | None:
+        """The step behind those that are under way; nothing, if these may be all."""
+        size = min(self._asked, LARGEST)
+        if self._room is not None:
+            size = min(size, self._room - sum(step.size for step in self._under_way))
+        if size < 1:
+            return None
+        self._under_way.append(_Step(self.steps + len(self._under_way) + 1, size, self._left))
+        return self._under_way[-1]
+
+    def _description(self, op: str, step: _Step) -> Description[Moved]:
         order = self.order
-        made: Description[Moved] = order.queue.move_front.op(
-            op, step, size, source=order.state, target=VERBS[order.verb][1],
-            high_water_ms=order.high_water_ms, left=self._left,
+        made: Description[Moved] = step.call or order.queue.move_front.op(
+            op, step.number, step.size, source=order.state, target=VERBS[order.verb][1],
+            high_water_ms=order.high_water_ms, left=step.left,
         )  # fmt: skip
-        if self._ahead and isinstance(made, Call):  # of one shard
-            return replace(made, follows=partial(self._following, op))
+        if self._ahead and step.call is None and isinstance(made, Call):  # of one shard
+            made = step.call = replace(made, follows=partial(self._following, op))
         return made
 
-    def _following(self, op: str) -> Call[Moved] | None:
-        size = self._within(self._asked, self._size)
-        if not size:
-            return None
-        call = self._made(op, self.steps + 2, size)
+    def _called(self, op: str, step: _Step) -> Call[Moved]:
+        call = self._description(op, step)
         assert isinstance(call, Call)
-        self._next = size, call
         return call
+
+    def _following(self, op: str) -> Call[Moved] | None:
+        if self._over:
+            return None
+        step = self._under_way[1] if len(self._under_way) > 1 else self._behind()
+        return None if step is None else self._called(op, step)
 
 
 class EvenStride(Stride):
