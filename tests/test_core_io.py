@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable, Coroutine
 from itertools import accumulate
@@ -522,6 +524,35 @@ def test_a_reply_nobody_waits_for_is_not_taken_for_anothers(
     with pytest.raises(broken):
         run(client, Ladder(broken=broken).climb(2))
     assert run(client, get("a")) == b"mine"
+
+
+INTERRUPTED = """
+import signal, sys, redis
+from redisq_ops.core.io import Call, run
+
+client = redis.Redis.from_url(sys.argv[1])
+numbers = Call(("EXISTS", *range(2000)), int, key="0")
+# As Ctrl+C, but so soon that one would have to be quick.
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+interrupted = 0
+for n in range(150):
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.000_2 + n * 0.000_02)
+        while True:
+            run(client, numbers)
+    except KeyboardInterrupt:
+        interrupted += 1
+    client.connection_pool.disconnect()
+print(interrupted, run(client, numbers))
+"""
+
+
+def test_ctrl_c_while_a_command_is_packed_does_not_end_the_interpreter(url: str) -> None:
+    """hiredis dies of it where it has to make text of a number."""
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, url], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "150 0\n"), done.stderr
 
 
 def test_a_server_that_goes_away_is_said_so(url: str) -> None:

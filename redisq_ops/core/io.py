@@ -99,16 +99,20 @@ class Call(Generic[T]):
 
     @property
     def outgoing(self) -> tuple[Arg, ...]:
-        """The command as it is sent: names that are no UTF-8 are their bytes again."""
-        for word in self.command:
-            if type(word) is str and not word.isascii():
-                return tuple(bytes_of(w) if isinstance(w, str) else w for w in self.command)
-        return self.command
+        """The command as it is sent: names that are no UTF-8 are their bytes again, and numbers are
+        text. hiredis would make it of them, and a Ctrl+C just then kills the interpreter."""
+        return tuple([word if type(word) is bytes else _sent(word) for word in self.command])
 
     @property
     def route(self) -> str | bytes | None:
         """The key by which a cluster client finds the node."""
         return bytes_of(self.key) if isinstance(self.key, str) else self.key
+
+
+def _sent(word: Arg) -> Arg:
+    if isinstance(word, str):
+        return word if word.isascii() else bytes_of(word)
+    return str(word) if isinstance(word, (int, float)) else word
 
 
 Round = tuple[Call[Any], ...]
