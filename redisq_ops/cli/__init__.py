@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
@@ -46,6 +47,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run a command and end with the contract's exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     _occupy()
+    # What describes an operation is a coroutine: Ctrl+C may come before it is begun.
+    warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
     try:
         code = run(words)
     except KeyboardInterrupt:  # while modules were loading
