@@ -292,6 +292,22 @@ def test_what_stays_is_counted_once_though_the_step_behind_met_it_too(client: re
     assert change.outcome.done == 30 and change.outcome.skipped == {"changed": 30}
 
 
+@pytest.mark.parametrize("shards", [1, 3])
+def test_steps_are_as_large_as_they_may_be_for_how_many_fly(
+    client: redis.Redis, shards: int
+) -> None:
+    """To several shards one goes at a time though more were allowed, and is measured so."""
+    made = DelaySet(client, "q") if shards == 1 else ShardedDelaySet(client, "q", shards=shards)
+    made.schedule([(f"e{n}", b"x") for n in range(200)], after_ms=0)
+    while taken := made.take(100, consumer="w").deliveries:
+        made.settle([Settlement(one, "reject", ERROR.encoded()) for one in taken])
+    chosen, _ = run(client, whole.whole(made, "dead", Filter()))
+    change = whole.WholeBulk(chosen, "replay", Author("me", "here"), ahead=True)
+    while run(client, change.step()):
+        pass
+    assert change.outcome.done == 200 and change._stride.flying == (2 if shards == 1 else 1)
+
+
 def test_a_step_with_one_behind_it_is_smaller() -> None:
     stride = whole.EvenStride(50, flying=2)
     each = 0.000_004

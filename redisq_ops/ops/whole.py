@@ -108,6 +108,8 @@ class Front:
         self._over = False
         self._under_way: deque[_Step] = deque()
         """the present step, and the one that was sent behind it"""
+        self.flying = 1
+        """how many are on their way at a time: two where the client can do that"""
 
     async def step(self, op: str, size: int) -> Counter[str]:
         self._asked = size
@@ -168,6 +170,7 @@ class Front:
         return call
 
     def _following(self, op: str) -> Call[Moved] | None:
+        self.flying = 2
         if self._over:
             return None
         step = self._under_way[1] if len(self._under_way) > 1 else self._behind()
@@ -184,21 +187,22 @@ class EvenStride(Stride):
 
     def __init__(self, size: int, flying: int = 1) -> None:
         super().__init__(size)
-        self._flying = flying
-        self._latest: deque[tuple[int, float]] = deque(maxlen=flying)
+        self.flying = flying
+        self._latest: deque[tuple[int, float]] = deque(maxlen=2)
         self._each: deque[float] = deque(maxlen=5)
 
     def learn(self, done: int, seconds: float, asked: int | None = None) -> None:
         if done < (asked or self.size) // 2:  # nothing to be learnt from
             return
         self._latest.append((done, seconds))
-        took = sum(seconds for _, seconds in self._latest) / len(self._latest)
-        busy = min(took, self._flying * took - self.way)
+        latest = list(self._latest)[-self.flying :]
+        took = sum(seconds for _, seconds in latest) / len(latest)
+        busy = min(took, self.flying * took - self.way)
         if busy <= 0:
             return
-        self._each.append(busy * len(self._latest) / sum(done for done, _ in self._latest))
+        self._each.append(busy * len(latest) / sum(done for done, _ in latest))
         usual = sorted(self._each)[:2][-1]
-        aim = max(10, min(LARGEST, round(STEP_S[self._flying] / usual)))
+        aim = max(10, min(LARGEST, round(STEP_S[self.flying] / usual)))
         if abs(aim - self.size) > self.size // 8:
             self.size = aim
 
@@ -216,7 +220,7 @@ class WholeBulk(Bulk):
     ) -> None:
         self._ahead = ahead and more.get("rate") is None
         super().__init__(selection, verb, author, **more)
-        self._stride = EvenStride(self._stride.size, 2 if self._ahead else 1)
+        self._stride: EvenStride = EvenStride(self._stride.size)
 
     async def _open(self) -> None:
         new = self._began is None
@@ -228,9 +232,11 @@ class WholeBulk(Bulk):
 
     def _steps(self) -> Source:
         assert isinstance(self.selection, Whole)
-        return Front(self.order, self.selection.filter.max, self._ahead)
+        self._front = Front(self.order, self.selection.filter.max, self._ahead)
+        return self._front
 
     async def step(self) -> bool:
+        self._stride.flying = self._front.flying
         more = await super().step()
         if not more:  # what was in the state when it was counted, and left it before its turn
             self.outcome.skip("changed", max(0, self.outcome.matched - self.handled))
