@@ -7,14 +7,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 # Textual reads these once, at import; the pictures in `snapshots/` depend on them.
 os.environ["TEXTUAL_ANIMATIONS"] = "none"
 os.environ["TEXTUAL_COLOR_SYSTEM"] = "truecolor"
 os.environ["TZ"] = "UTC"
 os.environ.pop("NO_COLOR", None)
-# Whose machine it is has no say: no configuration of theirs, no server, no queue.
-os.environ["XDG_CONFIG_HOME"] = "/nonexistent"
 
 import pytest
 import redis
@@ -25,6 +24,10 @@ from redisq_ops.demo.server import EmbeddedServer, binaries
 from .cli import Redisq
 
 time.tzset()
+
+# Whose machine it is has no say: no configuration of theirs, no server, no queue.
+EMPTY = TemporaryDirectory()
+os.environ["XDG_CONFIG_HOME"] = EMPTY.name
 OURS = ("REDISQ_REQUIRE", "REDISQ_PICTURES", "REDISQ_DOCS", "REDISQ_SEEDS", "REDISQ_SPARK")
 for name in [name for name in os.environ if name.startswith("REDIS")]:
     if not name.startswith(OURS):
