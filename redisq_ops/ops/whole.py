@@ -113,7 +113,7 @@ class Front:
 
     async def step(self, op: str, size: int) -> Counter[str]:
         self._asked = size
-        present = self._present() or self._behind()
+        present = self._under_way[0] if self._under_way else self._behind()
         if present is None:
             return Counter()
         try:
@@ -136,9 +136,6 @@ class Front:
         if not self._over:
             return Counter(moved=moved, changed=stuck)
         return await self.step(op, size) if self._under_way else Counter()
-
-    def _present(self) -> _Step | None:
-        return self._under_way[0] if self._under_way else None
 
     def _heard(self) -> None:
         self._under_way.popleft()
@@ -181,13 +178,14 @@ class EvenStride(Stride):
     """For steps that cost about the same again and again: what counts is the second quickest of
     the latest, since what else the machine does can only make them longer.
 
-    Of two that are ``flying`` at a time one's reply may be there as soon as it is asked for, so as
-    many are measured together; and a server that is far away is at half of them.
+    Of two that are under way at a time one's reply may be there as soon as it is asked for, so as
+    many are measured together; and for a server far away each waits half the way.
     """
 
-    def __init__(self, size: int, flying: int = 1) -> None:
+    def __init__(self, size: int) -> None:
         super().__init__(size)
-        self.flying = flying
+        self.flying = 1
+        """how many are under way at a time, as `Front` has it"""
         self._latest: deque[tuple[int, float]] = deque(maxlen=2)
         self._each: deque[float] = deque(maxlen=5)
 
