@@ -14,6 +14,7 @@ from redisq_ops.core.carmine import CarmineQueue
 from redisq_ops.core.circular import CircularQueue
 from redisq_ops.core.delay import DelaySet
 from redisq_ops.core.fair import FairQueue
+from redisq_ops.core.request import RequestQueue
 from redisq_ops.core.values import Failure, Settlement
 
 from .measure import empty, servers, url_of
@@ -22,13 +23,16 @@ MANY = 20_000
 STEP = 500
 PAYLOAD = b"x" * 100
 KINDS: dict[str, Any] = {
-    "delay": DelaySet, "circular": CircularQueue, "fair": FairQueue, "carmine": CarmineQueue
+    "request": RequestQueue, "delay": DelaySet, "circular": CircularQueue, "fair": FairQueue,
+    "carmine": CarmineQueue,
 }  # fmt: skip
 
 
 def put(queue: Any, pairs: Sequence[tuple[str, bytes]]) -> None:
     """What waits, whatever a kind calls that."""
-    if queue.kind == "delay":
+    if queue.kind == "request":
+        queue.submit([payload for _, payload in pairs], id=pairs[0][0], limit=1000)
+    elif queue.kind == "delay":
         queue.schedule(pairs, after_ms=0)
     elif queue.kind == "circular":
         queue.push(pairs)

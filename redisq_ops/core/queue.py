@@ -276,6 +276,10 @@ class Queue(Abilities[C_co]):
             **({} if edited else {"to": target}),
         )
 
+    def abroad(self, op: str, id: str) -> str:
+        """What an entry that a move (``op``) brings into such a queue is there, or is part of."""
+        return id
+
     @operation
     async def accept(self, entries: Sequence[Entry], op: str) -> list[str]:
         """Take in entries of another queue of this kind, each in its state (of `accepts`).

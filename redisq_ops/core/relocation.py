@@ -11,7 +11,7 @@ else brings it to life there, and nothing takes its place before that has ended.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -89,14 +89,17 @@ async def land(
     # Under another number of shards it may have been said elsewhere.
     said = await verdict(queue, op, step) if len(leaves) > 1 else {}
     left = [one for one in cargo if one.row and one.id not in said]
-    strange = await _elsewhere(queue, left)
+    docks = await _docks(queue, op, left)
+    strange = await _elsewhere(queue, left, docks)
     for k, leaf in enumerate(leaves):
-        own = [one for one in left if _home(queue, one, len(leaves)) == k]
-        for batch in _batches(own):
+        for batch in _batches(one for one in left if docks[one.id] == k):
             over: set[str] = set()
             while batch:  # again with those that meet another move's copy, once that is judged
                 rows: list[tuple[bytes | str, ...]] = [
-                    (one.id, b"-" if one.id in strange else one.row[0], *one.row[1:])
+                    (
+                        one.id, b"-" if one.id in strange else one.row[0], *one.row[1:],
+                        queue.abroad(op, one.id),
+                    )
                     for one in batch
                 ]
                 heard = await leaf._script("land").call(
@@ -138,25 +141,31 @@ def refuse_changing(queue: Queue[Any]) -> None:
         raise Refused(f"queue {queue.name} is changing its shards: move when that is done")
 
 
-def _home(queue: Queue[Any], one: Cargo, shards: int) -> int:
-    """Entries of clients are where the client is, whose name stands in front of the payload."""
-    if shards == 1:
-        return 0
-    if "clients" in queue.capabilities:
-        return home(one.row[3].partition(b" ")[0].decode(), shards)
-    return home(one.id, shards)
+async def _docks(queue: Queue[Any], op: str, cargo: Sequence[Cargo]) -> dict[str, int]:
+    """The shard that takes each of them in: its own, its client's, or that of its request."""
+    n = len(queue.leaves)
+    if not isinstance(queue, Sharded) or n == 1:
+        return {one.id: 0 for one in cargo}
+    if "clients" in queue.capabilities:  # whose name stands in front of the payload
+        return {one.id: home(one.row[3].partition(b" ")[0].decode(), n) for one in cargo}
+    names = {one.id: queue.abroad(op, one.id) for one in cargo}
+    if "requests" not in queue.capabilities:
+        return {id: home(name, n) for id, name in names.items()}
+    places = await queue._places(sorted(set(names.values())))  # begun under another number of them
+    return {id: min(places[name]) for id, name in names.items()}
 
 
-async def _elsewhere(queue: Queue[Any], cargo: Sequence[Cargo]) -> set[str]:
-    """Ids that another shard than their home has."""
+async def _elsewhere(
+    queue: Queue[Any], cargo: Sequence[Cargo], docks: Mapping[str, int]
+) -> set[str]:
+    """Ids that another shard has than the one that takes them in."""
     leaves = list(queue.leaves)
-    if not isinstance(queue, Sharded) or len(leaves) == 1 or not cargo:
+    named = "requests" not in queue.capabilities  # there each gets a number of its own
+    if not isinstance(queue, Sharded) or len(leaves) == 1 or not cargo or not named:
         return set()
     places = await queue._places([one.id for one in cargo])
     asked = [
-        (one.id, leaves[k].keys["body"])
-        for one in cargo
-        for k in places[one.id] - {_home(queue, one, len(leaves))}
+        (one.id, leaves[k].keys["body"]) for one in cargo for k in places[one.id] - {docks[one.id]}
     ]
     found = await together(Call(("HEXISTS", key, id), bool, key=key) for id, key in asked)
     return {id for (id, _), there in zip(asked, found, strict=True) if there}

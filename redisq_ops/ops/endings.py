@@ -81,7 +81,7 @@ class Endings(Reasons):
     ) -> Reason:
         """What its move to another queue left here."""
         said = f"moved to {done.into}{when} {self._by(done)}{kept}"
-        there = hint("explain", f"{done.into}/{entry.id}")
+        there = hint("explain", f"{done.into}/{self.queue.abroad(done.id, entry.id)}")
         verb: dict[str, Any] = {"verb": "explain", "command": there}
         if not done.ended:
             said += "; that move has not ended, and may not have brought it there yet"

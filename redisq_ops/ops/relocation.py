@@ -49,7 +49,6 @@ SHORTEST_MS = 600_000
 """a trash that keeps less is no place to be between two queues"""
 _LATEST = 20
 """operations of the journal among which unfinished ones are looked for"""
-_COPY = "copy them with redisq export and redisq import, then purge them here"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +108,6 @@ def movable(queue: Queue[Any]) -> None:
             f"queue {queue.name} is kept by another program ({queue.kind}): its entries are only "
             "moved by its own means"
         )
-    if "requests" in queue.capabilities:
-        raise Refused(
-            f"queue {queue.name} is a request queue: entries stay with their request, and that in "
-            f"its queue; {_COPY}"
-        )
 
 
 async def planned_way(deployment: Deployment, source: Queue[Any], header: Header) -> Way:
@@ -147,8 +141,10 @@ def means(way: Way, state: State) -> str:
     """What a move does, in words."""
     then = {"dead": "dead", "delayed": "delayed to the same time", "waiting": "behind what waits"}
     keeps = age(way.keep_ms - DAY_MS)
+    named = ", in requests of their own there, named after theirs and this move"
     return (
-        f"they go to {way.target.name}, {then[state]} there, attempts kept; the trash of "
+        f"they go to {way.target.name}, {then[state]} there, attempts kept"
+        f"{named if 'requests' in way.source.capabilities else ''}; the trash of "
         f"{way.source.name} keeps a copy for undo ({keeps})"
     )
 

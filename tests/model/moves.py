@@ -34,14 +34,17 @@ from redisq_ops.core.circular.shards import ShardedCircularQueue
 from redisq_ops.core.clock import FakeClock
 from redisq_ops.core.delay import DelaySet
 from redisq_ops.core.delay.shards import ShardedDelaySet
-from redisq_ops.core.errors import QueueClosed, QueueFull, Refused, Superseded
+from redisq_ops.core.errors import Exists, QueueClosed, QueueFull, Refused, Superseded
 from redisq_ops.core.fair import FairQueue
 from redisq_ops.core.fair.shards import ShardedFairQueue
 from redisq_ops.core.io import _exchange, run, together
+from redisq_ops.core.keys import Keys
 from redisq_ops.core.registry import find
+from redisq_ops.core.request import RequestQueue
+from redisq_ops.core.request.shards import ShardedRequestQueue
 from redisq_ops.core.settings import DAY_MS
 from redisq_ops.core.states import VERBS, Verb
-from redisq_ops.core.values import Delivery, Settlement, State
+from redisq_ops.core.values import Delivery, Request, Settlement, State
 from redisq_ops.ops import journal
 from redisq_ops.ops.bulk import Pick
 from redisq_ops.ops.consequences import weigh
@@ -77,6 +80,8 @@ class Kind:
     follow: str | None = None
     timed: bool = False
     """waiting and delayed are one sorted set"""
+    renames: bool = False
+    """what comes from another queue has another id here"""
 
 
 KINDS: dict[str, Kind] = {
@@ -86,6 +91,7 @@ KINDS: dict[str, Kind] = {
     "carmine": Kind(
         CarmineQueue, ShardedCarmineQueue, ("body", "messages"), follow="next", timed=True
     ),
+    "request": Kind(RequestQueue, ShardedRequestQueue, ("edited",), renames=True),
 }
 
 
@@ -217,6 +223,7 @@ class MoveModel:
             (3, self.pass_time), (5, self.operate), (3, self.undo), (8, self.plan),
             (14, self.apply), (6, self.move), (60, self.go_on), (8, self.recall), (1, self.door),
             (3, self.open_up), (1, self.flush_scripts), (1, self.sweep),
+            *([(2, self.control), (2, self.let_go_on)] if self.named == "request" else []),
         ]  # fmt: skip
 
     # --- producers and workers -----------------------------------------------------------------
@@ -237,7 +244,7 @@ class MoveModel:
             self.born += 1
             pairs.append((id, b"p%d" % self.born))
         before = self.seen
-        with suppress(QueueClosed, QueueFull):  # some of its shards may have had room
+        with suppress(QueueClosed, QueueFull, Exists):  # some of its shards may have had room
             self.put(queue, pairs)
         self.look()
         here = lives(self.seen.values())
@@ -259,6 +266,12 @@ class MoveModel:
                 own = [(id, payload) for id, payload in pairs if int(id[1:]) % 3 == k]
                 if own:
                     queue.submit(name, own)
+        elif self.named == "request":
+            *_, (id, _) = pairs  # at times the name of one that is there, or in the other
+            queue.submit(
+                [payload for _, payload in pairs], id=id.partition("/")[0],
+                limit=self.rng.choice([2, 100]), priority=self.rng.choice([10, 50]),
+            )  # fmt: skip
         else:
             queue.enqueue(pairs, requeue=self.rng.random() < 0.5)
 
@@ -359,6 +372,30 @@ class MoveModel:
         self.operations += 1
         given = {name: str(value) for name, value in values.items()}
         run(self.client, queue.configure.op(f"set-{self.operations}", 1, given))
+
+    def control(self) -> None:
+        """Somebody has a request stand still, or cancels it."""
+        _, queue = self.which()
+        for request in self.rng.sample(requests(queue), k=min(2, len(requests(queue)))):
+            if request.state in ("open", "sealed"):
+                self.controls(queue, self.rng.choice(["pause", "cancel"]), request.id)
+        self.look()
+        self.check()
+
+    def let_go_on(self) -> None:
+        for queue in self.queues:
+            for request in requests(queue):
+                if request.state == "cancelled":
+                    self.controls(queue, "reopen", request.id, "sealed")
+                if request.paused:
+                    with suppress(QueueClosed):  # all of it is done, or has been taken elsewhere
+                        self.controls(queue, "resume", request.id)
+        self.look()
+        self.check()
+
+    def controls(self, queue: Any, verb: Any, *given: str) -> None:
+        self.operations += 1
+        run(self.client, queue.control.op(f"c-{self.operations}", 1, verb, *given))
 
     def flush_scripts(self) -> None:
         self.client.script_flush()
@@ -532,7 +569,8 @@ class MoveModel:
         k, id = place
         if now is None:
             assert was is not None and was.state == "trash", f"{place} vanished"
-            gone = [t for t in self.trips.values() if t.into == k and id in t.withdrawn & t.back]
+            gone = [t for t in self.trips.values()
+                    if t.into == k and self.own(t, id, was) in t.withdrawn & t.back]  # fmt: skip
             assert gone, f"{place} was removed, and nobody has it again"
             self.told["removed"] += 1
         elif now.state == "trash":
@@ -549,11 +587,13 @@ class MoveModel:
                 trip = self.trips.get(was.op)
                 assert trip is not None and trip.into == k and trip.undoing, f"{place} was taken"
                 assert was.state in (trip.state, "waiting") and same(was, now)
-                trip.withdrawn.add(id)
+                trip.withdrawn.add(self.own(trip, id, was))
                 self.told["withdrawn"] += 1
         elif was is not None and was.op.startswith("undo-"):
             trip = self.trips.get(now.op)
-            assert trip is not None and trip.into == k and id in trip.withdrawn
+            assert trip is not None and trip.into == k
+            id = self.own(trip, id, now)
+            assert id in trip.withdrawn
             assert not self.is_under_way(trip, id), f"{place} lives, and may come back as well"
             trip.withdrawn.discard(id)
             self.told["stays"] += 1
@@ -567,15 +607,24 @@ class MoveModel:
             trip = self.trips.get(now.op)
             assert trip is not None and trip.into == k, f"{place} came from nowhere"
             assert was is None or self.is_copy(k, was), f"{place} was there already"
+            id = self.own(trip, id, now)
             row = trip.rows[id]
             assert id not in trip.landed | trip.back, f"{place} landed twice"
             assert now == replace(row, op=trip.op), f"{place} isn't as it was"
             trip.landed.add(id)
             self.told["landed"] += 1
 
+    def own(self, trip: Trip, id: str, one: Seen) -> str:
+        """The id it had where the move took it from."""
+        if not self.kind.renames:
+            return id
+        return next((own for own, row in trip.rows.items() if row.life == one.life), "")
+
     def is_landing(self, k: int, id: str, now: Seen) -> bool:
         trip = self.trips.get(now.op)
-        return trip is not None and trip.into == k and id not in trip.landed
+        if trip is None or trip.into != k:
+            return False
+        return self.own(trip, id, now) not in trip.landed
 
     def is_meant(self, trip: Trip, id: str, was: Seen) -> bool:
         """An id in a line is who it is; where there are times, plans tell its lives apart."""
@@ -610,7 +659,15 @@ class MoveModel:
     def is_under_way(self, trip: Trip, id: str) -> bool:
         """Whether what was taken out lies there still, from where it may be put back."""
         copy = self.seen.get((trip.way, id))
-        return copy is not None and (copy.state, copy.op) == ("trash", trip.op)
+        if copy is None or (copy.state, copy.op) != ("trash", trip.op):
+            return False
+        steps = [
+            key
+            for leaf in self.queues[trip.way].leaves
+            for key in self.client.scan_iter(leaf.keys["undo_"] + trip.op + ":*", count=10_000)
+        ]  # without a step's list, which an undo that is through with it removes, nothing can
+        rows = (row for key in steps for row in self.client.lrange(key, 0, -1))
+        return any(row.startswith(id.encode() + b" ") for row in rows)
 
     # --- the ledger ----------------------------------------------------------------------------
 
@@ -638,13 +695,16 @@ class MoveModel:
             if self.named == "carmine":
                 pipe.smembers(leaf.keys["finished"])
         replies = iter(pipe.execute())
+        submitted = self.submitted(leaf.keys for _, leaf in leaves)
         self.seen = {}
-        for k, _ in leaves:
+        for k, leaf in leaves:
             sets = {state: dict(next(replies)) for state in SETS}
             meta, err = next(replies), next(replies)
             contents: dict[bytes, bytes] = {}
             for _ in self.kind.contents:
                 contents |= next(replies)
+            if self.named == "request":
+                contents = submitted[leaf.keys.tag] | contents
             follows = next(replies) if follow else {}
             ended = next(replies) if self.named == "carmine" else ()
             for raw, content in contents.items():
@@ -662,6 +722,25 @@ class MoveModel:
                     err.get(raw), follows.get(raw),
                 )  # fmt: skip
 
+    def submitted(self, queues: Iterable[Keys]) -> dict[str, dict[bytes, bytes]]:
+        """What the streams of requests have, by the tag of their keys."""
+        if self.named != "request":
+            return {}
+        found: dict[str, dict[bytes, bytes]] = {}
+        for keys in queues:
+            rids = [
+                rid for part in ("open", "fin") for rid in self.client.zrange(keys[part], 0, -1)
+            ]
+            pipe = self.client.pipeline(transaction=False)
+            for rid in rids:
+                pipe.xrange(keys["s_"] + rid.decode())
+            found[keys.tag] = {
+                rid + b"/" + at.partition(b"-")[0]: row[b"r"]
+                for rid, rows in zip(rids, pipe.execute(), strict=True)
+                for at, row in rows
+            }
+        return found
+
     def means(self, place: Place, one: Seen) -> str:
         """``live``: it is what it is; ``held``: it is on its way; ``left``: a copy of what went."""
         k, id = place
@@ -670,8 +749,9 @@ class MoveModel:
         if (trip := self.trips.get(one.op)) is not None:
             went = id in trip.landed - trip.withdrawn
             return "left" if went else "held"
-        back = [t for t in self.trips.values() if t.into == k and id in t.withdrawn]
-        return "left" if all(id in trip.back for trip in back) else "held"
+        back = [(t, self.own(t, id, one)) for t in self.trips.values() if t.into == k]
+        back = [(trip, own) for trip, own in back if own in trip.withdrawn]
+        return "left" if all(own in trip.back for trip, own in back) else "held"
 
     def places(self) -> dict[bytes, list[tuple[str, Place, str, str]]]:
         """Of each life where it is, what that means, in which state, and by which operation."""
@@ -751,6 +831,8 @@ class MoveModel:
 
     def work_off(self) -> None:
         for _ in range(200):
+            if self.named == "request":
+                self.let_go_on()
             taken = 0
             for queue in self.queues:
                 deliveries = queue.take(100, consumer="last").deliveries
@@ -773,6 +855,10 @@ class MoveModel:
     def is_sound(self) -> None:
         for queue in self.queues:
             assert run(self.client, queue.invariants.op()) == []
+
+
+def requests(queue: Any) -> list[Request]:
+    return [*queue.requests(0, 500), *queue.requests(0, 500, settled=True)]
 
 
 def lives(rows: Iterable[Seen]) -> set[bytes]:

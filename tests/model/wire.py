@@ -90,6 +90,7 @@ def _said(reply: Any) -> Any:
 
 def _confirmed(call: Call[Any], reply: Any) -> Any:
     """What a repetition answers: a submission is its own guard and says so, all else repeats."""
-    if "XGROUP" in (call.source or "") and reply[0] == b"ok":
+    source = call.source or ""
+    if "running = 'submit'" in source and "XGROUP" in source and reply[0] == b"ok":
         return [b"same", *reply[1:]]
     return reply

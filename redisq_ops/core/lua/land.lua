@@ -1,11 +1,12 @@
 -- Take in what a move brings from another queue, an entry once: what was said of it in this step is
 -- kept, and said again. An id that is here stays as it is, unless it is only what a move from here left
 -- in the trash, and that has ended: before, it may be the only one there is. `past`: moves that are
--- known to have. A row's `state` is where it goes to; `-`: it can't, that id is here.
+-- known to have. A row's `state` is where it goes to; `-`: it can't, that id is here. `into`: what it
+-- belongs to here, where entries belong to something: itself, its client, its request.
 -- KEYS: land_ op_
 -- ARGV: op step keep_ms layout past
--- REST: id state score record payload error following
--- USES: moves moved landing follow
+-- REST: id state score record payload error following into
+-- USES: moves moved landing berth follow
 -- Returns one word per row: ok | exists | full | closed | cancelled (undone before it came), elsewhere
 -- (the caller's layout of the shards is out of date), or the move whose copy is in the way: then
 -- nothing was decided yet.
@@ -25,7 +26,7 @@ for k, id in ipairs(ids) do
     local over = left and (' ' .. past .. ' '):find(' ' .. lines[k].op .. ' ', 1, true)
     if state == '-' or is and not left then
       word = 'exists'
-    elseif conf.closed then
+    elseif conf.closed or barred(ARGV[first + (k - 1) * width + 7]) then
       word = 'closed'
     elseif state ~= 'dead' and conf.max_waiting > 0 and there >= conf.max_waiting then
       word = 'full'
@@ -40,16 +41,20 @@ for k, id in ipairs(ids) do
       end
       if state ~= 'dead' then there, live = there + 1, live + 1 end
     end
-    if word ~= lines[k].op then marks[#marks + 1], marks[#marks + 2] = id, word end
+    if word ~= lines[k].op and word ~= 'ok' then marks[#marks + 1], marks[#marks + 2] = id, word end
   end
-  said[k] = word
+  said[k] = word:match('^%S+')
 end
-for _, k in ipairs(chosen) do room_fits(ARGV[first + (k - 1) * width + 4]) end
+for _, k in ipairs(chosen) do
+  local at = first + (k - 1) * width
+  room_fits(ARGV[at + 4], ARGV[at + 7], ARGV[at + 6]:sub(2))
+end
 if cleared then flush() end
 for _, k in ipairs(chosen) do
   local at = first + (k - 1) * width
-  local id, state, r = ids[k], ARGV[at + 1], unpacked(ARGV[at + 3])
-  redis.call('HSET', body, id, ARGV[at + 4])
+  local state, r = ARGV[at + 1], unpacked(ARGV[at + 3])
+  local id, mark = berth(ids[k], ARGV[at + 7], ARGV[at + 4], ARGV[at + 6]:sub(2))
+  marks[#marks + 1], marks[#marks + 2] = ids[k], mark
   if ARGV[at + 5] ~= '' then redis.call('HSET', err, id, ARGV[at + 5]) end
   if ARGV[at + 6] ~= '' then follow(id, ARGV[at + 6]:sub(2)) end
   r.op, r.ready = op, 0

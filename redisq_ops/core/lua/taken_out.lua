@@ -1,9 +1,9 @@
 -- What a step of a move to another queue took out, as it was before, with all that is kept of it. A row
 -- that isn't in the trash under that operation any more has only its id, and `back` for its score if it
 -- was put back. `brief`: 1 for none of what is long.
--- KEYS: undo_ meta err trash body
+-- KEYS: undo_ meta err trash
 -- ARGV: op step start brief
--- USES: record follow
+-- USES: record follow payloads
 -- FLAGS: no-writes allow-oom
 -- Returns where the next rows begin (0: that was all), then as many as fit a call: id state score record
 -- payload error following (after a plus).
@@ -13,7 +13,7 @@ for k, row in ipairs(rows) do ids[k] = row:match('^%S+') end
 if #ids == 0 then return {'0'} end
 local found, scores = records(ids), redis.call('ZMSCORE', trash, unpack(ids))
 local long = brief ~= '1'
-local bodies = long and redis.call('HMGET', body, unpack(ids)) or {}
+local bodies = long and payloads(ids) or {}
 local errors = long and redis.call('HMGET', err, unpack(ids)) or {}
 local runs = long and following(ids) or {}
 local said, size, seen = {''}, 0, 0

@@ -10,6 +10,6 @@ if close == '1' then
 end
 local kept, said = redis.call('HGETALL', list), {}
 for i = 1, #kept, 2 do
-  if kept[i] ~= '*' then said[#said + 1], said[#said + 2] = kept[i], kept[i + 1] end
+  if kept[i] ~= '*' then said[#said + 1], said[#said + 2] = kept[i], kept[i + 1]:match('^%S+') end
 end
 return said

@@ -3,16 +3,19 @@
 -- KEYS: land_
 -- ARGV: caller seq op step from to
 -- REST: id
--- USES: guard moves
+-- USES: guard moves berth
 -- FLAGS: allow-oom
 -- Returns one word per row: moved | changed.
 local said, late = replayed()
 if late then return superseded end
 if said then return said end
 by, said = caller, {}
-local list, ids, marks = land_ .. op .. ':' .. step, {}, {}
-for i = first, #ARGV do ids[#ids + 1] = ARGV[i] end
-local words = redis.call('HMGET', list, unpack(ids))
+local list, marks = land_ .. op .. ':' .. step, {}
+local words, ids, rest = redis.call('HMGET', list, unpack(ARGV, first)), {}, {}
+for k = 1, #words do ids[k], words[k], rest[k] = berthed(ARGV[first + k - 1], words[k]) end
+local function mark(k, word)
+  marks[#marks + 1], marks[#marks + 2] = ARGV[first + k - 1], word .. rest[k]
+end
 for k, r in ipairs(records(ids)) do
   local id, put_away = ids[k], room_score(ids[k], 'trash')
   said[k] = 'changed'
@@ -24,7 +27,7 @@ for k, r in ipairs(records(ids)) do
       local at = is == 'delayed' and r.ready or now
       r.op, r.ready = op, 0
       move(id, 'trash', is, at, r)
-      marks[#marks + 1], marks[#marks + 2] = id, 'ok'
+      mark(k, 'ok')
     end
     said[k] = 'moved'
   elseif words[k] == 'ok' and r.op == op and to == 'trash' then
@@ -38,7 +41,7 @@ for k, r in ipairs(records(ids)) do
       r.op = caller
       if from == 'delayed' then r.ready = tonumber(score) end
       move(id, at, 'trash', now, r)
-      marks[#marks + 1], marks[#marks + 2] = id, 'withdrawn'
+      mark(k, 'withdrawn')
       said[k] = 'moved'
     end
   end

@@ -11,6 +11,7 @@ may have some, ``open`` and ``fin`` requests by time, ``res:<id>:<k>`` results b
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal, cast
@@ -44,6 +45,8 @@ _RECORD = (
     "state", "priority", "limit", "paused", "total", "waiting", "pending", "delayed", "done",
     "dead", "trash", "purged", "tok", "created", "added", "closed", "bytes", "dropped", "digest",
 )  # fmt: skip
+
+_MOVED = re.compile(r"\.move-[0-9a-f]{10}$")
 
 Control = Literal["cancel", "reopen", "pause", "resume", "limit", "priority"]
 
@@ -205,6 +208,15 @@ class RequestQueue(Queue[C_co]):
                 left([id])  # what was in it is done
             return 0
         return int(word == "ok")
+
+    def abroad(self, op: str, id: str) -> str:
+        """A request of its own for each that the move takes from, named after both.
+
+        >>> RequestQueue(None, "mail").abroad("move-0123456789", "r1/17")
+        'r1.move-0123456789'
+        """
+        own = _MOVED.sub("", id.partition("/")[0])
+        return f"{own[: 127 - len(op)]}.{op}"
 
     # --- looking -------------------------------------------------------------------------------
 

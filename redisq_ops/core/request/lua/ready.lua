@@ -11,4 +11,11 @@ local function room_ready()
   end
 end
 
-local function room_fits() end
+-- Of one that comes from another queue, to a request that may be new, of that priority.
+local function room_fits(_, into, own)
+  local list = p_ .. own:match('^%d+')
+  local wrong = not fitting[into] and misfit(s_ .. into, 'stream')
+    or not fitting[list] and misfit(list, 'list')
+  if wrong then error(wrong) end
+  fitting[into], fitting[list] = true, true
+end

@@ -3,7 +3,7 @@
 -- is sent again, resumed elsewhere or raced by its twin never doubles or mixes anything.
 -- ARGV: rid priority limit start before after seal
 -- REST: payload
--- USES: moves numbers
+-- USES: moves numbers begin
 -- Returns: ok | same (already there) | past (there, and more) | exists (another submission),
 -- then total, state.
 local q = request(rid)
@@ -34,12 +34,7 @@ if conf.max_waiting > 0 and rows > 0 then
   end
 end
 if not q then
-  redis.call('XGROUP', 'CREATE', s_ .. rid, 'g', '0', 'MKSTREAM') -- first: refuses a foreign key
-  redis.call('HSET', r_ .. rid, 'state', 'open', 'priority', priority, 'limit', limit,
-    'created', now, 'gen', redis.call('HINCRBY', stat, 'gen', 1))
-  requests[rid] = nil
-  q = request(rid)
-  redis.call('ZADD', open, now, rid)
+  q = begun(rid, 'open', priority, limit)
 end
 local entries, call, stream = numbered(q.total, rows, '-0'), redis.call, q.stream
 for i = 1, rows do call('XADD', stream, entries[i], 'r', ARGV[first + i - 1]) end

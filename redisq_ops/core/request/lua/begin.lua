@@ -1,0 +1,11 @@
+-- A new request. Its stream comes first: a key of another type is refused there.
+-- USES: requests
+-- KEYS: open stat
+local function begun(rid, state, priority, limit)
+  redis.call('XGROUP', 'CREATE', s_ .. rid, 'g', '0', 'MKSTREAM')
+  redis.call('HSET', r_ .. rid, 'state', state, 'priority', priority, 'limit', limit,
+    'created', now, 'gen', redis.call('HINCRBY', stat, 'gen', 1))
+  redis.call('ZADD', open, now, rid)
+  requests[rid] = nil
+  return request(rid)
+end

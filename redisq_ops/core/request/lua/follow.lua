@@ -1,0 +1,12 @@
+-- What goes along with a sub-request that is moved to another queue: how its request is to be worked on.
+-- USES: requests
+local function following(ids)
+  local found = {}
+  for k, id in ipairs(ids) do
+    local q = located(id)
+    found[k] = q and string.format('%d %d %d', q.priority, q.limit, q.paused)
+  end
+  return found
+end
+
+local function follow(id, row) end
