@@ -104,6 +104,10 @@ def test_they_go_on_as_they_were_and_come_back(
         its = both[f"r{k}.{op}"]
         assert (its.total, its.priority, its.limit) == (3, (10, 60)[k], 500 + k)
         assert its.state == ("done" if state == "dead" else "sealed")
+        key = (
+            target.keys["s_"] + its.id
+        )  # to redis-cli, too, nothing of it is still to be handed out
+        assert client.xinfo_groups(key)[0]["last-delivered-id"] == b"3-0"
         numbered = [target.get(f"{its.id}/{n}").payload for n in (1, 2, 3)]
         assert sorted(numbered) == numbered and {p[:2] for p in numbered} == {b"x%d" % k}
     sound(source, target)
@@ -159,27 +163,27 @@ def test_undo_leaves_what_was_touched(redisq: Redisq, client: redis.Redis) -> No
 
 
 def test_undo_takes_no_namesake(redisq: Redisq, client: redis.Redis) -> None:
-    """What came was done and forgotten, and another request of that name begun."""
-    source, target = filled(client, "a"), made(client, "b")
-    op = redisq.rows("move", "a", "--to", "b", "--state", "waiting", "--yes")[0]["op"]
+    """What came first was done and forgotten; then the rest came, and begins at 1 again."""
+    source, target = made(client, "a"), made(client, "b")
+    source.submit([b"x%d" % n for n in range(6)], id="r0")
+    redisq("move", "a", "--to", "b", "--state", "waiting", "--plan", "p")
+    op = PlanFile("p").header.op
+    redisq("apply", "p", "--max", "3", "--yes")
     came = target.take(10, consumer="w").deliveries
-    target.settle([Settlement(d, "ack") for d in came])
-    redisq("retention", "b", "keep_ms=1s", "--yes")
-    for request in requests(target).values():
-        client.zadd(target.keys["retire"], {request.id: 1})
+    assert target.settle([Settlement(d, "ack") for d in came]) == ["done"] * 3
+    client.zadd(target.keys["retire"], {f"r0.{op}": 1})
     while run(client, target.sweep.op(50)):
         pass
     assert not requests(target)
-    target.submit([b"y"] * 3, id=f"r0.{op}")
-    again = target.take(3, consumer="w", lease_ms=60_000).deliveries
-    target.settle([Settlement(d, "reject", b"") for d in again])
-    for d in again:  # as the move itself would have left it
-        line: list[bytes] = client.hget(target.keys["meta"], d.id).split(b" ")  # type: ignore
-        line[6] = op.encode()
-        client.hset(target.keys["meta"], d.id, b" ".join(line))
-    (outcome,) = redisq.rows("undo", op, "--yes", code=1)
-    assert (outcome["done"], outcome["skipped"]) == (0, {"changed": 6})
-    assert len(entries(target, "dead")) == 3 and not entries(source, "waiting")
+    redisq("apply", "p", "--yes")
+    assert [entry.id for entry in entries(target, "waiting").values()] == [
+        f"r0.{op}/{n}" for n in (1, 2, 3)
+    ]
+    (outcome,) = redisq.rows("undo", op, "--yes", code=3)
+    assert (outcome["done"], outcome["skipped"]) == (3, {"changed": 3})
+    assert set(of_payload(source, "waiting")) == {b"x3", b"x4", b"x5"}
+    assert not entries(target, "waiting")
+    sound(source, target)
 
 
 def test_there_and_back_again(redisq: Redisq, client: redis.Redis) -> None:
