@@ -1,6 +1,5 @@
 -- Where a sub-request is from now on that comes from another queue: one number further in the request
--- of its move, `into`, which is as its own was. What was said of it has where that is, and the
--- request's generation: after it was done with and forgotten, another one of its name has other numbers.
+-- of its move, `into`, which is as its own was. What was said of it has where that is.
 -- USES: begin content
 local function barred(into)
   local q = request(into)
@@ -23,12 +22,11 @@ local function berth(id, into, payload, own)
   redis.call('XGROUP', 'SETID', q.stream, 'g', q.total .. '-0')
   touch(q)
   local at = into .. '/' .. q.total
-  return at, 'ok ' .. at .. ' ' .. q.gen
+  return at, 'ok ' .. at
 end
 
 local function berthed(id, mark)
-  local word, at, gen = (mark or ''):match('^(%S+) (%S+) (%d+)$')
+  local word, at = (mark or ''):match('^(%S+) (%S+)$')
   if not word then return id, mark, '' end
-  local q = request((split(at)))
-  return at, q and q.gen == tonumber(gen) and word, ' ' .. at .. ' ' .. gen
+  return at, word, ' ' .. at
 end
