@@ -404,6 +404,8 @@ def test_a_key_of_another_type_in_the_way(redisq: Redisq, client: redis.Redis, p
     sound(source)
     client.delete(key)
     sound(target)
+    (outcome,) = redisq.rows("apply", "p", "--yes", code=1)
+    assert outcome["skipped"] == {"back": 6}
     assert redisq.rows("move", "a", "--to", "b", "--state", "waiting", "--yes")[0]["done"] == 6
     assert ours_by_payload(source) | ours_by_payload(target) == before
     sound(source, target)

@@ -226,6 +226,7 @@ class Onward(Order):
         # Where some aren't there any more, somebody was here before: that was said of them, too.
         again = again or not rows or len(cargo) < len(rows)
         said = await verdict(way.target, op, step) if again else {}
+        back = {one.id: "back" for one in rows if one.back and one.id not in said}
         try:
             if fresh := [one for one in cargo if one.id not in said]:
                 with self.going.call():
@@ -237,7 +238,7 @@ class Onward(Order):
         await self._back(op, step, cargo, said)
         if {"cancelled", WITHDRAWN} & set(said.values()):
             raise Superseded(f"{op} was taken back meanwhile")
-        return said
+        return said | back
 
     async def _back(self, op: str, step: int, cargo: Sequence[Cargo], said: dict[str, str]) -> None:
         refused = [one for one in cargo if said.get(one.id) not in (OK, WITHDRAWN)]
