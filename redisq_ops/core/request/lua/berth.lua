@@ -1,5 +1,6 @@
 -- Where a sub-request is from now on that comes from another queue: one number further in the request
--- of its move, `into`, which is as its own was. What was said of it has where that is.
+-- of its move, `into`, which is as its own was. What was said of it has where that is, and the
+-- request's generation: after it was done with and forgotten, another one of its name has other numbers.
 -- USES: begin content
 local function barred(into)
   local q = request(into)
@@ -22,11 +23,12 @@ local function berth(id, into, payload, own)
   redis.call('XGROUP', 'SETID', q.stream, 'g', q.total .. '-0')
   touch(q)
   local at = into .. '/' .. q.total
-  return at, 'ok ' .. at
+  return at, 'ok ' .. at .. ' ' .. q.gen
 end
 
 local function berthed(id, mark)
-  local word, at = (mark or ''):match('^(%S+) (%S+)$')
+  local word, at, gen = (mark or ''):match('^(%S+) (%S+) (%d+)$')
   if not word then return id, mark, '' end
-  return at, word, ' ' .. at
+  local q = request((split(at)))
+  return at, q and q.gen == tonumber(gen) and word, ' ' .. at .. ' ' .. gen
 end
