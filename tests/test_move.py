@@ -34,7 +34,7 @@ from redisq_ops.core.queue import Queue
 from redisq_ops.core.values import Entry, Settlement, State
 from redisq_ops.demo.server import EmbeddedServer, binaries, cluster
 from redisq_ops.ops import journal, relocation
-from redisq_ops.ops.bulk import Pick
+from redisq_ops.ops.bulk import Order, Pick
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.plan import PlanFile
 
@@ -1250,6 +1250,19 @@ def test_every_call_can_be_sent_twice(redisq: Redisq, client: redis.Redis, kind:
     assert withdraw(5, "gone") == set(dead[1:])
     assert set(entries(source, "dead")) == set(dead) and not entries(target, "trash")
     sound(source, target)
+
+
+def test_large_entries_are_read_once(client: redis.Redis) -> None:
+    """No page of them is read for what doesn't fit the call any more."""
+    source, _ = made(client, "delay", "a"), made(client, "delay", "b")
+    put(source, [f"e{n}" for n in range(20)], b"x" * 200_000)
+    way = run(client, relocation.way(Deployment(client), source, "b"))
+    order = relocation.Onward(source, "move", "waiting", source.now(), "me", 0, way)
+    op = "move-00000000aa"
+    run(client, Order.move(order, op, 1, [Pick(f"e{n}") for n in range(20)], (0, 20)))
+    client.config_resetstat()
+    assert len(run(client, core_relocation.taken_out(source, op, 1))) == 20
+    assert client.info("commandstats")["cmdstat_hget"]["calls"] < 20 + 12
 
 
 # --- in different slots -------------------------------------------------------

@@ -27,6 +27,7 @@ from redisq_ops.ops.plan import PlanFile
 from .cli import ERROR, Redisq
 from .test_move import (
     STATES,
+    Killed,
     Link,
     applied,
     entries,
@@ -162,28 +163,77 @@ def test_undo_leaves_what_was_touched(redisq: Redisq, client: redis.Redis) -> No
     sound(source, target)
 
 
+def forgotten(client: Any, queue: Any) -> None:
+    """What is done there is past its time."""
+    for id in client.zrange(queue.keys["fin"], 0, -1):
+        client.zadd(queue.keys["retire"], {id: 1})
+    while run(client, queue.sweep.op(50)):
+        pass
+    assert not requests(queue)
+
+
+def worked_off(queue: Any) -> None:
+    while taken := queue.take(10, consumer="w").deliveries:
+        assert set(queue.settle([Settlement(d, "ack") for d in taken])) == {"done"}
+
+
 def test_undo_takes_no_namesake(redisq: Redisq, client: redis.Redis) -> None:
     """What came first was done and forgotten; then the rest came, and begins at 1 again."""
     source, target = made(client, "a"), made(client, "b")
-    source.submit([b"x%d" % n for n in range(6)], id="r0")
+    source.submit([b"x1", b"x2"], id="r0")
     redisq("move", "a", "--to", "b", "--state", "waiting", "--plan", "p")
     op = PlanFile("p").header.op
-    redisq("apply", "p", "--max", "3", "--yes")
-    came = target.take(10, consumer="w").deliveries
-    assert target.settle([Settlement(d, "ack") for d in came]) == ["done"] * 3
-    client.zadd(target.keys["retire"], {f"r0.{op}": 1})
-    while run(client, target.sweep.op(50)):
-        pass
-    assert not requests(target)
+    redisq("apply", "p", "--max", "1", "--yes")
+    worked_off(target)
+    forgotten(client, target)
     redisq("apply", "p", "--yes")
-    assert [entry.id for entry in entries(target, "waiting").values()] == [
-        f"r0.{op}/{n}" for n in (1, 2, 3)
-    ]
-    (outcome,) = redisq.rows("undo", op, "--yes", code=3)
-    assert (outcome["done"], outcome["skipped"]) == (3, {"changed": 3})
-    assert set(of_payload(source, "waiting")) == {b"x3", b"x4", b"x5"}
+    assert set(entries(target, "waiting")) == {f"r0.{op}/1"}
+    redisq("trash", "empty", "a", "--where", "payload=x2", "--yes")
+    (outcome,) = redisq.rows("undo", op, "--yes", code=1)
+    assert (outcome["done"], outcome["skipped"]) == (0, {"changed": 2})
+    assert not entries(source, "waiting") and set(of_payload(target, "waiting")) == {b"x2"}
+    sound(source, target)
+
+
+def test_undo_takes_no_namesake_of_one_step(
+    redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step so large that it comes by two calls, and was killed between them."""
+    source, target = made(client, "a"), made(client, "b")
+    source.submit([b"A" * 200_000, b"B" * 200_000], id="r0")
+    redisq("move", "a", "--to", "b", "--state", "waiting", "--plan", "p")
+    whole = core_relocation._batches
+
+    def first(cargo: Any) -> Any:
+        yield next(iter(whole(cargo)))
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(core_relocation, "_batches", first)
+        with pytest.raises(Killed):
+            redisq("apply", "p", "--yes")
+    worked_off(target)
+    forgotten(client, target)
+    redisq("apply", "p", "--yes")
+    (outcome,) = redisq.rows("undo", PlanFile("p").header.op, "--yes", code=3)
+    assert (outcome["done"], outcome["skipped"]) == (1, {"changed": 1})
+    assert [p[:1] for p in of_payload(source, "waiting")] == [b"B"]
     assert not entries(target, "waiting")
     sound(source, target)
+
+
+def test_what_was_said_there_is_kept_as_long_as_it_can_be_put_back(
+    redisq: Redisq, client: redis.Redis
+) -> None:
+    """Also when the source is told to keep its trash longer while the move goes on."""
+    source, target = filled(client, "a"), made(client, "b")
+    way = run(client, relocation.way(Deployment(client), source, "b"))
+    redisq("retention", "a", "trash_ms=7d", "--yes")
+    order = relocation.Onward(source, "move", "dead", source.now(), "me", 0, way)
+    op, dead = "move-00000000aa", sorted(entries(source, "dead"))
+    run(client, order.move(op, 1, [Pick(id) for id in dead], (0, 6)))
+    said, list_ = target.keys["land_"] + f"{op}:1", source.keys["undo_"] + f"{op}:1"
+    assert client.pttl(said) > client.pttl(list_) > 6 * 86_400_000
 
 
 def test_there_and_back_again(redisq: Redisq, client: redis.Redis) -> None:
@@ -198,7 +248,7 @@ def test_there_and_back_again(redisq: Redisq, client: redis.Redis) -> None:
                 assert outcome["done"] == 6
             sound(source, target)
     assert ours_by_payload(source) == all_ours and of_payload(target, "dead") == theirs
-    assert all(id.count(".") <= 1 for id in {*requests(source), *requests(target)})
+    assert all(id.count(".") <= 2 for id in {*requests(source), *requests(target)})
     first = [row["id"] for row in redisq.rows("log", "--queue", "a") if not row.get("origin")][-1]
     (outcome,) = redisq.rows("undo", first, "--yes", code=1)
     assert outcome["done"] == 0 and ours_by_payload(source) == all_ours
@@ -241,7 +291,109 @@ def test_a_request_that_was_cancelled_there_takes_nothing(
     assert outcome["skipped"] == {"closed": 1}
     left = entries(source, "waiting")
     assert [id.partition("/")[0] for id in left] == ["r0"] and len(entries(target, "waiting")) == 3
+    # Undo doesn't bring back to life what was cancelled.
+    (outcome,) = redisq.rows("undo", op, "--yes", code=3)
+    assert (outcome["done"], outcome["skipped"]) == (3, {"changed": 2})
+    assert len(entries(source, "waiting")) == 4 and not entries(target, "waiting")
     sound(source, target)
+
+
+def test_what_was_cancelled_here_is_not_revived_there(redisq: Redisq, client: redis.Redis) -> None:
+    source, target = filled(client, "a"), made(client, "b")
+    source.control("stop", 1, "cancel", "r0")  # what is delayed ends when its time comes
+    (outcome,) = redisq.rows("move", "a", "--to", "b", "--state", "delayed", "--yes", code=3)
+    assert outcome["skipped"] == {"closed": 3}
+    assert {p[:2] for p in of_payload(target, "delayed")} == {b"x1"}
+    # What is dead is nobody's to be run by itself: that may go.
+    assert redisq.rows("move", "a", "--to", "b", "--state", "dead", "--yes")[0]["done"] == 6
+    sound(source, target)
+
+
+def test_a_request_of_that_name_that_is_not_the_moves(redisq: Redisq, client: redis.Redis) -> None:
+    source, target = filled(client, "a"), made(client, "b")
+    redisq("move", "a", "--to", "b", "--state", "waiting", "--plan", "p")
+    target.submit([b"1", b"2"], id=f"r0.{PlanFile('p').header.op}")
+    (outcome,) = redisq.rows("apply", "p", "--yes", code=3)
+    assert outcome["skipped"] == {"closed": 3}
+    assert len(entries(source, "waiting")) == 3
+    assert {d.payload for d in target.take(9, consumer="w").deliveries} > {b"1", b"2"}
+    sound(source, target)
+
+
+def test_each_request_has_its_own_there(redisq: Redisq, client: redis.Redis) -> None:
+    """Also those that had one name once, and those whose names are too long for more."""
+    source, target = made(client, "a"), made(client, "b")
+    names = [
+        "r1",
+        "r1.move-0123456789",
+        "r1.aaaaaaaa.move-0123456789",
+        *("x" * 127 + c for c in "yz"),
+    ]
+    for k, name in enumerate(names):
+        source.submit([b"%d" % k], id=name, priority=k, limit=k + 1)
+        if k % 2:
+            source.control("stop", k, "pause", name)
+    redisq("move", "a", "--to", "b", "--state", "waiting", "--yes")
+    there = sorted((r.priority, r.limit, r.paused, r.total) for r in requests(target).values())
+    assert there == [(k, k + 1, bool(k % 2), 1) for k in range(5)]
+    assert len({target.abroad("move-0123456789", f"{name}/1") for name in names}) == 5
+    sound(source, target)
+
+
+# --- who waits for the request it came from -------------------------------------------------------
+
+
+def test_a_request_is_not_done_before_its_last_is_there(
+    redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = made(client, "a"), made(client, "b")
+    source.submit([b"x1", b"x2"], id="r0")
+    told_: Any = client.pubsub()  # type: ignore[no-untyped-call]
+    told_.subscribe(source.keys["r_"] + "r0")
+    # Refused over there: they are back, and nothing ended.
+    client.set(target.keys["p_"] + "50", "somebody's")
+    redisq("move", "a", "--to", "b", "--state", "waiting", "--yes", code=1)
+    client.delete(target.keys["p_"] + "50")
+    assert requests(source)["r0"].state == "sealed" and len(entries(source, "waiting")) == 2
+    # Killed on the way: they may come back.
+    redisq("move", "a", "--to", "b", "--state", "waiting", "--plan", "p")
+    killed(redisq, "out", 1, "apply", "p", "--yes")
+    its = requests(source)["r0"]
+    assert (its.state, its.waiting, its.trash, its.moving) == ("sealed", 0, 2, 2)
+    (said,) = redisq.rows("explain", "a/r0")
+    assert (
+        said["rule"] == "moving"
+        and "2 of its entries are on the way to another queue" in said["sentence"]
+    )
+    sound(source)
+    redisq("undo", PlanFile("p").header.op, "--yes")
+    assert requests(source)["r0"].moving == 0 and len(entries(source, "waiting")) == 2
+    channel = [message["type"] for _ in range(9) if (message := told_.get_message())]
+    assert channel == ["subscribe"]
+    # All there.
+    redisq("move", "a", "--to", "b", "--state", "waiting", "--yes")
+    its = requests(source)["r0"]
+    assert (its.state, its.trash, its.moving) == ("done", 2, 0)
+    assert [m["data"] for _ in range(9) if (m := told_.get_message())] == [b"done"]
+    (said,) = redisq.rows("explain", "a/r0")
+    assert "all 2 settled, 2 of them purged or moved to another queue" in said["sentence"]
+    told_.close()
+    sound(source, target)
+
+
+def test_a_move_that_nobody_goes_on_with_holds_up_no_request_for_ever(
+    redisq: Redisq, client: redis.Redis
+) -> None:
+    source, _ = made(client, "a"), made(client, "b")
+    source.submit([b"x1", b"x2"], id="r0")
+    redisq("move", "a", "--to", "b", "--state", "waiting", "--plan", "p")
+    killed(redisq, "out", 1, "apply", "p", "--yes")
+    until = client.zscore(source.keys["retire"], "r0")
+    assert until is not None and until > source.now() + 80_000_000  # as long as it can be mended
+    client.zadd(source.keys["retire"], {"r0": 1})
+    run(client, source.sweep.op(50))
+    assert (requests(source)["r0"].state, requests(source)["r0"].moving) == ("done", 0)
+    sound(source)
 
 
 @pytest.mark.parametrize(("few", "many"), [(1, 4), (4, 1), (3, 5)])
@@ -392,6 +544,19 @@ def test_every_call_can_be_sent_twice(redisq: Redisq, client: redis.Redis) -> No
     sound(source, target)
 
 
+def test_a_stream_that_no_request_knows_of(redisq: Redisq, client: redis.Redis) -> None:
+    """Its record was evicted, or removed by hand: nothing is written beside it."""
+    source, target = filled(client, "a"), made(client, "b")
+    before = ours_by_payload(source)
+    redisq("move", "a", "--to", "b", "--state", "waiting", "--plan", "p")
+    key = target.keys["s_"] + f"r1.{PlanFile('p').header.op}"
+    client.xgroup_create(key, "g", id="0", mkstream=True)
+    redisq("apply", "p", "--yes", code=1)
+    assert f"key {key} has entries that no request knows of" in redisq.err
+    assert ours_by_payload(source) == before and not entries(target, "waiting")
+    sound(source, target)
+
+
 @pytest.mark.parametrize("part", ["s_", "p_"])
 def test_a_key_of_another_type_in_the_way(redisq: Redisq, client: redis.Redis, part: str) -> None:
     source, target = filled(client, "a"), made(client, "b")
@@ -436,7 +601,7 @@ def test_edited_payloads_and_long_names_go_along(redisq: Redisq, client: redis.R
     redisq("dlq", "edit", "a", "--patch", patch, "--yes", "--where", "id~/1$")
     op = redisq.rows("move", "a", "--to", "b", "--state", "dead", "--yes")[0]["op"]
     (id,) = requests(target)
-    assert id == f"{'r' * 112}.{op}" and len(id) == 128
+    assert id.startswith("r" * 103 + ".") and id.endswith(f".{op}") and len(id) == 128
     assert json.loads(target.get(f"{id}/1").payload) == {"a": 7}
     redisq("undo", op, "--yes")
     assert json.loads(source.get(f"{long}/1").payload) == {"a": 7}

@@ -11,7 +11,7 @@ else brings it to life there, and nothing takes its place before that has ended.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -46,6 +46,8 @@ class Cargo:
     not by that operation"""
     back: bool = False
     """it was put back"""
+    kept_ms: int = 0
+    """for how long it can be"""
 
     @property
     def size(self) -> int:
@@ -58,20 +60,21 @@ async def taken_out(queue: Queue[Any], op: str, step: int, *, brief: bool = Fals
     for k, leaf in enumerate(queue.leaves):
         start = 0
         while True:
-            start, rows = await leaf._script("taken_out").call(
+            start, kept_ms, rows = await leaf._script("taken_out").call(
                 leaf.keys, leaf.clock, _rows, op=op, step=step, start=start, brief=int(brief)
             )
             found += [
-                Cargo(k, id, row if row[0] else (), not row[0] and bool(row[1])) for id, row in rows
+                Cargo(k, id, row if row[0] else (), not row[0] and bool(row[1]), kept_ms)
+                for id, row in rows
             ]
             if not start:
                 break
     return found
 
 
-def _rows(reply: list[bytes]) -> tuple[int, list[tuple[str, tuple[bytes, ...]]]]:
-    rows = (reply[i : i + _WIDTH] for i in range(1, len(reply), _WIDTH))
-    return int(reply[0]), [(id.decode(), tuple(rest)) for id, *rest in rows]
+def _rows(reply: list[bytes]) -> tuple[int, int, list[tuple[str, tuple[bytes, ...]]]]:
+    rows = (reply[i : i + _WIDTH] for i in range(2, len(reply), _WIDTH))
+    return int(reply[0]), int(reply[1]), [(id.decode(), tuple(rest)) for id, *rest in rows]
 
 
 async def land(
@@ -89,19 +92,12 @@ async def land(
     # Under another number of shards it may have been said elsewhere.
     said = await verdict(queue, op, step) if len(leaves) > 1 else {}
     left = [one for one in cargo if one.row and one.id not in said]
-    docks = await _docks(queue, op, left)
-    strange = await _elsewhere(queue, left, docks)
+    docks, strange = await _docks(queue, op, left)
     for k, leaf in enumerate(leaves):
         for batch in _batches(one for one in left if docks[one.id] == k):
             over: set[str] = set()
             while batch:  # again with those that meet another move's copy, once that is judged
-                rows: list[tuple[bytes | str, ...]] = [
-                    (
-                        one.id, b"-" if one.id in strange else one.row[0], *one.row[1:],
-                        queue.abroad(op, one.id),
-                    )
-                    for one in batch
-                ]
+                rows = [_landing(queue, op, one, strange) for one in batch]
                 heard = await leaf._script("land").call(
                     leaf.keys, leaf.clock, words, rows, op=op, step=step, keep_ms=keep_ms,
                     layout=leaf.layout, past=" ".join(sorted(over)),
@@ -115,6 +111,17 @@ async def land(
                 said |= {id: word for id, word in told.items() if id not in copies}
                 batch = [one for one in batch if one.id in copies]
     return said
+
+
+def _landing(
+    queue: Queue[Any], op: str, one: Cargo, strange: Collection[str]
+) -> tuple[bytes | str, ...]:
+    state, score, record, payload, error, following = one.row
+    into = queue.abroad(op, one.id)
+    if into != one.id:
+        following += b" " + into.encode()
+    state = b"-" if one.id in strange else state
+    return one.id, state, score, record, payload, error, following
 
 
 async def _ended(queue: Queue[Any], ops: Iterable[str]) -> set[str]:
@@ -141,34 +148,29 @@ def refuse_changing(queue: Queue[Any]) -> None:
         raise Refused(f"queue {queue.name} is changing its shards: move when that is done")
 
 
-async def _docks(queue: Queue[Any], op: str, cargo: Sequence[Cargo]) -> dict[str, int]:
-    """The shard that takes each of them in: its own, its client's, or that of its request."""
-    n = len(queue.leaves)
-    if not isinstance(queue, Sharded) or n == 1:
-        return {one.id: 0 for one in cargo}
-    if "clients" in queue.capabilities:  # whose name stands in front of the payload
-        return {one.id: home(one.row[3].partition(b" ")[0].decode(), n) for one in cargo}
-    names = {one.id: queue.abroad(op, one.id) for one in cargo}
-    if "requests" not in queue.capabilities:
-        return {id: home(name, n) for id, name in names.items()}
-    places = await queue._places(sorted(set(names.values())))  # begun under another number of them
-    return {id: min(places[name]) for id, name in names.items()}
-
-
-async def _elsewhere(
-    queue: Queue[Any], cargo: Sequence[Cargo], docks: Mapping[str, int]
-) -> set[str]:
-    """Ids that another shard has than the one that takes them in."""
+async def _docks(
+    queue: Queue[Any], op: str, cargo: Sequence[Cargo]
+) -> tuple[dict[str, int], set[str]]:
+    """The shard that takes each of them in, and the ids that another shard has."""
     leaves = list(queue.leaves)
-    named = "requests" not in queue.capabilities  # there each gets a number of its own
-    if not isinstance(queue, Sharded) or len(leaves) == 1 or not cargo or not named:
-        return set()
+    n = len(leaves)
+    if not isinstance(queue, Sharded) or n == 1 or not cargo:
+        return {one.id: 0 for one in cargo}, set()
+    if (
+        "requests" in queue.capabilities
+    ):  # where its new request is, from an earlier step, or will be
+        into = {one.id: queue.abroad(op, one.id) for one in cargo}
+        places = await queue._places(sorted(set(into.values())))
+        return {id: min(places[name]) for id, name in into.items()}, set()
+    docks = {one.id: home(one.id, n) for one in cargo}
+    if "clients" in queue.capabilities:  # whose name stands in front of the payload
+        docks = {one.id: home(one.row[3].partition(b" ")[0].decode(), n) for one in cargo}
     places = await queue._places([one.id for one in cargo])
     asked = [
         (one.id, leaves[k].keys["body"]) for one in cargo for k in places[one.id] - {docks[one.id]}
     ]
     found = await together(Call(("HEXISTS", key, id), bool, key=key) for id, key in asked)
-    return {id for (id, _), there in zip(asked, found, strict=True) if there}
+    return docks, {id for (id, _), there in zip(asked, found, strict=True) if there}
 
 
 def _batches(cargo: Iterable[Cargo]) -> Iterable[list[Cargo]]:
@@ -258,6 +260,15 @@ async def _asked(
         for id, word in zip(some, said, strict=False)
         if word == "moved"
     }
+
+
+async def free(queue: Queue[Any], op: str, step: int, state: State) -> None:
+    """A step's end, said in their order: the requests it took from are held up by it no longer."""
+    if "requests" in queue.capabilities and state != "dead":
+        await together(
+            leaf._script("free").call(leaf.keys, leaf.clock, int, op=op, step=step)
+            for leaf in queue.leaves
+        )
 
 
 async def forget(queue: Queue[Any], op: str, step: int) -> None:

@@ -255,6 +255,8 @@ class Request:
     results_dropped: int
     digest: str
     """of everything submitted so far: the guard of resuming"""
+    moving: int = 0
+    """of those in the trash, how many are on their way to another queue, and may come back"""
 
     @property
     def settled(self) -> bool:

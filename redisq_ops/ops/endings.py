@@ -154,6 +154,8 @@ class Endings(Reasons):
                 hint("replay", self.address), facts=facts | {"kept_until_ms": None},
             )  # fmt: skip
         kept = "" if until is None else f"; results are kept until {self.when(until)}"
+        if request.trash:
+            kept = f", {count(request.trash)} of them purged or moved to another queue{kept}"
         return Reason(
             "done", f"done{at}, all {count(request.total)} settled{kept}", "results", results,
             facts=facts | {"kept_until_ms": until},

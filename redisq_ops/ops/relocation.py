@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from redisq_ops.core import relocation
-from redisq_ops.core.errors import BadInput, NotFound, Refused, Superseded, WrongKind
+from redisq_ops.core.errors import BadInput, NotFound, Refused, Superseded, Unreachable, WrongKind
 from redisq_ops.core.foreign import ForeignQueue
 from redisq_ops.core.io import both
 from redisq_ops.core.keys import checked_name
@@ -193,6 +193,7 @@ class Onward(Order):
         if len(said) != len(picks):  # somebody else's step of that number
             return said
         landed = await self._land(op, seq, again=False) if "moved" in said else {}
+        await relocation.free(self.queue, op, seq, self.state)
         self.going.reached = seq
         if seq % NOTED == 0:
             await self.noted(op)
@@ -211,6 +212,7 @@ class Onward(Order):
             step = self.going.reached + 1
             with suppress(Superseded):  # an undo has them
                 await self._land(op, step, again=True)
+            await relocation.free(self.queue, op, step, self.state)
             self.going.reached = step
             await self.noted(op)
 
@@ -226,14 +228,19 @@ class Onward(Order):
         # Where some aren't there any more, somebody was here before: that was said of them, too.
         again = again or not rows or len(cargo) < len(rows)
         said = await verdict(way.target, op, step) if again else {}
+        # The source may have been told to keep its trash longer since the move began.
+        keep_ms = max([way.keep_ms, *(one.kept_ms + DAY_MS for one in rows)])
         back = {one.id: "back" for one in rows if one.back and one.id not in said}
         try:
             if fresh := [one for one in cargo if one.id not in said]:
                 with self.going.call():
-                    said |= await land(way.target, op, step, fresh, way.keep_ms)
-        except Refused:  # as a full server does: they are to wait where they were, not in the trash
-            said = await verdict(way.target, op, step, close=True, keep_ms=way.keep_ms)
+                    said |= await land(way.target, op, step, fresh, keep_ms)
+        except Unreachable:
+            raise
+        except Exception:  # as a full server's: they are to wait where they were, not in the trash
+            said = await verdict(way.target, op, step, close=True, keep_ms=keep_ms)
             await self._back(op, step, cargo, said)
+            await relocation.free(self.queue, op, step, self.state)
             raise
         await self._back(op, step, cargo, said)
         if {"cancelled", WITHDRAWN} & set(said.values()):
@@ -438,6 +445,7 @@ class Recall(Undo):
             await relocation.withdraw(
                 way.target, by, 3 * seq + 2, id, step, sorted(stay), "trash", "back"
             )
+        await relocation.free(source, id, step, state)
         await relocation.forget(source, id, step)
         touched = [
             one.id for one in rows

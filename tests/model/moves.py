@@ -851,6 +851,9 @@ class MoveModel:
         else:
             raise AssertionError("it never came to rest")
         self.is_sound()
+        if self.named == "request":
+            held = [r.id for queue in self.queues for r in requests(queue) if r.moving]
+            assert not held, "nothing is on its way any more"
 
     def is_sound(self) -> None:
         for queue in self.queues:

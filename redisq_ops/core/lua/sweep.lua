@@ -11,7 +11,7 @@ local old = redis.call('ZRANGE', trash, '-inf', now - conf.trash_ms, 'BYSCORE', 
 for i, r in ipairs(records(old)) do move(old[i], 'trash', 'gone', 0, r) end
 flush()
 went = went + #old + room_retire(tonumber(max))
-write_counters()
+flush()
 local page = redis.call('HSCAN', callers, redis.call('HGET', stat, 'sweep') or '0', 'COUNT', 50)
 redis.call('HSET', stat, 'sweep', page[1])
 for i = 1, #page[2], 2 do

@@ -3,20 +3,21 @@
 -- was put back. `brief`: 1 for none of what is long.
 -- KEYS: undo_ meta err trash
 -- ARGV: op step start brief
--- USES: record follow payloads
+-- USES: record follow payload
 -- FLAGS: no-writes allow-oom
--- Returns where the next rows begin (0: that was all), then as many as fit a call: id state score record
--- payload error following (after a plus).
+-- Returns where the next rows begin (0: that was all), for how long all this is kept (ms, in
+-- full hours), then as many rows as fit a call: id state score record payload error following (after a
+-- plus).
 local list = undo_ .. op .. ':' .. step
 local rows, ids = redis.call('LRANGE', list, start, start + 99), {}
 for k, row in ipairs(rows) do ids[k] = row:match('^%S+') end
-if #ids == 0 then return {'0'} end
+if #ids == 0 then return {'0', '0'} end
 local found, scores = records(ids), redis.call('ZMSCORE', trash, unpack(ids))
 local long = brief ~= '1'
-local bodies = long and payloads(ids) or {}
 local errors = long and redis.call('HMGET', err, unpack(ids)) or {}
 local runs = long and following(ids) or {}
-local said, size, seen = {''}, 0, 0
+local hours = math.ceil(redis.call('PTTL', list) / 3600000)
+local said, size, seen = {'', string.format('%d', hours * 3600000)}, 0, 0
 local function add(...)
   for _, word in ipairs({...}) do said[#said + 1] = word end
 end
@@ -25,7 +26,7 @@ for k, row in ipairs(rows) do
     add(row, '', 'back', '', '', '', '')
   elseif scores[k] and found[k].op == op then
     local state, score, line = row:match('^%S+ (%S+) (%S+) (.+)$')
-    local content, failure = bodies[k] or '', errors[k] or ''
+    local content, failure = long and payload(ids[k]) or '', errors[k] or ''
     add(ids[k], state, score, line, content, failure, runs[k] and '+' .. runs[k] or '')
     size = size + #content + #failure
   else

@@ -70,7 +70,7 @@ async def violations(queue: RequestQueue[Any]) -> list[str]:
         if live != (rid in opened):
             said.append(f"{rid} is {request.state} and listed in the wrong place")
         active = request.waiting + request.pending + request.delayed
-        if request.state == "sealed" and active == 0:
+        if request.state == "sealed" and active + request.moving == 0:
             said.append(f"{rid} is finished and not done")
         if request.state == "done" and active:
             said.append(f"{rid} is done with {active} to do")

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from hashlib import sha1
 from typing import Any, ClassVar, Literal, cast
 
 from ..errors import Exists, NotFound, QueueClosed
@@ -44,9 +45,10 @@ from .waiting import waiting
 _RECORD = (
     "state", "priority", "limit", "paused", "total", "waiting", "pending", "delayed", "done",
     "dead", "trash", "purged", "tok", "created", "added", "closed", "bytes", "dropped", "digest",
+    "moving",
 )  # fmt: skip
 
-_MOVED = re.compile(r"\.move-[0-9a-f]{10}$")
+_MOVED = re.compile(r"(\.[0-9a-f]{8})?\.move-[0-9a-f]{10}$")
 
 Control = Literal["cancel", "reopen", "pause", "resume", "limit", "priority"]
 
@@ -215,8 +217,12 @@ class RequestQueue(Queue[C_co]):
         >>> RequestQueue(None, "mail").abroad("move-0123456789", "r1/17")
         'r1.move-0123456789'
         """
-        own = _MOVED.sub("", id.partition("/")[0])
-        return f"{own[: 127 - len(op)]}.{op}"
+        whole = id.partition("/")[0]
+        own, most = _MOVED.sub("", whole), 127 - len(op)
+        if own != whole or len(own) > most:  # what is left of it is perhaps another's, too
+            digest = sha1(whole.encode()).hexdigest()[:8]
+            own = f"{own[: most - 9]}.{digest}"
+        return f"{own}.{op}"
 
     # --- looking -------------------------------------------------------------------------------
 
@@ -312,7 +318,7 @@ class RequestQueue(Queue[C_co]):
                 id, state, n["priority"], n["limit"], bool(n["paused"]), n["total"], waiting,
                 n["pending"], n["delayed"], n["done"], n["dead"], trash, n["tok"], n["created"],
                 n["added"] or None, n["closed"] or None, n["bytes"], n["dropped"],
-                (row["digest"] or b"").decode(),
+                (row["digest"] or b"").decode(), n["moving"],
             )  # fmt: skip
 
         return Call(("HMGET", key, *_RECORD), read, key=key)

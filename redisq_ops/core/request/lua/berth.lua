@@ -1,16 +1,21 @@
 -- Where a sub-request is from now on that comes from another queue: one number further in the request
 -- of its move, `into`, which is as its own was. What was said of it has where that is, and the
--- request's generation: after it was done with and forgotten, another one of its name has other numbers.
+-- request's generation: when all of it was done with and forgotten, what comes then begins at 1 again.
 -- USES: begin content
-local function barred(into)
+local LIKE = '^(%d+) (%d+) (%d) (%a+) (%S+)$' -- its own request's priority, limit, pause, state; into
+
+-- By a cancelled request on either side, and by one of that name that isn't a move's.
+local function barred(own, state)
+  local _, _, _, was, into = own:match(LIKE)
   local q = request(into)
-  return q and q.state == 'cancelled'
+  return was == 'cancelled' and state ~= 'dead'
+    or q and (q.state == 'cancelled' or q.state == 'open' or q.read ~= q.total)
 end
 
-local function berth(id, into, payload, own)
+local function berth(id, payload, own)
+  local priority, limit, paused, _, into = own:match(LIKE)
   local q = request(into)
   if not q then
-    local priority, limit, paused = own:match('^(%d+) (%d+) (%d)$')
     q = begun(into, 'sealed', priority, limit)
     q.paused = tonumber(paused)
     redis.call('HSET', r_ .. into, 'paused', paused)
@@ -29,6 +34,7 @@ end
 local function berthed(id, mark)
   local word, at, gen = (mark or ''):match('^(%S+) (%S+) (%d+)$')
   if not word then return id, mark, '' end
-  local q = request((split(at)))
-  return at, q and q.gen == tonumber(gen) and word, ' ' .. at .. ' ' .. gen
+  local q = located(at)
+  local same = q and q.gen == tonumber(gen) and (word ~= 'ok' or q.state ~= 'cancelled')
+  return at, same and word, ' ' .. at .. ' ' .. gen
 end

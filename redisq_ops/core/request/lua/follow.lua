@@ -4,7 +4,7 @@ local function following(ids)
   local found = {}
   for k, id in ipairs(ids) do
     local q = located(id)
-    found[k] = q and string.format('%d %d %d', q.priority, q.limit, q.paused)
+    found[k] = q and string.format('%d %d %d %s', q.priority, q.limit, q.paused, q.state)
   end
   return found
 end

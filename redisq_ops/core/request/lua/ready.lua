@@ -11,11 +11,18 @@ local function room_ready()
   end
 end
 
--- Of one that comes from another queue, to a request that may be new, of that priority.
-local function room_fits(_, into, own)
-  local list = p_ .. own:match('^%d+')
-  local wrong = not fitting[into] and misfit(s_ .. into, 'stream')
-    or not fitting[list] and misfit(list, 'list')
+-- Of one that comes from another queue, to a request that may be new: its list, and a stream that ends
+-- where its record says.
+local function room_fits(_, own)
+  local list, key = p_ .. own:match('^%d+'), s_ .. own:match('%S+$')
+  if fitting[list] and fitting[key] then return end
+  local wrong = misfit(list, 'list') or misfit(key, 'stream')
+  local last = not wrong and redis.call('XREVRANGE', key, '+', '-', 'COUNT', 1)[1]
+  local q = request(own:match('%S+$'))
+  if not wrong and (last and tonumber(last[1]:match('^%d+')) > (q and q.total or 0)
+    or not q and redis.call('EXISTS', key) == 1) then
+    wrong = {err = 'MISFIT key ' .. key .. ' has entries that no request knows of'}
+  end
   if wrong then error(wrong) end
-  fitting[into], fitting[list] = true, true
+  fitting[list], fitting[key] = true, true
 end

@@ -1,7 +1,7 @@
 -- Requests as a call finds them: each record is read once, changed here, and written by the flush.
 -- KEYS: r_ s_
 local FIELDS = {'state', 'priority', 'limit', 'paused', 'waiting', 'pending', 'delayed', 'done',
-  'dead', 'trash', 'again', 'read', 'tok', 'gen', 'bytes', 'total', 'created', 'purged'}
+  'dead', 'trash', 'again', 'read', 'tok', 'gen', 'bytes', 'total', 'created', 'purged', 'moving'}
 local requests, touched = {}, {}
 local known, KNOWN_MOST = 0, 25 -- requests a call has looked at; each costs as much as several entries
 
@@ -17,6 +17,7 @@ local function request(rid)
       for i = 1, #FIELDS do q[FIELDS[i]] = got[i] ~= '0' and tonumber(got[i]) or 0 end
       q.state = got[1]
       q.was_waiting, q.was_cancelled = q.waiting, q.state == 'cancelled'
+      q.was_moving = q.moving
     end
     requests[rid] = q
   end

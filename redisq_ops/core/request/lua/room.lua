@@ -4,7 +4,7 @@
 -- ones are in the group's PEL, under their consumer, or under ~waiting / ~delayed when they are to run
 -- again; `again` counts the former, `read` is the highest n ever delivered.
 -- KEYS: p_ prios open fin retire res_ edited
--- USES: append requests wake history counters
+-- USES: append requests wake history counters hold
 local waiting_zset = nil
 local ended = {}
 local edits -- whether any payload was replaced; asked once
@@ -20,6 +20,7 @@ local function room_move(id, from, to, r, value)
   q[from] = q[from] - 1
   local into = to == 'gone' and 'purged' or to
   q[into] = q[into] + 1
+  if to == 'trash' and from ~= 'dead' and (r.op or ''):find(MOVED) then q.moving = q.moving + 1 end
   if unread(q, entry) then -- only the reading position speaks for it
     if to == 'gone' then q.dels[#q.dels + 1] = entry end
     return known >= KNOWN_MOST and 'full' or nil
@@ -103,7 +104,7 @@ local function sync(q)
 end
 
 local function settle_state(q)
-  local live = q.waiting + q.pending + q.delayed
+  local live = q.waiting + q.pending + q.delayed + q.moving
   if q.state == 'sealed' and live == 0 then
     q.state = 'done'
     redis.call('ZREM', open, q.rid)
@@ -136,6 +137,7 @@ local function room_flush()
       list[#list + 1], list[#list + 2] = 'FORCE', 'JUSTID' -- in the list: unpack must come last
       redis.call('XCLAIM', q.stream, 'g', owner, 0, unpack(list))
     end
+    hold(q)
     settle_state(q)
     sync(q)
     redis.call('HSET', r_ .. rid, 'state', q.state, 'waiting', q.waiting, 'pending', q.pending,
@@ -158,7 +160,10 @@ local function room_retire()
   local went = 0
   for _, rid in ipairs(redis.call('ZRANGE', retire, '-inf', now, 'BYSCORE', 'LIMIT', 0, 50)) do
     local q = request(rid)
-    if q and (q.dead > 0 or q.trash > 0 or q.pending + q.delayed > 0) then
+    if q and (q.state == 'open' or q.state == 'sealed') then
+      q.moving = 0
+      touch(q)
+    elseif q and (q.dead > 0 or q.trash > 0 or q.pending + q.delayed > 0) then
       redis.call('ZADD', retire, now + 3600000, rid)
     else
       local cancelled = q and q.state == 'cancelled'

@@ -1,0 +1,15 @@
+-- Of a request's sub-requests that were still to be done, how many are on their way to another queue:
+-- they may come back, so it isn't done before. Who moves them says when they are there (`free`); who is
+-- never heard of again holds it up as long as they can be brought back, until `room_retire` goes on.
+-- KEYS: retire
+-- USES: requests config moved
+local function hold(q)
+  if q.moving == q.was_moving then return end
+  redis.call('HSET', r_ .. q.rid, 'moving', q.moving)
+  if q.moving > 0 then
+    redis.call('ZADD', retire, now + conf.trash_ms, q.rid)
+  elseif q.state == 'open' or q.state == 'sealed' then
+    redis.call('ZREM', retire, q.rid)
+  end
+  q.was_moving = q.moving
+end
