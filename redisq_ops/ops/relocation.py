@@ -314,8 +314,9 @@ class Relocating(Bulk):
                 and not found.taken_back
             ):
                 order = self.onward
+                state = cast("State", found.source)
                 other = Onward(
-                    order.queue, order.verb, order.state, order.high_water_ms, order.consumer,
+                    order.queue, order.verb, state, order.high_water_ms, order.consumer,
                     order.argument, self.way,
                 )  # fmt: skip
                 await other.settle(found.id, found.steps)
