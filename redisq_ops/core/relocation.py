@@ -264,9 +264,9 @@ async def _asked(
 
 async def free(queue: Queue[Any], op: str, step: int, state: State) -> None:
     """A step's end, said in their order: the requests it took from are held up by it no longer."""
-    if "requests" in queue.capabilities and state != "dead":
+    if "requests" in queue.capabilities:
         await together(
-            leaf._script("free").call(leaf.keys, leaf.clock, int, op=op, step=step)
+            leaf._script("free").call(leaf.keys, leaf.clock, int, op=op, step=step, state=state)
             for leaf in queue.leaves
         )
 

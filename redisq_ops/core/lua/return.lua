@@ -4,14 +4,14 @@
 -- KEYS: undo_ op_
 -- ARGV: caller seq op step undone
 -- REST: id
--- USES: guard moves
+-- USES: guard moves ended
 -- FLAGS: allow-oom
 -- Returns one word per row: moved | changed.
 local said, late = replayed()
 if late then return superseded end
 if said then return said end
 by, said = caller, {}
-local list, ids, rows, places, back = undo_ .. op .. ':' .. step, {}, {}, {}, 0
+local list, ids, rows, places, back, state = undo_ .. op .. ':' .. step, {}, {}, {}, 0, nil
 for i = first, #ARGV do ids[#ids + 1] = ARGV[i] end
 for at, row in ipairs(redis.call('LRANGE', list, 0, 499)) do
   local id = row:match('^%S+')
@@ -24,10 +24,11 @@ for k, r in ipairs(records(ids)) do
     local from, score, line = row:match('^%S+ (%S+) (%S+) (.+)$')
     move(id, 'trash', from, tonumber(score), unpacked(line))
     rows[id] = id
-    said[k] = 'moved'
+    said[k], state = 'moved', from
     back = back + 1
   end
 end
+if state then ended(op, step, state) end
 room_ready(admit)
 for k, id in ipairs(ids) do
   if said[k] == 'moved' then redis.call('LSET', list, places[id], id) end

@@ -1,5 +1,5 @@
 -- Of a request's sub-requests that were still to be done, how many are on their way to another queue:
--- they may come back, so it isn't done before. Who moves them says when they are there (`free`); who is
+-- they may come back, so it isn't done before. Who moves them says when that has `ended`; who is
 -- never heard of again holds it up as long as they can be brought back, until `room_retire` goes on.
 -- KEYS: retire
 -- USES: requests config moved
