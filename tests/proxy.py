@@ -14,6 +14,8 @@ from redisq_ops.demo.server import HOST
 # request that a test is about.
 HANDSHAKE = {b"HELLO", b"AUTH", b"CLIENT", b"SELECT"}
 CHUNK = 1 << 16
+PATIENCE_S = 10.0
+"""with who takes nothing more: the end of a test waits for it"""
 
 
 class FlakyProxy:
@@ -83,7 +85,11 @@ class _Connection(BaseRequestHandler):
 
     def handle(self) -> None:
         client = self.request
-        with suppress(ConnectionError), socket.create_connection(self.server.target) as server:
+        client.settimeout(PATIENCE_S)
+        with (
+            suppress(ConnectionError, TimeoutError),
+            socket.create_connection(self.server.target, PATIENCE_S) as server,
+        ):
             buffer, doomed, script = b"", False, False
             while not self.server.closing:
                 readable, _, _ = select.select([client, server], [], [], 0.02)

@@ -6,7 +6,6 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from redisq_ops.ops.selection import Filter
 
 from .cli import ERROR, Redisq, dead_letters
 from .proxy import FlakyProxy
+from .working import until
 
 N = 1500
 
@@ -215,8 +215,10 @@ def test_what_comes_back_at_the_end_is_counted_too(client: redis.Redis) -> None:
     def meanwhile(op: str) -> Any:
         call = following(op)
         if not undone and front.steps == 2:  # the third step, the first that finds nothing
-            while client.hget(queue.keys["op_"] + op, "steps") != b"3":
-                pass
+            until(
+                lambda: client.hget(queue.keys["op_"] + op, "steps") == b"3",
+                "the third step was sent, and the server never carried it out",
+            )
             undone.append(queue.undo("other", 1, target="trash", by="u", seq=1))
         return call
 
@@ -238,7 +240,7 @@ def test_steps_go_on_where_the_server_was_lost(server: EmbeddedServer, client: r
     front = ahead(queue)
     total: Counter[str] = Counter()
     with FlakyProxy(int(server.url.rpartition(":")[2])) as proxy, connect(proxy.url) as through:
-        for n in count():
+        for n in range(100):
             proxy.drop_replies(3 * (n % 2))  # as often as it is tried
             try:
                 said = run(through, front.step("op", 15))
@@ -247,6 +249,8 @@ def test_steps_go_on_where_the_server_was_lost(server: EmbeddedServer, client: r
             if not said:
                 break
             total.update(said)
+        else:
+            pytest.fail(f"after 100 tries the end was not reached: {total}")
     assert total == Counter(moved=40, changed=40) and queue.counts().waiting == 40
 
 
@@ -420,8 +424,7 @@ def test_what_left_is_counted_and_what_came_later_is_left(
     def others() -> None:
         high = queue.now()
         queue.move("other", 1, ["e0", "e1"], source="dead", target="trash", high_water_ms=high)
-        while queue.now() == high:
-            pass
+        until(lambda: queue.now() > high, "the server's clock stands still")
         queue.settle([Settlement(one, "reject", ERROR.encoded()) for one in taken[90:]])
 
     meanwhile(others)

@@ -1,9 +1,10 @@
-"""What the tests of several kinds of queue have in common: entries taken and ended by hand, and an
-operator killed between two round trips."""
+"""What the tests of several kinds of queue have in common: entries taken and ended by hand, an
+operator killed between two round trips, and waiting that has an end."""
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable
+import time
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
 from redisq_ops.core import io
@@ -24,6 +25,14 @@ def ids(entries: Iterable[Delivery | Entry]) -> list[str]:
 def end(queue: Any, delivery: Delivery, outcome: Any = "ack", value: bytes = b"") -> str:
     (said,) = queue.settle([Settlement(delivery, outcome, value)])
     return str(said)
+
+
+def until(true: Callable[[], object], otherwise: str, seconds: float = 30) -> None:
+    """Come back when it is so; ``otherwise`` is what is wrong if it never is."""
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, otherwise
+        time.sleep(0.001)
 
 
 class Killed(Exception):
