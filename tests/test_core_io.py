@@ -532,11 +532,12 @@ def test_a_reply_nobody_waits_for_is_not_taken_for_anothers(
 
 
 INTERRUPTED = """
-import faulthandler, signal, sys, redis
+import faulthandler, signal, sys
+from redisq_ops.core.connect import connect
 from redisq_ops.core.io import Call, run
 
 faulthandler.dump_traceback_later(100, exit=True)  # where it stands, should it never end
-client = redis.Redis.from_url(sys.argv[1])
+client = connect(sys.argv[1])
 numbers = Call(("EXISTS", *range(2000)), int, key="0")
 # As Ctrl+C, but so soon that one would have to be quick.
 signal.signal(signal.SIGALRM, signal.default_int_handler)
@@ -556,7 +557,7 @@ print(interrupted, run(client, numbers))
 
 
 def test_ctrl_c_while_a_command_is_packed_does_not_end_the_interpreter(url: str) -> None:
-    """hiredis dies of it where it has to make text of a number."""
+    """hiredis dies of it where it has to make text of a number, also of one in the greeting."""
     done = subprocess.run(
         [sys.executable, "-c", INTERRUPTED, url], capture_output=True, text=True, check=False
     )

@@ -32,6 +32,7 @@ from redis.sentinel import Sentinel
 
 from .errors import BadInput, translate
 from .io import AsyncClient, BlockingClient
+from .lines import NodePool, Packer
 
 DEFAULT_URL = "redis://127.0.0.1:6379/0"
 VERSION = "0.1.0"
@@ -127,10 +128,12 @@ def connect(
     try:
         if mode == "cluster":
             options.pop("retry")  # the cluster client counts its own attempts per node
+            options["connection_pool_class"] = NodePool
             if replica:
                 which = LoadBalancingStrategy.ROUND_ROBIN_REPLICAS
                 return _ReplicaCluster.from_url(url, load_balancing_strategy=which, **options)
             return redis.RedisCluster.from_url(url, **options)
+        options["command_packer"] = Packer()
         if mode == "sentinel":
             nodes, name, options = _sentinels(url, options)
             return cast(redis.Redis, _master(Sentinel, nodes, name, options, replica))
@@ -164,8 +167,8 @@ def blocking_twin(target: Target | str, role: str = "wait") -> BlockingClient:
     mode, url, options = _dissect(target, role)
     options["socket_timeout"] = None
     if mode == "cluster":
-        return redis.RedisCluster.from_url(url, **options)
-    options["retry"] = Retry(ConstantBackoff(0), 0)
+        return redis.RedisCluster.from_url(url, connection_pool_class=NodePool, **options)
+    options |= {"command_packer": Packer(), "retry": Retry(ConstantBackoff(0), 0)}
     if mode == "sentinel":
         nodes, name, options = _sentinels(url, options)
         return cast(redis.Redis, _master(Sentinel, nodes, name, options))
