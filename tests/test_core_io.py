@@ -531,6 +531,24 @@ def test_a_reply_nobody_waits_for_is_not_taken_for_anothers(
     assert run(client, get("a")) == b"mine"
 
 
+@pytest.mark.parametrize("asked", [get, lambda key: copy(key, "c")], ids=["call", "operation"])
+def test_what_comes_after_ctrl_c_gets_its_own_reply(
+    client: redis.Redis, asked: Callable[[str], Description[Any]]
+) -> None:
+    """redis-py keeps a connection on which a reply is still to come."""
+    run(client, put("a", "mine"))
+    run(client, put("b", "another's"))
+
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(redis.Redis, "parse_response", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            run(client, asked("b"))
+    assert run(client, get("a")) == b"mine"
+
+
 INTERRUPTED = """
 import faulthandler, signal, sys
 from redisq_ops.core.connect import connect

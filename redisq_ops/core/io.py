@@ -229,6 +229,9 @@ def run(client: BlockingClient, description: Description[T]) -> T:
             return description.result(_exchange(client, (description,))[0])
         except (rx.RedisError, rx.RedisClusterException) as error:
             raise translate(error) from error
+        except BaseException as error:
+            _interrupted(client, error)
+            raise
     line: _Line | None = None
     try:
         calls = _checked(description.send(None))
@@ -241,6 +244,7 @@ def run(client: BlockingClient, description: Description[T]) -> T:
                 else:
                     replies = _exchange(client, calls)
             except BaseException as error:
+                _interrupted(client, error)
                 # Thrown in at the await, so that `finally` and `except` in an operation work.
                 calls = _checked(description.throw(_outward(error)))
             else:
@@ -273,6 +277,18 @@ async def arun(client: AsyncClient, description: Description[T]) -> T:
         return cast(T, stop.value)
     finally:
         description.close()
+
+
+def _interrupted(client: BlockingClient, error: BaseException) -> None:
+    """After Ctrl+C hang up: a reply may be on its way, or a greeting half said, and redis-py would
+    take that for the reply to whatever comes next."""
+    if isinstance(error, Exception):
+        return
+    lines: Any = client  # partly untyped in redis-py
+    if isinstance(client, redis.RedisCluster):
+        lines.disconnect_connection_pools()
+    else:
+        lines.connection_pool.disconnect()
 
 
 def _outward(error: BaseException) -> BaseException:
