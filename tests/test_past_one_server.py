@@ -5,6 +5,7 @@ dies it is at most what its replica had not heard of.
 """
 
 import os
+import signal
 import socket
 import subprocess
 import threading
@@ -20,6 +21,7 @@ import redis
 import trustme
 
 from redisq_ops.cli import run
+from redisq_ops.core import lines
 from redisq_ops.core.connect import connect
 from redisq_ops.core.delay import DelaySet
 from redisq_ops.core.errors import RedisqError, Unreachable
@@ -355,6 +357,15 @@ def test_tls_and_users_with_the_rights_the_docs_name(
         redisq("redisq-viewer", "top --once")
         assert "ACL says no" in redisq("redisq-viewer", "queue pause default --yes", 1)
         assert "wrong user name or password" in redisq("nobody", "ls", 2)
+        assert run(["--url", f"redis://localhost:{server.port}", "ls"]) == 2
+        assert capsys.readouterr().err.endswith("; that port speaks TLS: write rediss://…\n")
+        monkeypatch.setattr(lines, "PATIENCE_S", 0.1)
+        assert server.pid is not None
+        os.kill(server.pid, signal.SIGSTOP)
+        busy = threading.Timer(1.5, os.kill, (server.pid, signal.SIGCONT))
+        busy.start()
+        redisq("redisq-viewer", "ls")  # as patient as with any command
+        busy.join()
         monkeypatch.delenv("REDISQ_TLS_CERT")
         monkeypatch.delenv("REDISQ_TLS_KEY")
         redisq("redisq-viewer", "ls", 2)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +14,10 @@ from pathlib import Path
 import pytest
 import trustme
 
+from redisq_ops.core import lines
+from redisq_ops.core.connect import aconnect, blocking_twin, connect
+from redisq_ops.core.errors import Unreachable
+from redisq_ops.core.io import Call, arun, run
 from redisq_ops.ops.port import other_scheme
 
 from .cli import Redisq
@@ -58,3 +64,53 @@ def test_it_is_said_where_the_server_can_not_be_reached(
     assert said.endswith("; that port speaks TLS: write rediss://…")
     redisq = Redisq("redis://127.0.0.1:1", capsys)
     assert "TLS" not in redisq.refusal("ls", code=2)
+
+
+@pytest.mark.alike
+@pytest.mark.parametrize("mode", ["", "+cluster"])
+def test_a_port_without_tls_is_told_long_before_all_time_outs(
+    url: str, mode: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A server without TLS waits for the end of a line that a handshake doesn't have."""
+    began = time.monotonic()
+    said = Redisq(url.replace("redis:", f"rediss{mode}:"), capsys).refusal("ls", code=2)
+    assert said.endswith(
+        f"doesn't answer a TLS handshake; that port speaks no TLS: write redis{mode}://…"
+    )
+    assert time.monotonic() - began < 9  # as one time-out of a command's would be
+
+
+@pytest.mark.parametrize("answered", [False, True])
+def test_every_client_is_told_of_a_port_without_tls(
+    monkeypatch: pytest.MonkeyPatch, answered: bool
+) -> None:
+    """One that waits for the end of a line, and one that answers whatever comes."""
+    monkeypatch.setattr(lines, "PATIENCE_S", 0.1)
+    calls = []
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            with suppress(OSError):  # until it is closed
+                while True:
+                    connection, _ = listening.accept()
+                    heard = connection.recv(9)
+                    calls.append(heard)
+                    if answered or heard.startswith(b"PING"):
+                        connection.sendall(b"-ERR unknown command\r\n")
+
+        serving = threading.Thread(target=serve, daemon=True)
+        serving.start()
+        url = f"rediss://127.0.0.1:{listening.getsockname()[1]}?socket_connect_timeout=0.2"
+        ping = Call(("PING",), bytes)
+        for make in (connect, blocking_twin):
+            with pytest.raises(Unreachable, match="doesn't answer a TLS handshake"):
+                run(make(url), ping)
+        assert len(calls) == 4  # each begins a handshake once, and asks once
+
+        async def awaited() -> None:
+            async with aconnect(url) as client:
+                await arun(client, ping)
+
+        with pytest.raises(Unreachable, match="doesn't answer a TLS handshake"):
+            asyncio.run(awaited())
+        assert len(calls) == 6

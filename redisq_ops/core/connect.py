@@ -32,7 +32,7 @@ from redis.sentinel import Sentinel
 
 from .errors import BadInput, translate
 from .io import AsyncClient, BlockingClient
-from .lines import NodePool, Packer
+from .lines import NodePool, mended
 
 DEFAULT_URL = "redis://127.0.0.1:6379/0"
 VERSION = "0.1.0"
@@ -133,11 +133,10 @@ def connect(
                 which = LoadBalancingStrategy.ROUND_ROBIN_REPLICAS
                 return _ReplicaCluster.from_url(url, load_balancing_strategy=which, **options)
             return redis.RedisCluster.from_url(url, **options)
-        options["command_packer"] = Packer()
         if mode == "sentinel":
             nodes, name, options = _sentinels(url, options)
-            return cast(redis.Redis, _master(Sentinel, nodes, name, options, replica))
-        return redis.Redis.from_url(url, **options)
+            return mended(cast(redis.Redis, _master(Sentinel, nodes, name, options, replica)))
+        return mended(redis.Redis.from_url(url, **options))
     except RedisError as error:
         raise translate(error) from error
     except ValueError as error:
@@ -155,8 +154,8 @@ def aconnect(target: Target | str = DEFAULT_URL, role: str = "library") -> Async
             return _AsyncCluster.from_url(url, **options)
         if mode == "sentinel":
             nodes, name, options = _sentinels(url, options)
-            return cast(aredis.Redis, _master(AsyncSentinel, nodes, name, options))
-        return aredis.Redis.from_url(url, **options)
+            return mended(cast(aredis.Redis, _master(AsyncSentinel, nodes, name, options)))
+        return mended(aredis.Redis.from_url(url, **options))
     except ValueError as error:
         raise BadInput(f"{target}: {error}") from error
 
@@ -168,11 +167,11 @@ def blocking_twin(target: Target | str, role: str = "wait") -> BlockingClient:
     options["socket_timeout"] = None
     if mode == "cluster":
         return redis.RedisCluster.from_url(url, connection_pool_class=NodePool, **options)
-    options |= {"command_packer": Packer(), "retry": Retry(ConstantBackoff(0), 0)}
+    options["retry"] = Retry(ConstantBackoff(0), 0)
     if mode == "sentinel":
         nodes, name, options = _sentinels(url, options)
-        return cast(redis.Redis, _master(Sentinel, nodes, name, options))
-    return redis.Redis.from_url(url, **options)
+        return mended(cast(redis.Redis, _master(Sentinel, nodes, name, options)))
+    return mended(redis.Redis.from_url(url, **options))
 
 
 def _dissect(target: Target, role: str) -> tuple[str, str, dict[str, Any]]:

@@ -7,7 +7,7 @@ import ssl
 from contextlib import suppress
 from urllib.parse import urlsplit
 
-WITHIN_S = 0.5
+from redisq_ops.core.lines import GREETING_S, greets
 
 
 def other_scheme(url: str) -> str | None:
@@ -27,18 +27,10 @@ def other_scheme(url: str) -> str | None:
         return None
     at = (host, port or (26379 if mode == "sentinel" else 6379))
     if scheme in ("rediss", "valkeys"):
-        other = scheme[:-1] if _greets(at) else None
+        other = scheme[:-1] if greets(at) else None
     else:
         other = f"{scheme}s" if _shakes_hands(at) else None
     return None if other is None else f"{other}{plus}{mode}"
-
-
-def _greets(at: tuple[str, int]) -> bool:
-    """Whether it answers a line as a server without TLS does, be it with a refusal."""
-    with suppress(OSError), socket.create_connection(at, WITHIN_S) as connection:
-        connection.sendall(b"PING\r\n")
-        return connection.recv(1) in (b"+", b"-")
-    return False
 
 
 def _shakes_hands(at: tuple[str, int]) -> bool:
@@ -47,7 +39,7 @@ def _shakes_hands(at: tuple[str, int]) -> bool:
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     with (
         suppress(OSError),
-        socket.create_connection(at, WITHIN_S) as connection,
+        socket.create_connection(at, GREETING_S) as connection,
         context.wrap_socket(connection, server_hostname=at[0]),
     ):
         return True
