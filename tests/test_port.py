@@ -114,3 +114,18 @@ def test_every_client_is_told_of_a_port_without_tls(
         with pytest.raises(Unreachable, match="doesn't answer a TLS handshake"):
             asyncio.run(awaited())
         assert len(calls) == 6
+
+
+@pytest.mark.alike
+def test_sentinels_that_are_gone_or_none_are_one_line_at_once(
+    url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    began = time.monotonic()
+    gone = Redisq("redis+sentinel://127.0.0.1:1,127.0.0.1:1/mymaster", capsys)
+    assert gone.refusal("ls", code=2) == (
+        "can't reach the server: No master found for 'mymaster'; one Sentinel, or more, can't be "
+        "reached"
+    )
+    assert time.monotonic() - began < 6  # each of them alone would be tried for longer
+    none = Redisq(url.replace("://", "+sentinel://") + "/mymaster", capsys)
+    assert none.refusal("ls", code=2) == "that is a server, and no Sentinel: write redis://…"

@@ -236,6 +236,7 @@ def _master(
     options: dict[str, Any],
     replica: bool = False,
 ) -> Any:
-    sockets = {k: v for k, v in options.items() if k.startswith("socket_")}
+    # By itself redis-py tries a Sentinel that is gone for seconds before it asks the next.
+    sockets = {k: v for k, v in options.items() if k.startswith("socket_") or k == "retry"}
     asked = sentinel(nodes, sentinel_kwargs=sockets)
     return (asked.slave_for if replica else asked.master_for)(name, **options)

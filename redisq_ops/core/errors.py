@@ -148,7 +148,9 @@ def translate(error: Exception) -> Exception:
     elif isinstance(error, rx.BusyLoadingError):
         found, word = Unreachable, "LOADING"
     elif isinstance(error, (rx.ConnectionError, rx.TimeoutError)):
-        found, rest = Unreachable, f"can't reach the server: {text}"
+        short, gone, _ = text.partition(" : <redis")  # then a whole client for each such Sentinel
+        why = "; one Sentinel, or more, can't be reached" if gone else ""
+        found, rest = Unreachable, f"can't reach the server: {short}{why}"
     elif isinstance(error, rx.MovedError):
         # A client that knows of a Cluster goes where it is sent; only a lasting change ends here.
         found = Unreachable
@@ -160,6 +162,8 @@ def translate(error: Exception) -> Exception:
         found, rest = Unreachable, f"the cluster is changing, or part of it is down: {text}"
     elif isinstance(error, rx.InvalidResponse):
         found, rest = Unreachable, f"that is not a Redis or Valkey server: {text}"
+    elif "unknown command 'SENTINEL'" in text:
+        found, rest = Unreachable, "that is a server, and no Sentinel: write redis://…"
     elif isinstance(error, rx.NoPermissionError):
         found, rest = Refused, f"the server's ACL says no: {text}"
     else:
