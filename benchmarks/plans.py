@@ -86,3 +86,4 @@ def main() -> None:
                         seconds, megabytes = run(*url, *words)
                     print(f"    {what} in {seconds:.1f} s, at most {megabytes:.0f} MB")
                 print(f"    a file of {Path(path).stat().st_size / 1e6:.0f} MB")
+                os.unlink(path)

@@ -84,7 +84,7 @@ def test_a_plan_names_its_entries_and_changes_nothing(redisq: Redisq, client: re
     dead = {entry.id: entry.since_ms for entry in queue.page("dead", max=700).entries}
     assert {entry["id"]: entry["since_ms"] for entry in entries} == dead
     assert os.listdir() == ["p"]
-    assert "redisq apply p" in (redisq("replay", "mail", "--plan", "p"), redisq.err)[1]
+    assert "redisq apply q" in (redisq("replay", "mail", "--plan", "q"), redisq.err)[1]
 
 
 def test_a_plan_can_go_to_stdout(redisq: Redisq, client: redis.Redis) -> None:
@@ -151,8 +151,8 @@ def test_what_is_redacted_is_in_no_plan(
     dead_letters(client, 2)
     configuration.write_text("[redact.patterns]\nmine = 'SMTP'\n")
     for state in ("dead", "waiting"):
-        redisq("purge", "mail", "--state", state, "--plan", "p")
-        assert "SMTP" not in Path("p").read_text() + redisq.err
+        redisq("purge", "mail", "--state", state, "--plan", state)
+        assert "SMTP" not in Path(state).read_text() + redisq.err
         redisq("replay", "mail", "--yes")
 
 
@@ -211,6 +211,72 @@ def test_a_plan_goes_behind_a_link(redisq: Redisq, client: redis.Redis) -> None:
     redisq("replay", "mail", "--plan", "link")
     assert os.path.islink("link")
     assert redisq.rows("apply", "real", "--yes")[0]["done"] == 3
+
+
+def test_nothing_is_written_over_a_plan_that_was_begun(redisq: Redisq, client: redis.Redis) -> None:
+    """Its file alone can go on with it; so it is refused before a server is asked for anything."""
+    queue = dead_letters(client, 5)
+    redisq("replay", "mail", "--plan", "p")
+    os.symlink("p", "link")
+    redisq("apply", "p", "--max", "2", "--yes")
+    before, url = Path("p").read_bytes(), redisq.url
+    redisq.url = "redis://127.0.0.1:1"
+    for path in ("p", "link"):
+        assert redisq.refusal("replay", "mail", "--plan", path, code=2) == (
+            f"--plan {path} is there, a plan that may have been begun: name another file, or "
+            "remove it"
+        )
+    redisq.url = url
+    assert Path("p").read_bytes() == before and sorted(os.listdir()) == ["link", "p"]
+    assert redisq.rows("apply", "p", "--yes")[0]["done"] == 5
+    assert states(queue) == (0, 5)
+
+
+def test_a_plan_takes_the_place_of_no_file_but_an_empty_one(
+    redisq: Redisq, client: redis.Redis
+) -> None:
+    dead_letters(client, 2)
+    Path("notes").write_text("mine\n")
+    said = redisq.refusal("move", "mail", "--to", "b", "--plan", "notes", code=2)
+    assert said == "--plan notes is there: name another file, or remove it"
+    assert Path("notes").read_text() == "mine\n"
+    Path("made").touch()  # as mktemp does
+    redisq("replay", "mail", "--plan", "made")
+    assert redisq.rows("apply", "made", "--yes")[0]["done"] == 2
+
+
+def test_of_two_that_plan_to_one_file_the_later_is_refused(
+    redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead_letters(client, 2)
+    compose = Draft._compose
+
+    def meanwhile(*given: Any) -> None:
+        compose(*given)
+        Path("p").write_text("another's\n")
+
+    monkeypatch.setattr(Draft, "_compose", meanwhile)
+    redisq("replay", "mail", "--plan", "p", code=2)
+    assert "--plan p is there" in redisq.err
+    assert Path("p").read_text() == "another's\n" and os.listdir() == ["p"]
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_plan_is_put_where_the_file_system_has_no_links(
+    redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch, there: bool
+) -> None:
+    dead_letters(client, 2)
+
+    def refused(*_: Any) -> None:
+        if there:
+            Path("p").write_text("another's\n")
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refused)
+    redisq("replay", "mail", "--plan", "p", code=2 if there else 0)
+    assert os.listdir() == ["p"]
+    if not there:
+        assert redisq.rows("apply", "p", "--yes")[0]["done"] == 2
 
 
 def test_a_report_is_not_written_over_its_plan(redisq: Redisq, client: redis.Redis) -> None:
@@ -984,6 +1050,7 @@ def rewrite(header: dict[str, Any]) -> None:
     plan = PlanFile("p")
     header = {name: value for name, value in header.items() if name not in ("redisq_plan", "crc")}
     entries = [Entry(row["id"], "dead", since_ms=row["since_ms"]) for row in lines()[2:-1]]
+    os.unlink("p")
     with Draft("p", header["op"]) as draft:
         draft.add(entries)
         draft.finish(Header(**header), plan.facts)

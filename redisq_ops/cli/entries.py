@@ -59,7 +59,7 @@ _STATE = typer.Option(
 )
 _RATE = typer.Option("--rate", metavar="N/s", help="Not faster than this.")
 CHANGING: Options = {"rate": (Annotated[str | None, _RATE], None), **GO}
-_PLAN = typer.Option("--plan", metavar="FILE", help="Write it to a file, for apply; do nothing.")
+_PLAN = typer.Option("--plan", metavar="FILE", help="Write it to a new file, for apply; no more.")
 PLANNING: Options = {"plan": (Annotated[str | None, _PLAN], None)}
 _TO = typer.Option(
     "--to", metavar="OTHER", show_default=False, help="Where they go.", autocompletion=queues
@@ -219,6 +219,7 @@ def changed(s: Session, verb: Verb, states: Sequence[State], given: Mapping[str,
     from redisq_ops.ops.consequences import weigh
     from redisq_ops.ops.journal import Author, Outcome
     from redisq_ops.ops.moment import per_second
+    from redisq_ops.ops.plan import free
     from redisq_ops.ops.ramp import PacedBulk
     from redisq_ops.ops.relocation import Move, look_ahead, way
     from redisq_ops.ops.relocation import means as going
@@ -227,6 +228,8 @@ def changed(s: Session, verb: Verb, states: Sequence[State], given: Mapping[str,
     from .apply import draft, written
     from .output import emit, printable, progress, when
 
+    if given["plan"] is not None:
+        free(given["plan"])
     if given.get("hard"):
         verb = "hard"
     sources = [state for state in VERBS[verb][0] if state != "trash" or states]

@@ -39,6 +39,7 @@ FORMAT = 1
 KEPT_MS = 30 * 86_400_000
 """as long as the journal: an older plan can't be told from one that was applied"""
 READ_AGAIN = "a plan is read from a file, more than once: redisq apply p.ndjson"
+_BEGINS = b'{"redisq_plan"'
 _LONGEST = 1 << 20
 _SHOWN = 10_000
 
@@ -89,6 +90,27 @@ _TYPES: dict[str, tuple[type, ...]] = {
 _OF_MOVES = {"into", "into_ms"}
 
 
+def free(path: str) -> Path:
+    """Where a plan of that name is to be; refuses what is there already: only a plan's own file can
+    go on with it once it was begun. An empty file, as `mktemp` makes one, has nothing to lose."""
+    # Behind a link; and a device that was replaced by a file would be missed.
+    target = Path(os.path.realpath(path))
+    if path == "-":
+        return target
+    if any(os.path.exists(at) and not os.path.isfile(at) for at in (path, target)):
+        raise BadInput(f"{path or '--plan'} is no file: a plan goes to one, or to stdout by -")
+    if os.path.exists(target) and os.path.getsize(target):
+        what = ", a plan that may have been begun" if _is_plan(target) else ""
+        raise BadInput(f"--plan {path} is there{what}: name another file, or remove it")
+    return target
+
+
+def _is_plan(path: Path) -> bool:
+    with suppress(OSError), open(path, "rb") as file:
+        return file.read(len(_BEGINS)) == _BEGINS
+    return False
+
+
 class Draft:
     """A plan that is being written: to a file beside the one it will be, or for ``-`` to stdout at
     the end. Nothing is left of it unless `finish` was reached."""
@@ -97,12 +119,7 @@ class Draft:
         self.path = path
         self.op = op
         self.count = 0
-        # Behind a link; and a device that was replaced by a file would be missed.
-        self._target = Path(os.path.realpath(path))
-        if path != "-" and any(
-            os.path.exists(at) and not os.path.isfile(at) for at in (path, self._target)
-        ):
-            raise BadInput(f"{path or '--plan'} is no file: a plan goes to one, or to stdout by -")
+        self._target = free(path)
         folder = None if path == "-" else self._target.parent
         with _naming(path):
             # Closed by __exit__.
@@ -152,8 +169,11 @@ class Draft:
                 self._compose(file, header, facts)
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(part, target)
-        self._parts.clear()
+            try:
+                os.link(part, target)  # unlike a rename it takes nobody's place
+            except OSError:  # somebody came first, or the file system has no links
+                free(self.path)
+                os.replace(part, target)
 
     def _compose(self, file: IO[bytes], header: Header, facts: Mapping[str, Any]) -> None:
         said = asdict(header)
