@@ -542,6 +542,7 @@ def test_an_apply_that_is_killed_anywhere_is_mended(
         target = made(client, kind, "b", shards)
         all_ids, taken = ours(source), min(entries(source, "dead"))
         put(target, [taken, "there"], b"another ")
+        Path("p").unlink(missing_ok=True)
         redisq("move", "a", "--to", "b", "--state", "dead", "--plan", "p")
         op = PlanFile("p").header.op
         killed = link.until(nth, sent, lambda: finish(client, applied(client)))
@@ -574,6 +575,7 @@ def test_an_undo_that_is_killed_anywhere_is_mended(
         source = filled(client, kind, "a", 25, shards)
         target = made(client, kind, "b", shards)
         all_ids = ids(source)
+        Path("p").unlink(missing_ok=True)
         redisq("move", "a", "--to", "b", "--state", "waiting", "--plan", "p")
         change = applied(client)
         finish(client, change)

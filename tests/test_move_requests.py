@@ -438,6 +438,7 @@ def test_an_apply_that_is_killed_anywhere_is_mended(
         client.flushall()
         source, target = filled(client, "a", 12, shards), made(client, "b", shards)
         before = ours_by_payload(source)
+        Path("p").unlink(missing_ok=True)
         redisq("move", "a", "--to", "b", "--state", "dead", "--plan", "p")
         op = PlanFile("p").header.op
         was_killed = link.until(nth, sent, lambda: finish(client, applied(client)))
@@ -467,6 +468,7 @@ def test_an_undo_that_is_killed_anywhere_is_mended(
         client.flushall()
         source, target = filled(client, "a", 12), made(client, "b")
         before = of_payload(source, "waiting")
+        Path("p").unlink(missing_ok=True)
         redisq("move", "a", "--to", "b", "--state", "waiting", "--plan", "p")
         change = applied(client)
         finish(client, change)

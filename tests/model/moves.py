@@ -425,7 +425,7 @@ class MoveModel:
             return
         k, queue, state, limit = self.choose()
         op = journal.new_id("move")
-        path = str(self.folder / f"p{len(self.trips)}")
+        path = str(self.folder / op)
         with Draft(path, op) as draft:
             chosen, weight = run(self.client, weigh(queue, state, limit, keep=draft.add))
             header = Header(
