@@ -132,7 +132,8 @@ def test_they_are_worked_on_there_and_their_requests_end_here(
     source.control("stop", 1, "pause", "held")
     op = redisq.rows("move", "a", "--to", "b", "--state", "waiting", "--yes")[0]["op"]
     assert not source.take(10, consumer="w").deliveries
-    redisq("wait", "request", "r1", "--queue", "a", "--timeout", "1s")
+    said = redisq("wait", "request", "r1", "--queue", "a", "--timeout", "1s")
+    assert said == "r1 done: 0 done, 3 purged or moved to another queue\n"
     assert requests(source)["r1"].state == "done"
     taken = target.take(10, consumer="w").deliveries
     assert [(d.id, d.payload) for d in taken] == [(f"r1.{op}/{n}", b"x%d" % n) for n in (1, 2)]
@@ -153,6 +154,14 @@ def test_undo_leaves_what_was_touched(redisq: Redisq, client: redis.Redis) -> No
     target.settle([Settlement(done, "ack"), Settlement(given_back, "release")])
     (outcome,) = redisq.rows("undo", "--yes", code=3)
     assert (outcome["matched"], outcome["done"], outcome["skipped"]) == (6, 3, {"changed": 3})
+    assert set(outcome["sample"]) == {
+        working.id,
+        done.id,
+        given_back.id,
+    }  # as they are called there
+    left = min(entries(source, "trash"))
+    (gone,) = redisq.rows("explain", f"a/{left}")
+    assert gone["rule"] == "moved" and "undo until" not in gone["sentence"]
     assert target.settle([Settlement(working, "ack")]) == ["done"]
     assert len(entries(source, "waiting")) == 3 and set(entries(target, "waiting")) == {
         given_back.id

@@ -940,3 +940,25 @@ def test_a_queue_of_a_newer_release_or_another_kind_is_not_touched(client: redis
             assert "\n" not in str(caught.value)
     assert picture(client) == before
     assert [entry.name for entry in run(client, all_queues())] == ["newer", "other"]
+
+
+def test_what_was_removed_for_good_is_not_done(client: redis.Redis) -> None:
+    """It never ran: nothing says that it did."""
+    from redisq_ops.core.request.outcomes import outcomes
+
+    queue = RequestQueue(client, "q")
+    queue.submit([b"1", b"2", b"3"], id="r")
+    (first,) = queue.take(1, consumer="w").deliveries
+    queue.settle([Settlement(first, "ack")])
+    for to in ("trash", "gone"):
+        source: Any = "waiting" if to == "trash" else "trash"
+        said = run(client, queue.move.op(
+            f"purge-{to}", 1, ["r/3"], source=source, target=to, high_water_ms=queue.now()
+        ))  # fmt: skip
+        assert said == ["moved"]
+    done = queue.get("r/1")
+    assert queue.get("r/3") is None and done is not None and done.state == "done"
+    states = [one.state for one in run(client, outcomes(queue, "r", 1, 3))]
+    assert states == ["done", "waiting", "trash"]
+    assert queue.results("r", 1, 3) == [(1, None), (2, None), (3, None)]
+    assert queue.invariants() == []

@@ -59,7 +59,7 @@ def undo(s: Session, given: dict[str, Any]) -> int:
     from redisq_ops.ops.terminal import age
     from redisq_ops.ops.untouched import untouched
 
-    from .output import count
+    from .output import count, printable, say
 
     author = journal.Author.here(given["reason"])
     op = given["op"] or _latest(s, author, given)
@@ -91,6 +91,9 @@ def undo(s: Session, given: dict[str, Any]) -> int:
     ended(s, change.outcome, f"took back {op}", undo=False, more=told)
     if not s.json:
         _tell_left(change, operation.into or queue.name)
+        left = change.outcome.matched - change.outcome.done - sum(change.outcome.skipped.values())
+        if not finished and left > 0:
+            say(printable(f"interrupted, {count(left)} left; go on with: {s.again}"))
     return change.outcome.exit_code if finished else 130
 
 

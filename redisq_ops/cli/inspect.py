@@ -188,7 +188,8 @@ def inspect_entry(context: typer.Context, address: Where) -> None:
         tell(f"    {line}")
     _tell_story(s, view.story)
     if done is not None:
-        what = f"{done.verb} of {entries(done.done, cast('State', done.source))} (op {done.id})"
+        state = cast("State", done.source or done.target)
+        what = f"{done.verb} of {entries(done.done, state)} (op {done.id})"
         why = f": {done.why}" if done.why else ""
         tell(f"  {when(done.started_ms, s.utc)}  {what}  by {done.by}{why}")
 

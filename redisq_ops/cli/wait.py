@@ -80,8 +80,10 @@ def waited(
                     if s.json:
                         emit(request)
                     else:
-                        dead = f", {count(request.dead)} dead" if request.dead else ""
-                        print(f"{request.id} {request.state}: {count(request.done)} done{dead}")
+                        more = f", {count(request.dead)} dead" if request.dead else ""
+                        if request.trash and request.state == "done":
+                            more += f", {count(request.trash)} purged or moved to another queue"
+                        print(f"{request.id} {request.state}: {count(request.done)} done{more}")
                     sys.stdout.flush()
             except TimeoutError as error:
                 late = RedisqError(f"timed out; {error}")

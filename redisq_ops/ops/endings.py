@@ -69,6 +69,8 @@ class Endings(Reasons):
             verb = {"verb": "undo", "command": hint("undo", done.id)}
         elif self._can("restore", "trash"):
             verb = {"verb": "restore", "command": hint("trash", "restore", self.address)}
+        if done is not None and done.into and done.taken_back:
+            until, kept = None, ""  # what an undo left here stays here
         facts = {"purged_ms": at, "undo_until_ms": until} | self._of_journal(done)
         if done is not None and done.into:
             return self._moved_on(entry, done, when, kept, facts)

@@ -452,8 +452,10 @@ class Recall(Undo):
             one.id for one in rows
             if not one.back and one.id not in out and said.get(one.id) == OK
         ]  # fmt: skip
-        self._touched += [*touched, *sorted(stay)]
-        return len(back), len(touched) + len(stay)
+        left = [*touched, *sorted(stay)]
+        called = await relocation.places(way.target, id, step) if left and way.into else {}
+        self._touched += [called.get(one, one) for one in left]
+        return len(back), len(left)
 
 
 async def taking_back(

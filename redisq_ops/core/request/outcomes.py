@@ -33,10 +33,10 @@ async def outcomes(queue: RequestQueue[Any], id: str, start: int, max: int) -> l
     keys = queue.keys
     record, held = keys["r_"] + id, keys["s_"] + id
     marks = Call(("HMGET", record, "state", "total", "waiting", "read"), list[Any], key=record)
-    (state, total, waiting, read), (results, (again, scores)) = await both(
+    (state, total, waiting, read), ((results, purged), (again, scores)) = await both(
         marks,
         both(
-            queue.results.op(id, start, max),
+            both(queue.results.op(id, start, max), queue.purged(id, start, max)),
             both(
                 stream.held(held, f"{start}-0", f"{start + max - 1}-0", max, "~waiting"),
                 together(
@@ -53,7 +53,7 @@ async def outcomes(queue: RequestQueue[Any], id: str, start: int, max: int) -> l
     undelivered: State = "waiting" if int(waiting or 0) and state != b"cancelled" else "trash"
     returned = {row.number for row in again}
     found = []
-    for (n, result), *ranks in zip(results, *scores, strict=True):
+    for (n, result), gone, *ranks in zip(results, purged, *scores, strict=True):
         if n > int(total or 0):
             break
         named = [(name, at) for name, at in zip(ZSETS, ranks, strict=True) if at is not None]
@@ -62,7 +62,8 @@ async def outcomes(queue: RequestQueue[Any], id: str, start: int, max: int) -> l
             found.append(Outcome(n, where, result, at_ms=int(at)))
         else:
             idle = n > int(read or 0) or n in returned
-            found.append(Outcome(n, undelivered if idle else "done", result))
+            ended: State = "trash" if gone else undelivered if idle else "done"
+            found.append(Outcome(n, ended, result))
     dead: list[tuple[str, float | None]] = [
         (f"{id}/{o.number}", None) for o in found if o.state == "dead"
     ]

@@ -12,7 +12,7 @@ may have some, ``open`` and ``fin`` requests by time, ``res:<id>:<k>`` results b
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from hashlib import sha1
 from typing import Any, ClassVar, Literal, cast
@@ -432,16 +432,22 @@ class RequestQueue(Queue[C_co]):
     ) -> list[tuple[int, bytes | None]]:
         """Results of sub-requests ``start …`` in order: (number, bytes, or None for none)."""
         numbers = range(start, start + max)
-        pieces: dict[int, list[int]] = {}
-        for n in numbers:
-            pieces.setdefault(n // 1000, []).append(n)
         base = f"{self.keys['res_']}{id}:"
         found = await together(
             Call(("HMGET", f"{base}{piece}", *ns), list[Any], key=base)
-            for piece, ns in pieces.items()
+            for piece, ns in _pieces(numbers)
         )
         values = [value for part in found for value in part]
         return list(zip(numbers, values, strict=True))
+
+    async def purged(self, id: str, start: int, max: int) -> list[bool]:
+        """Which of sub-requests ``start …`` were removed for good."""
+        base = f"{self.keys['res_']}{id}:"
+        found: list[list[bytes | None]] = await together(
+            Call(("HMGET", f"{base}{piece}", *(f"-{n}" for n in ns)), list[Any], key=base)
+            for piece, ns in _pieces(range(start, start + max))
+        )
+        return [mark is not None for part in found for mark in part]
 
     @operation
     async def levels(self) -> list[Level]:
@@ -494,8 +500,10 @@ class RequestQueue(Queue[C_co]):
             return None
         entry = (await self._entries("waiting", [(id, None)]))[0]
         if entry.payload is None:  # its stream entry is gone: settled, or swept from the trash
-            result = (await self.results.op(rid, int(n), 1))[0][1]
-            return Entry(id, "done", payload=result)
+            (((_, result),), (purged,)) = await both(
+                self.results.op(rid, int(n), 1), self.purged(rid, int(n), 1)
+            )
+            return None if purged else Entry(id, "done", payload=result)
         if request.state == "cancelled":
             return Entry(id, "trash", payload=entry.payload, failures=entry.failures)
         return entry
@@ -535,3 +543,9 @@ def found(request: Request | None, id: str, queue: str) -> Request:
     if request is None:
         raise NotFound(f"no request {id} in queue {queue}")
     return request
+
+
+def _pieces(numbers: range) -> Iterator[tuple[int, range]]:
+    """Sub-requests by the hashes that have their results."""
+    for piece in range(numbers.start // 1000, (numbers.stop - 1) // 1000 + 1):
+        yield piece, range(max(numbers.start, 1000 * piece), min(numbers.stop, 1000 * piece + 1000))

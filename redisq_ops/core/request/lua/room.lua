@@ -20,6 +20,9 @@ local function room_move(id, from, to, r, value)
   q[from] = q[from] - 1
   local into = to == 'gone' and 'purged' or to
   q[into] = q[into] + 1
+  if to == 'gone' then -- so that it is told from what is done
+    redis.call('HSET', res_ .. q.rid .. ':' .. math.floor(entry / 1000), '-' .. entry, '')
+  end
   if to == 'trash' and from ~= 'dead' and (r.op or ''):find(MOVED) then q.moving = q.moving + 1 end
   if unread(q, entry) then -- only the reading position speaks for it
     if to == 'gone' then q.dels[#q.dels + 1] = entry end
