@@ -245,6 +245,35 @@ def test_what_was_said_there_is_kept_as_long_as_it_can_be_put_back(
     assert client.pttl(said) > client.pttl(list_) > 6 * 86_400_000
 
 
+@pytest.mark.parametrize("state", STATES)
+def test_two_undo_it_at_once(
+    redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch, state: State
+) -> None:
+    """One stands still between taking out there and putting back here; the other does it all."""
+    source, _ = filled(client, "a"), made(client, "b")
+    before = of_payload(source, state)
+    op = redisq.rows("move", "a", "--to", "b", "--state", state, "--yes")[0]["op"]
+    one, other = recalled(client, op), recalled(client, op)
+    real = core_relocation.put_back
+
+    async def late(*given: Any, **more: Any) -> set[str]:
+        monkeypatch.setattr(relocation, "put_back", real)
+        await run_inside(other)
+        return await real(*given, **more)
+
+    monkeypatch.setattr(relocation, "put_back", late)
+    finish(client, one)
+    assert of_payload(source, state) == before and other.outcome.done == 6
+    assert (one.outcome.done, one.outcome.skipped) == (0, {journal.OTHERS: 6})
+    assert one.outcome.exit_code == 0 and not one.sample
+    sound(source)
+
+
+async def run_inside(change: Any) -> None:
+    while await change.step():
+        pass
+
+
 def test_there_and_back_again(redisq: Redisq, client: redis.Redis) -> None:
     """An id is always free over there; names don't grow; a way that was gone on from stays."""
     source, target = filled(client, "a"), filled(client, "b", payload=b"there ")

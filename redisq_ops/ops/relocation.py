@@ -437,13 +437,14 @@ class Recall(Undo):
         if away:
             again = await taken_out(source, id, step, brief=True)
             gone |= away & {one.id for one in again if one.back}
-            stay = away - gone  # what was to come back was emptied: only there they can live
+            stay = away - gone
         if gone:
             await relocation.withdraw(
                 way.target, by, 3 * seq + 1, id, step, sorted(gone), "trash", "gone"
             )
-        if stay:
-            await relocation.withdraw(
+        if stay:  # what was to come back was emptied: only there they can live
+            # (What another undo that is through with this step brought back isn't there any more.)
+            stay = await relocation.withdraw(
                 way.target, by, 3 * seq + 2, id, step, sorted(stay), "trash", "back"
             )
         await relocation.free(source, id, step, state)
