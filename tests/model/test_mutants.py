@@ -102,7 +102,7 @@ MUTANTS = [
     ),
     mutant(
         "tokens of a namesake that is gone",
-        ("submit", "redis.call('HINCRBY', stat, 'gen', 1)", "1"),
+        ("begin", "redis.call('HINCRBY', stat, 'gen', 1)", "1"),
         models=REQUESTS,
     ),
     mutant("done with one to go", ("room", "live == 0", "live <= 1"), models=REQUESTS),

@@ -29,14 +29,16 @@ class Outcome:
 
 
 async def outcomes(queue: RequestQueue[Any], id: str, start: int, max: int) -> list[Outcome]:
-    """Sub-requests ``start …``; one round trip, two where some of them are dead."""
+    """Sub-requests ``start …``; a round trip, and one more each for dead and for removed ones."""
     keys = queue.keys
     record, held = keys["r_"] + id, keys["s_"] + id
-    marks = Call(("HMGET", record, "state", "total", "waiting", "read"), list[Any], key=record)
-    (state, total, waiting, read), ((results, purged), (again, scores)) = await both(
+    marks = Call(
+        ("HMGET", record, "state", "total", "waiting", "read", "purged"), list[Any], key=record
+    )
+    (state, total, waiting, read, purged), (results, (again, scores)) = await both(
         marks,
         both(
-            both(queue.results.op(id, start, max), queue.purged(id, start, max)),
+            queue.results.op(id, start, max),
             both(
                 stream.held(held, f"{start}-0", f"{start + max - 1}-0", max, "~waiting"),
                 together(
@@ -53,7 +55,8 @@ async def outcomes(queue: RequestQueue[Any], id: str, start: int, max: int) -> l
     undelivered: State = "waiting" if int(waiting or 0) and state != b"cancelled" else "trash"
     returned = {row.number for row in again}
     found = []
-    for (n, result), gone, *ranks in zip(results, purged, *scores, strict=True):
+    removed = await queue.purged(id, start, max) if int(purged or 0) else [False] * max
+    for (n, result), gone, *ranks in zip(results, removed, *scores, strict=True):
         if n > int(total or 0):
             break
         named = [(name, at) for name, at in zip(ZSETS, ranks, strict=True) if at is not None]
