@@ -972,3 +972,14 @@ def test_awaited_it_says_the_same(client: redis.Redis, aclient: Any) -> None:
     now = Answer(queue, "r1/2").row
     same = ("rule", "state", "facts", "command", "also")
     assert {name: said[name] for name in same} == {name: now[name] for name in same}
+
+
+def test_what_was_removed_for_good_is_not_called_done(
+    mail: RequestQueue[redis.Redis], redisq: Redisq
+) -> None:
+    mail.submit([b"x"] * 3, id="r1")
+    redisq("purge", "mail/r1/2", "--hard", "--yes", "--reason", "a bad one")
+    (said,) = redisq.rows("explain", "mail/r1/2", code=1)
+    assert said["rule"] == "removed" and "a bad one" in said["sentence"]
+    (said,) = redisq.rows("explain", "mail/r1/9", code=1)
+    assert "has 3 entries, numbered from 1" in said["sentence"]

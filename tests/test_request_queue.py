@@ -962,3 +962,18 @@ def test_what_was_removed_for_good_is_not_done(client: redis.Redis) -> None:
     assert states == ["done", "waiting", "trash"]
     assert queue.results("r", 1, 3) == [(1, None), (2, None), (3, None)]
     assert queue.invariants() == []
+
+
+def test_results_of_a_request_in_any_shard(client: redis.Redis) -> None:
+    from redisq_ops.core.request.outcomes import outcomes
+    from redisq_ops.core.request.shards import ShardedRequestQueue
+
+    queue: Any = ShardedRequestQueue(client, "q", shards=4)
+    for k in range(8):
+        queue.submit([b"1", b"2"], id=f"r{k}", limit=100)
+    while taken := queue.take(100, consumer="w").deliveries:
+        queue.settle([Settlement(d, "result", d.id.encode()) for d in taken])
+    for k in range(8):
+        found = run(client, outcomes(queue, f"r{k}", 1, 10))
+        assert [one.result for one in found] == [b"r%d/1" % k, b"r%d/2" % k]
+        assert [entry.state for entry in queue.subrequests(f"r{k}", 1, 10)] == ["done", "done"]

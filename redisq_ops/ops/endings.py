@@ -176,7 +176,10 @@ class Endings(Reasons):
         level = look.settings.get("history", DEFAULTS.history)
         facts["history"] = level
         request = look.standing.request
-        if request is not None and "/" in (look.id or ""):
+        number = (look.id or "").partition("/")[2]
+        counts = number.isdecimal() and not number.startswith("0")
+        there = counts and request is not None and int(number) <= request.total
+        if request is not None and number and not there:
             return Reason(
                 "unknown", f"request {request.id} has {count(request.total)} entries, numbered "
                 f"from 1: there is no {look.id}", facts=facts | {"total": request.total},

@@ -30,6 +30,7 @@ class Outcome:
 
 async def outcomes(queue: RequestQueue[Any], id: str, start: int, max: int) -> list[Outcome]:
     """Sub-requests ``start …``; a round trip, and one more each for dead and for removed ones."""
+    queue = await queue._holder(id)
     keys = queue.keys
     record, held = keys["r_"] + id, keys["s_"] + id
     marks = Call(
@@ -83,6 +84,7 @@ async def entries(
     queue: RequestQueue[Any], id: str, start: int, max: int, payloads: bool
 ) -> list[Entry]:
     """Sub-requests ``start …`` as entries, whatever their state; what is done keeps no record."""
+    queue = await queue._holder(id)
     found = await outcomes(queue, id, start, max)
     rows: list[tuple[str, float | None]] = [(f"{id}/{o.number}", o.at_ms) for o in found]
     known = await queue._entries("waiting", rows, payloads)

@@ -440,6 +440,10 @@ class RequestQueue(Queue[C_co]):
         values = [value for part in found for value in part]
         return list(zip(numbers, values, strict=True))
 
+    async def _holder(self, id: str) -> RequestQueue[Any]:
+        """The queue that has a request: itself, or one of its shards."""
+        return self
+
     async def purged(self, id: str, start: int, max: int) -> list[bool]:
         """Which of sub-requests ``start …`` were removed for good."""
         base = f"{self.keys['res_']}{id}:"
