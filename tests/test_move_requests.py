@@ -419,6 +419,18 @@ def test_a_request_is_not_done_before_its_last_is_there(
     sound(source, target)
 
 
+def test_what_is_left_of_a_request_is_said_beside_what_is_on_its_way(
+    redisq: Redisq, client: redis.Redis
+) -> None:
+    source, _ = made(client, "a"), made(client, "b")
+    source.submit([b"x1", b"x2"], id="r0")
+    redisq("move", "a/r0/1", "--to", "b", "--plan", "p")
+    killed(redisq, "out", 1, "apply", "p", "--yes")
+    (said,) = redisq.rows("explain", "a/r0")
+    rules = {one["rule"]: one["sentence"] for one in (said, *said["also"])}
+    assert rules["moving"].endswith("by a move that has not ended") and len(rules) > 1
+
+
 def test_a_move_that_nobody_goes_on_with_holds_up_no_request_for_ever(
     redisq: Redisq, client: redis.Redis
 ) -> None:

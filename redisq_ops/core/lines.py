@@ -24,18 +24,18 @@ HANDSHAKE_S = 10.0
 GREETING_S = 0.5
 _NO_TLS = "WRONG_VERSION_NUMBER"
 """OpenSSL's word for an answer that is none of TLS"""
-_NUMBERS = frozenset({int, float})
+_GREETS = frozenset({"HELLO", "SELECT"})
 
 
 class Packer(HiredisRespSerializer):
-    """Sends numbers as text, also those of redis-py's own greeting (``HELLO 3``, ``SELECT 1``).
+    """Sends the numbers of redis-py's own greeting as text, as `Call.outgoing` does with ours.
 
     hiredis would make text of them itself, and a Ctrl+C just then kills the interpreter.
     """
 
     def pack(self, *args: Any) -> Any:
-        if not _NUMBERS.isdisjoint(map(type, args)):
-            args = tuple([str(arg) if type(arg) in _NUMBERS else arg for arg in args])
+        if args[0] in _GREETS:
+            args = tuple(str(arg) if isinstance(arg, int) else arg for arg in args)
         return super().pack(*args)
 
 

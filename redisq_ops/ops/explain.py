@@ -337,13 +337,14 @@ class _Answer(Endings):
                 facts={"added_ms": added, "created_ms": request.created_ms,
                        "total": request.total},
             )  # fmt: skip
-        elif request.moving:
+        if request.moving:
+            alone = "" if left else "; nothing else of it is left to do"
             yield Reason(
                 "moving", f"{_of(request.moving, 'is', 'are')} on the way to another queue, by a "
-                "move that has not ended; nothing else of it is left to do", "log",
+                f"move that has not ended{alone}", "log",
                 hint("log", queue=self.queue.name), facts={"moving": request.moving},
             )  # fmt: skip
-        elif not left:
+        elif not left and request.state != "open":
             yield Reason("sealed", "nothing of it is left to do and it isn't done: see redisq fsck",
                          "fsck", hint("fsck", self.queue.name))  # fmt: skip
 
