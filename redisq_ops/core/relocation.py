@@ -156,9 +156,8 @@ async def _docks(
     n = len(leaves)
     if not isinstance(queue, Sharded) or n == 1 or not cargo:
         return {one.id: 0 for one in cargo}, set()
-    if (
-        "requests" in queue.capabilities
-    ):  # where its new request is, from an earlier step, or will be
+    if "requests" in queue.capabilities:
+        # Where its new request is, from an earlier step, or will be.
         into = {one.id: queue.abroad(op, one.id) for one in cargo}
         places = await queue._places(sorted(set(into.values())))
         return {id: min(places[name]) for id, name in into.items()}, set()

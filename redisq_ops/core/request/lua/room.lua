@@ -165,6 +165,7 @@ local function room_retire()
     local q = request(rid)
     if q and (q.state == 'open' or q.state == 'sealed') then
       q.moving = 0
+      redis.call('ZREM', retire, rid)
       touch(q)
     elseif q and (q.dead > 0 or q.trash > 0 or q.pending + q.delayed > 0) then
       redis.call('ZADD', retire, now + 3600000, rid)
