@@ -8,6 +8,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cache
 from typing import Any
 
 # Options every command takes, anywhere on the line -> how many words follow.
@@ -74,8 +75,6 @@ def run(words: Sequence[str]) -> int:
     """One command, its errors as one clear line on stderr; returns the exit code."""
     import typer
 
-    from .app import app
-
     if any(word.startswith(("--install-completion", "--show-completion")) for word in words):
         from .completion import mend
 
@@ -85,7 +84,7 @@ def run(words: Sequence[str]) -> int:
     as_json = "--json" in words
     try:
         line = tuple(words)  # for what is to be typed again
-        code = app(hoisted(words), prog_name="redisq", standalone_mode=False, obj=line)
+        code = _commands()(hoisted(words), prog_name="redisq", standalone_mode=False, obj=line)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except usage_error as error:
@@ -113,6 +112,16 @@ def run(words: Sequence[str]) -> int:
             where = f": {error.filename}" if error.filename else ""
             return _say(f"{error.strerror or error}{where}", 1, as_json)
         raise
+
+
+@cache
+def _commands() -> Any:
+    """What the parser makes of all commands, once: it takes longer than most of them run."""
+    from typer.main import get_command
+
+    from .app import app
+
+    return get_command(app)
 
 
 def _at_another_port(error: Exception) -> str:
