@@ -8,6 +8,9 @@ BIN := .venv/bin
 help:  ## say what can be made
 	@grep -E '^[a-z]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
+# Compiled modules are kept, as an installed program's are: tests and figures start it often.
+test quick bench pictures: export PYTHONDONTWRITEBYTECODE :=
+
 demo: .venv/demo  ## a server of its own, a lively queue, and redisq-top on it
 	@$(BIN)/redisq demo
 
