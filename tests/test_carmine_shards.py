@@ -13,13 +13,13 @@ import pytest
 import redis
 from redis.crc import key_slot
 
-from redisq_ops.core import io
 from redisq_ops.core.carmine import CarmineLayout, CarmineQueue, ShardedCarmineQueue
 from redisq_ops.core.carmine.keys import CarmineKeys, shard_of
 from redisq_ops.core.clock import FakeClock
 from redisq_ops.core.connect import connect
 from redisq_ops.core.errors import BadInput, Refused, WrongKind
-from redisq_ops.core.io import BlockingClient, run
+from redisq_ops.core.exchange import exchange
+from redisq_ops.core.io import BlockingClient, run, together
 from redisq_ops.core.keys import registry_key
 from redisq_ops.core.registry import Registered, find
 from redisq_ops.core.settings import LEASE_MS
@@ -419,7 +419,7 @@ def test_what_goes_back_into_sight_behind_the_mover_is_not_left_there(
                 said = opened().move("op", 1, [name], source="dead", target="waiting",
                                      high_water_ms=clock.now_ms)  # fmt: skip
                 assert said == ["moved"]
-            calls = work.send(io._exchange(client, calls))
+            calls = work.send(exchange(client, calls))
     except StopIteration as stop:
         left = stop.value
     assert left == 1, "it says that it is over, and one is where nobody looks any more"
@@ -462,7 +462,7 @@ def test_any_mix_of_work_changes_and_kills(
                 assert "stale" not in said
                 ran.update(e.delivery.id for e, w in zip(ends, said, strict=True) if w == "done")
             case "resize":
-                entry = io.run(client, find(NAME))
+                entry = run(client, find(NAME))
                 if entry is None:
                     continue
                 number = entry.shards if entry.old_shards else random.choice([1, 2, 5, 8, 12])
@@ -511,7 +511,7 @@ def test_on_a_cluster_shards_are_on_all_nodes(
         queue.configure("set", 1, {"max_failures": "7"})
         assert queue.resize(5) == 0
         assert queue.resize(9) == 0
-        settings = io.together(part.settings.op() for part in queue.leaves)
+        settings = together(part.settings.op() for part in queue.leaves)
         assert {said["max_failures"] for said in run(client, settings)} == {"7"}
         counts = queue.counts()
         assert (counts.waiting, counts.dead, counts.done) == (90, 10, 20)

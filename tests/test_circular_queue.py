@@ -20,6 +20,7 @@ from redisq_ops.core.circular import CircularQueue, unless_done
 from redisq_ops.core.circular.names import name_of
 from redisq_ops.core.clock import FakeClock, ServerClock
 from redisq_ops.core.errors import BadInput, QueueClosed, QueueFull, Refused, TooLarge, WrongKind
+from redisq_ops.core.exchange import exchange
 from redisq_ops.core.handler import Work
 from redisq_ops.core.settings import LEASE_MS
 from redisq_ops.core.states import VERBS
@@ -878,13 +879,12 @@ def test_awaited_too(aclient: Callable[[], redis.asyncio.Redis]) -> None:
 def rounds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Commands of every round trip."""
     seen: list[int] = []
-    exchange = io._exchange
 
     def counting(client: Any, calls: Any) -> Any:
         seen.append(len(calls))
         return exchange(client, calls)
 
-    monkeypatch.setattr(io, "_exchange", counting)
+    monkeypatch.setattr(io, "exchange", counting)
     return seen
 
 

@@ -16,8 +16,9 @@ import redis
 from redisq_ops.core.clock import FakeClock
 from redisq_ops.core.delay import DelaySet
 from redisq_ops.core.errors import BadInput, NotFound, Refused
+from redisq_ops.core.exchange import exchange
 from redisq_ops.core.fair import FairQueue
-from redisq_ops.core.io import _exchange, run, together
+from redisq_ops.core.io import run, together
 from redisq_ops.core.queue import Queue
 from redisq_ops.core.request import RequestQueue, ShardedRequestQueue
 from redisq_ops.core.streams import StreamQueue
@@ -416,7 +417,7 @@ def test_the_journal_knows_each_step_of_a_stream_that_was_killed(
     assert run(client, change.step()) and logged() == 50
     work: Any = together([change.step()])
     calls = work.send(None)
-    while replies := _exchange(client, calls):
+    while replies := exchange(client, calls):
         if list(pel(client).values()).count("w2") > 50:
             break
         calls = work.send(replies)

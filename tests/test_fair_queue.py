@@ -26,6 +26,7 @@ from redisq_ops.core.errors import (
     TooLarge,
     WrongKind,
 )
+from redisq_ops.core.exchange import exchange
 from redisq_ops.core.fair import FairQueue
 from redisq_ops.core.fair.ids import new_ids
 from redisq_ops.core.handler import Retry
@@ -622,7 +623,7 @@ def test_a_page_is_exact_while_workers_go_on(
     for name in ("a", "b"):
         fill(queue, name, 700)
     stayed = [f"{name}-{n}" for name in ("a", "b") for n in range(400, 700)]
-    real, busy = io._exchange, [False]
+    real, busy = exchange, [False]
     held: list[Delivery] = []
 
     def meanwhile(*args: Any) -> Any:
@@ -635,7 +636,7 @@ def test_a_page_is_exact_while_workers_go_on(
             busy[0] = False
         return real(*args)
 
-    monkeypatch.setattr(io, "_exchange", meanwhile)
+    monkeypatch.setattr(io, "exchange", meanwhile)
     seen: list[str] = []
     cursor = None
     while True:
@@ -666,13 +667,13 @@ def test_pages_cost_a_bounded_number_of_round_trips(
     for n in range(300):
         queue.submit(f"c{n:03}", [b""] * (2 if n % 50 else 400))
     rounds: list[int] = []
-    real = io._exchange
+    real = exchange
 
     def counted(*args: Any) -> Any:
         rounds.append(1)
         return real(*args)
 
-    monkeypatch.setattr(io, "_exchange", counted)
+    monkeypatch.setattr(io, "exchange", counted)
     costs, cursor, seen = [], None, 0
     while True:
         rounds.clear()

@@ -20,6 +20,7 @@ from redisq_ops.core.clock import FakeClock
 from redisq_ops.core.delay import DelaySet, Handed, ShardedDelaySet
 from redisq_ops.core.delay import handover as module
 from redisq_ops.core.errors import BadInput, Unreachable
+from redisq_ops.core.exchange import exchange
 from redisq_ops.core.handler import Reject
 from redisq_ops.core.io import BlockingClient
 from redisq_ops.core.request import RequestQueue
@@ -300,13 +301,13 @@ def test_a_kill_between_any_two_steps_makes_no_second_copy(
 
 def losing(proxy: FlakyProxy, nth: int) -> Callable[[Any, Any], list[Any]]:
     """Exchanges of which the ``nth`` is carried out and not answered."""
-    real, number = io._exchange, count()
+    number = count()
 
-    def exchange(client: Any, calls: Any) -> list[Any]:
+    def unheard(client: Any, calls: Any) -> list[Any]:
         proxy.drop_replies(int(next(number) == nth))
-        return real(client, calls)
+        return exchange(client, calls)
 
-    return exchange
+    return unheard
 
 
 @pytest.mark.usefixtures("apart")
@@ -333,7 +334,7 @@ def test_lost_replies_make_no_second_copy(
         ids = put(source, 20)
         for nth in range(3):  # take, put or call, acknowledge
             with monkeypatch.context() as patch, suppress(Unreachable):
-                patch.setattr(io, "_exchange", losing(proxy, nth))
+                patch.setattr(io, "exchange", losing(proxy, nth))
                 source.hand_over(target, 5)
         proxy.drop_replies(0)
         clock.advance(LEASE + 1)

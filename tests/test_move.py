@@ -19,6 +19,7 @@ import redis
 
 from redisq_ops.cli import run as cli_run
 from redisq_ops.cli.session import Session
+from redisq_ops.core import io as core_io
 from redisq_ops.core import relocation as core_relocation
 from redisq_ops.core.carmine import CarmineQueue, ShardedCarmineQueue
 from redisq_ops.core.circular import CircularQueue
@@ -27,6 +28,7 @@ from redisq_ops.core.connect import connect
 from redisq_ops.core.delay import DelaySet
 from redisq_ops.core.delay.shards import ShardedDelaySet
 from redisq_ops.core.errors import Refused, Superseded
+from redisq_ops.core.exchange import exchange
 from redisq_ops.core.fair import FairQueue
 from redisq_ops.core.fair.shards import ShardedFairQueue
 from redisq_ops.core.io import run
@@ -455,20 +457,17 @@ class Link:
     """What goes to the server; the process is killed before or behind the n-th exchange."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        from redisq_ops.core import io as core_io
-
-        self._exchange = core_io._exchange
         self.seen = 0
         self.last: int | None = None
         self.heard = True
-        monkeypatch.setattr(core_io, "_exchange", self)
+        monkeypatch.setattr(core_io, "exchange", self)
 
     def __call__(self, client: Any, calls: Any) -> Any:
         self.seen += 1
         if self.seen != self.last:
-            return self._exchange(client, calls)
+            return exchange(client, calls)
         if self.heard:
-            self._exchange(client, calls)
+            exchange(client, calls)
         raise Killed
 
     def until(self, nth: int | None, sent: bool, act: Callable[[], object]) -> bool:
@@ -891,7 +890,7 @@ class Late(Link):
         self.seen += 1
         if self.seen == self.nth:
             self.meanwhile()
-        return self._exchange(client, calls)
+        return exchange(client, calls)
 
 
 @pytest.mark.parametrize("undone", [False, True])

@@ -11,11 +11,11 @@ import pytest
 import redis
 import redis.asyncio
 
-from redisq_ops.core import io
 from redisq_ops.core.clock import FakeClock
 from redisq_ops.core.delay import DelaySet, Periodic
 from redisq_ops.core.delay.periodic import AHEAD_MS, RUNS, due, slots
 from redisq_ops.core.errors import BadInput, TooLarge
+from redisq_ops.core.exchange import exchange
 from redisq_ops.core.io import BlockingClient
 from redisq_ops.core.values import Delivery, Settlement
 
@@ -229,10 +229,10 @@ def slow_tick(client: redis.Redis, clock: FakeClock) -> Callable[[], None]:
     assert isinstance(work, Coroutine)
     calls = work.send(None)
     while DelaySet(None)._script("fire").sha not in calls[0].command:
-        calls = work.send(io._exchange(client, calls))
+        calls = work.send(exchange(client, calls))
 
     def act() -> None:
-        assert io._exchange(client, calls) == [b"passed"]
+        assert exchange(client, calls) == [b"passed"]
         work.close()
 
     return act

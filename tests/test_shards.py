@@ -18,6 +18,7 @@ from redisq_ops.core.clock import FakeClock
 from redisq_ops.core.connect import connect
 from redisq_ops.core.delay import DelaySet, Periodic, ShardedDelaySet
 from redisq_ops.core.errors import BadInput, Exists, NotFound, QueueClosed, Refused, WrongKind
+from redisq_ops.core.exchange import exchange
 from redisq_ops.core.io import BlockingClient, Description, run
 from redisq_ops.core.registry import find, forget
 from redisq_ops.core.request import RequestQueue, ShardedRequestQueue
@@ -70,13 +71,12 @@ def open_mail(client: redis.Redis, clock: FakeClock) -> Callable[..., Mail]:
 def rounds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Commands of every round trip."""
     seen: list[int] = []
-    exchange = io._exchange
 
     def counting(client: Any, calls: Any) -> Any:
         seen.append(len(calls))
         return exchange(client, calls)
 
-    monkeypatch.setattr(io, "_exchange", counting)
+    monkeypatch.setattr(io, "exchange", counting)
     return seen
 
 
@@ -385,13 +385,13 @@ def held_before(
     assert isinstance(work, Coroutine)
     calls = work.send(None)
     while DelaySet(None)._script(name).sha not in calls[0].command or not when():
-        calls = work.send(io._exchange(client, calls))
+        calls = work.send(exchange(client, calls))
 
     def go_on() -> T:
-        replies = io._exchange(client, calls)
+        replies = exchange(client, calls)
         try:
             while True:
-                replies = io._exchange(client, work.send(replies))
+                replies = exchange(client, work.send(replies))
         except StopIteration as stop:
             return stop.value  # type: ignore[no-any-return]
 

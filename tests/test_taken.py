@@ -11,8 +11,9 @@ import redis
 from redisq_ops.core.carmine import CarmineQueue
 from redisq_ops.core.circular import CircularQueue
 from redisq_ops.core.delay import DelaySet
+from redisq_ops.core.exchange import exchange
 from redisq_ops.core.fair import FairQueue
-from redisq_ops.core.io import _exchange, run, together
+from redisq_ops.core.io import run, together
 
 PAIRS = [("a", b"1"), ("b", b"2"), ("c", b"3")]
 PUT: dict[str, tuple[Callable[..., Any], Callable[[Any], Any], str]] = {
@@ -28,10 +29,10 @@ def sent_again(client: redis.Redis, description: Any, between: Callable[[], Any]
     coroutine: Any = together([description])
     calls = coroutine.send(None)
     while True:
-        replies = _exchange(client, calls)
+        replies = exchange(client, calls)
         if calls[-1].command[0] == "EVALSHA":
             between()
-            replies = _exchange(client, calls)
+            replies = exchange(client, calls)
         try:
             calls = coroutine.send(replies)
         except StopIteration as stop:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
-from redisq_ops.core import io
+from redisq_ops.core.exchange import exchange
 from redisq_ops.core.io import BlockingClient, Description
 from redisq_ops.core.values import Delivery, Entry, Settlement
 
@@ -47,7 +47,7 @@ def run_until(client: BlockingClient, work: Description[T], steps: int, heard: b
         while True:
             if steps == 0 and not heard:
                 raise Killed
-            replies = io._exchange(client, calls)
+            replies = exchange(client, calls)
             if steps == 0:
                 raise Killed
             steps -= 1

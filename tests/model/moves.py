@@ -35,9 +35,10 @@ from redisq_ops.core.clock import FakeClock
 from redisq_ops.core.delay import DelaySet
 from redisq_ops.core.delay.shards import ShardedDelaySet
 from redisq_ops.core.errors import Exists, QueueClosed, QueueFull, Refused, Superseded
+from redisq_ops.core.exchange import exchange
 from redisq_ops.core.fair import FairQueue
 from redisq_ops.core.fair.shards import ShardedFairQueue
-from redisq_ops.core.io import _exchange, run, together
+from redisq_ops.core.io import run, together
 from redisq_ops.core.keys import Keys
 from redisq_ops.core.registry import find
 from redisq_ops.core.request import RequestQueue
@@ -553,7 +554,7 @@ class MoveModel:
         if tool.undoes:
             tool.trip.undoing = True
         calls = tool.calls[:most]
-        replies = _exchange(self.client, calls) if calls else []
+        replies = exchange(self.client, calls) if calls else []
         if any(call.source for call in calls):
             before = self.seen
             self.look()

@@ -17,7 +17,8 @@ from typing import Any, ClassVar
 import redis
 
 from redisq_ops.core.errors import RedisqError
-from redisq_ops.core.io import Description, _exchange, run, together
+from redisq_ops.core.exchange import exchange
+from redisq_ops.core.io import Description, run, together
 from redisq_ops.core.keys import Keys, registry_key
 from redisq_ops.core.registry import Registered, find
 from redisq_ops.core.values import Taken
@@ -281,10 +282,10 @@ class Mover:
 
     def sent(self, chance: Random) -> Any:
         """The replies to one round, which is sent again at times, and then changes nothing."""
-        replies = _exchange(self.client, self.calls)
+        replies = exchange(self.client, self.calls)
         if all(call.source for call in self.calls) and chance.random() < TWICE:
             before = picture(self.client)
-            _exchange(self.client, self.calls)
+            exchange(self.client, self.calls)
             assert picture(self.client) == before, "sent again, it changed something"
         return replies
 

@@ -7,7 +7,8 @@ from typing import Any, TypeVar
 
 import redis
 
-from redisq_ops.core.io import Call, Description, _exchange, together
+from redisq_ops.core.exchange import exchange
+from redisq_ops.core.io import Call, Description, together
 
 T = TypeVar("T")
 Picture = dict[bytes, Any]
@@ -68,10 +69,10 @@ def run_twice(
     try:
         calls = coroutine.send(None)
         while True:
-            first = _exchange(client, calls)
+            first = exchange(client, calls)
             before = picture(client)
             between()
-            again = _exchange(client, calls)
+            again = exchange(client, calls)
             assert [_said(r) for r in again] == [
                 _confirmed(call, _said(r)) for call, r in zip(calls, first, strict=True)
             ], "the same call, sent again, answered something else"

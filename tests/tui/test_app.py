@@ -399,7 +399,7 @@ def test_round_trips_do_not_depend_on_the_size(url: str, client: redis.Redis) ->
 
 def round_trips(client: redis.Redis, size: int) -> dict[str, int]:
     """Exchanges with the server one refresh of each view takes."""
-    from redisq_ops.core.io import _exchange
+    from redisq_ops.core.exchange import exchange
     from redisq_ops.ops.snapshot import VIEWS, About, Wish
     from redisq_ops.ops.watch import fetch
 
@@ -420,7 +420,7 @@ def round_trips(client: redis.Redis, size: int) -> dict[str, int]:
             calls = description.send(None)
             while True:
                 trips += 1
-                calls = description.send(_exchange(client, calls))
+                calls = description.send(exchange(client, calls))
         except StopIteration:
             found[view] = trips
     return found
