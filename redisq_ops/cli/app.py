@@ -61,4 +61,5 @@ def examples(*lines: str) -> str:
 
 from . import submit, work, wait, results, look, discover, inspect, explain  # noqa: E402, F401, I001  (each adds its commands)
 from . import consumers, entries, apply, select, edit, groups, change, workers  # noqa: E402, F401
-from . import transfer, client, top, demo, spark, spark_report, spark_write  # noqa: E402, F401
+from . import transfer, client, top, demo  # noqa: E402, F401
+from . import spark, spark_report, spark_submit, spark_replay, spark_lake  # noqa: E402, F401

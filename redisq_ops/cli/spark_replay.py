@@ -1,0 +1,211 @@
+"""`redisq spark replay | requeue`: what SQL or an error group chooses, by many tasks."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .app import examples
+from .options import GO, Options, command, flag
+from .plan import agreed, ended, untouched
+from .session import Session
+from .spark import (
+    BETWEEN,
+    RUNNING,
+    awaited,
+    bounds,
+    frame,
+    interrupted,
+    on_spark,
+    printed,
+    spark,
+    there,
+)
+from .spark_write import PACE, QUEUE, rate_of, server_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from redisq_ops.core.states import Verb
+    from redisq_ops.pipeline.replay import Asked, Orders
+
+
+def replayed(s: Session, verb: Verb, given: dict[str, Any]) -> int:
+    from redisq_ops.core.errors import BadInput
+    from redisq_ops.core.states import VERBS
+    from redisq_ops.ops.journal import Author
+    from redisq_ops.pipeline.replay import Asked, Orders, check
+    from redisq_ops.pipeline.session import at_home
+
+    if printed(given):
+        return 0
+    states = VERBS[verb][0]
+    state = given.get("state") or states[0]
+    if state not in states:
+        raise BadInput(f"{verb} is for {' or '.join(states)} entries, not {state!r}")
+    queues = (given["queue"],) if given["queue"] is not None else ()
+    asked = Asked(
+        verb, state, _what(given), Author.here(given["reason"]), rate_of(s, given), given["parts"],
+        queues, given["payloads"], given["since"], given["until"],
+    )  # fmt: skip
+    kept = given["plan"] is not None
+    if not kept and not (at_home(given["master"]) and given["remote"] is None):
+        raise BadInput("tasks elsewhere need a folder they all see: --plan DIR on shared storage")
+    path = Path(given["plan"]) if kept else Path(tempfile.mkdtemp(prefix="redisq-spark-"))
+    try:
+        orders = Orders.read(path) if kept else None
+        if orders is not None:
+            orders = orders.of(asked)
+            if given["rate"] is None:  # the plan's own, which may have been allowed by others
+                for order in orders.orders:
+                    s.guard.rate(order.header.rate)
+            else:
+                orders = orders.paced(asked.rate)
+            check(server_of(s), orders)
+        between = bounds(s, given)
+        there(s, queues)
+        with on_spark(s, given) as session:
+            if orders is None:
+                with untouched():
+                    orders = _chosen(s, session, asked, path, between, given)
+            return _carried_out(s, session, orders, given)
+    finally:
+        if not kept:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _what(given: Mapping[str, Any]) -> str:
+    """The choice in words."""
+    from redisq_ops.core.errors import BadInput
+
+    said = [f"group {group}" for group in given["group"] or ()]
+    said += [f"where {given['where']}"] if given["where"] is not None else []
+    if not said and not given["all"]:
+        raise BadInput("say which: --group FINGERPRINT, --where SQL, or --all")
+    said = said or ["all"]
+    return ", ".join(said + [f"{n} {given[n]}" for n in ("since", "until") if given[n] is not None])
+
+
+def _chosen(
+    s: Session,
+    session: SparkSession,
+    asked: Asked,
+    path: Path,
+    between: Mapping[str, str],
+    given: Mapping[str, Any],
+) -> Orders:
+    from pyspark.errors import AnalysisException, ParseException
+
+    from redisq_ops.core.errors import BadInput
+    from redisq_ops.pipeline.replay import choose, headers
+    from redisq_ops.pipeline.writing import in_short
+
+    made = headers(server_of(s), asked, asked.queues)
+    options = dict(between)
+    if made:
+        options["queue"] = ",".join(header.queue for header in made)
+    if given["payloads"]:
+        options["payloads"] = "true"
+    found: DataFrame = frame(s, session, asked.state, **options)
+    if given["group"]:
+        found = found.where(found["fingerprint"].isin(*given["group"]))
+    if given["where"] is not None:
+        try:
+            found = found.where(given["where"])
+        except (AnalysisException, ParseException) as error:
+            raise BadInput(f"--where: {in_short(error)}") from error
+    return awaited(session, "choosing", lambda: choose(found, made, asked, path))
+
+
+def _carried_out(
+    s: Session, session: SparkSession, orders: Orders, given: Mapping[str, Any]
+) -> int:
+    from redisq_ops.core.errors import RedisqError
+    from redisq_ops.ops.bulk import PAST
+    from redisq_ops.ops.journal import Outcome
+    from redisq_ops.pipeline.replay import apply, outcomes
+
+    from .output import emit, printable, progress, say
+
+    plans = orders.plans()
+    if not plans:
+        if not s.json:
+            print("0 matched")
+        elif given["dry_run"]:
+            emit({"plan": "0 matched", "matched": 0})
+        else:
+            emit(Outcome(None, 0))
+        return 0
+    if not agreed(s, plans, given):
+        return 0
+    server = server_of(s)
+    headers = {order.header.op: order.header for order in orders.orders}
+    try:
+        with progress(f"{plans[0].facts['verb']} by {len(orders.units())} tasks") as meter:
+            found = apply(session, server, orders, meter)
+    except (KeyboardInterrupt, RedisqError) as error:
+        with suppress(RedisqError):  # a server that is gone can't be asked either
+            for outcome in outcomes(server, orders):
+                header = headers[outcome.op or ""]
+                say(printable(f"{header.queue}: stopped after {outcome.done:,} of "
+                              f"{outcome.matched:,} (op {outcome.op})"))  # fmt: skip
+        again = "the same command goes on" if given["plan"] else "the same command does the rest"
+        if isinstance(error, KeyboardInterrupt):
+            raise interrupted(again) from error
+        say(again)
+        raise
+    codes = set()
+    for outcome in found:
+        header = headers[outcome.op or ""]
+        ended(s, outcome, f"{PAST[header.verb]} {header.state} entries of {header.queue}")
+        codes.add(outcome.exit_code)
+    return 3 if len(codes) > 1 else codes.pop()
+
+
+_GROUP = typer.Option("--group", metavar="FINGERPRINT", help="An error group; repeatable.")
+_WHERE = typer.Option("--where", metavar="SQL", help="\"attempts > 3 and error like '%timeout%'\".")
+_FOLDER = typer.Option("--plan", metavar="DIR", help="Keep the plan there; again, it goes on.")
+_STATE = typer.Option("--state", metavar="STATE", help="pending or delayed.")
+CHOOSING: Options = {
+    **QUEUE,
+    "group": (Annotated[list[str] | None, _GROUP], None),
+    "where": (Annotated[str | None, _WHERE], None),
+    "all": flag("--all", "All of them."),
+    **BETWEEN,
+    "payloads": flag("--payloads", "Read payloads too, for --where."),
+    **PACE,
+    "plan": (Annotated[str | None, _FOLDER], None),
+    **GO,
+    **RUNNING,
+}
+
+spark.command(
+    "replay",
+    help="Make dead entries wait for a worker again, chosen by SQL or by their error, carried out "
+    "by many tasks as one operation a queue. redisq undo takes it back.",
+    epilog=examples(
+        "redisq spark replay --group 3f2a91c0 --rate 500/s --dry-run",
+        "redisq spark replay --queue mail --where \"error_type = 'TimeoutError'\" --yes",
+        "redisq spark replay --all --since 6h --plan /shared/replay --rate 2000/s --yes",
+    ),
+)(command(CHOOSING, lambda s, given: replayed(s, "replay", given)))
+
+spark.command(
+    "requeue",
+    help="Make pending or delayed entries wait for a worker now, as replay does with dead ones.",
+    epilog=examples(
+        "redisq spark requeue --queue mail --where 'lost > 1' --dry-run",
+        "redisq spark requeue --state delayed --where \"error like '%429%'\" --rate 100/s --yes",
+    ),
+)(
+    command(
+        {**CHOOSING, "state": (Annotated[str | None, _STATE], None)},
+        lambda s, given: replayed(s, "requeue", given),
+    )
+)

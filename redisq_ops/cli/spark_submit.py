@@ -1,0 +1,146 @@
+"""`redisq spark submit`: a dataset's rows as requests."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from redisq_ops.core.settings import LIMIT, MAX_PAYLOAD, PRIORITY
+
+from .app import examples
+from .options import argument, command, flag
+from .plan import untouched
+from .session import Session
+from .spark import RUNNING, awaited, on_spark, printed, spark
+from .spark_write import PACE, QUEUE, rate_of, server_of
+
+if TYPE_CHECKING:
+    from redisq_ops.pipeline.dataset import Sized
+    from redisq_ops.pipeline.submit import Done
+
+_MANY = 100_000
+
+
+def submitted(s: Session, given: dict[str, Any]) -> int:
+    from redisq_ops.ops.submission import ulid
+    from redisq_ops.pipeline import dataset, submit
+    from redisq_ops.pipeline.writing import tasks
+
+    from .output import emit, progress
+
+    if printed(given):
+        return 0
+    wanted = dataset.Asked(
+        given["queue"] or s.config["queue"] or "default", given["id"], given["name"],
+        given["rows"], given["payload"], tuple(given["order"] or ()), given["split"],
+        given["priority"], given["limit"], given["max_payload"], rate_of(s, given), given["parts"],
+    )  # fmt: skip
+    if not given["dry_run"]:
+        s.writable()
+    so = "what was sent stays; the same command goes on"
+    with on_spark(s, given, stopped=so) as session:
+        with untouched("nothing was sent"):
+            path, format, multiline = given["input"], given["format"], given["multiline"]
+            source = awaited(
+                session, "looking",
+                lambda: dataset.read(session, path, format, multiline=multiline),
+            )  # fmt: skip
+            if given["dry_run"]:
+                size = awaited(session, "counting", lambda: dataset.sized(source, wanted))
+                if s.json:
+                    emit({"queue": wanted.queue, "word": "dry-run", **asdict(size)})
+                else:
+                    _sized(size)
+                return 0
+        with progress("submitting") as meter:
+            done = submit.submit(
+                session, server_of(s), source, wanted, f"submit-{ulid()}",
+                progress=lambda: meter(*tasks(session)),
+            )  # fmt: skip
+    return _submitted(s, wanted.queue, done)
+
+
+def _sized(size: Sized) -> None:
+    """What would be sent, and what it takes of the server where that is much."""
+    from redisq_ops.ops.submission import memory
+    from redisq_ops.ops.terminal import size as shown
+
+    from .output import count, say
+
+    print(f"{count(size.rows)} rows, {count(size.bytes)} bytes: {count(size.requests)} requests "
+          f"with {count(size.entries)} sub-requests, not sent")  # fmt: skip
+    if size.corrupt:
+        say(f"{count(size.corrupt)} rows can't be read, and would be left out")
+    if size.requests > _MANY:
+        takes = shown(memory(size.requests, size.bytes))
+        say(f"so many requests take about {takes} of the server's memory")
+
+
+def _submitted(s: Session, queue: str, done: Done) -> int:
+    from .output import count, emit, printable, say
+
+    if s.json:
+        emit({"queue": queue, "requests": done.requests, "entries": done.entries,
+              "corrupt": done.corrupt, "samples": done.samples})  # fmt: skip
+        return done.exit_code
+    there = done.requests.get("ok", 0) + done.requests.get("same", 0)
+    print(
+        f"{queue}: {count(there)} requests with {count(done.entries)} sub-requests are there, "
+        f"{count(done.requests.get('same', 0))} of them were"
+    )
+    if done.corrupt:
+        say(f"{count(done.corrupt)} rows could not be read, and were left out")
+    for word, why in done.samples.items():
+        say(f"{count(done.requests[word])} {word}:")
+        for line in why:
+            say(f"  {printable(line)}")
+    return done.exit_code
+
+
+def _column(name: str, help: str) -> tuple[Any, Any]:
+    return Annotated[str | None, typer.Option(name, metavar="COLUMN", help=help)], None
+
+
+def _number(name: str, help: str, default: int) -> tuple[Any, Any]:
+    return Annotated[int, typer.Option(name, metavar="N", help=help)], default
+
+
+_NAME = typer.Option("--name", metavar="NAME", help="Without --id: requests NAME-1, NAME-2, …")
+_FORMAT = typer.Option("--format", metavar="FORMAT", help="text, csv, json, parquet; by its name.")
+_ORDER = typer.Option("--order", metavar="COLUMN", help="Orders a request's rows; repeatable.")
+_PRIORITY = typer.Option("--priority", metavar="N|COLUMN", help="0 (first) to 99, or a column.")
+
+spark.command(
+    "submit",
+    help="Submit a dataset: requests by a column, or of so many rows each, and rows as their "
+    "sub-requests. Run again, it adds what is missing and nothing twice.",
+    epilog=examples(
+        "redisq spark submit orders.parquet --queue mail --id order --split 20 --priority level",
+        "redisq spark submit lines/ --format text --name today --rows 100000 --limit 8",
+        "redisq spark submit orders.csv --id order --dry-run",
+    ),
+)(
+    command(
+        {
+            "input": argument("IN", help="A file or folder of text, CSV, JSON lines or Parquet."),
+            **QUEUE,
+            "id": _column("--id", "The column with the request's id."),
+            "name": (Annotated[str | None, _NAME], None),
+            "rows": _number("--rows", "Rows of a request, with --name.", 100_000),
+            "payload": _column("--payload", "The column to send, else the row as JSON."),
+            "order": (Annotated[list[str] | None, _ORDER], None),
+            "split": _number("--split", "Rows per sub-request.", 1),
+            "priority": (Annotated[str, _PRIORITY], str(PRIORITY)),
+            "limit": _number("--limit", "Sub-requests worked on at once.", LIMIT),
+            "max_payload": _number("--max-payload", "Bytes a sub-request may have.", MAX_PAYLOAD),
+            "format": (Annotated[str | None, _FORMAT], None),
+            "multiline": flag("--multiline", "Quoted values of CSV may have line breaks."),
+            **PACE,
+            "dry_run": flag("--dry-run", "Count; send nothing."),
+            **RUNNING,
+        },
+        submitted,
+    )
+)  # fmt: skip
