@@ -6,14 +6,15 @@ page's own policy forbids scripts and connections whatever stands in it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Sequence
 from html import escape
 from operator import itemgetter
+from pathlib import Path
 from typing import Any
 
 from . import plot
 from .critical import SAYS
+from .markup import Safe, between, each_step, moment, table, time, told_plain
 from .plot import Bar, Series, Span, duration, number, told
 from .report import Figures, Row, by_queue, notes, percent, sentences, totals
 from .transforms.spans import BASELINE, FLOORS, PART, THRESHOLD
@@ -33,59 +34,7 @@ METRICS = {
 }  # fmt: skip
 _COLOURS = {"run": 0, "queue": 1, "turn": 2, "again": 3}
 
-STYLE = """
-:root{color-scheme:light dark;--ink:#1b2733;--soft:#566473;--rule:#dbe2e9;--paper:#fff;
---card:#f5f7f9;--span:#b4233318;--c0:#0067a8;--c1:#c95200;--c2:#00795a;--c3:#a03c8c;--c4:#6b7280}
-@media(prefers-color-scheme:dark){:root{--ink:#e3e9ef;--soft:#9aa8b6;--rule:#2b3642;
---paper:#10161c;--card:#182029;--span:#ff6b7a2b;--c0:#63b8f2;--c1:#f0a04b;--c2:#3fc99a;
---c3:#e69ad0;--c4:#9aa3af}}
-*{box-sizing:border-box}
-body{margin:0;background:var(--paper);color:var(--ink);font:15px/1.5 system-ui,"DejaVu Sans",
-sans-serif}
-main{max-width:940px;margin:0 auto;padding:28px 24px 60px}
-h1{font-size:26px;line-height:1.25;margin:0 0 4px}
-h2{font-size:20px;margin:44px 0 6px;padding-top:14px;border-top:2px solid var(--rule)}
-h3{font-size:15px;margin:22px 0 2px}
-p{margin:4px 0 10px;max-width:76ch}
-.soft,figcaption{color:var(--soft);font-size:13px}
-h1,h2,h3,p,li,td,th{overflow-wrap:anywhere}
-.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(130px,1fr));gap:10px;
-margin:20px 0}
-.tiles div{background:var(--card);border-radius:8px;padding:10px 14px}
-.tiles b{display:block;font-size:22px;line-height:1.3;font-variant-numeric:tabular-nums}
-.tiles span{color:var(--soft);font-size:13px}
-figure{margin:6px 0 14px}
-svg{display:block;width:100%;height:auto}
-svg text{font:12px system-ui,"DejaVu Sans",sans-serif;fill:var(--ink)}
-svg .tick,svg .axis{fill:var(--soft);font-size:11px}
-.grid{stroke:var(--rule);stroke-width:1}
-.line{fill:none;stroke-width:1.8;stroke-linejoin:round;stroke-linecap:round}
-.area{opacity:.16;stroke:none}
-.span{fill:var(--span)}
-.line.c0{stroke:var(--c0)}.line.c1{stroke:var(--c1)}.line.c2{stroke:var(--c2)}
-.line.c3{stroke:var(--c3)}.line.c4{stroke:var(--c4)}
-.area.c0,.bar.c0,.dot.c0{fill:var(--c0)}.area.c1,.bar.c1,.dot.c1{fill:var(--c1)}
-.area.c2,.bar.c2,.dot.c2{fill:var(--c2)}.area.c3,.bar.c3,.dot.c3{fill:var(--c3)}
-.area.c4,.bar.c4,.dot.c4{fill:var(--c4)}
-table{border-collapse:collapse;width:100%;font-size:13px;margin:8px 0 14px}
-th,td{text-align:left;padding:4px 10px 4px 0;border-bottom:1px solid var(--rule);
-vertical-align:top}
-th{color:var(--soft);font-weight:600;white-space:nowrap}
-td.n,th.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
-.wide{overflow-x:auto}
-.legend{list-style:none;display:flex;flex-wrap:wrap;gap:4px 18px;padding:0;margin:2px 0 4px;
-font-size:13px}
-.legend i{display:inline-block;width:14px;height:10px;border-radius:2px;margin-right:6px}
-.legend .c0{background:var(--c0)}.legend .c1{background:var(--c1)}.legend .c2{background:var(--c2)}
-.legend .c3{background:var(--c3)}.legend .c4{background:var(--c4)}
-details{margin:4px 0 12px}summary{cursor:pointer;color:var(--soft);font-size:13px}
-code{font:12.5px ui-monospace,"DejaVu Sans Mono",monospace;background:var(--card);
-padding:1px 5px;border-radius:4px;overflow-wrap:anywhere}
-.group{background:var(--card);border-radius:8px;padding:10px 14px;margin:10px 0}
-.group p{margin:2px 0;max-width:none}
-.out li{margin:2px 0}
-@media print{body{font-size:12px}h2{break-after:avoid}figure,.group{break-inside:avoid}}
-"""
+STYLE = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
 
 
 def page(figures: Figures, *, title: str = "Queues", whence: str = "") -> str:
@@ -100,7 +49,7 @@ def page(figures: Figures, *, title: str = "Queues", whence: str = "") -> str:
 
 def _page(figures: Figures, title: str, whence: str, queues: int, groups: int) -> str:
     begin, end = figures.begin_ms, figures.end_ms
-    when = "" if begin is None or end is None else _between(begin, end)
+    when = "" if begin is None or end is None else between(begin, end)
     parts = [
         "<!doctype html>\n",
         '<html lang="en"><head><meta charset="utf-8">',
@@ -163,9 +112,9 @@ def _standing_out(figures: Figures) -> str:
 
 def _anomaly(row: Row, step_ms: int) -> str:
     unit = duration if row["metric"].endswith("_ms") else number
-    per = "" if row["metric"].endswith("_ms") else f" {_per(step_ms)}"
+    per = "" if row["metric"].endswith("_ms") else f" {each_step(step_ms)}"
     return (
-        f"<b>{told(row['queue'])}</b>, {_between(row['from_ms'], row['to_ms'])}: "
+        f"<b>{told(row['queue'])}</b>, {between(row['from_ms'], row['to_ms'])}: "
         f"{METRICS[row['metric']]} {'up to' if row['side'] == 'above' else 'down to'} "
         f"<b>{escape(unit(row['value']))}</b>{per}, usually {escape(unit(row['median']))}"
     )
@@ -203,7 +152,7 @@ def _plots(
             values[(row["from_ms"] - begin) // step] = of(row)
         return values
 
-    per = _per(step)
+    per = each_step(step)
     # Steps without events have what the one before ended with.
     ends, grown = dense(counts, itemgetter("grown"), None), dense(counts, itemgetter("peak"), None)
     level = 0
@@ -264,9 +213,9 @@ def _hours(rows: Sequence[Row]) -> str:
         return ""
     cells = [
         (
-            _moment(row["from_ms"]), f"{row['taken']:,}",
-            *(_time(row[f"wait_{p}_ms"]) for p in ("p50", "p95", "p99", "max")),
-            *(_time(row[f"run_{p}_ms"]) for p in ("p50", "p95", "p99", "max")),
+            moment(row["from_ms"]), f"{row['taken']:,}",
+            *(time(row[f"wait_{p}_ms"]) for p in ("p50", "p95", "p99", "max")),
+            *(time(row[f"run_{p}_ms"]) for p in ("p50", "p95", "p99", "max")),
         )
         for row in rows[-72:]
     ]  # fmt: skip
@@ -274,7 +223,7 @@ def _hours(rows: Sequence[Row]) -> str:
                "max"]  # fmt: skip
     more = len(rows) - len(cells)
     rest = f" (the latest 72 of {len(rows):,})" if more > 0 else ""
-    return f"<details><summary>By the hour{rest}</summary>{_table(headers, cells, 1)}</details>"
+    return f"<details><summary>By the hour{rest}</summary>{table(headers, cells, 1)}</details>"
 
 
 def _tries(rows: Sequence[Row]) -> str:
@@ -288,7 +237,7 @@ def _tries(rows: Sequence[Row]) -> str:
         for row in rows[:20]
     ]  # fmt: skip
     headers = ["attempt", "deliveries", "done", "failed", "lost", "dead", "not done"]
-    return f"<h3>Retries</h3>{_table(headers, cells, 0)}"
+    return f"<h3>Retries</h3>{table(headers, cells, 0)}"
 
 
 def _groups(figures: Figures, most: int) -> str:
@@ -330,8 +279,8 @@ def _group(row: Row, traits: Sequence[Row]) -> str:
     )
     when = ""
     if row["first_ms"] is not None:
-        when = f" · {_between(row['first_ms'], row['last_ms'])}"
-    common = "".join(f"<li>{told(said, 300)}</li>" for said in sentences(traits, _moment))
+        when = f" · {between(row['first_ms'], row['last_ms'])}"
+    common = "".join(f"<li>{told(said, 300)}</li>" for said in sentences(traits, moment))
     others = any(trait["rest"] is not None for trait in traits)
     what = "More frequent here than elsewhere" if others else "In common"
     return (
@@ -357,7 +306,7 @@ def _fairness(figures: Figures, most: int) -> str:
                 ticks=lambda top: [0.0, 0.25, 0.5, 0.75, 1.0], title=f"Fairness of {name}",
             )  # fmt: skip
             parts.append(f"<figure>{drawn}</figure>")
-        parts.append(_table(*_clients(rows, jain), 1))
+        parts.append(table(*_clients(rows, jain), 1))
     if not parts:
         return ""
     return (
@@ -382,7 +331,7 @@ def _clients(rows: Sequence[Row], jain: Sequence[float | None]) -> tuple[list[st
     cells: list[tuple[str, ...]] = [
         (Safe(told_plain(client) + weights.get(client, "")), f"{taken:,.0f}",
          percent(taken / whole), f"{fair:,.0f}", f"{taken / fair:.2f}" if fair else "–",
-         _time(wait))
+         time(wait))
         for client, (taken, fair, wait) in ranked[:CLIENTS]
     ]  # fmt: skip
     known = [value for value in jain if value is not None]
@@ -452,7 +401,7 @@ def _path(request: Row, stretches: Sequence[Row]) -> str:
         f"{duration(request['took_ms'])}, {request['entries']:,} sub-requests, "
         f"{request['bad']:,} deliveries failed; {shares}</summary>"
         f'<p class="soft">{len(stretches):,} stretches{cut}</p>'
-        f"{_table(headers, cells, 5)}</details>"
+        f"{table(headers, cells, 5)}</details>"
     )
 
 
@@ -475,28 +424,6 @@ def _made(figures: Figures) -> str:
 # --- pieces ------------------------------------------------------------------------------------
 
 
-class Safe(str):
-    """Text that is escaped already."""
-
-
-def told_plain(text: str) -> Safe:
-    return Safe(told(text, 140))
-
-
-def _table(headers: Sequence[str], rows: Iterable[Sequence[str]], numbers_from: int) -> str:
-    """A table; columns from ``numbers_from`` on are numbers."""
-
-    def cell(tag: str, i: int, text: str) -> str:
-        shown = text if isinstance(text, Safe) else escape(text)
-        return f"<{tag}{' class=n' if i >= numbers_from else ''}>{shown}</{tag}>"
-
-    head = "".join(cell("th", i, text) for i, text in enumerate(headers))
-    body = "".join(
-        f"<tr>{''.join(cell('td', i, text) for i, text in enumerate(row))}</tr>" for row in rows
-    )
-    return f'<div class="wide"><table><tr>{head}</tr>{body}</table></div>'
-
-
 def _rest(what: str, rows: Sequence[Row]) -> str:
     cells = [
         (told_plain(row["queue"]), *(f"{row[k]:,}" for k in
@@ -504,7 +431,7 @@ def _rest(what: str, rows: Sequence[Row]) -> str:
         for row in rows[:200]
     ]  # fmt: skip
     headers = ["queue", "submitted", "taken", "done", "failed", "lost", "dead"]
-    return f"<h2>{len(rows):,} more {what}</h2>{_table(headers, cells, 1)}"
+    return f"<h2>{len(rows):,} more {what}</h2>{table(headers, cells, 1)}"
 
 
 def _longest(stretches: Sequence[Row], most: int) -> list[Row]:
@@ -524,26 +451,3 @@ def _stretch(row: Row) -> str:
 def _error(row: Row) -> str:
     form: str = row["form"]
     return form if row["error_type"] is None else f"{row['error_type']}: {form}"
-
-
-def _per(step_ms: int) -> str:
-    """``per min``, ``per 5 min``."""
-    return f"per {duration(step_ms)}".replace("per 1 ", "per ")
-
-
-def _time(ms: float | None) -> str:
-    return "–" if ms is None else duration(ms)
-
-
-def _moment(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M")
-
-
-def _between(begin: int, end: int) -> str:
-    """``2026-03-01 10:00 – 14:00 UTC``, with seconds where it is short."""
-    one, two = (datetime.fromtimestamp(ms / 1000, UTC) for ms in (begin, end))
-    clock = "%H:%M:%S" if begin % 60_000 or end % 60_000 else "%H:%M"
-    if end - begin >= 600_000:
-        clock = "%H:%M"
-    later = two.strftime(clock if one.date() == two.date() else f"%Y-%m-%d {clock}")
-    return f"{one.strftime(f'%Y-%m-%d {clock}')} – {later} UTC"

@@ -161,7 +161,7 @@ def redisq(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> Redisq:
-    from redisq_ops.cli import app, spark_lake
+    from redisq_ops.cli import app, spark_lake, spark_replay
     from redisq_ops.cli.spark import frame as read
 
     running = sys.modules["redisq_ops.cli.spark"]
@@ -173,7 +173,8 @@ def redisq(
 
     monkeypatch.setattr(running, "started", lambda s, given, *, waits: Kept(spark))
     monkeypatch.setattr(running, "frame", frame)
-    monkeypatch.setattr(spark_lake, "frame", frame)
+    for writing in (spark_lake, spark_replay):
+        monkeypatch.setattr(writing, "frame", frame)
     return Redisq(valkey_url, capsys)
 
 
