@@ -17,7 +17,7 @@ from redis.exceptions import RedisError
 from .errors import translate
 from .io import AsyncClient, BlockingClient, arun, run, together
 from .request import RequestQueue
-from .request.queue import found
+from .request.looks import found
 from .settings import BATCH
 from .values import Request
 

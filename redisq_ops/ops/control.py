@@ -12,7 +12,8 @@ from redisq_ops.core.keys import checked_name
 from redisq_ops.core.queue import Queue
 from redisq_ops.core.registry import find, forget
 from redisq_ops.core.request import RequestQueue
-from redisq_ops.core.request.queue import Control, found
+from redisq_ops.core.request.looks import found
+from redisq_ops.core.request.queue import Control
 from redisq_ops.core.request.submission import checked_limit, checked_priority
 from redisq_ops.core.settings import DEFAULTS, Settings
 from redisq_ops.core.values import Client, Counts, Request

@@ -9,7 +9,7 @@ from typing import Any
 from redisq_ops.core.errors import NotFound
 from redisq_ops.core.io import both, together
 from redisq_ops.core.queue import Queue
-from redisq_ops.core.request.queue import found
+from redisq_ops.core.request.looks import found
 from redisq_ops.core.request.stream import Held
 from redisq_ops.core.values import (
     Checkup,

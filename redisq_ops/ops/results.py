@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from redisq_ops.core.request import RequestQueue
+from redisq_ops.core.request.looks import found
 from redisq_ops.core.request.outcomes import Outcome, outcomes
-from redisq_ops.core.request.queue import found
 from redisq_ops.core.values import Request
 
 PAGE = 250

@@ -12,7 +12,7 @@ from ..values import Entry, Failure, State
 from . import stream
 
 if TYPE_CHECKING:
-    from .queue import RequestQueue
+    from .looks import RequestLooks
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Outcome:
     """`Entry.at_ms`"""
 
 
-async def outcomes(queue: RequestQueue[Any], id: str, start: int, max: int) -> list[Outcome]:
+async def outcomes(queue: RequestLooks[Any], id: str, start: int, max: int) -> list[Outcome]:
     """Sub-requests ``start …``; a round trip, and one more each for dead and for removed ones."""
     queue = await queue._holder(id)
     keys = queue.keys
@@ -81,7 +81,7 @@ async def outcomes(queue: RequestQueue[Any], id: str, start: int, max: int) -> l
 
 
 async def entries(
-    queue: RequestQueue[Any], id: str, start: int, max: int, payloads: bool
+    queue: RequestLooks[Any], id: str, start: int, max: int, payloads: bool
 ) -> list[Entry]:
     """Sub-requests ``start …`` as entries, whatever their state; what is done keeps no record."""
     queue = await queue._holder(id)

@@ -18,18 +18,18 @@ from ..values import Request
 from . import stream
 
 if TYPE_CHECKING:
-    from .queue import RequestQueue
+    from .looks import RequestLooks
 
 _ROWS = 100
 
 
-def tokens(queue: RequestQueue[Any]) -> list[Call[int]]:
+def tokens(queue: RequestLooks[Any]) -> list[Call[int]]:
     """How many tokens lie in the list of each priority."""
     lists = [f"{queue.keys['p_']}{priority}" for priority in range(PRIORITIES)]
     return [Call(("LLEN", key), int, key=key) for key in lists]
 
 
-async def standing(queue: RequestQueue[Any], rid: str, n: int | None) -> Standing:
+async def standing(queue: RequestLooks[Any], rid: str, n: int | None) -> Standing:
     """Of a request, or of its sub-request ``n``."""
     keys = queue.keys
     group, record_key = keys["s_"] + rid, keys["r_"] + rid
@@ -114,7 +114,7 @@ def _before(request: Request, own: int, others: Sequence[Request | None]) -> int
     return before
 
 
-async def _holders(queue: RequestQueue[Any], ids: Sequence[str]) -> list[Holder]:
+async def _holders(queue: RequestLooks[Any], ids: Sequence[str]) -> list[Holder]:
     if not ids:
         return []
     meta = queue.keys["meta"]
@@ -129,7 +129,7 @@ async def _holders(queue: RequestQueue[Any], ids: Sequence[str]) -> list[Holder]
     return found
 
 
-async def _scores(queue: RequestQueue[Any], part: str, ids: Sequence[str]) -> list[float | None]:
+async def _scores(queue: RequestLooks[Any], part: str, ids: Sequence[str]) -> list[float | None]:
     if not ids:
         return []
     key = queue.keys[part]

@@ -14,14 +14,14 @@ from ..scan import Line, Position, Unread, positions
 from . import stream
 
 if TYPE_CHECKING:
-    from .queue import RequestQueue
+    from .looks import RequestLooks
 
 _REQUESTS = 50
 """open requests that are looked up at a time"""
 
 
 async def waiting(
-    queue: RequestQueue[Any], cursor: str | None, max: int, start: int | None
+    queue: RequestLooks[Any], cursor: str | None, max: int, start: int | None
 ) -> Line:
     """Waiting sub-requests of open requests: oldest request first, by number.
 
@@ -68,7 +68,7 @@ def _cursor(request: Position, number: int | Exception) -> str:
     return f"{at:.0f}:{id.decode('utf-8', 'surrogateescape')}/{place}"
 
 
-async def _numbers(queue: RequestQueue[Any], request: bytes, behind: int, max: int) -> list[int]:
+async def _numbers(queue: RequestLooks[Any], request: bytes, behind: int, max: int) -> list[int]:
     """Numbers of a request's waiting sub-requests after ``behind``, in order."""
     rid = request.decode()
     key, record_key = queue.keys["s_"] + rid, queue.keys["r_"] + rid
