@@ -32,6 +32,8 @@ STEP_S = {1: 0.0005, 2: 0.0003}
 for all of them"""
 LARGEST = 120
 """entries a step moves: so that taking it back, at 6 µs each, stays under a millisecond too"""
+USUAL = 50
+"""steps among which one is as quick as the server allows; some 15 ms of them"""
 COST_US = 4.5
 """server time of one entry, µs, as `python -m benchmarks replay` measures it"""
 MOVES: frozenset[Verb] = frozenset({"replay", "purge", "hard"})
@@ -176,7 +178,8 @@ class Front:
 
 class EvenStride(Stride):
     """For steps that cost about the same again and again: what counts is the second quickest of
-    the latest, since what else the machine does can only make them longer.
+    the latest, since what else the machine does can only make them longer. On a busy machine that
+    is most of them, and small steps would cost it most.
 
     Of two that are under way at a time one's reply may be there as soon as it is asked for, so as
     many are measured together; and for a server far away each waits half the way.
@@ -187,7 +190,7 @@ class EvenStride(Stride):
         self.flying = 1
         """how many are under way at a time, as `Front` has it"""
         self._latest: deque[tuple[int, float]] = deque(maxlen=2)
-        self._each: deque[float] = deque(maxlen=5)
+        self._each: deque[float] = deque(maxlen=USUAL)
 
     def learn(self, done: int, seconds: float, asked: int | None = None) -> None:
         if done < (asked or self.size) // 2:  # nothing to be learnt from
