@@ -1,7 +1,9 @@
 """The command line run in this process, and queues to point it at."""
 
 import json
+import os
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import redis
@@ -25,7 +27,8 @@ class Redisq:
     def __call__(self, *words: str, code: int = 0) -> str:
         """What was printed."""
         self._capsys.readouterr()
-        ended = cli.run(["--url", self.url, *words])
+        with patch.dict(os.environ, REDIS_URL=self.url):
+            ended = cli.run(words)
         out, self.err = self._capsys.readouterr()
         assert ended == code, f"exit {ended}: {out}{self.err}"
         return out

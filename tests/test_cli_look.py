@@ -471,7 +471,8 @@ def test_config_shows_where_each_value_is_from_and_no_secret(
 ) -> None:
     configuration.write_text('queue = "mail"\n[contexts.live]\nurl = "redis://u:hush@h:1"\n')
     monkeypatch.setenv("REDISQ_PASSWORD", "sesame")
-    rows = {row["name"]: row for row in redisq.rows("config", "--context", "live")}
+    words = ("config", "--context", "live", "--url", redisq.url)
+    rows = {row["name"]: row for row in redisq.rows(*words)}
     assert (rows["queue"]["value"], rows["queue"]["origin"]) == ("mail", str(configuration))
     assert (rows["prefix"]["value"], rows["prefix"]["origin"]) == ("rq", "default")
     assert (rows["password"]["value"], rows["password"]["origin"]) == ("***", "REDISQ_PASSWORD")

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import shlex
+from pathlib import Path
 from typing import Any
 
+import pytest
 import redis
 
+from redisq_ops import cli
+from redisq_ops.cli.session import Session
 from redisq_ops.core.delay import DelaySet
 from redisq_ops.core.request import RequestQueue
 from redisq_ops.core.values import Failure, Settlement
 from redisq_ops.ops.hint import hint
 
-from .cli import Redisq
+from .cli import Redisq, dead_letters
 
 ODD = "-w$;ird'q"
 
@@ -79,3 +83,58 @@ def test_a_stream_and_its_consumer_with_dashes(redisq: Redisq, client: redis.Red
     redisq(*words[:2], "--yes", "--min-idle", "0s", *words[2:])
     (row,) = redisq.rows("explain", f"stream:orders/{id}")
     assert row["facts"]["consumer"] == "NAME"
+
+
+ELSEWHERE = "redis://127.0.0.1:1"
+
+
+def test_what_is_offered_is_for_the_same_server(
+    client: redis.Redis,
+    url: str,
+    configuration: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Commands that are copied say where, if the one before did; the shell knows of another."""
+    monkeypatch.chdir(configuration.parent)
+    monkeypatch.setenv("REDIS_URL", ELSEWHERE)
+    configuration.write_text(f"[contexts.prod]\nurl = '{url}'\n")
+    queue = dead_letters(client, 3)
+
+    def said(*words: str, code: int = 0) -> str:
+        assert cli.run(words) == code
+        out, err = capsys.readouterr()
+        return out + err
+
+    def offered(text: str, what: str) -> list[str]:
+        (line,) = [line for line in text.splitlines() if line.strip().startswith(f"{what}: ")]
+        return shlex.split(line.partition(": ")[2])[1:]
+
+    for where in (("--url", url), ("--context", "prod"), ("--context", "prod", "--prefix", "rq")):
+        told = said(*where, "explain", "mail/r1/1")
+        replay = offered(told, "replay")
+        assert replay[-len(where) :] == list(where)
+        undo = offered(said(*replay, "--yes"), "undo with")
+        assert undo[-len(where) :] == list(where) and queue.counts().dead == 2
+        said(*undo, "--yes")
+        assert queue.counts().dead == 3
+        plan = f"{len(where)}{where[0]}"
+        asked = said("replay", "mail", "--plan", plan, *where)
+        assert f"do it with: redisq apply {plan} {shlex.join(where)}" in asked
+        gone = said("inspect", "queue", "mial", *where, code=1)
+        assert f"redisq ls {shlex.join(where)} shows what there is" in gone
+    monkeypatch.setenv("REDIS_URL", url)
+    assert "  replay: redisq replay mail/r1/1\n" in said("explain", "mail/r1/1")
+
+
+@pytest.mark.parametrize(
+    "secret",
+    ["redis://u:se@same@h:1/0", "rediss://:sesame@h", "redis://h?a=b&password=sesame&db=1",
+     "redis+sentinel://h1,h2/m?sentinel_password=sesame"],
+)  # fmt: skip
+def test_no_password_in_what_is_offered(secret: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (("--url", secret), (f"--url={secret}",)):
+        again = Session({}, typed=(*words, "undo", "--reason", "x?y&password=z")).again
+        assert "same" not in again and "***" in again and "x?y&password=z" in again
+    assert cli.run(["--url", secret, "submit", "/dev/null"]) == 2
+    assert "same" not in "".join(capsys.readouterr())

@@ -82,7 +82,7 @@ def test_canary_that_dies_again(redisq: Redisq, client: redis.Redis, url: str) -
         out = redisq(*words, code=3)
     assert "replayed dead entries of mail: 4 of 40" in out
     assert "stopped by itself: " in redisq.err and "replayed entries died again" in redisq.err
-    again = shlex.join(["redisq", "--url", url, *words])
+    again = shlex.join(["redisq", *words])
     assert f"36 left; go on with: {again}\n" in redisq.err
     assert "it takes what is dead then, also what died again" in redisq.err
     assert queue.counts().dead == 40

@@ -8,6 +8,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
+from contextvars import copy_context
 from functools import cache
 from typing import Any
 
@@ -72,7 +73,12 @@ def _occupy() -> None:
 
 
 def run(words: Sequence[str]) -> int:
-    """One command, its errors as one clear line on stderr; returns the exit code."""
+    """One command, its errors as one clear line on stderr; returns the exit code. Of what it knows
+    of its own invocation nothing is left to the next."""
+    return copy_context().run(_run, words)
+
+
+def _run(words: Sequence[str]) -> int:
     import typer
 
     if any(word.startswith(("--install-completion", "--show-completion")) for word in words):

@@ -104,14 +104,15 @@ def _latest(s: Session, author: Author, given: Mapping[str, Any]) -> str:
     """
     from redisq_ops.core.errors import NotFound, Refused
     from redisq_ops.ops import journal
+    from redisq_ops.ops.hint import hint
 
     changes = [o for o in s.run(journal.log(s.deployment)) if o.verb != "undo"]
     latest = next((o for o in changes if o.undoable), None)
     if latest is None:
-        raise NotFound("nothing to undo (redisq log shows what was done)")
+        raise NotFound(f"nothing to undo ({hint('log')} shows what was done)")
     if not given["yes"] or given["dry_run"]:
         return latest.id
-    meant = f"if it is meant: redisq undo {latest.id} --yes"
+    meant = f"if it is meant: {hint('undo', latest.id, yes=None)}"
     if (last := changes[0]).id != latest.id:
         raise Refused(
             f"the latest change, {last.id}, can't be undone: {journal.why_not(last)}; the one "

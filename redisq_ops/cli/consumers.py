@@ -191,6 +191,7 @@ def _changed(
 ) -> int:
     from redisq_ops.ops.bulk import TYPED_ABOVE, Plan, entries
     from redisq_ops.ops.consumers import Change
+    from redisq_ops.ops.hint import hint
     from redisq_ops.ops.journal import Author
 
     from .output import count, emit, printable, say
@@ -225,8 +226,8 @@ def _changed(
         line = f"{past}: {count(outcome.done)} of {count(outcome.matched)} entries"
         line += f" to {to}" if to else " wait again"
         print(printable(line + (f", skipped {skipped}" if skipped else "") + f" (op {outcome.op})"))
-        if outcome.done and change.undoable:
-            say(f"undo with: redisq undo {outcome.op}")
+        if outcome.done and outcome.op and change.undoable:
+            say(printable(f"undo with: {hint('undo', outcome.op)}"))
     return outcome.exit_code if finished else 130
 
 

@@ -149,6 +149,8 @@ def ended(
     """The last line: what was done, for people or as the contract's object (and ``more`` in it)."""
     from dataclasses import asdict
 
+    from redisq_ops.ops.hint import hint
+
     from .output import as_line, conclude, count, printable, say
 
     if s.json:
@@ -159,6 +161,6 @@ def ended(
     done = f"{count(outcome.done)} of {count(outcome.matched)}"
     line = f"{what}: {done}" + (f", skipped {skipped}" if skipped else "")
     conclude(printable(f"{line} (op {outcome.op})"))
-    if undo and outcome.done:
-        say(f"undo with: redisq undo {outcome.op}")
+    if undo and outcome.done and outcome.op:
+        say(printable(f"undo with: {hint('undo', outcome.op)}"))
     return None

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-import re
 import shlex
 import sys
+from collections import ChainMap
 from collections.abc import Coroutine
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -13,6 +13,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
+
+from redisq_ops.core.url import masked
+from redisq_ops.ops.hint import aim
 
 if TYPE_CHECKING:
     from redisq_ops.core.io import BlockingClient, Description
@@ -22,7 +25,6 @@ if TYPE_CHECKING:
     from redisq_ops.ops.redaction import Redaction
 
 T = TypeVar("T")
-_PASSWORD = re.compile(r"(?<=://)([^/@\s]*):[^/@\s]*@")
 
 
 @dataclass
@@ -104,8 +106,7 @@ class Session:
     @property
     def again(self) -> str:
         """The command that was typed, as a shell takes it; a password isn't repeated."""
-        words = [_PASSWORD.sub(r"\1:***@", word) for word in self.typed]
-        return shlex.join(["redisq", *words])
+        return shlex.join(["redisq", *map(masked, self.typed)])
 
     @property
     def interactive(self) -> bool:
@@ -117,8 +118,9 @@ _CURRENT: ContextVar[Session | None] = ContextVar("session", default=None)
 
 
 def begin(started: Session) -> Session:
-    """The session that `redaction` asks from now on."""
+    """The session that `redaction` asks from now on, and whose server commands to copy are for."""
     _CURRENT.set(started)
+    aim(ChainMap(started.flags, {"context": started.context}))
     return started
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -39,20 +38,21 @@ class _Plan:
     max_payload: int
     per_line: bool
 
-    def words(self) -> list[str]:
-        options: list[tuple[str, str | int, str | int]] = [
-            ("--queue", self.queue, ""),
-            ("--id", self.id, ""),
-            ("--limit", self.limit, LIMIT),
-            ("--priority", self.priority, PRIORITY),
-            ("--split", self.split, 1),
-            ("--max-payload", self.max_payload, MAX_PAYLOAD),
-        ]
-        words = ["submit", self.file, *(["--per-line"] if self.per_line else [])]
-        for name, value, default in options:
-            if value != default:
-                words += [name, str(value)]
-        return words
+    @property
+    def again(self) -> str:
+        """The command that goes on with it."""
+        from redisq_ops.ops.hint import hint
+
+        numbers = {
+            "limit": (self.limit, LIMIT),
+            "priority": (self.priority, PRIORITY),
+            "split": (self.split, 1),
+            "max-payload": (self.max_payload, MAX_PAYLOAD),
+        }
+        options: dict[str, str | None] = {"per-line": None} if self.per_line else {}
+        options |= {"queue": self.queue, "id": self.id}
+        options |= {name: str(n) for name, (n, usual) in numbers.items() if n != usual}
+        return ("… | " if self.file == "-" else "") + hint("submit", self.file, **options)
 
 
 @app.command(
@@ -149,7 +149,7 @@ def _submit(s: Session, plan: _Plan, job: Submission | EachLine, total: int | No
                     warned = True
                     _warn(job.sent, 0)
     except (RedisqError, KeyboardInterrupt) as error:
-        if left := _left(s, plan, job, error):
+        if left := _left(plan, job, error):
             raise _interrupted(s, error, left) from error
         with untouched(_UNSENT):
             raise
@@ -163,9 +163,10 @@ def _submit(s: Session, plan: _Plan, job: Submission | EachLine, total: int | No
     sys.stdout.flush()
 
 
-def _left(s: Session, plan: _Plan, job: Submission | EachLine, error: BaseException) -> list[str]:
+def _left(plan: _Plan, job: Submission | EachLine, error: BaseException) -> list[str]:
     """What an interrupted submission leaves behind, and what can be done about it."""
     from redisq_ops.core.errors import Exists, Refused
+    from redisq_ops.ops.hint import hint
 
     from .output import count
 
@@ -175,14 +176,12 @@ def _left(s: Session, plan: _Plan, job: Submission | EachLine, error: BaseExcept
     if isinstance(error, Exists) and not plan.per_line:
         return []
     sent = f"{'at least ' if under_way else ''}{count(job.sent)}"
-    again = ("… | " if plan.file == "-" else "") + _command(s, plan.words())
     if plan.per_line:
-        return [f"{sent} requests {plan.id}-1, … are there", f"continue: {again}"]
-    cancel = _command(s, ["request", "cancel"], f"{plan.queue}/{plan.id}")
+        return [f"{sent} requests {plan.id}-1, … are there", f"continue: {plan.again}"]
     return [
         f"request {plan.id} stays open with {sent} sub-requests",
-        f"continue: {again}",
-        f"cancel:   {cancel}",
+        f"continue: {plan.again}",
+        f"cancel:   {hint('request', 'cancel', f'{plan.queue}/{plan.id}')}",
     ]
 
 
@@ -200,20 +199,6 @@ def _interrupted(s: Session, error: BaseException, left: list[str]) -> BaseExcep
     whole = RedisqError("; ".join([str(said), *left]))
     whole.exit_code = error.exit_code if isinstance(error, RedisqError) else 130
     return whole
-
-
-def _command(s: Session, words: list[str], address: str | None = None) -> str:
-    """A command line to copy, for the same server; never with a password."""
-    from redisq_ops.core.connect import Target
-    from redisq_ops.ops.hint import hint
-
-    flags = dict(s.flags, context=s.context)
-    if url := flags.get("url"):
-        flags["url"] = str(Target(url))
-    if address is not None:
-        return hint(*words, address, **{name: value for name, value in flags.items() if value})
-    given = [word for name, value in flags.items() if value for word in (f"--{name}", value)]
-    return shlex.join(["redisq", *words, *given])
 
 
 def _counted(s: Session, plan: _Plan, payloads: Iterator[bytes]) -> int:

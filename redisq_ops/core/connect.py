@@ -12,7 +12,6 @@ Cluster, ``…+sentinel://host:26379,host2/mymaster`` for Sentinel.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -33,11 +32,10 @@ from redis.sentinel import Sentinel
 from .errors import BadInput, translate
 from .io import AsyncClient, BlockingClient
 from .lines import NodePool, mended
+from .url import masked
 
 DEFAULT_URL = "redis://127.0.0.1:6379/0"
 VERSION = "0.1.0"
-_SECRET = re.compile(r"((?:^|(?<=&))[^&=]*password)=[^&]*", re.IGNORECASE)
-"""in a URL's query, where redis-py takes any option: ``password``, ``ssl_password``"""
 _RESENDS = 2
 _TIMEOUT = 10.0
 
@@ -75,14 +73,7 @@ class Target:
         )
 
     def __str__(self) -> str:
-        parts = urlsplit(self.url)
-        if parts.password is not None:
-            host = parts.netloc.rpartition("@")[2]
-            parts = parts._replace(netloc=f"{parts.username or ''}:***@{host}")
-        query = _SECRET.sub(r"\1=***", parts.query)
-        if parts.password is None and query == parts.query:
-            return self.url
-        return urlunsplit(parts._replace(query=query))
+        return masked(self.url)
 
     def __repr__(self) -> str:
         return f"Target({str(self)!r})"

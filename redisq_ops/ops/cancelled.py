@@ -25,11 +25,11 @@ async def taken_along(queue: Queue[Any]) -> str:
         return ""
     found = [one for one in await last(queue, LOOKED) if one.verb == "cancel" and one.undoable]
     how = (
-        f"redisq undo {found[0].id}"
+        hint("undo", found[0].id)
         if len(found) == 1
         else f"{hint('log', queue=queue.name)} has them"
     )
     if len(found) > 1:
-        how = "redisq undo OP, one of " + ", ".join(one.id for one in found[:3])
+        how = f"{hint('undo', 'OP')}, one of " + ", ".join(one.id for one in found[:3])
     more = "entry in the trash belongs" if n == 1 else "entries in the trash belong"
     return f"{count(n)} more {more} to cancelled requests: {how}"

@@ -22,6 +22,8 @@ from redisq_ops.core.kinds import layout, room, sharded
 from redisq_ops.core.queue import Queue
 from redisq_ops.core.registry import Registered, all_queues, find
 
+from .hint import hint
+
 
 @dataclass(frozen=True, slots=True)
 class Address:
@@ -99,7 +101,7 @@ class Deployment:
         """A queue that exists: in the registry, or by what another program's keys say."""
         queue = await self.named(checked_name(name, "queue name"))
         if queue is None:
-            raise NotFound(f"no queue {name!r} here (redisq ls shows what there is)")
+            raise NotFound(f"no queue {name!r} here ({hint('ls')} shows what there is)")
         return queue
 
     async def named(self, name: str) -> Queue[Any] | None:
@@ -116,7 +118,7 @@ class Deployment:
         if queue is not None:
             return Address(queue, rest or None)
         if slash and not rest.isdigit():
-            raise NotFound(f"no queue {name!r} here (redisq ls shows what there is)")
+            raise NotFound(f"no queue {name!r} here ({hint('ls')} shows what there is)")
         hits = await self.find(text)
         if not hits:
             raise NotFound(f"nothing here is called {text!r}: no queue, request or entry")

@@ -27,6 +27,7 @@ from redisq_ops.core.registry import Registered, adopt, all_queues, find, forget
 from redisq_ops.core.values import Checkup, Counts
 
 from .deployment import Deployment
+from .hint import hint
 from .journal import Outcome
 
 CHUNK = 100
@@ -444,7 +445,7 @@ async def forgettable(deployment: Deployment, name: str) -> Registered:
     """The registry entry of another program's queue; ours are destroyed, not forgotten."""
     entry = await find(name, deployment.prefix)
     if entry is None:
-        raise NotFound(f"no queue {name!r} is registered here (redisq ls shows them)")
+        raise NotFound(f"no queue {name!r} is registered here ({hint('ls')} shows them)")
     if entry.at is None and entry.kind in KINDS:
         raise Refused(f"queue {name} is of our own kind {entry.kind}: redisq queue destroy")
     return entry

@@ -24,6 +24,7 @@ from redisq_ops.core.scripts import script
 from redisq_ops.core.values import State
 
 from .deployment import Deployment
+from .hint import hint
 
 NAMED = 5
 """ids of those an undo left alone that are shown; its ``told`` is told of all"""
@@ -324,7 +325,7 @@ async def find(deployment: Deployment, id: str) -> tuple[Queue[Any], Operation]:
     for queue, operation in zip(queues, found, strict=True):
         if operation is not None and not operation.origin:
             return queue, operation
-    raise NotFound(f"no operation {id!r} in the journal (redisq log shows them)")
+    raise NotFound(f"no operation {id!r} in the journal ({hint('log')} shows them)")
 
 
 class Undo:

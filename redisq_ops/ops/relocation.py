@@ -77,7 +77,9 @@ async def way(deployment: Deployment, source: Queue[Any], name: str) -> Way:
         raise BadInput(f"--to {name}: that is where they are")
     into = await deployment.named(name)
     if into is None:
-        raise NotFound(f"no queue {name!r} here: a move makes none (redisq ls shows what there is)")
+        raise NotFound(
+            f"no queue {name!r} here: a move makes none ({hint('ls')} shows what there is)"
+        )
     if isinstance(into, ForeignQueue):
         raise Refused(f"queue {name} is kept by another program ({into.kind}): nothing goes in")
     if into.kind != source.kind:
