@@ -229,6 +229,38 @@ def test_undo_leaves_what_was_touched(redisq: Redisq, client: redis.Redis, kind:
     sound(source, target)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_an_operator_changed_there_comes_back_once_that_is_undone(
+    redisq: Redisq, client: redis.Redis, kind: str
+) -> None:
+    source, target = filled(client, kind, "a"), made(client, kind, named(kind, "b"))
+    op = redisq.rows("move", source.name, "--to", target.name, "--state", "waiting", "--yes")[0][
+        "op"
+    ]
+    (done,) = target.take(1, consumer="w").deliveries
+    target.settle([Settlement(done, "ack")])
+    purged = target.page("waiting", None, 2).entries
+    redisq("purge", *(f"{target.name}/{entry.id}" for entry in purged), "--yes")
+    said = redisq("undo", op, "--dry-run")
+    assert f"3 of them are untouched still: redisq select {target.name} --where " in said
+    (plan,) = redisq.rows("undo", op, "--dry-run")
+    assert (plan["matched"], plan["untouched"]) == (6, 3)
+    redisq("undo", op, "--yes", code=3)
+    told = "2 of them were changed by operators there; once that is undone, these come back with: "
+    assert f"{told}redisq undo {op}\n" in redisq.err
+    sound(source, target)
+    (row,) = [row for row in redisq.rows("log") if row["id"] == op]
+    assert (row["undone"], row["undoable"]) == (3, True)
+    redisq("undo", "--yes")  # without a name that is the purge, and never the move again
+    assert redisq.rows("undo", op, "--dry-run")[0]["untouched"] == 2
+    assert "3 undone" in redisq("log", "--queue", source.name)
+    (outcome,) = redisq.rows("undo", op, "--yes", code=3)
+    assert (outcome["done"], outcome["skipped"]) == (2, {"changed": 1, "by another undo": 3})
+    assert len(entries(source, "waiting")) == 5 and not ids(target)
+    assert "undone already" in redisq.refusal("undo", op, "--yes", code=1)
+    sound(source, target)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_full_target_takes_what_fits(redisq: Redisq, client: redis.Redis, kind: str) -> None:
@@ -677,8 +709,10 @@ def test_a_killed_process_leaves_nothing_that_apply_does_not_mend(
         found = ours(source, target)
         assert max(found.values()) == 1
         sound(source, target)
+    assert redisq("log").count("unfinished") == 3
     redisq("undo", op, "--yes")
     assert ours(source) == all_ids and not ours(target)
+    assert "unfinished" not in redisq("log")
     sound(source, target)
 
 

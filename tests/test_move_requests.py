@@ -334,6 +334,26 @@ def test_a_request_that_was_cancelled_there_takes_nothing(
     assert (outcome["done"], outcome["skipped"]) == (3, {"changed": 2})
     assert len(entries(source, "waiting")) == 4 and not entries(target, "waiting")
     sound(source, target)
+    # It can be taken back when it lives again, and the rest as it was.
+    (cancel,) = [row for row in redisq.rows("log") if row["verb"] == "cancel"]
+    redisq("undo", cancel["id"], "--yes")
+    assert "2 of them are untouched still: redisq select b" in redisq("undo", op, "--dry-run")
+    (outcome,) = redisq.rows("undo", op, "--yes")
+    assert (outcome["done"], outcome["skipped"]) == (2, {"by another undo": 3})
+    assert len(entries(source, "waiting")) == 6 and not entries(target, "waiting")
+    assert "undone already" in redisq.refusal("undo", op, "--yes", code=1)
+    sound(source, target)
+
+
+def test_a_request_that_was_changed_there_comes_back(redisq: Redisq, client: redis.Redis) -> None:
+    """How it was to be worked on is no touch of its entries."""
+    source, target = filled(client, "a"), made(client, "b")
+    op = redisq.rows("move", "a", "--to", "b", "--state", "waiting", "--yes")[0]["op"]
+    redisq("request", "priority", f"b/r0.{op}", "3", "--yes")
+    redisq("request", "pause", f"b/r1.{op}", "--yes")
+    assert redisq.rows("undo", op, "--yes")[0]["done"] == 6
+    assert len(entries(source, "waiting")) == 6 and not entries(target, "waiting")
+    sound(source, target)
 
 
 def test_what_was_cancelled_here_is_not_revived_there(redisq: Redisq, client: redis.Redis) -> None:

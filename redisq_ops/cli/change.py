@@ -55,6 +55,7 @@ app.add_typer(_queue, name="queue")
 def undo(s: Session, given: dict[str, Any]) -> int:
     from redisq_ops.ops import journal
     from redisq_ops.ops.bulk import Plan, entries, typed_number
+    from redisq_ops.ops.hint import hint
     from redisq_ops.ops.relocation import taking_back, undone
     from redisq_ops.ops.terminal import age
     from redisq_ops.ops.untouched import untouched
@@ -76,7 +77,7 @@ def undo(s: Session, given: dict[str, Any]) -> int:
     facts = {"verb": "undo", "op": op, "queue": queue.name, "matched": n}
     lines = [what, undone(operation, change)]
     if given["dry_run"] and operation.moved_back:
-        still, how = s.run(untouched(queue, operation))
+        still, how = s.run(untouched(change))
         facts |= {"untouched": still, "list": how}
         known = f"{count(still)} of them are untouched still" if still is not None else ""
         lines.append(f"{known or 'those that are untouched still'}: {how}" if how else known)
@@ -91,6 +92,10 @@ def undo(s: Session, given: dict[str, Any]) -> int:
     ended(s, change.outcome, f"took back {op}", undo=False, more=told)
     if not s.json:
         _tell_left(change, operation.into or queue.name)
+        if finished and change.rest:
+            how = hint("undo", op)
+            them = f"{count(change.rest)} of them were changed by operators there"
+            say(printable(f"{them}; once that is undone, these come back with: {how}"))
         left = change.outcome.matched - change.outcome.done - sum(change.outcome.skipped.values())
         if not finished and left > 0:
             say(printable(f"interrupted, {count(left)} left; go on with: {s.again}"))
@@ -107,7 +112,7 @@ def _latest(s: Session, author: Author, given: Mapping[str, Any]) -> str:
     from redisq_ops.ops.hint import hint
 
     changes = [o for o in s.run(journal.log(s.deployment)) if o.verb != "undo"]
-    latest = next((o for o in changes if o.undoable), None)
+    latest = next((o for o in changes if o.undoable and not o.tried), None)
     if latest is None:
         raise NotFound(f"nothing to undo ({hint('log')} shows what was done)")
     if not given["yes"] or given["dry_run"]:

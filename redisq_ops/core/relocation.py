@@ -203,16 +203,16 @@ async def verdict(
     return {id: word for part in found for id, word in part.items()}
 
 
-async def places(queue: Queue[Any], op: str, step: int) -> dict[str, str]:
-    """What entries of a step are called here that are not called as they were."""
+async def marks(queue: Queue[Any], op: str, step: int) -> dict[str, tuple[str, str]]:
+    """What was said of the entries of a step, and what each is called here. Reads only."""
 
-    def read(reply: dict[bytes, bytes]) -> dict[str, str]:
-        marks = {id.decode(): mark.decode().split(" ") for id, mark in reply.items()}
-        return {id: mark[1] for id, mark in marks.items() if len(mark) > 1}
+    def read(reply: dict[bytes, bytes]) -> dict[str, tuple[str, str]]:
+        said = {id.decode(): mark.decode().split(" ") for id, mark in reply.items()}
+        return {id: (mark[0], mark[1] if mark[1:] else id) for id, mark in said.items()}
 
     keys = [f"{leaf.keys['land_']}{op}:{step}" for leaf in queue.leaves]
     found = await together(Call(("HGETALL", key), read, key=key) for key in keys)
-    return {id: place for part in found for id, place in part.items()}
+    return {id: mark for part in found for id, mark in part.items()}
 
 
 async def withdraw(

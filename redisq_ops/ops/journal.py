@@ -12,7 +12,7 @@ import secrets
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from redisq_ops.core.errors import NotFound, Refused, Superseded
@@ -79,6 +79,9 @@ class Operation:
     ended: bool
     tried: int
     """1 once an undo went through all of it: what it skipped had changed, and stays"""
+    rest: int = 0
+    """of a move: how many of those may come back by another undo, once it is taken back what an
+    operator did with them over there"""
     undoing: int = 0
     """1 once an undo began: no further step of it is carried out"""
     span: tuple[int, int] = (0, 0)
@@ -110,7 +113,7 @@ class Operation:
             return False
         if self.inverse:
             return not self.undone
-        return self.moved_back and self.done > self.undone and not self.tried
+        return self.moved_back and self.done > self.undone and bool(self.rest or not self.tried)
 
     @property
     def moved_back(self) -> bool:
@@ -152,12 +155,12 @@ class Outcome:
 
 _FIELDS = (
     "verb", "started_ms", "who", "whence", "why", "what", "source", "target", "matched", "done",
-    "steps", "undone", "inverse", "ended", "tried", "undoing", "span", "parts", "into", "into_ms",
-    "landed", "origin",
+    "steps", "undone", "inverse", "ended", "tried", "rest", "undoing", "span", "parts", "into",
+    "into_ms", "landed", "origin",
 )  # fmt: skip
 _NUMBERS = {
-    "started_ms", "matched", "done", "steps", "undone", "tried", "undoing", "parts", "into_ms",
-    "landed",
+    "started_ms", "matched", "done", "steps", "undone", "tried", "rest", "undoing", "parts",
+    "into_ms", "landed",
 }  # fmt: skip
 _OWN = {"ended", "span"}
 
@@ -315,7 +318,15 @@ async def log(deployment: Deployment, max: int = 50, queue: str | None = None) -
     known = [operation for operation in found if operation is not None]
     own = {operation.id for operation in known if not operation.origin}
     known = [operation for operation in known if not (operation.origin and operation.id in own)]
-    return sorted(known, key=lambda o: o.started_ms, reverse=True)[:max]
+    newest = sorted(known, key=lambda o: o.started_ms, reverse=True)[:max]
+    # An undo that was killed has nothing left to do once another one came to its end.
+    over, told = {o.id for o in known if o.taken_back and not o.undoable}, []
+    for operation in newest:
+        if operation.verb == "undo" and operation.ended:
+            over.add(operation.what)
+        done = operation.verb == "undo" and operation.what in over
+        told.append(replace(operation, ended=True) if done else operation)
+    return told
 
 
 async def find(deployment: Deployment, id: str) -> tuple[Queue[Any], Operation]:
@@ -347,6 +358,8 @@ class Undo:
     """whether it knows its way between two queues"""
 
     told: Callable[[str, str], None] | None = None
+    rest = 0
+    """as its `Operation` has it"""
 
     def __init__(self, queue: Queue[Any], operation: Operation, author: Author) -> None:
         if not operation.undoable or bool(operation.into) != self.across:
@@ -423,7 +436,7 @@ class Undo:
         operation, outcome = self.operation, self.outcome
         changed, deep = (outcome.skipped.get(word, 0) for word in ("changed", "deep"))
         if not deep:  # those can be put back by and by
-            await note(self.queue, operation.id, tried=1)
+            await note(self.queue, operation.id, tried=1, rest=self.rest)
         now = await read(self.queue, operation.id) or operation
         outcome.matched = max(operation.done, outcome.done)
         others = max(0, now.undone - outcome.done)
@@ -469,7 +482,7 @@ class Undo:
         """Take the operation's next step in its place, an empty one: whoever still is at it, or
         comes back to it, is told, and moves nothing that would not be undone."""
         queue, id = self.queue, self.operation.id
-        await note(queue, id, undoing=1)
+        await note(queue, id, undoing=1, tried=0)
         if self.operation.parts:
             # An ended one too: a copy of a task that was given up may be on its way yet.
             self._left = [await self._end_part(part(id, k)) for k in range(self.operation.parts)]

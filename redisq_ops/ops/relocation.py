@@ -18,7 +18,7 @@ from typing import Any, cast
 from redisq_ops.core import relocation
 from redisq_ops.core.errors import BadInput, NotFound, Refused, Superseded, Unreachable, WrongKind
 from redisq_ops.core.foreign import ForeignQueue
-from redisq_ops.core.io import both
+from redisq_ops.core.io import both, together
 from redisq_ops.core.keys import checked_name
 from redisq_ops.core.queue import Queue
 from redisq_ops.core.registry import find
@@ -26,7 +26,7 @@ from redisq_ops.core.relocation import OK, WITHDRAWN, Cargo, land, put_back, tak
 from redisq_ops.core.reply import scored
 from redisq_ops.core.settings import BATCH, DAY_MS, DEFAULTS
 from redisq_ops.core.states import VERBS, Verb
-from redisq_ops.core.values import Counts, Rates, State
+from redisq_ops.core.values import Counts, Entry, Rates, State
 
 from . import journal
 from .apply import Apply
@@ -450,15 +450,30 @@ class Recall(Undo):
                 way.target, by, 3 * seq + 2, id, step, sorted(stay), "trash", "back"
             )
         await relocation.free(source, id, step, state)
-        await relocation.forget(source, id, step)
         touched = [
             one.id for one in rows
             if not one.back and one.id not in out and said.get(one.id) == OK
         ]  # fmt: skip
         left = [*touched, *sorted(stay)]
-        called = await relocation.places(way.target, id, step) if left and way.into else {}
-        self._touched += [called.get(one, one) for one in left]
+        marks = await relocation.marks(way.target, id, step) if left and way.into else {}
+        called = {one: marks[one][1] if one in marks else one for one in left}
+        self._touched += called.values()
+        copies = {one.id for one in here}
+        if not await self._may_come([called[one] for one in touched if one in copies]):
+            await relocation.forget(source, id, step)
         return len(back), len(left)
+
+    async def _may_come(self, ids: Sequence[str]) -> int:
+        """How many of those that stay only an operator changed over there: that can be taken back.
+        What a worker had is its queue's own."""
+        found: list[Entry | None] = await together(self.way.target.get.op(id) for id in ids)
+        # What its request's cancel took along has no operation of its own.
+        number = sum(
+            entry is not None and (entry.op is not None or entry.state == "trash")
+            for entry in found
+        )
+        self.rest += number
+        return number
 
 
 async def taking_back(

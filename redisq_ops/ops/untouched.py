@@ -2,42 +2,75 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
+from redisq_ops.core import relocation
 from redisq_ops.core.foreign import ForeignQueue
 from redisq_ops.core.queue import Queue
 from redisq_ops.core.states import EDIT
-from redisq_ops.core.values import STATES
+from redisq_ops.core.values import STATES, State
 
 from .hint import hint
-from .journal import Operation
+from .journal import Operation, Undo
 from .language import parse
+from .relocation import Recall, Way
 from .selection import Filter, Scan
 
 FEW = 10_000
 """entries of the state that are looked through for an answer"""
 
 
-async def untouched(queue: Queue[Any], operation: Operation) -> tuple[int | None, str]:
+async def untouched(change: Undo) -> tuple[int | None, str]:
     """How many of an operation's entries nobody touched since, where the state they went to is
     small; None: not looked. And the command that lists them, empty where none can. Reads only."""
+    queue, operation = change.queue, change.operation
+    if isinstance(change, Recall):
+        return await _across(change.way, operation)
     state = operation.source if operation.target == EDIT else operation.target
-    # An entry's line has its latest operation's name: of a part that is the part's own; what a move
-    # brought elsewhere is told by its other queue.
-    if operation.parts or operation.into or isinstance(queue, ForeignQueue):
+    # An entry's line has its latest operation's name: of a part that is the part's own.
+    if operation.parts or isinstance(queue, ForeignQueue):
         return None, ""
     if state not in STATES:
         return None, _listing(queue, f"op={operation.id}")
+    ids = await _of(queue, state, operation.id)
     listing = _listing(queue, f"state:{state} op={operation.id}")
+    return None if ids is None else len(ids), listing
+
+
+async def _across(way: Way, operation: Operation) -> tuple[int | None, str]:
+    """Of a move: what would come back, also of what is on its way, or was destroyed over there."""
+    here, listing = set[str](), ""
+    if (into := way.into) is not None:
+        # What was delayed and has become due meanwhile comes back as well.
+        states = ("delayed", "waiting") if operation.source == "delayed" else (operation.source,)
+        listing = _listing(into, f"state:{','.join(states)} op={operation.id}")
+        for state in states:
+            if (ids := await _of(into, cast("State", state), operation.id)) is None:
+                return None, listing
+            here |= ids
+    if operation.done > FEW:
+        return None, listing
+    steps = range(1, operation.steps + 1)
+    return sum([await _coming(way, operation.id, step, here) for step in steps]), listing
+
+
+async def _coming(way: Way, op: str, step: int, here: set[str]) -> int:
+    rows = await relocation.taken_out(way.source, op, step, brief=True)
+    marks = {} if way.into is None else await relocation.marks(way.into, op, step)
+    said = (marks.get(one.id, ("", "")) for one in rows if one.row)
+    return sum(word != relocation.OK or place in here for word, place in said)
+
+
+async def _of(queue: Queue[Any], state: State, op: str) -> set[str] | None:
+    """The ids in a state that this operation touched last; None: there are too many to look."""
     now = await queue.now.op()
     number = (await queue.counts.op(now)).of(state)
     if number is None or number > FEW:
-        return None, listing
-    filter = Filter(where=parse(f"op={operation.id}"))
-    scan = Scan(queue, state, filter, now)
+        return None
+    scan, ids = Scan(queue, state, Filter(where=parse(f"op={op}")), now), set[str]()
     while not scan.over:
-        await scan.step()
-    return scan.found, listing
+        ids |= {entry.id for entry in await scan.step()}
+    return ids
 
 
 def _listing(queue: Queue[Any], where: str) -> str:

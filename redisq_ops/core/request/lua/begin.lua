@@ -3,8 +3,9 @@
 -- KEYS: open stat
 local function begun(rid, state, priority, limit)
   redis.call('XGROUP', 'CREATE', s_ .. rid, 'g', '0', 'MKSTREAM')
+  local gen = redis.call('HINCRBY', stat, 'gen', 1)
   redis.call('HSET', r_ .. rid, 'state', state, 'priority', priority, 'limit', limit,
-    'created', now, 'gen', redis.call('HINCRBY', stat, 'gen', 1))
+    'created', now, 'gen', gen, 'born', gen)
   redis.call('ZADD', open, now, rid)
   requests[rid] = nil
   return request(rid)

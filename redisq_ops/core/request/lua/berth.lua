@@ -1,6 +1,6 @@
 -- Where a sub-request is from now on that comes from another queue: one number further in the request
 -- of its move, `into`, which is as its own was. What was said of it has where that is, and the
--- request's generation: when all of it was done with and forgotten, what comes then begins at 1 again.
+-- request's first generation: when all was done with and forgotten, what comes then begins at 1 again.
 -- USES: begin content
 local LIKE = '^(%d+) (%d+) (%d) (%a+) (%S+)$' -- its own request's priority, limit, pause, state; into
 
@@ -28,13 +28,13 @@ local function berth(id, payload, own)
   redis.call('XGROUP', 'SETID', q.stream, 'g', q.total .. '-0')
   touch(q)
   local at = into .. '/' .. q.total
-  return at, 'ok ' .. at .. ' ' .. q.gen
+  return at, 'ok ' .. at .. ' ' .. q.born
 end
 
 local function berthed(id, mark)
-  local word, at, gen = (mark or ''):match('^(%S+) (%S+) (%d+)$')
+  local word, at, born = (mark or ''):match('^(%S+) (%S+) (%d+)$')
   if not word then return id, mark, '' end
   local q = located(at)
-  local same = q and q.gen == tonumber(gen) and (word ~= 'ok' or q.state ~= 'cancelled')
-  return at, same and word, ' ' .. at .. ' ' .. gen
+  local same = q and q.born == tonumber(born) and (word ~= 'ok' or q.state ~= 'cancelled')
+  return at, same and word, ' ' .. at .. ' ' .. born
 end

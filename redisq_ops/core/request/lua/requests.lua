@@ -1,7 +1,8 @@
 -- Requests as a call finds them: each record is read once, changed here, and written by the flush.
 -- KEYS: r_ s_
 local FIELDS = {'state', 'priority', 'limit', 'paused', 'waiting', 'pending', 'delayed', 'done',
-  'dead', 'trash', 'again', 'read', 'tok', 'gen', 'bytes', 'total', 'created', 'purged', 'moving'}
+  'dead', 'trash', 'again', 'read', 'tok', 'gen', 'bytes', 'total', 'created', 'purged', 'moving',
+  'born'}
 local requests, touched = {}, {}
 local known, KNOWN_MOST = 0, 25 -- requests a call has looked at; each costs as much as several entries
 
@@ -53,7 +54,7 @@ local function unread(q, digits)
 end
 
 -- The generation is the queue's count: tokens left over from a request that is gone, or from before
--- a change, are told from those of its namesake.
+-- a change, are told from those of its namesake. The first one (`born`) stays for good.
 local function token(q)
   return q.rid .. '|' .. q.gen
 end
