@@ -99,6 +99,19 @@ def test_behind_higher_priorities(mail: RequestQueue[redis.Redis]) -> None:
     assert said.row["eta_ms"] is None and not said.row["estimate"]  # nobody settled anything yet
 
 
+def test_behind_a_token_is_behind_an_entry(mail: RequestQueue[redis.Redis]) -> None:
+    """The second of two requests: its first entry comes when the other's token was taken once."""
+    mail.submit([b"x"] * 4, id="first", limit=2)
+    mail.submit([b"x"] * 3, id="second", limit=1)
+    mail.take(1, consumer="w1")
+    behind = "wait behind 1 token of other requests of its priority"
+    assert Answer(mail, "second").sentence == f"3 of 3 wait: they {behind}"
+    assert Answer(mail, "second/1").sentence == behind.replace("wait", "it waits", 1)
+    said = Answer(mail, "second/3")
+    assert said.sentence.endswith("2 entries of its request (≈ 4 entries in all)")
+    assert said.facts["before"] == 4
+
+
 def test_more_than_can_be_counted_is_about(
     mail: RequestQueue[redis.Redis], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -642,6 +655,9 @@ def test_fair_turns_blocks_and_caps(client: redis.Redis, clock: FakeClock) -> No
         "client acme waits for its turn: it is behind 2 clients whose turn comes first, 1 entry of "
         "its client (≈ 5 entries in all)"
     )
+    jobs.weigh("acme", 10)  # so many of its own in a turn still come first
+    assert Answer(jobs, "acme-2").facts["before"] == 3
+    jobs.weigh("acme", 1)
     jobs.limit("acme", 1)
     said = Answer(jobs, "acme-2")
     assert said.rule == "cap"

@@ -191,7 +191,8 @@ async def standing(queue: FairQueue[Any], client: str, id: str, known: Standing)
         ahead.append(Ahead("entries of its client", int(own), not account.holes))
     if own is not None and rank is not None:
         # Every turn of its own is one of all the others too.
-        before = int(rank) + int(own) * max(1, known.open or 1) // account.weight
+        others = max(1, known.open or 1) - 1
+        before = int(rank) + int(own) + int(own) * others // account.weight
     return replace(
         known, here=True, client=account.shown(client), ahead=tuple(ahead), before=before,
         before_exact=not own,

@@ -73,11 +73,13 @@ async def standing(queue: RequestLooks[Any], rid: str, n: int | None) -> Standin
         own = Ahead(
             "entries of its request", len(first) if n <= read else again + n - 1 - read, exact
         )
+    ahead = tuple(_ahead(request, listed, at, own))
+    before = _before(request, own.number if own else 0, others)
     return Standing(
         here=True,
         open=sum(listed),
-        ahead=tuple(_ahead(request, listed, at, own)),
-        before=_before(request, own.number if own else 0, others),
+        ahead=ahead,
+        before=max(before, sum(one.number for one in ahead)),  # an entry for each token, at least
         request=request,
         holders=tuple(sorted(holders, key=lambda holder: holder.since_ms or 0)),
         holders_all=len(holders) >= request.pending,
