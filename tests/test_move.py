@@ -1169,6 +1169,10 @@ def test_what_can_not_be_moved(
     assert "no queue 'nowhere'" in refusal("a", "--to", "nowhere", "--state", "dead", code=1)
     assert "can't be used" in refusal("a", "--to", "b/e1", "--state", "dead", code=2)
     assert "Say --state" in refusal("a", "--to", "b", code=2)
+    # Which state is asked only where it would go on.
+    assert "another program" in refusal("resque:low", "--to", "b", code=1)
+    assert "a fair queue" in refusal("a", "--to", "f", code=1)
+    assert "no queue 'nowhere'" in refusal("a", "--to", "nowhere", code=1)
     said = refusal("a", "--to", "b", "--state", "pending", code=2)
     assert "move is for waiting or delayed or dead" in said
     said = refusal("resque:low", "--to", "b", "--state", "waiting", code=1)

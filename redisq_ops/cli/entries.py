@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -24,11 +24,13 @@ from .selecting import filtered, pace, pages, whole
 from .session import Session, redaction
 
 if TYPE_CHECKING:
+    from redisq_ops.core.queue import Queue
     from redisq_ops.core.states import Verb
     from redisq_ops.core.values import Entry, State
     from redisq_ops.ops.bulk import Bulk, Looked
     from redisq_ops.ops.consequences import Consequences
     from redisq_ops.ops.course import Limits
+    from redisq_ops.ops.relocation import Way
     from redisq_ops.ops.target import Target
 
 NOUNS: dict[str, tuple[State, str]] = {
@@ -123,7 +125,11 @@ def _add(to: typer.Typer, verb: Verb, states: Sequence[State], typed: str) -> No
 
 
 def meant(
-    s: Session, states: Sequence[State], given: Mapping[str, Any], verb: Verb | None = None
+    s: Session,
+    states: Sequence[State],
+    given: Mapping[str, Any],
+    verb: Verb | None = None,
+    look: Callable[[Queue[Any]], Awaitable[object]] | None = None,
 ) -> list[Target]:
     """The addresses and options of a command as targets."""
     from redisq_ops.ops.target import targets
@@ -132,7 +138,7 @@ def meant(
 
     addresses, filter = given["addresses"] or (), filtered(s, given)
     queue = given["queue"] if addresses else queue_named(s, given["queue"])
-    found = s.run(targets(s.deployment, addresses, filter, states, queue, verb=verb))
+    found = s.run(targets(s.deployment, addresses, filter, states, queue, verb=verb, look=look))
     for target in found:
         if other := target.filter.other(target.state):
             say(printable(f"{target.queue.name}: nothing here is meant: {other}"))
@@ -239,13 +245,16 @@ def changed(s: Session, verb: Verb, states: Sequence[State], given: Mapping[str,
         sources = [named]
     rate = None if given["rate"] is None else per_second(given["rate"])
     ramp = limits(given, rate) if verb == "replay" else None
-    # Where to is what decides about a move.
-    wanted = meant(s, states or sources, given, None if verb == "move" else verb)
-    ways = []
-    for target in wanted:
-        if verb == "move":
-            ways.append(s.run(way(s.deployment, target.queue, given["to"])))
-        else:
+    ways: list[Way] = []
+    if verb == "move":  # where to is what decides about it
+
+        async def there(queue: Queue[Any]) -> None:
+            ways.append(await way(s.deployment, queue, given["to"]))
+
+        wanted = meant(s, states or sources, given, look=there)
+    else:
+        wanted = meant(s, states or sources, given, verb)
+        for target in wanted:
             allowed(target.queue, verb, target.state)
     file = draft(verb, wanted, given) if given["plan"] is not None else None
     with file or nullcontext():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -34,12 +34,14 @@ async def targets(
     queue: str | None = None,
     default: str = "default",
     verb: Verb | None = None,
+    look: Callable[[Queue[Any]], Awaitable[object]] | None = None,
 ) -> list[Target]:
     """What is meant, a target for each queue; every queue, request and entry named must exist.
 
     With ``queue`` the addresses are inside it; with neither, the ``default`` queue is meant.
     Of several ``states`` the named entries choose, or the expression; `BadInput` when neither does.
-    Nobody is asked for the state of what no ``verb`` is for in that kind of queue.
+    Nobody is asked for the state of what no ``verb`` is for in that kind of queue, or of what
+    ``look``, at a queue as a whole, refuses.
     """
     if queue is None and addresses:
         places = await together(deployment.resolve(address) for address in addresses)
@@ -51,6 +53,8 @@ async def targets(
     queues = {place.queue.name: place.queue for place in places}
     found = []
     for name, here in queues.items():
+        if look is not None:
+            await look(here)
         named = [place.id for place in places if place.queue.name == name]
         ids = [id for id in named if id is not None]
         if ids and None in named:  # "mail r1" hardly ever means all of mail
