@@ -25,10 +25,12 @@ from redisq_ops.ops.selection import Filter
 from .cli import Redisq
 
 
-def dies(client: redis.Redis, payloads: list[bytes], why: Callable[[Any], Failure]) -> Any:
-    """A request r1 whose sub-requests all die, each of what its payload says."""
+def dies(
+    client: redis.Redis, payloads: list[bytes], why: Callable[[Any], Failure], id: str = "r1"
+) -> Any:
+    """A request whose sub-requests all die, each of what its payload says."""
     queue = RequestQueue(client, "mail")
-    queue.submit(payloads, id="r1", limit=1000)
+    queue.submit(payloads, id=id, limit=1000)
     while taken := queue.take(500, consumer="w1").deliveries:
         queue.settle([Settlement(d, "reject", why(d.payload).encoded()) for d in taken])
     return queue
@@ -331,3 +333,10 @@ def test_what_is_shown_is_escaped_and_redacted(
     said = redisq("dlq", "groups", "mail") + redisq("dlq", "group", "mail", row["group"])
     assert "\x1b" not in said and "\x07" not in said and "bob" not in said
     assert "region=eu" not in said and "***" in said
+    # That all of them have what isn't shown tells nothing; that only they have it is said in words.
+    (row,) = redisq.rows("dlq", "group", "mail", row["group"])
+    assert "region" not in str(row["contrast"])
+    assert "region" not in said
+    dies(client, [b"{}"] * 30, lambda _: Failure("Other", "x"), "r2")
+    said = redisq("dlq", "group", "mail", row["group"])
+    assert "50 % have payload.region (redacted), 0 % of the rest" in said

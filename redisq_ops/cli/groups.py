@@ -231,17 +231,22 @@ def _described(s: Session, contrast: Contrast, group: Group) -> None:
 
 
 def _contrasted(s: Session, contrast: Contrast, traits: list[Trait]) -> None:
-    from .output import count
+    from functools import partial
+
+    from redisq_ops.ops.contrast import has
+
+    from .output import count, when
     from .rows import tell
 
     here, rest = contrast.here, contrast.rest
+    moment = partial(when, utc=s.utc)
     if traits:
         tell("more frequent here than elsewhere:" if rest.total else "in common:")
     elif rest.total:
         tell("nothing known is more frequent here than elsewhere")
     for trait in traits:
         elsewhere = "" if trait.rest is None else f", {_share(trait.rest)} of the rest"
-        tell(f"  {_share(trait.here)} {_has(s, trait)}{elsewhere}")
+        tell(f"  {_share(trait.here)} {has(trait.field, trait.value, moment)}{elsewhere}")
     if here.looked:
         tell(
             f"  (payloads of {count(here.looked)} of {count(here.total)} looked at, and of "
@@ -251,18 +256,6 @@ def _contrasted(s: Session, contrast: Contrast, traits: list[Trait]) -> None:
 
 def _share(share: float) -> str:
     return part(round(share * 1_000_000), 1_000_000)
-
-
-def _has(s: Session, trait: Trait) -> str:
-    from .output import when
-
-    if trait.value is None:
-        return f"lack {trait.field}"
-    if trait.field == "hour":
-        return f"died in the hour from {when(trait.value, s.utc)}"
-    if trait.field == "payload":
-        return f"have a payload that is {trait.value}"
-    return f"have {trait.field}={trait.value}"
 
 
 GROUPS["dlq"].command(

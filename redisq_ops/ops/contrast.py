@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from math import sqrt
@@ -24,7 +24,7 @@ from .fields import Path, spelt
 from .fingerprint import fingerprint
 from .frequent import Frequent
 from .groups import Group, Groups
-from .redaction import NOTHING, Redaction
+from .redaction import MASK, NOTHING, Redaction
 from .selection import Filter, Scan
 
 PAYLOADS = 2000
@@ -64,6 +64,17 @@ class Trait:
     """None: there is nothing else to compare with"""
     surely: float
     """by how much the share is higher, at least"""
+
+
+def has(field: str, value: Any, moment: Callable[[int], str]) -> str:
+    """A trait in words: ``have payload.region=eu``."""
+    if value is None:
+        return f"lack {field}"
+    if field == "hour":
+        return f"died in the hour from {moment(int(value))}"
+    if field == "payload":
+        return f"have a payload that is {value}"
+    return f"have {field} (redacted)" if value == MASK else f"have {field}={value}"
 
 
 def difference(a: int, of_a: int, b: int, of_b: int, z: float = SURE) -> float:
@@ -281,7 +292,8 @@ class Contrast:
                 if k < SUPPORT:
                     continue
                 if not m:
-                    if k / n >= COMMON and value is not None:
+                    # That all have something which isn't shown tells nothing.
+                    if k / n >= COMMON and value not in (None, MASK):
                         yield Trait(name, value, k / n, None, _wilson(k, n, SURE)[0])
                     continue
                 surely = difference(k, n, min(other, m), m)

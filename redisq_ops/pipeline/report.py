@@ -16,6 +16,7 @@ from functools import cached_property, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from redisq_ops.ops.contrast import has
 from redisq_ops.ops.redaction import NOTHING, Redaction
 
 if TYPE_CHECKING:
@@ -407,11 +408,7 @@ def sentences(traits: Sequence[Mapping[str, Any]], moment: Callable[[int], str])
     """What a group has in common, as `redisq dlq group` says it."""
     said = []
     for trait in traits:
-        what = f"have {trait['field']}={trait['value']}"
-        if trait["field"] == "hour":
-            what = f"died in the hour from {moment(int(trait['value']))}"
-        elif trait["field"] == "payload":
-            what = f"have a payload that is {trait['value']}"
+        what = has(trait["field"], trait["value"], moment)
         rest = "" if trait["rest"] is None else f", {percent(trait['rest'])} of the rest"
         said.append(f"{percent(trait['share'])} {what}{rest}")
     return said

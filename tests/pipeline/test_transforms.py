@@ -379,7 +379,11 @@ def test_what_a_group_has_in_common(spark: "SparkSession") -> None:
     trait = told["aaaa", "payload.region"]
     assert (trait.value, trait.share, trait.rest) == ("eu", 1.0, pytest.approx(0.19))
     assert {r.value for r in fields.where("field = 'payload.card'").collect()} == {"***"}
-    (row,) = contrasts(frame(spark, "dead", here)).where("field = 'client'").collect()
+    alone = frame(spark, "dead", here)
+    fields = payload_fields(alone, Redaction(keys=(("card",),)))
+    told_of = {r.field for r in contrasts(alone, payloads=fields).collect()}
+    assert "payload.region" in told_of and "payload.card" not in told_of, "that tells nothing"
+    (row,) = contrasts(alone).where("field = 'client'").collect()
     assert (row.value, row.share, row.rest) == ("acme", 0.9, None), "nothing to compare with"
 
 

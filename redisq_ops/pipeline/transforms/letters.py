@@ -19,7 +19,7 @@ from redisq_ops.ops.contrast import (
     told,
 )
 from redisq_ops.ops.fingerprint import fingerprint, normal
-from redisq_ops.ops.redaction import NOTHING, Redaction
+from redisq_ops.ops.redaction import MASK, NOTHING, Redaction
 
 from .events import readable
 from .steps import ms
@@ -103,6 +103,7 @@ def contrasts(dead: DataFrame, most: int = 5, payloads: DataFrame | None = None)
     if payloads is not None:
         counted = counted.unionByName(_counted_payloads(payloads))
     of_all = Window.partitionBy("queue", "field", "value")
+    told_of = F.col("value") != MASK  # that all have something which isn't shown tells nothing
     found = (
         counted.withColumn("all_k", F.sum("k").over(of_all))
         .where(F.col("k") >= SUPPORT)
@@ -110,7 +111,7 @@ def contrasts(dead: DataFrame, most: int = 5, payloads: DataFrame | None = None)
         .withColumn("surely", _surely("k", "n", F.col("all_k") - F.col("k"), "m"))
         .withColumn("share", F.col("k") / F.col("n"))
         .withColumn("rest", (F.col("all_k") - F.col("k")) / F.nullif("m", F.lit(0)))
-        .where((F.col("surely") > 0) | ((F.col("m") == 0) & (F.col("share") >= COMMON)))
+        .where((F.col("surely") > 0) | ((F.col("m") == 0) & (F.col("share") >= COMMON) & told_of))
     )
     best = Window.partitionBy("queue", "fingerprint").orderBy(
         F.desc("surely"), F.desc("share"), "field", "value"
