@@ -22,6 +22,7 @@ from redisq_ops.core.registry import Registered, all_queues, find
 from redisq_ops.core.scan import Span
 from redisq_ops.core.values import Request, State
 from redisq_ops.ops.deployment import Deployment
+from redisq_ops.ops.hint import hint
 
 from .batch import why
 from .options import Options
@@ -83,7 +84,7 @@ async def queues(options: Options) -> list[Found]:
             entry = await find(name, options.prefix)
             queue = await deployment.foreign(name) if entry is None else deployment.open(entry)
             if queue is None:
-                raise NotFound(f"no queue {name!r} here (redisq ls shows what there is)")
+                raise NotFound(f"no queue {name!r} here ({hint('ls')} shows what there is)")
             found.append(Found(queue, entry))
         return found
     for entry in await all_queues(options.prefix):

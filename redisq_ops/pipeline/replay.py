@@ -27,6 +27,7 @@ from redisq_ops.core.states import VERBS, Verb
 from redisq_ops.core.values import State
 from redisq_ops.ops import journal
 from redisq_ops.ops.bulk import MEANS, Plan, allowed, entries, typed
+from redisq_ops.ops.hint import hint
 from redisq_ops.ops.journal import Author, Operation, Outcome
 from redisq_ops.ops.plan import Header, checked_age, home, identity
 from redisq_ops.ops.terminal import age, count
@@ -369,7 +370,7 @@ def standing(client: BlockingClient, queue: Queue[Any], header: Header) -> Opera
     """The operation as the journal has it; refuses one that was taken back."""
     operation = sent(client, partial(journal.read, queue, header.op))
     if operation is None:
-        raise Refused(f"{header.op} is not in the journal (redisq log shows what is)")
+        raise Refused(f"{header.op} is not in the journal ({hint('log')} shows what is)")
     if operation.taken_back:
         raise Refused(f"this plan was carried out and undone ({header.op}): plan again")
     return operation
