@@ -629,6 +629,43 @@ def test_an_undo_that_is_killed_anywhere_is_mended(
     assert nth > 20
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("sent", [True, False])
+@pytest.mark.parametrize(("kind", "shards"), [("delay", 1), ("fair", 2)])
+def test_a_second_undo_that_is_killed_anywhere_is_mended(
+    redisq: Redisq, client: redis.Redis, kind: str, shards: int, sent: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Of what was purged over there, and isn't any more."""
+    link, nth, killed = Link(monkeypatch), 0, True
+    while killed:
+        nth += shards
+        client.flushall()
+        source = filled(client, kind, "a", 12, shards)
+        target = made(client, kind, "b", shards)
+        all_ids = ids(source)
+        Path("p").unlink(missing_ok=True)
+        redisq("move", "a", "--to", "b", "--state", "waiting", "--plan", "p")
+        change = applied(client)
+        finish(client, change)
+        purged = [entry.id for entry in target.page("waiting", None, 5).entries]
+        words = ("purge", *(f"b/{id}" for id in purged), "--yes")
+        purge = redisq.rows(*words)[-1]["op"]
+        undo(client, change.op)
+        assert not ids(source) & Counter(purged)
+        undo(client, purge)
+        killed = link.until(nth, sent, partial(undo, client, change.op))
+        found = ids(source, target)
+        assert max(found.values()) == 1 and found <= all_ids
+        sound(source, target)
+        if run(client, journal.find(Deployment(client), change.op))[1].undoable:
+            undo(client, change.op)
+        assert ids(source) == all_ids and not ids(target)
+        assert not entries(source, "trash")
+        sound(source, target)
+    assert nth > 10
+
+
 POINTS = {
     "out": ("redisq_ops.core.queue.Queue.move", "behind"),
     "read": ("redisq_ops.core.relocation.taken_out", "behind"),

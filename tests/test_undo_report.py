@@ -9,8 +9,10 @@ import redis
 
 from redisq_ops.core.delay.shards import ShardedDelaySet
 from redisq_ops.core.fair import FairQueue
+from redisq_ops.core.io import run
 from redisq_ops.core.request import RequestQueue, ShardedRequestQueue
 from redisq_ops.core.values import Settlement
+from redisq_ops.ops.journal import Author, Undo, read
 
 from .cli import ERROR, Redisq, dead_letters
 
@@ -40,6 +42,21 @@ def test_what_was_touched_is_named(redisq: Redisq, client: redis.Redis, tmp_path
     assert head == {"redisq": "undo report", "op": done["op"]}
     assert {row["id"] for row in told} == taken and {row["said"] for row in told} == {"changed"}
     assert (end["done"], end["unnamed"]) == (22, 0)
+
+
+def test_an_undo_that_was_killed_is_unfinished_until_another_ended(
+    redisq: Redisq, client: redis.Redis
+) -> None:
+    queue = dead_letters(client, 600)
+    (done,) = redisq.rows("replay", "mail", "--yes")
+    operation = run(client, read(queue, done["op"]))
+    assert operation is not None
+    for _ in range(2):
+        run(client, Undo(queue, operation, Author("ada", "vm")).step())
+    assert redisq("log").count("unfinished") == 2
+    redisq("undo", done["op"], "--yes")
+    assert "unfinished" not in redisq("log")
+    assert [row["ended"] for row in redisq.rows("log")] == [True] * 4
 
 
 def test_a_person_sees_some_of_them(redisq: Redisq, client: redis.Redis) -> None:
