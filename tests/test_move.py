@@ -159,6 +159,8 @@ def test_entries_go_on_as_they_were_and_come_back(
     assert not entries(source, state) and set(entries(source, "trash")) == set(before)
     assert ids(source, target) == all_ids + Counter(["other"])
     sound(source, target)
+    (plan,) = redisq.rows("undo", "--dry-run")
+    assert plan["untouched"] == 6 and plan["list"].startswith(f"redisq select {b} --where 'state:")
     assert redisq.rows("undo", "--yes")[0]["done"] == 6
     back = entries(source, state)
     assert {id: told(entry) for id, entry in back.items()} == {
@@ -258,6 +260,25 @@ def test_what_an_operator_changed_there_comes_back_once_that_is_undone(
     assert (outcome["done"], outcome["skipped"]) == (2, {"changed": 1, "by another undo": 3})
     assert len(entries(source, "waiting")) == 5 and not ids(target)
     assert "undone already" in redisq.refusal("undo", op, "--yes", code=1)
+    sound(source, target)
+
+
+def test_what_a_worker_had_is_changed_to_every_undo(redisq: Redisq, client: redis.Redis) -> None:
+    """Also what was in a step of its own, of which nothing may come back."""
+    source, target = made(client, "delay", "a"), made(client, "delay", "b")
+    put(source, [f"e{i:02}" for i in range(20)])
+    redisq("move", "a", "--to", "b", "--state", "waiting", "--plan", "p")
+    change = applied(client)
+    finish(client, change)
+    first = target.take(10, consumer="w").deliveries
+    target.settle([Settlement(one, "ack") for one in first])
+    redisq("purge", "b", "--state", "waiting", "--yes")
+    (outcome,) = redisq.rows("undo", change.op, "--yes", code=1)
+    assert (outcome["done"], outcome["skipped"]) == (0, {"changed": 20})
+    redisq("undo", "--yes")
+    (outcome,) = redisq.rows("undo", change.op, "--yes", code=3)
+    assert (outcome["done"], outcome["skipped"]) == (10, {"changed": 10})
+    assert len(ids(source)) == 10 and not ids(target)
     sound(source, target)
 
 
@@ -1253,6 +1274,8 @@ def test_a_plan_is_for_that_target(redisq: Redisq, client: redis.Redis) -> None:
     # And one that was carried out comes back whole when its target is gone.
     redisq("move", "a", "--to", "b", "--state", "dead", "--yes")
     redisq("queue", "destroy", "b", "--hard", "--yes")
+    (plan,) = redisq.rows("undo", "--dry-run")
+    assert (plan["untouched"], plan["list"]) == (6, "")
     said = redisq("undo", "--yes") + redisq.err
     assert "b was destroyed since" in said and len(entries(source, "dead")) == 6
     sound(source)

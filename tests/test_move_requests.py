@@ -112,6 +112,7 @@ def test_they_go_on_as_they_were_and_come_back(
         numbered = [target.get(f"{its.id}/{n}").payload for n in (1, 2, 3)]
         assert sorted(numbered) == numbered and {p[:2] for p in numbered} == {b"x%d" % k}
     sound(source, target)
+    assert redisq.rows("undo", "--dry-run")[0]["untouched"] == 6
     assert redisq.rows("undo", "--yes")[0]["done"] == 6
     back = entries(source, state)
     assert {id: told(entry) for id, entry in back.items()} == {

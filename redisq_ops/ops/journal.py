@@ -443,7 +443,8 @@ class Undo:
         gone = max(0, outcome.matched - outcome.done - changed - deep)
         outcome.skip(OTHERS, min(gone, others))
         # What they left alone is kept no longer either.
-        outcome.skip("changed" if others else "expired", max(0, gone - others))
+        left = others or operation.rest
+        outcome.skip("changed" if left else "expired", max(0, gone - others))
 
     async def _invert(self, op: str) -> None:
         """Take one thing back of a change that was no move of entries."""
