@@ -156,9 +156,10 @@ def listed(s: Session, state: State, given: Mapping[str, Any]) -> int:
     from .rows import entry_row
 
     most = given["max"] or (None if s.json else 100)
+    broken = False
     for target in meant(s, (state,), {**given, "max": most}):
         queue = target.queue
-        scan = Scan(queue, state, target.filter, now := s.run(queue.now.op()))
+        scan = Scan(queue, state, target.filter, now := s.run(queue.now.op()), partly=True)
         found: list[Entry] = []
         for page in pages(s, scan, given):
             if not s.json:
@@ -180,8 +181,11 @@ def listed(s: Session, state: State, given: Mapping[str, Any]) -> int:
             say(f"{queue.name}: {entries(scan.found, state)}{of}{looked}")
         elif scan.looked:
             say(f"{queue.name}: {scan.looked}")
+        if scan.problem:
+            broken = True
+            say(f"{queue.name}: {scan.problem}")
         _say_cancelled(s, target)
-    return 0
+    return 3 if broken else 0
 
 
 def _say_cancelled(s: Session, target: Target) -> None:

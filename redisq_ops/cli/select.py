@@ -58,6 +58,10 @@ def selected(s: Session, given: Mapping[str, Any]) -> int:
                 raise
             broken = True
             say(f"{queue.name}: {refusal}")
+    for name, problem in dict.fromkeys((scan.queue.name, scan.problem) for scan in looks):
+        if problem:
+            broken = True
+            say(f"{name}: {problem}")
     if counting:
         _tell_counts(s, looks)
     elif not s.json:
@@ -117,7 +121,7 @@ def _through(
         # Of what is done only results are kept, not the entries.
         if state == "done" or filter.other(state) or left == 0:
             continue
-        scan = Scan(queue, state, replace(filter, max=left), now)
+        scan = Scan(queue, state, replace(filter, max=left), now, partly=True)
         for page in pages(s, scan, given):
             if given["count"]:
                 continue

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
-from .errors import Refused
+from .errors import Refused, WrongKind
 from .fates import Fates
 from .holdings import HOLDINGS, Holdings, Load, Reassigned, holding
 from .io import C_co, Call, both, operation, together
@@ -67,6 +67,8 @@ class Abilities(Sheets[C_co]):
     ) -> Holdings:
         """Deliveries that aren't settled, the next deadline first: of a group, of a consumer."""
         page, now = await both(self.page.op("pending", after, max), self._now())
+        if page.problem:
+            raise WrongKind(page.problem)
         rows = tuple(
             holding(entry, now)
             for entry in page.entries

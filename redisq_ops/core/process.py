@@ -38,7 +38,7 @@ class Process:
     quiet: bool = False
     """told to take nothing more"""
     problem: str | None = None
-    """why its records can't be read; then nothing is known of it, and it isn't struck"""
+    """why its records can't be read; then what isn't here isn't known, and it isn't struck"""
 
     def silent_for(self, ms: int | None) -> bool:
         """Whether it was silent for so long, or (None) for as long as its owner waits. Where the

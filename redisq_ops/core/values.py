@@ -147,6 +147,8 @@ class Page:
     """entries in that state when the page was read"""
     exact: bool = True
     """False: ``total`` are those that were seen, and there may be more"""
+    problem: str | None = None
+    """what of the state can't be read; the rest is here"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +183,8 @@ class Counts:
     """why, when draining"""
     unknown: frozenset[State] = frozenset()
     """states another program's layout doesn't say the number of; they read 0 here"""
+    problem: str | None = None
+    """what can't be read, where that leaves numbers unknown"""
 
     def of(self, state: State) -> int | None:
         """How many are in a state; None: unknown."""

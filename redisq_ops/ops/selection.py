@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from redisq_ops.core.errors import BadInput, Refused
+from redisq_ops.core.errors import BadInput, Refused, WrongKind
 from redisq_ops.core.foreign import ForeignQueue
 from redisq_ops.core.io import together
 from redisq_ops.core.queue import Queue
@@ -132,6 +132,7 @@ class Scan:
         now_ms: int,
         *,
         payloads: bool = False,
+        partly: bool = False,
     ) -> None:
         self.queue = queue
         self.state = state
@@ -140,12 +141,16 @@ class Scan:
         self.found = self.scanned = self.total = 0
         self.exact = True
         """whether ``total`` is all there is; else it is what was seen so far"""
+        self.problem: str | None = None
+        """what of the state can't be read; without ``partly`` that refuses the scan, as it must
+        where something is then done to what was found"""
         self.elsewhere: list[Entry] = []
         self.over, self.complete = bool(filter.other(state)), True
         needs = frozenset() if filter.where is None else filter.where.needs
         self._payloads = payloads or "payload" in needs
         self._asks_requests = "priority" in needs and "requests" in queue.capabilities
         self._priorities: dict[str, int] = {}
+        self._partly = partly
         self._place = Place(queue.name, queue.kind, self._priorities)
         self._cursor: str | None = None
         self._from: int | None = None
@@ -253,10 +258,13 @@ class Scan:
         if self._cursor is None and self._from is not None:
             start = self._from + self.scanned
         page: Page = await self.queue.page.op(self.state, self._cursor, most, start, self._payloads)
+        if page.problem and not self._partly:
+            raise WrongKind(page.problem)
+        self.problem = page.problem
         self.scanned += len(page.entries)
         self.total = max(page.total, self.scanned)
         # Read to its end from its beginning it is known how many there are.
-        self.exact = page.exact or (page.cursor is None and self._from is None)
+        self.exact = page.exact or (page.cursor is None and self._from is None and not page.problem)
         self._cursor = page.cursor
         self.over = page.cursor is None
         if start is not None and page.cursor is None:  # other layouts' windows have no cursor

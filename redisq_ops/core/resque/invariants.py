@@ -64,8 +64,12 @@ async def breaking(queue: ListLayout[Any]) -> list[str]:
     names = await queue._queues()
     for i in range(0, len(names), SOME):
         some = names[i : i + SOME]
-        windows = await together(queue._list(name).window(0, FIRST) for name in some)
-        for name, (rows, _) in zip(some, windows, strict=True):
+        windows = await together(attempt(queue._list(name).window(0, FIRST)) for name in some)
+        for name, window in zip(some, windows, strict=True):
+            if isinstance(window, Exception):
+                said.append(str(window))
+                continue
+            rows, _ = window
             if odd := sum(job.fields(seen.member) is None for seen in rows):
                 said.append(
                     f"{odd:,} of the first {len(rows):,} jobs that wait in {name} are no JSON "

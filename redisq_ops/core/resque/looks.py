@@ -11,19 +11,19 @@ from abc import abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeVar
 
 from ..abilities import asking
 from ..callers import Callers
 from ..clock import Clock
 from ..errors import WrongKind
 from ..foreign import ForeignQueue
-from ..io import C_co, Call, attempt, both, operation, together
+from ..io import C_co, Call, Description, attempt, both, operation, together
 from ..keys import PREFIX
 from ..quoting import bytes_of, legal
 from ..standing import Ahead, Standing, joined
 from ..states import FIXED
-from ..values import Entry, Page, State
+from ..values import Counts, Entry, Page, State
 from .places import Beside, Place, Seen, reachable
 
 PAGE = 500
@@ -32,6 +32,7 @@ PAGES = 20
 SCREENS = 4
 """pages read for one window of such a set"""
 STATES: tuple[State, ...] = ("pending", "trash", "delayed", "dead", "waiting")
+T = TypeVar("T")
 
 
 class ListLooks(ForeignQueue[C_co]):
@@ -155,9 +156,48 @@ class ListLooks(ForeignQueue[C_co]):
 
     # --- looking -------------------------------------------------------------------------------
 
+    async def _places(self, state: State, wrong: list[str] | None = None) -> list[Place]:
+        """Where the entries of a state lie, in the order in which they are shown.
+
+        With ``wrong`` places that can't be read are named there, and read as empty.
+        """
+        if state == "trash":
+            found = [self._own_trash()]
+        elif state == "waiting":
+            found = [self._list(name) for name in await self._unless(self._queues(), [], wrong)]
+        elif state == "pending":
+            names, busy = await both(
+                self._unless(self._queues(), [], wrong), self._unless(self._busy(), (), wrong)
+            )
+            found = [*map(self._holding, names), self._gathered(busy)]
+        else:
+            found = await self._of_owner(state, wrong)
+        if wrong is None:
+            return found
+        sizes = await together(self._unless(place.count(), None, wrong) for place in found)
+        return [
+            self._gathered(()) if size is None else place
+            for place, size in zip(found, sizes, strict=True)
+        ]
+
     @abstractmethod
-    async def _places(self, state: State) -> list[Place]:
-        """Where the entries of a state lie, in the order in which they are shown."""
+    async def _of_owner(self, state: State, wrong: list[str] | None) -> list[Place]:
+        """Where the owner keeps what is delayed or dead."""
+
+    @abstractmethod
+    async def _busy(self) -> list[Seen]:
+        """What the owner's own workers have."""
+
+    @staticmethod
+    async def _unless(what: Description[T], empty: T, wrong: list[str] | None) -> T:
+        """What is read; with ``wrong`` a key of another type is named there and reads as empty."""
+        try:
+            return await what
+        except WrongKind as misfit:
+            if wrong is None:
+                raise
+            wrong.append(str(misfit))
+            return empty
 
     @operation
     async def names(self) -> list[str]:
@@ -192,6 +232,9 @@ class ListLooks(ForeignQueue[C_co]):
         """What a queue of the deployment is called here."""
         return f"{self.kind}:{legal(bytes_of(name))}"
 
+    def _gathered(self, rows: Sequence[Seen]) -> Place:
+        return Place("busy", "", "busy", self._waiting, self.keys, rows=rows)
+
     def _own_trash(self) -> Place:
         return Place("trash", self.keys["trash"], "purged", self._trashed, self.keys)
 
@@ -210,10 +253,26 @@ class ListLooks(ForeignQueue[C_co]):
     ) -> Page:
         """As every queue's. One queue's part of a set that all share is picked out by reading it:
         at most 10,000 members a page (2,000 a window), and ``total`` is how many of them
-        were found: not ``exact`` while there is more to read."""
+        were found: not ``exact`` while there is more to read. Beside a key of another type the rest
+        is shown."""
         if state == "done":
             return Page((), None, 0)
-        places = await self._places(state)
+        try:
+            return await self._page(state, cursor, max, start)
+        except WrongKind:
+            wrong: list[str] = []
+            rest = await self._page(state, cursor, max, start, wrong)
+            return replace(rest, exact=False, problem=_named(wrong))
+
+    async def _page(
+        self,
+        state: State,
+        cursor: str | None,
+        max: int,
+        start: int | None,
+        wrong: list[str] | None = None,
+    ) -> Page:
+        places = await self._places(state, wrong)
         shared = self._shared(state)
         if start is not None:
             window = self._picked if shared else self._window
@@ -262,6 +321,36 @@ class ListLooks(ForeignQueue[C_co]):
             exact = exact and inner is None
         rows = found[start : start + max]
         return Page(tuple(seen.entry for seen in rows), None, len(found), exact)
+
+    async def _counts_of_the_rest(self) -> Counts:
+        """What is known beside a key of another type."""
+        numbers: dict[State, int] = {}
+        unknown: set[State] = set()
+        said: list[str] = []
+        for state in STATES:
+            wrong: list[str] = []
+            places = await self._places(state, wrong)
+            if self._shared(state):
+                n = await self._of_small(places)
+            else:
+                n = sum(await together(place.count() for place in places))
+            numbers[state] = n or 0
+            said += wrong
+            if wrong or n is None:
+                unknown.add(state)
+        done = None if self.own_name or self.beside else await self._done()
+        if done is None:
+            unknown.add("done")
+        paused, closed = await self._flags()
+        paused = paused or await self._unless(self._paused_there(), None, said)
+        return Counts(
+            **numbers, done=done or 0, paused=paused, closed=closed, unknown=frozenset(unknown),
+            problem=_named(said),
+        )  # fmt: skip
+
+    @abstractmethod
+    async def _paused_there(self) -> str | None:
+        """Whether the owner's own mark pauses it, in words."""
 
     async def _done(self) -> int | None:
         """What the owner counted, less what failed; None where its counters say nothing."""
@@ -387,6 +476,11 @@ async def of_set(key: str) -> list[bytes]:
         found += part
         if not cursor:
             return list(dict.fromkeys(found))
+
+
+def _named(wrong: Sequence[str]) -> str | None:
+    """What can't be read, each key once."""
+    return "; ".join(dict.fromkeys(wrong)) or None
 
 
 async def _types(keys: Any) -> dict[str, str]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal
 
 from ..clock import checked_ms
-from ..errors import BadInput
+from ..errors import BadInput, WrongKind
 from ..fates import Fates
 from ..io import C_co, Call, both, operation, together
 from ..process import Process, Pruned
@@ -148,28 +148,20 @@ class ResqueQueue(ListLayout[C_co]):
 
     # --- looking -------------------------------------------------------------------------------
 
-    async def _places(self, state: State) -> list[Place]:
+    async def _of_owner(self, state: State, wrong: list[str] | None) -> list[Place]:
         if state == "delayed":
             return []
-        if state == "trash":
-            return [self._own_trash()]
-        if state == "waiting":
-            return [self._list(name) for name in await self._queues()]
-        if state == "dead":
-            lists = [b"failed", *sorted(await of_set(self.keys["t_failed_queues"]))]
-            wanted = [name.decode("utf-8", "surrogateescape") for name in dict.fromkeys(lists)]
-            if self.own_name:
-                wanted = [n for n in wanted if n in ("failed", f"{self.own_name}_failed")]
-            return [
-                Place("list", self.keys.at + name, "failed", self._dead, self.keys)
-                for name in wanted
-            ]
-        names, busy = await both(self._queues(), self._busy())
-        return [*map(self._holding, names), busy]
+        entered = await self._unless(of_set(self.keys["t_failed_queues"]), [], wrong)
+        lists = [b"failed", *sorted(entered)]
+        wanted = [name.decode("utf-8", "surrogateescape") for name in dict.fromkeys(lists)]
+        if self.own_name:
+            wanted = [n for n in wanted if n in ("failed", f"{self.own_name}_failed")]
+        return [
+            Place("list", self.keys.at + name, "failed", self._dead, self.keys) for name in wanted
+        ]
 
-    async def _busy(self) -> Place:
-        """What Resque's own workers have."""
-        place = Place("busy", "", "busy", self._waiting, self.keys)
+    async def _busy(self) -> list[Seen]:
+        place = self._gathered(())
         rows = []
         for worker in await self.processes.op():
             consumer = worker.name if job.legal(worker.name) else None
@@ -180,7 +172,7 @@ class ResqueQueue(ListLayout[C_co]):
                         payload=work.payload, consumer=consumer, called="busy",
                     )  # fmt: skip
                     rows.append(Seen(entry, place, b""))
-        return Place("busy", "", "busy", self._waiting, self.keys, rows=rows)
+        return rows
 
     @operation
     async def processes(self) -> list[Process]:
@@ -233,8 +225,14 @@ class ResqueQueue(ListLayout[C_co]):
     @operation
     async def counts(self, now_ms: int | None = None) -> Counts:
         """The deployment's are exact. Of one queue, ``done`` isn't known, nor is dead while the
-        failed list holds more than 500 of all queues."""
-        names, dead = await both(self._queues(), self._places("dead"))
+        failed list holds more than 500 of all queues; nor what a key of another type would say."""
+        try:
+            return await self._counts()
+        except WrongKind:
+            return await self._counts_of_the_rest()
+
+    async def _counts(self) -> Counts:
+        names, dead = await both(self._queues(), self._of_owner("dead", None))
         ((lists, held), (busy, in_dead)), ((done, trash), (paused, closed)) = await both(
             both(
                 both(
@@ -248,17 +246,20 @@ class ResqueQueue(ListLayout[C_co]):
                 self._flags(),
             ),
         )
-        key = self.keys["t_paused"]
-        if paused is None and await Call(("GET", key), lambda said: said == b"true", key=key):
-            paused = "paused in Resque"
+        paused = paused or await self._paused_there()
         part = bool(self.own_name or self.beside)
         unknown: set[State] = {"done"} if part or done is None else set()
         if in_dead is None:
             unknown.add("dead")
         return Counts(
-            sum(lists), sum(held) + len(busy.rows), 0, in_dead or 0, trash,
+            sum(lists), sum(held) + len(busy), 0, in_dead or 0, trash,
             0 if part else done or 0, None, paused, closed, frozenset(unknown),
         )  # fmt: skip
+
+    async def _paused_there(self) -> str | None:
+        key = self.keys["t_paused"]
+        is_paused = await Call(("GET", key), lambda said: said == b"true", key=key)
+        return "paused in Resque" if is_paused else None
 
     async def _dead_count(self, places: Sequence[Place]) -> int | None:
         if self.own_name or self.beside:

@@ -16,7 +16,7 @@ from math import isfinite
 from typing import Any, ClassVar, Literal
 
 from ..clock import checked_ms
-from ..errors import BadInput
+from ..errors import BadInput, WrongKind
 from ..io import C_co, Call, both, operation, together
 from ..process import Process, Pruned
 from ..states import Verb
@@ -214,25 +214,18 @@ class SidekiqQueue(ListLayout[C_co]):
 
     # --- looking -------------------------------------------------------------------------------
 
-    async def _places(self, state: State) -> list[Place]:
+    async def _of_owner(self, state: State, wrong: list[str] | None) -> list[Place]:
         keys = self.keys
-        if state == "delayed":
-            return [
-                Place("zset", keys["t_retry"], "retry", self._delayed, keys),
-                Place("zset", keys["t_schedule"], "scheduled", self._delayed, keys),
-            ]
         if state == "dead":
             return [Place("zset", keys["t_dead"], "dead", self._dead, keys)]
-        if state == "trash":
-            return [self._own_trash()]
-        if state == "waiting":
-            return [self._list(name) for name in await self._queues()]
-        names, busy = await both(self._queues(), self._busy())
-        return [*map(self._holding, names), busy]
+        return [
+            Place("zset", keys["t_retry"], "retry", self._delayed, keys),
+            Place("zset", keys["t_schedule"], "scheduled", self._delayed, keys),
+        ]
 
-    async def _busy(self) -> Place:
-        """What Sidekiq's own workers have, as they said at their last beat."""
-        place = Place("busy", "", "busy", self._waiting, self.keys)
+    async def _busy(self) -> list[Seen]:
+        """As its own workers said at their last beat."""
+        place = self._gathered(())
         rows = []
         for process in await self.processes.op():
             consumer = process.name if job.legal(process.name) else None
@@ -244,7 +237,7 @@ class SidekiqQueue(ListLayout[C_co]):
                         consumer=consumer, called="busy",
                     )  # fmt: skip
                     rows.append(Seen(entry, place, b""))
-        return Place("busy", "", "busy", self._waiting, self.keys, rows=rows)
+        return rows
 
     @operation
     async def processes(self) -> list[Process]:
@@ -285,11 +278,16 @@ class SidekiqQueue(ListLayout[C_co]):
     @operation
     async def counts(self, now_ms: int | None = None) -> Counts:
         """The deployment's are exact. Of one queue, ``done`` isn't known, nor are delayed and dead
-        while a set holds more than 500 entries of all queues."""
-        if not self.own_name:
-            counts = await self._all_counts()
-            part: set[State] = {"delayed", "dead", "done"} if self.beside else set()
-            return replace(counts, unknown=counts.unknown | part)
+        while a set holds more than 500 entries of all queues; nor what a key of another type would
+        say."""
+        try:
+            counts = await (self._counts() if self.own_name else self._all_counts())
+        except WrongKind:
+            counts = await self._counts_of_the_rest()
+        part: set[State] = {"delayed", "dead", "done"} if self.beside else set()
+        return replace(counts, unknown=counts.unknown | part)
+
+    async def _counts(self) -> Counts:
         delayed, dead = await both(self._places("delayed"), self._places("dead"))
         (counted, (paused, closed)), ((in_delay, in_dead), (busy, oldest)) = await both(
             both(
@@ -304,9 +302,7 @@ class SidekiqQueue(ListLayout[C_co]):
             ),
         )  # fmt: skip
         waiting, held, trash = counted
-        key = self.keys["t_paused"]
-        if paused is None and await Call(("SISMEMBER", key, self.own_name), bool, key=key):
-            paused = "paused in Sidekiq"
+        paused = paused or await self._paused_there()
         unknown: set[State] = {"done"}
         if in_delay is None:
             unknown.add("delayed")
@@ -314,9 +310,16 @@ class SidekiqQueue(ListLayout[C_co]):
             unknown.add("dead")
         first = oldest[0][0].entry.since_ms if oldest[0] else None
         return Counts(
-            waiting, held + len(busy.rows), in_delay or 0, in_dead or 0, trash, 0, first, paused,
+            waiting, held + len(busy), in_delay or 0, in_dead or 0, trash, 0, first, paused,
             closed, frozenset(unknown),
         )  # fmt: skip
+
+    async def _paused_there(self) -> str | None:
+        key = self.keys["t_paused"]
+        if not self.own_name:  # it pauses queues one by one
+            return None
+        is_paused = await Call(("SISMEMBER", key, self.own_name), bool, key=key)
+        return "paused in Sidekiq" if is_paused else None
 
     async def _all_counts(self) -> Counts:
         names = await self._queues()
@@ -342,7 +345,7 @@ class SidekiqQueue(ListLayout[C_co]):
         retry, schedule, dead, trash = sets
         oldest = [rows[0].entry.since_ms or 0 for rows, _ in lists if rows]
         return Counts(
-            sum(size for _, size in lists), sum(held) + len(busy.rows), retry + schedule, dead,
+            sum(size for _, size in lists), sum(held) + len(busy), retry + schedule, dead,
             trash, done or 0, min(filter(None, oldest), default=None), paused, closed,
             frozenset({"done"} if done is None else ()),
         )  # fmt: skip

@@ -72,14 +72,15 @@ async def _some_sidekiq_processes(
 
 
 async def _sidekiq_process(key: str) -> tuple[bytes | None, bytes | None, int, list[bytes]]:
+    old_key, new_key = f"{key}:workers", f"{key}:work"
     (said, left), (old, new) = await both(
         both(
             Call(("HMGET", key, "info", "quiet"), list[Any], key=key),
             Call(("PTTL", key), int, key=key),
         ),
         both(
-            Call(("HVALS", f"{key}:workers"), list[bytes], key=key),
-            Call(("HVALS", f"{key}:work"), list[bytes], key=key),
+            Call(("HVALS", old_key), list[bytes], key=old_key),
+            Call(("HVALS", new_key), list[bytes], key=new_key),
         ),
     )
     return said[0], said[1], left, old + new
@@ -109,13 +110,14 @@ async def _some_resque_workers(
 ) -> list[ResqueWorker]:
     beats = keys.at + "workers:heartbeat"
     keys_of = [f"{keys.at}worker:{_text(name)}" for name in names]
-    told, (records, now) = await both(
-        Call(("HMGET", beats, *names), list[Any], key=beats),
+    heard, (records, now) = await both(
+        attempt(Call(("HMGET", beats, *names), list[Any], key=beats)),
         both(
             together(attempt(both(_string(key), _string(f"{key}:started"))) for key in keys_of),
             server_ms(),
         ),
     )
+    told: list[Any] = [None] * len(names) if isinstance(heard, Exception) else heard
     found = []
     for name, beat, record in zip(names, told, records, strict=True):
         if isinstance(record, Exception):
@@ -131,6 +133,7 @@ async def _some_resque_workers(
                 _text(name), host, pid, queues, iso_ms(_text(started or b"")), silent,
                 silent is None or silent <= RESQUE_PRUNE_MS, (work,) if work else (),
                 beat=beat or b"", working=text or b"",
+                problem=str(heard) if isinstance(heard, Exception) else None,
             )
         )  # fmt: skip
     return found

@@ -73,7 +73,7 @@ class OverviewView(QueueView):
             (
                 queue.name,
                 queue.kind,
-                flags_cell(counts.paused, counts.closed),
+                ("WRONG", BAD) if counts.problem else flags_cell(counts.paused, counts.closed),
                 number(counts.of("waiting"), ""),
                 number(counts.of("pending"), HELD),
                 number(counts.of("delayed"), DELAYED),
