@@ -19,6 +19,8 @@ _FORBIDDEN = frozenset("{}*|/")
 
 def checked_name(value: str, what: str) -> str:
     """``value`` itself when it is a legal name or id (1–128 printable ASCII, no ``{ } * | /``)."""
+    if not isinstance(value, str):  # a library's caller may hand in anything
+        raise BadInput(f"{what} must be a str, not {type(value).__name__}")
     if not _NAME.fullmatch(value) or _FORBIDDEN & set(value):
         raise BadInput(
             f"{what} {value[:140]!a} can't be used: "

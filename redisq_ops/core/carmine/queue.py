@@ -8,7 +8,7 @@ and looked at by `CarmineLayout`. ``transit``: what is between two shards.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -17,9 +17,10 @@ from redis.asyncio import RedisCluster as AsyncCluster
 
 from ..callers import Callers
 from ..clock import Clock, checked_ms
-from ..errors import BadInput, Refused, TooLarge, WrongKind
+from ..errors import BadInput, Refused, WrongKind
+from ..given import checked_pairs, pairs
 from ..io import C_co, Call, Description, both, operation, together
-from ..keys import PREFIX, checked_name
+from ..keys import PREFIX
 from ..queue import Queue
 from ..quoting import legal
 from ..registry import Registered, find
@@ -121,7 +122,7 @@ class CarmineQueue(TimedQueue[C_co]):
     @operation
     async def enqueue(
         self,
-        entries: Sequence[tuple[str, bytes]],
+        entries: Iterable[tuple[str, bytes]],
         *,
         backoff_ms: int = 0,
         requeue: bool = False,
@@ -134,17 +135,16 @@ class CarmineQueue(TimedQueue[C_co]):
         ``requeue``: one that is locked runs again afterwards, with this content; one that is done
         with a backoff, when that is over. ``update``: what hasn't begun gets this content instead.
         """
-        for id, payload in entries:
-            if checked_name(id, "message id") == END:
-                raise BadInput(f"a message can't be called {END}: that is the circle's own mark")
-            if len(payload) > max_payload:
-                raise TooLarge(f"message {id} has {len(payload):,} bytes, over {max_payload:,}")
-        if not entries:
+        rows = pairs(entries, "messages")
+        checked_pairs(rows, "message", max_payload)
+        if any(id == END for id, _ in rows):
+            raise BadInput(f"a message can't be called {END}: that is the circle's own mark")
+        if not rows:
             return []
         backoff = checked_ms(backoff_ms, "backoff")
         await self._enrol()
 
-        said = await self._enqueue(entries, backoff, int(requeue), int(update))
+        said = await self._enqueue(rows, backoff, int(requeue), int(update))
         if any(one.word == "elsewhere" for one in said):
             raise Refused(f"queue {self.name} has shards now: open it as a sharded queue")
         return said

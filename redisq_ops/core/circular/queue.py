@@ -17,9 +17,10 @@ from typing import Any, ClassVar
 from .. import record
 from ..callers import Callers
 from ..clock import Clock
-from ..errors import BadInput, Refused, TooLarge
+from ..errors import BadInput, Refused
+from ..given import PAIR, checked_pairs, listed, pair
 from ..io import C_co, Call, Description, both, operation, together
-from ..keys import PREFIX, Keys, checked_name
+from ..keys import PREFIX, Keys
 from ..queue import Queue
 from ..registry import find
 from ..reply import number, words
@@ -151,12 +152,13 @@ class CircularQueue(Queue[C_co]):
         worked on, and runs once more after that; with ``repeats="each"`` also when it waits. An id
         that is dead or in the trash is ``new``: a push is a fresh start.
         """
-        given = [entries] if isinstance(entries, str) else list(entries)
-        rows = [(each, b"") if isinstance(each, str) else each for each in given]
-        for id, payload in rows:
-            checked_name(id, "id")
-            if len(payload) > max_payload:
-                raise TooLarge(f"id {id} has {len(payload):,} bytes, over {max_payload:,}")
+        given = listed([entries] if isinstance(entries, str) else entries, "ids")
+        wanted = f"an id (str), or {PAIR}"
+        rows = [
+            (each, b"") if isinstance(each, str) else pair(each, nth, wanted)
+            for nth, each in enumerate(given, 1)
+        ]
+        checked_pairs(rows, "entry", max_payload)
         if not rows:
             return []
         await self._enrol()

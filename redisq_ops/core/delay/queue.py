@@ -9,15 +9,15 @@ id → payload, ``next`` id → what runs after the present delivery, when resch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from .. import record
 from ..clock import checked_ms
-from ..errors import BadInput, Refused, TooLarge
+from ..errors import BadInput, Refused
+from ..given import checked_pairs, checked_size, pairs
 from ..io import C_co, Call, attempt, both, operation, together
-from ..keys import checked_name
 from ..queue import Queue
 from ..reply import scored, words
 from ..settings import BATCH, LEASE_MS, MAX_PAYLOAD
@@ -55,7 +55,7 @@ class DelaySet(TimedQueue[C_co]):
     @operation
     async def schedule(
         self,
-        entries: Sequence[tuple[str, bytes]],
+        entries: Iterable[tuple[str, bytes]],
         *,
         at_ms: int | None = None,
         after_ms: int | None = None,
@@ -67,13 +67,12 @@ class DelaySet(TimedQueue[C_co]):
         ``new``: an id that is there with the same payload and time answers ``same``, any other
         ``exists``. ``move`` reschedules; a pending entry then runs ``again`` after its ack.
         """
-        for id, payload in entries:
-            checked_name(id, "entry id")
-            checked_size(id, payload, max_payload)
-        if not entries:
+        rows = pairs(entries, "entries")
+        checked_pairs(rows, "entry", max_payload)
+        if not rows:
             return []
         await self._enrol()
-        said = await self._schedule(entries, _at(at_ms, after_ms), mode)
+        said = await self._schedule(rows, _at(at_ms, after_ms), mode)
         if any(one.word == "elsewhere" for one in said):
             raise Refused(f"queue {self.name} has shards now: open it as a sharded queue")
         return said
@@ -288,11 +287,6 @@ class DelaySet(TimedQueue[C_co]):
         from .invariants import violations
 
         return await violations(self)
-
-
-def checked_size(id: str, payload: bytes, most: int) -> None:
-    if len(payload) > most:
-        raise TooLarge(f"entry {id} has {len(payload):,} bytes, over {most:,}")
 
 
 def _at(at_ms: int | None, after_ms: int | None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, cast
 
 from ..io import Bound, C_co, Description, operation
@@ -21,7 +21,7 @@ class ClientQueue(Bound[C_co]):
         self.name = checked_name(name, "client name")
 
     @operation
-    def submit(self, entries: Sequence[bytes | tuple[str, bytes]]) -> Description[list[Submitted]]:
+    def submit(self, entries: Iterable[bytes | tuple[str, bytes]]) -> Description[list[Submitted]]:
         """As `FairQueue.submit`."""
         return self._queue.submit.op(self.name, entries)
 

@@ -12,11 +12,12 @@ can be served, ``holes`` ids in lists that don't wait there, ``packing`` lists w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, cast
 
-from ..errors import BadInput, Refused, TooLarge
+from ..errors import BadInput, Refused
+from ..given import PAIR, PAYLOAD, checked_pairs, listed, pair
 from ..io import C_co, Call, Description, both, operation, together
 from ..keys import checked_name
 from ..queue import Queue
@@ -77,7 +78,7 @@ class FairQueue(Queue[C_co]):
     async def submit(
         self,
         client: str,
-        entries: Sequence[bytes | tuple[str, bytes]],
+        entries: Iterable[bytes | tuple[str, bytes]],
         *,
         max_payload: int = MAX_PAYLOAD,
     ) -> list[Submitted]:
@@ -88,16 +89,18 @@ class FairQueue(Queue[C_co]):
         when its entry is done.
         """
         checked_name(client, "client name")
-        fresh = iter(new_ids(len(entries)))
-        pairs = [(next(fresh), e) if isinstance(e, bytes) else e for e in entries]
-        for id, payload in pairs:
-            checked_name(id, "entry id")
-            if len(payload) > max_payload:
-                raise TooLarge(f"entry {id} has {len(payload):,} bytes, over {max_payload:,}")
+        given = listed(entries, "entries")
+        fresh, wanted = iter(new_ids(len(given))), f"{PAYLOAD}, or {PAIR}"
+        pairs = [
+            (next(fresh), each) if isinstance(each, bytes) else pair(each, nth, wanted)
+            for nth, each in enumerate(given, 1)
+        ]
+        checked_pairs(pairs, "entry", max_payload)
         if not pairs:
             return []
         await self._enrol()
-        said = await self._submit(client, pairs, {e[0] for e in entries if isinstance(e, tuple)})
+        theirs = {each[0] for each in given if not isinstance(each, bytes)}
+        said = await self._submit(client, pairs, theirs)
         if any(one.word == "elsewhere" for one in said):
             raise Refused(f"queue {self.name} has shards now: open it as a sharded queue")
         return said

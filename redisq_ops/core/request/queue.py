@@ -12,11 +12,12 @@ may have some, ``open`` and ``fin`` requests by time, ``res:<id>:<k>`` results b
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha1
 from typing import Any, ClassVar, Literal, cast
 
 from ..errors import Exists, NotFound, QueueClosed
+from ..given import listed
 from ..io import C_co, Call, operation, together
 from ..keys import checked_consumer
 from ..queue import Queue
@@ -60,7 +61,7 @@ class RequestQueue(RequestLooks[C_co]):
     @operation
     async def submit(
         self,
-        payloads: Sequence[bytes],
+        payloads: Iterable[bytes],
         *,
         id: str,
         priority: int = PRIORITY,
@@ -73,6 +74,7 @@ class RequestQueue(RequestLooks[C_co]):
         ``same``; another content raises `Exists` and changes nothing.
         """
         checked_request(id, priority, limit)
+        payloads = listed(payloads, "payloads")
         for nth, payload in enumerate(payloads, 1):
             checked_payload(payload, nth, max_payload)
         await self._enrol()

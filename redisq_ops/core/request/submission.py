@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 
 from ..errors import BadInput, TooLarge
+from ..given import PAYLOAD, mistaken
 from ..keys import checked_name
 from ..settings import MAX_LIMIT, MAX_PAYLOAD, PRIORITIES
 
@@ -64,6 +65,8 @@ def cut(payloads: Iterable[bytes]) -> Iterator[list[bytes]]:
 
 
 def checked_payload(payload: bytes, number: int, most: int = MAX_PAYLOAD) -> None:
+    if not isinstance(payload, bytes):
+        raise mistaken(payload, number, PAYLOAD)
     if len(payload) > most:
         raise TooLarge(
             f"sub-request {number} has {len(payload):,} bytes, over the limit of {most:,} "

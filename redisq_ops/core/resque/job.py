@@ -12,12 +12,13 @@ import hashlib
 import json
 import re
 import zlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from json.decoder import scanstring  # type: ignore[attr-defined]  # not in the stubs
 from typing import Any
 
 from ..errors import BadInput, TooLarge
+from ..given import listed, mistaken
 from ..keys import _FORBIDDEN, _NAME
 from ..settings import MAX_PAYLOAD
 
@@ -40,8 +41,13 @@ class Job:
 
     def encoded(self, **members: Any) -> bytes:
         """The record, with these members in front and ours behind."""
-        if not self.klass:
-            raise BadInput("a job names a class: nobody could run it without")
+        if not self.klass or not isinstance(self.klass, str):
+            raise BadInput("a job names a class (str): nobody could run it without")
+        if isinstance(self.args, (str, bytes, Mapping)) or not isinstance(self.args, Iterable):
+            raise BadInput(
+                f"job {self.klass}: its arguments are given as a list, not as "
+                f"{type(self.args).__name__}"
+            )
         whole = {**members, "class": self.klass, "args": list(self.args), **self.options}
         if self.jid is not None:
             whole["jid"] = self.jid
@@ -53,6 +59,15 @@ class Job:
         if len(data) > MAX_PAYLOAD:
             raise TooLarge(f"job {self.klass} has {len(data):,} bytes, over {MAX_PAYLOAD:,}")
         return data
+
+
+def jobs_of(given: Iterable[Job]) -> list[Job]:
+    """What a producer hands in, if these are jobs."""
+    jobs = listed(given, "jobs")
+    for nth, one in enumerate(jobs, 1):
+        if not isinstance(one, Job):
+            raise mistaken(one, nth, "a Job")
+    return jobs
 
 
 def fields(payload: bytes) -> dict[str, Any] | None:

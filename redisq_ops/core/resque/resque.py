@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, Literal
 
 from ..clock import checked_ms
@@ -136,10 +136,10 @@ class ResqueQueue(ListLayout[C_co]):
     # --- producers -----------------------------------------------------------------------------
 
     @operation
-    async def push(self, jobs: Sequence[Job]) -> list[str]:
+    async def push(self, jobs: Iterable[Job]) -> list[str]:
         """Put jobs in; their ids. The same call sent again puts nothing in twice."""
         rows = []
-        for given in jobs:
+        for given in job.jobs_of(jobs):
             if given.jid is not None:
                 raise BadInput(f"job {given.klass}: Resque has no jid")
             data = given.encoded()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import re
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from math import isfinite
@@ -190,14 +190,14 @@ class SidekiqQueue(ListLayout[C_co]):
 
     @operation
     async def push(
-        self, jobs: Sequence[Job], *, at_ms: int | None = None, after_ms: int | None = None
+        self, jobs: Iterable[Job], *, at_ms: int | None = None, after_ms: int | None = None
     ) -> list[str]:
         """Put jobs in, for now or for a time; their jids. Each gets one unless it has one.
 
         One step for all of them; the same call sent again puts nothing in twice.
         """
         rows = []
-        for given in jobs:
+        for given in job.jobs_of(jobs):
             if taken := _GIVEN & set(given.options):
                 raise BadInput(f"job {given.klass}: {', '.join(sorted(taken))} is not an option")
             jid = given.jid or secrets.token_hex(12)
