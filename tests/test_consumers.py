@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -783,3 +784,92 @@ def test_one_broken_queue_hides_no_other(redisq: Redisq, client: redis.Redis) ->
     client.set("rq:{spoilt}:lease", "not a sorted set")
     rows = redisq.rows("consumers", "ls", code=3)
     assert [row["queue"] for row in rows] == ["good"] and "spoilt: " in redisq.err
+
+
+# --- written down first -------------------------------------------------------
+
+
+def test_a_claim_is_planned_and_applied(
+    redisq: Redisq, client: redis.Redis, tmp_path: Path
+) -> None:
+    queue = RequestQueue(client, "mail")
+    queue.submit([b"x"] * 9, id="r1", limit=9)
+    queue.submit([b"x"] * 2, id="r2", limit=2)
+    held = queue.take(6, consumer="w1").deliveries
+    queue.take(2, consumer="w2")
+    before, file = picture(client), tmp_path / "p.ndjson"
+    claim = ("consumers", "claim", "mail", "w1", "--to", "w3", "--min-idle", "0s")
+    redisq(*claim, "--plan", str(file), "--reason", "its host is gone")
+    assert picture(client) == before
+    assert f"do it with: redisq apply {file}" in redisq.err
+    header = json.loads(file.read_text().splitlines()[0])
+    told = (header["verb"], header["consumer"], header["why"])
+    assert told == ("claim", "w3", "its host is gone")
+    planned = [json.loads(line)["id"] for line in file.read_text().splitlines()[2:-1]]
+    assert sorted(planned) == sorted(d.id for d in held)
+    # Meanwhile one is done, and one was given back and taken again.
+    queue.settle([Settlement(held[0], "ack"), Settlement(held[1], "release")])
+    time.sleep(0.002)
+    queue.take(9, consumer="w1")
+    (row,) = redisq.rows("apply", str(file), "--yes", "--max", "3", code=3)
+    assert (row["left"], row["skipped"]) == (3, {"changed": 1, "late": 1})
+    (row,) = redisq.rows("apply", str(file), "--yes", code=3)
+    assert (row["matched"], row["done"], row["left"]) == (6, 4, 0)
+    assert sum(row["skipped"].values()) == 2
+    there = {d.id: queue.get(d.id) for d in held}
+    assert [e.consumer for e in map(there.get, (d.id for d in held[2:])) if e] == ["w3"] * 4
+    again = there[held[1].id]
+    assert again is not None and again.consumer == "w1", "it was taken after the plan was made"
+    assert "already applied" in redisq("apply", str(file), "--yes")
+    redisq("undo", "--yes")
+    assert all((e := queue.get(d.id)) and e.consumer == "w1" for d in held[2:])
+    assert queue.invariants() == []
+
+
+def test_a_planned_claim_leaves_out_what_a_claim_leaves_out(
+    redisq: Redisq, client: redis.Redis, tmp_path: Path
+) -> None:
+    clock = FakeClock(1_700_000_000_000)
+    later = DelaySet(client, "later", clock=clock)
+    later.schedule([(f"e{n}", b"x") for n in range(4)], at_ms=1)
+    later.take(2, consumer='w"1')
+    later.take(1, consumer="w1")
+    file = tmp_path / "p.ndjson"
+    claim = ("consumers", "claim", "later", 'w"1', "--to", "w3")
+    # Held since 2023 by the clock of the queue, and since then by everybody's.
+    redisq(*claim, "--plan", str(file))
+    assert [json.loads(line)["id"] for line in file.read_text().splitlines()[2:-1]] == ["e0", "e1"]
+    other = tmp_path / "q.ndjson"
+    redisq(*claim, "--min-idle", "3650d", "--plan", str(other))
+    assert "2 were held for less than 3650d (--min-idle): left out" in redisq.err
+    assert json.loads(other.read_text().splitlines()[-1])["count"] == 0
+    one = tmp_path / "r.ndjson"
+    queue = RequestQueue(client, "mail", clock=clock)
+    for id in ("r1", "r2"):
+        queue.submit([b"x"], id=id)
+    queue.take(2, consumer="w1")
+    redisq("consumers", "claim", "mail", "w1", "--request", "r2", "--to", "w2", "--plan", str(one))
+    assert [json.loads(line)["id"] for line in one.read_text().splitlines()[2:-1]] == ["r2/1"]
+
+
+def test_what_cant_be_planned_says_so_and_writes_no_file(
+    orders: StreamQueue[redis.Redis], client: redis.Redis, redisq: Redisq, tmp_path: Path
+) -> None:
+    file = tmp_path / "p.ndjson"
+    DelaySet(client, "later").schedule([("a", b"x")], after_ms=0)
+    DelaySet(client, "later").take(1, consumer="w1")
+    before = picture(client)
+
+    def said(queue: str, consumer: str, to: str, code: int, *more: str) -> str:
+        words = ("consumers", "claim", queue, consumer, "--to", to, "--plan", str(file), *more)
+        return redisq.refusal(*words, code=code)
+
+    line = said("stream:orders", "w1", "w2", 1)
+    assert "a claim in a stream queue can't be planned" in line and "--dry-run" in line
+    assert "no consumer w9 in queue later" in said("later", "w9", "w2", 1)
+    assert "can't be given what it holds itself" in said("later", "w1", "w1", 2)
+    assert "one of them" in said("later", "w1", "w2", 2, "--dry-run")
+    assert not file.exists() and picture(client) == before
+    file.write_text("mine")
+    assert "is there" in said("later", "w1", "w2", 2)
+    assert file.read_text() == "mine"

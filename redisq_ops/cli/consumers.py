@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +10,7 @@ import typer
 
 from .app import app, examples
 from .completion import queues
-from .options import GO, Options, argument, command
+from .options import GO, PLANNING, Options, argument, command
 from .plan import agreed, drive, untouched
 from .session import Session
 
@@ -141,11 +141,58 @@ def _ages(*spans: int | None) -> list[str | None]:
 def claimed(s: Session, given: dict[str, Any]) -> int:
     from redisq_ops.ops.moment import duration_ms
 
-    held = _held(s, given, duration_ms(given["min_idle"]))
-    n, span = held.too_young, given["min_idle"]
-    young = f"{n:,} {'was' if n == 1 else 'were'} held for less than {span} (--min-idle): left out"
-    lines = [f"{given['to']} has them then"] + ([young] if held.too_young else [])
+    min_idle_ms = duration_ms(given["min_idle"])
+    if given["plan"] is not None:
+        return _planned(s, given, min_idle_ms)
+    held = _held(s, given, min_idle_ms)
+    lines = [f"{given['to']} has them then", *_young(held, given)]
     return _changed(s, held, given, given["to"], lines, remove=False)
+
+
+def _young(held: Held, given: dict[str, Any]) -> list[str]:
+    n, span = held.too_young, given["min_idle"]
+    was = "was" if n == 1 else "were"
+    return [f"{n:,} {was} held for less than {span} (--min-idle): left out"] if n else []
+
+
+def _planned(s: Session, given: dict[str, Any], min_idle_ms: int) -> int:
+    """The claim written down, as `redisq claim` writes one: the same entries by another name."""
+    from redisq_ops.core.errors import Refused
+    from redisq_ops.ops.bulk import Bulk, allowed, planned
+    from redisq_ops.ops.consequences import weigh
+    from redisq_ops.ops.consumers import among, checked_receiver
+    from redisq_ops.ops.hint import hint
+    from redisq_ops.ops.journal import Author
+    from redisq_ops.ops.plan import free
+    from redisq_ops.ops.target import Target
+
+    from .apply import draft, written
+    from .output import progress
+
+    name, consumer, to = given["name"], given["consumer"], given["to"]
+    free(given["plan"])
+    queue = s.run(s.deployment.queue(name))
+    if "consumers" in queue.capabilities:
+        # Its steps keep no numbers of their own, by which a plan is gone on with.
+        words = ("consumers", "claim", name, consumer, "--dry-run")
+        look = hint(*words, **{"to": to, "min-idle": given["min_idle"]})
+        raise Refused(
+            f"a claim in a {queue.kind} queue can't be planned: it is done, or looked at: {look}"
+        )
+    allowed(queue, "claim", "pending")
+    held = _held(s, given, min_idle_ms)
+    checked_receiver(held, to)
+    target = Target(queue, "pending", among(held, s.redaction))
+    with draft("claim", [target], given) as file:
+        with untouched(), progress(f"looking through {queue.name}") as meter:
+            chosen, weight = s.run(
+                weigh(queue, "pending", target.filter, meter, file.add, s.redaction.text)
+            )
+        claim = Bulk(chosen, "claim", Author.here(given["reason"]), consumer=to)
+        means = f"{to} has them then; who held them can't settle any more"
+        plan = planned(chosen, "claim", means=means, weight=weight)
+        with untouched():
+            return written(s, file, claim, replace(plan, lines=(*plan.lines, *_young(held, given))))
 
 
 def removed(s: Session, given: dict[str, Any]) -> int:
@@ -250,6 +297,7 @@ consumers.command(
     epilog=examples(
         "redisq consumers claim mail w1 --to w2 --min-idle 10m --dry-run",
         "redisq consumers claim stream:orders w1 --group billing --to w2 --yes",
+        "redisq consumers claim mail w1 --to w2 --plan p.ndjson",
     ),
 )(
     command(
@@ -260,6 +308,7 @@ consumers.command(
             **INSIDE,
             "min_idle": (_IDLE, "5m"),
             **GO,
+            **PLANNING,
         },
         claimed,
     )

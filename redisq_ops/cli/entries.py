@@ -17,7 +17,7 @@ from typer.core import TyperGroup
 from .address import queue_named
 from .app import app, examples
 from .completion import queues, states
-from .options import GO, SELECTING, WHEN, Options, argument, command, flag
+from .options import GO, PLANNING, SELECTING, WHEN, Options, argument, command, flag
 from .plan import agreed, drive, ended, untouched
 from .ramp import RAMPING, limits, ramped
 from .selecting import filtered, pace, pages, whole
@@ -61,8 +61,6 @@ _STATE = typer.Option(
 )
 _RATE = typer.Option("--rate", metavar="N/s", help="Not faster than this.")
 CHANGING: Options = {"rate": (Annotated[str | None, _RATE], None), **GO}
-_PLAN = typer.Option("--plan", metavar="FILE", help="Write it to a new file, for apply; no more.")
-PLANNING: Options = {"plan": (Annotated[str | None, _PLAN], None)}
 _TO = typer.Option(
     "--to", metavar="OTHER", show_default=False, help="Where they go.", autocompletion=queues
 )

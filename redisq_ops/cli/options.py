@@ -25,6 +25,17 @@ GO: Options = {
     ),
     "yes": (Annotated[bool, typer.Option("--yes", "-y", help="Go ahead without asking.")], False),
 }
+PLANNING: Options = {
+    "plan": (
+        Annotated[
+            str | None,
+            typer.Option(
+                "--plan", metavar="FILE", help="Write it to a new file, for apply; no more."
+            ),
+        ],
+        None,
+    )
+}
 SELECTING: Options = {
     "addresses": (
         Annotated[

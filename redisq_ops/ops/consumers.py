@@ -22,7 +22,11 @@ from redisq_ops.core.settings import LEASE_MS
 from redisq_ops.core.values import Consumer
 
 from . import journal
+from .fields import quoted
 from .journal import Author, Outcome
+from .language import parse
+from .redaction import NOTHING, Redaction
+from .selection import Filter
 
 DELIVERIES = (1, 2, 3, 5, 10)
 """rows of the heat map: so many deliveries, up to before the next"""
@@ -210,6 +214,22 @@ async def held_by(
     return held
 
 
+def among(held: Held, redaction: Redaction = NOTHING) -> Filter:
+    """The filter that means what a consumer holds, where leases are all that knows of it."""
+    return Filter(
+        requests=(held.group,) if held.group else (), older_than_ms=held.min_idle_ms,
+        where=parse(f"consumer={quoted(held.consumer)}"), redaction=redaction,
+    )  # fmt: skip
+
+
+def checked_receiver(held: Held, to: str) -> str:
+    """Whom it can be given to."""
+    checked_consumer(to)
+    if to == held.consumer:
+        raise BadInput(f"{to} can't be given what it holds itself")
+    return to
+
+
 async def _the_group(queue: Queue[Any], consumer: str, group: str | None) -> str:
     """The group that is meant: the one named, or the only one with such a consumer."""
     if group is not None or not _apart(queue):
@@ -262,9 +282,7 @@ class Change:
 
     def __init__(self, held: Held, to: str | None, author: Author, *, remove: bool = False) -> None:
         if to is not None:
-            checked_consumer(to)
-            if to == held.consumer:
-                raise BadInput(f"{to} can't be given what it holds itself")
+            checked_receiver(held, to)
         self.held = held
         self.to = to
         self.author = author
@@ -351,8 +369,8 @@ class Change:
     def _inverse(self, ids: Sequence[str]) -> list[str]:
         """How these are given back."""
         names = (self.held.group, self.to or "", self.held.consumer)
-        quoted = [quote(bytes_of(name), safe="") for name in names]
-        return [" ".join(["reassign", *quoted, *ids])] if ids else []
+        words = [quote(bytes_of(name), safe="") for name in names]
+        return [" ".join(["reassign", *words, *ids])] if ids else []
 
     async def _note(self, op: str, ahead: Sequence[str] = ()) -> None:
         """How that far and the step ``ahead`` are taken back; how far, if steps don't say so."""
