@@ -4,6 +4,7 @@ What is counted: lost = accepted − done at the end. While slots move it must b
 dies it is at most what its replica had not heard of.
 """
 
+import asyncio
 import os
 import signal
 import socket
@@ -13,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +24,14 @@ import trustme
 
 from redisq_ops.cli import run
 from redisq_ops.core import lines
-from redisq_ops.core.connect import connect
+from redisq_ops.core.connect import Target, aconnect, blocking_twin, connect
 from redisq_ops.core.delay import DelaySet
 from redisq_ops.core.errors import RedisqError, Unreachable
 from redisq_ops.core.handler import Work
 from redisq_ops.core.io import BlockingClient
 from redisq_ops.core.queue import Queue
 from redisq_ops.core.request import RequestQueue
+from redisq_ops.core.values import Settlement
 from redisq_ops.core.worker import Worker
 from redisq_ops.demo.server import HOST, EmbeddedServer, binaries, cluster
 
@@ -224,12 +227,10 @@ def test_a_promoted_replica_goes_on_with_all_it_had_heard_of(binary: str) -> Non
 
 
 @contextmanager
-def sentinel(binary: Path, config: Path) -> Iterator[int]:
+def sentinel(binary: Path, config: Path, *more: str) -> Iterator[int]:
     """A Sentinel process; its port. It never says it is ready, and keeps notes in its file."""
-    with socket.socket() as free:
-        free.bind((HOST, 0))
-        port: int = free.getsockname()[1]
-    words = [str(binary), str(config), "--sentinel", "--port", str(port), "--bind", HOST]
+    port = free_port()
+    words = [str(binary), str(config), "--sentinel", "--port", str(port), "--bind", HOST, *more]
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL)
     try:
         with redis.Redis(HOST, port) as asked:
@@ -298,9 +299,8 @@ def users() -> list[str]:
     return [line for line in lines if line.startswith("ACL SETUSER ")]
 
 
-@contextmanager
-def private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EmbeddedServer]:
-    """A server that takes TLS only, from those who show a certificate, with the docs' users."""
+def certified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What a server is started with to ask for certificates; ours is in the environment."""
     if "redis" not in BINARIES:
         if os.environ.get("REDISQ_REQUIRE_REDIS_SERVER"):
             pytest.fail("no redis server on this machine, and the tests need one")
@@ -317,10 +317,22 @@ def private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Embedde
     monkeypatch.setenv("REDISQ_TLS_CA", str(tmp_path / "ca.pem"))
     monkeypatch.setenv("REDISQ_TLS_CERT", str(tmp_path / "client.pem"))
     monkeypatch.setenv("REDISQ_TLS_KEY", str(tmp_path / "client.key"))
-    with EmbeddedServer(binaries()["redis"], args=args) as server, socket.socket() as free:
+    return args
+
+
+def free_port() -> int:
+    with socket.socket() as free:
         free.bind((HOST, 0))
-        secure = free.getsockname()[1]
-        free.close()
+        port: int = free.getsockname()[1]
+        return port
+
+
+@contextmanager
+def private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EmbeddedServer]:
+    """A server that takes TLS only, from those who show a certificate, with the docs' users."""
+    args = certified(tmp_path, monkeypatch)
+    with EmbeddedServer(binaries()["redis"], args=args) as server:
+        secure = free_port()
         server.command("CONFIG", "SET", "tls-port", str(secure))
         for line in users():
             server.command(*line.split(" "))
@@ -371,3 +383,82 @@ def test_tls_and_users_with_the_rights_the_docs_name(
         redisq("redisq-viewer", "ls", 2)
         monkeypatch.delenv("REDISQ_TLS_CA")
         assert "certificate" in redisq("redisq-viewer", "ls", 2)
+
+
+@contextmanager
+def guarded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tls: bool = True
+) -> Iterator[tuple[EmbeddedServer, int, int]]:
+    """A server whose master's address is one of TLS, or not; the ports where its Sentinel is asked
+    with TLS and without."""
+    args = certified(tmp_path, monkeypatch)
+    binary = binaries()["redis"]
+    with ExitStack() as stack:
+        server = stack.enter_context(EmbeddedServer(binary, args=args))
+        at = server.port
+        if tls:
+            at = free_port()
+            server.command("CONFIG", "SET", "tls-port", str(at))
+        config = tmp_path / "sentinel.conf"
+        config.write_text(
+            f"sentinel monitor mymaster {HOST} {at} 1\n"
+            "sentinel down-after-milliseconds mymaster 5000\n"
+        )
+        secure = free_port()
+        # As its servers are spoken to, so does it speak to them.
+        more = [*args, "--tls-port", str(secure), "--tls-replication", "yes" if tls else "no"]
+        yield server, secure, stack.enter_context(sentinel(binary, config, *more))
+
+
+def answered(url: str, target: Target) -> None:
+    """Every client reaches a master, and by it a worker what was put in."""
+    there = replace(target, url=url)
+    for make in (connect, blocking_twin):
+        with make(there) as client:
+            assert client.ping()
+
+    async def awaited() -> None:
+        client = aconnect(there)
+        queue = DelaySet(client, "later")
+        await queue.schedule([("e", b"x")], after_ms=0)
+        taken = await queue.take(1, consumer="w")
+        assert await queue.settle([Settlement(taken.deliveries[0], "ack")]) == ["done"]
+        await client.aclose()
+
+    asyncio.run(awaited())
+
+
+def test_sentinels_are_asked_with_tls_as_the_servers_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with guarded(tmp_path, monkeypatch) as (_, secure, plain):
+        mine = Target.from_environment(None)
+        answered(f"rediss+sentinel://{HOST}:{secure}/mymaster", mine)
+        answered(f"valkeys+sentinel://{HOST}:{secure}/mymaster/0?sentinel_tls=yes", mine)
+        answered(f"rediss+sentinel://{HOST}:{plain}/mymaster?sentinel_tls=no", mine)
+        # A Sentinel that is gone is passed over, whatever it would have spoken.
+        answered(f"rediss+sentinel://{HOST}:1,{HOST}:{secure}/mymaster", mine)
+
+        def refused(url: str) -> str:
+            assert run(["--url", url, "ls"]) == 2
+            return capsys.readouterr().err
+
+        monkeypatch.setattr(lines, "PATIENCE_S", 0.1)
+        assert refused(f"rediss+sentinel://{HOST}:{plain}/mymaster").endswith(
+            f"{HOST}:{plain} doesn't answer a TLS handshake; that port speaks no TLS: "
+            "write rediss+sentinel://…?sentinel_tls=no\n"
+        )
+        for url in ("redis+sentinel", "rediss+sentinel"):
+            said = refused(f"{url}://{HOST}:{secure}/mymaster?sentinel_tls=no")
+            assert said.endswith("; that port speaks TLS: write rediss+sentinel://…\n")
+        said = refused(f"rediss+sentinel://{HOST}:{secure}/mymaster?sentinel_tls=maybe")
+        assert said == "redisq: sentinel_tls=maybe: yes or no\n"
+        # Who isn't to be asked has no certificate that we know.
+        monkeypatch.delenv("REDISQ_TLS_CA")
+        assert "can't be reached" in refused(f"rediss+sentinel://{HOST}:{secure}/mymaster")
+
+
+def test_sentinels_alone_may_want_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with guarded(tmp_path, monkeypatch, tls=False) as (_, secure, _):
+        mine = Target.from_environment(None)
+        answered(f"redis+sentinel://{HOST}:{secure}/mymaster?sentinel_tls=yes", mine)

@@ -18,7 +18,7 @@ from redisq_ops.core import lines
 from redisq_ops.core.connect import aconnect, blocking_twin, connect
 from redisq_ops.core.errors import Unreachable
 from redisq_ops.core.io import Call, arun, run
-from redisq_ops.ops.port import other_scheme
+from redisq_ops.ops.port import Port, other
 
 from .cli import Redisq
 
@@ -45,15 +45,21 @@ def tls(tmp_path: Path) -> Iterator[int]:
 @pytest.mark.slow
 def test_a_port_says_what_it_speaks(url: str, tls: int) -> None:
     plain = url.rpartition(":")[2]
-    assert other_scheme(f"rediss://me:secret@127.0.0.1:{plain}/0") == "redis"
-    assert other_scheme(f"valkeys+cluster://127.0.0.1:{plain}") == "valkey+cluster"
-    assert other_scheme(f"redis://127.0.0.1:{tls}") == "rediss"
-    assert other_scheme(f"redis+sentinel://127.0.0.1:{tls},127.0.0.1:1/mymaster") == (
-        "rediss+sentinel"
-    )
-    for right in (f"redis://127.0.0.1:{plain}", f"rediss://127.0.0.1:{tls}", "redis://127.0.0.1:1",
+    clear, secret = f"127.0.0.1:{plain}", f"127.0.0.1:{tls}"
+    assert other(f"rediss://me:secret@{clear}/0") == Port(False, "redis://…")
+    assert other(f"valkeys+cluster://{clear}") == Port(False, "valkey+cluster://…")
+    assert other(f"redis://{secret}") == Port(True, "rediss://…")
+    sentinels = f"+sentinel://{secret},127.0.0.1:1/mymaster"
+    assert other(f"redis{sentinels}") == Port(True, "rediss+sentinel://…")
+    assert other(f"rediss{sentinels}?sentinel_tls=no") == Port(True, "rediss+sentinel://…")
+    sentinels = f"+sentinel://{clear},127.0.0.1:1/mymaster"
+    told = Port(False, "rediss+sentinel://…?sentinel_tls=no")
+    assert other(f"rediss{sentinels}") == told
+    assert other(f"redis{sentinels}?sentinel_tls=yes") == Port(False, "redis+sentinel://…")
+    for right in (f"redis://{clear}", f"rediss://{secret}", "redis://127.0.0.1:1",
+                  f"rediss{sentinels}?sentinel_tls=no", f"redis{sentinels}?sentinel_tls=perhaps",
                   "unix:///nowhere", "redis://[", "nonsense"):  # fmt: skip
-        assert other_scheme(right) is None, right
+        assert other(right) is None, right
 
 
 def test_it_is_said_where_the_server_can_not_be_reached(

@@ -135,7 +135,7 @@ def _at_another_port(error: Exception) -> str:
     from redis.exceptions import ConnectionError, RedisClusterException, TimeoutError
 
     from redisq_ops.core.errors import RedisqError
-    from redisq_ops.ops.port import other_scheme
+    from redisq_ops.ops.port import other
 
     from .session import current
 
@@ -144,9 +144,8 @@ def _at_another_port(error: Exception) -> str:
     if heard or "refused" in str(cause) or (session := current()) is None:
         return ""
     with suppress(RedisqError):
-        if scheme := other_scheme(session.config.target().url):
-            tls = scheme.partition("+")[0] in ("rediss", "valkeys")
-            return f"; that port speaks {'TLS' if tls else 'no TLS'}: write {scheme}://…"
+        if port := other(session.config.target().url):
+            return f"; that port speaks {'TLS' if port.tls else 'no TLS'}: write {port.url}"
     return ""
 
 

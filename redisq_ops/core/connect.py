@@ -6,7 +6,8 @@ ones, where each re-send may pop for a dead socket. Here a command is re-sent tw
 that never re-sends and outwaits the server.
 
 URLs: ``redis://`` ``rediss://`` ``unix://``, the same with ``valkey``; ``…+cluster://`` for a
-Cluster, ``…+sentinel://host:26379,host2/mymaster`` for Sentinel.
+Cluster, ``…+sentinel://host:26379,host2/mymaster`` for Sentinel (``?sentinel_tls=no``: TLS with the
+servers alone).
 """
 
 from __future__ import annotations
@@ -189,7 +190,7 @@ def _dissect(target: Target, role: str) -> tuple[str, str, dict[str, Any]]:
         options["password"] = target.password
     if target.username is not None:
         options["username"] = target.username
-    if scheme == "rediss":
+    if scheme == "rediss" or (mode == "sentinel" and sentinel_tls(target.url)):
         for option, value in (
             ("ssl_ca_certs", target.tls_ca),
             ("ssl_certfile", target.tls_cert),
@@ -215,9 +216,19 @@ def _sentinels(
     if credentials:
         user, _, password = credentials.partition(":")
         options |= {"username": unquote(user) or None, "password": unquote(password)}
-    if parts.scheme == "rediss":
-        options["ssl"] = True
-    return nodes, name, options | {"db": int(db or 0)}
+    options["ssl"] = parts.scheme == "rediss"
+    return nodes, name, options | {"db": int(db or 0), "sentinel_tls": sentinel_tls(url)}
+
+
+def sentinel_tls(url: str) -> bool:
+    """Whether the Sentinels themselves are asked with TLS: as the servers, unless it says so."""
+    parts = urlsplit(url)
+    told = parse_qs(parts.query, keep_blank_values=True).get("sentinel_tls")
+    if told is None:
+        return parts.scheme.startswith(("rediss", "valkeys"))
+    if told[-1] not in ("yes", "no"):
+        raise BadInput(f"sentinel_tls={told[-1]}: yes or no")
+    return told[-1] == "yes"
 
 
 def _master(
@@ -228,6 +239,11 @@ def _master(
     replica: bool = False,
 ) -> Any:
     # By itself redis-py tries a Sentinel that is gone for seconds before it asks the next.
-    sockets = {k: v for k, v in options.items() if k.startswith("socket_") or k == "retry"}
-    asked = sentinel(nodes, sentinel_kwargs=sockets)
+    kept = ("socket_", "ssl_", "retry") if options.pop("sentinel_tls") else ("socket_", "retry")
+    lines = {k: v for k, v in options.items() if k.startswith(kept)}
+    asked = sentinel(nodes, sentinel_kwargs=lines | {"ssl": "ssl_" in kept})
+    for one in asked.sentinels:
+        mended(one)
+    if not options["ssl"]:  # then the certificates are for the Sentinels alone
+        options = {k: v for k, v in options.items() if not k.startswith("ssl_")}
     return (asked.slave_for if replica else asked.master_for)(name, **options)
