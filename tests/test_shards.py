@@ -352,6 +352,34 @@ def test_flags_counts_history_and_rates_are_of_the_whole(
     assert {key for key in client.scan_iter() if b"rate" not in key} == {b"rq:registry"}
 
 
+def test_rates_outlast_the_shards_that_counted_them(client: redis.Redis, clock: FakeClock) -> None:
+    later = ShardedDelaySet(client, "later", shards=4, clock=clock)
+    for n in range(3):
+        put(later, ids(40), clock.now_ms)
+        assert len(ack_all(later)) == 40
+        clock.advance((50 if n else 1) * 60_000)  # over the edge of an hour, too
+    clock.advance(3_600_000)
+    before = later.rates(clock.now_ms, 240)
+    total = later.counts().done
+    assert sum(before.arrived) == sum(before.settled) == total == 120
+    hour = clock.now_ms // 3_600_000  # of which nothing was counted yet
+    spoilt, other = f"{later.keys['rate_']}{hour}", f"rq:{{later/3}}:rate:{hour}"
+    client.mset({spoilt: "x", other: "x"})
+    for shards in (2, 1, 3):
+        while later.resize(shards):
+            pass
+        client.delete(spoilt)
+        assert later.rates(clock.now_ms, 240) == before
+        assert later.counts().done == total
+    assert client.get(other) == b"x"
+    there = [key for key in client.scan_iter("rq:{later*:rate:*") if key != other.encode()]
+    assert there and all(key.startswith(b"rq:{later}:") for key in there)
+    assert all(0 < client.ttl(key) <= 90_000 for key in there)
+    clock.advance(60_000)
+    put(later, ids(40), clock.now_ms)
+    assert later.rates(clock.now_ms, 1).arrived == (40,)
+
+
 def test_periodic_entries_live_in_shard_0(later: Set, clock: FakeClock) -> None:
     later.set_periodic(Periodic("p", "* * * * *"))
     clock.advance(60_000)

@@ -16,6 +16,8 @@ from .values import Checkup, Counts, Entry, Event, Page, Rates, State
 _HOUR_MS = 3_600_000
 _HOURS = 26
 """that counters of a minute live at most"""
+RATES_S = 90_000
+"""that an hour of them is kept after the last that was counted in it, as `history.lua` has it"""
 
 
 class Looks(Room[C_co]):

@@ -12,12 +12,14 @@ home is the room's, in bounded steps that may be stopped anywhere and gone on wi
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from .errors import NotFound, Refused, Superseded
-from .io import C_co, Call, Description, operation, together
+from .io import C_co, Call, Description, attempt, operation, together
 from .keys import Keys
+from .looks import RATES_S
 from .overview import Overview
 from .parts import MAX_SHARDS, NEVER, SHARDS, Head, Part, checked_shards, home
 from .registry import Registered, amend, find
@@ -113,7 +115,8 @@ class Sharded(Overview[C_co, Part]):
         """Bring what can be moved to its home; how much can't, for now."""
 
     async def _retire(self, parts: Sequence[Part]) -> None:
-        """Clear the rest of shards that are given up; what they settled goes on counting.
+        """Clear the rest of shards that are given up; what they settled goes on counting,
+        in all and by the minute.
 
         A kill between the two steps loses that from the count, and nothing else.
         """
@@ -124,12 +127,38 @@ class Sharded(Overview[C_co, Part]):
         done = await together(
             script.call(part.keys, self.clock, int, layout=self.layout) for part in parts
         )
-        # What they counted by the minute is no part of the queue's any more.
-        now = await self._now()
-        rates = [key for part in parts for key in part._rate_keys(now)]
-        await together(Call(("UNLINK", key), int, key=key) for key in rates)
         if sum(done):
             await Call(("HINCRBY", stat, "done", sum(done)), int, key=stat)
+        await self._hand_over_rates(parts)
+
+    async def _hand_over_rates(self, given_up: Sequence[Part]) -> None:
+        """What those shards counted by the minute is the first one's from now on.
+
+        A kill loses some hours of it at most; a key of another type stays as it is, for one.
+        """
+        now = await self._now()
+        counted_in = [self._rate_keys(now), *(part._rate_keys(now) for part in given_up)]
+        hours = list(zip(*counted_in, strict=True))
+        step = max(1, MAX_BATCH // len(given_up))
+        for i in range(0, len(hours), step):
+            places = [(first, key) for first, *theirs in hours[i : i + step] for key in theirs]
+            found = await together(
+                attempt(Call(("HGETALL", key), _minutes, key=key)) for _, key in places
+            )
+            there = [(*place, counted) for place, counted in zip(places, found, strict=True)
+                     if isinstance(counted, dict) and counted]  # fmt: skip
+            await together(Call(("UNLINK", key), int, key=key) for _, key, _ in there)
+            total: defaultdict[str, Counter[str]] = defaultdict(Counter)
+            for first, _, counted in there:
+                total[first].update(counted)
+            await together(
+                attempt(Call(command, int, key=first))
+                for first, counted in total.items()
+                for command in (
+                    *(("HINCRBY", first, minute, n) for minute, n in counted.items()),
+                    ("EXPIRE", first, RATES_S),
+                )
+            )
 
     async def _hand_over_journal(self, given_up: Sequence[Keys]) -> None:
         """What operations did in those shards is counted by the first one from now on."""
@@ -295,6 +324,10 @@ class Sharded(Overview[C_co, Part]):
     def _forget(self, part: Part, max: int) -> Description[int]:
         """Remove what a shard that was given up has left."""
         return part.dismantle.op(max)
+
+
+def _minutes(reply: dict[bytes, bytes]) -> dict[str, int]:
+    return {name.decode(): int(n) for name, n in reply.items()}
 
 
 def _counts(reply: list[bytes | None]) -> list[int]:
