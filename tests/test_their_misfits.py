@@ -6,12 +6,15 @@ from typing import Any
 
 import pytest
 import redis
+from textual.pilot import Pilot
 
 from redisq_ops.core.errors import WrongKind
 from redisq_ops.core.resque import Job, ResqueQueue, SidekiqQueue
+from redisq_ops.tui.app import Top
 
 from .cli import Redisq
 from .model.wire import picture
+from .tui.test_app import drive, see, until
 from .working import take
 
 RESQUE = [("workers", "pending"), ("failed", "dead"), ("failed_queues", "dead")]
@@ -124,3 +127,16 @@ def test_a_sidekiq_process_that_cant_be_read_hides_no_other(
     with pytest.raises(WrongKind):
         queue.prune("box:1:a", silent_ms=0)
     assert client.sismember("processes", "box:1:a")
+
+
+def test_the_dashboard_shows_what_it_can_read_and_says_so(client: redis.Redis, url: str) -> None:
+    name, key = spoilt(client, ResqueQueue, "workers")
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await see(pilot, name, "WRONG")
+        await pilot.press("enter")
+        await until(pilot, lambda: app.queue == name)
+        await app.run_action("view('pending')")
+        await see(pilot, "1 of ≥1", f"keeps its data: {key}")
+
+    drive(url, body, size=(150, 30))

@@ -145,6 +145,8 @@ class Reading:
             # What a page costs doesn't go by its size.
             page: Page
             page = self.ask(partial(leaf.page.op, state, cursor, WHOLE, None, payloads))
+            if page.problem:  # a table has no room to say that it isn't whole
+                raise WrongKind(page.problem)
             read = [(entry, None) for entry in page.entries if self._in_time(entry)]
             yield records.entries(read, place, self.schema, payloads)
             cursor, more = page.cursor, page.cursor is not None

@@ -184,7 +184,10 @@ class Top(App[Exception]):
     def say_status(self) -> None:
         """The line above the keys: a problem, a running change, or where we are."""
         busy = self.changes.progress or self._field.pointed(self.size.width - 2)
-        said = [busy] if busy else [] if self._notice.display else self.current.status
+        said = [busy] if busy else [] if self._notice.display else list(self.current.status)
+        counts = None if self.snapshot is None else self.snapshot.counts
+        if counts is not None and counts.problem and not busy:
+            said.append(counts.problem)
         if self.problem is not None and not self.changes.progress:
             said = [" ".join(str(self.problem).split()) or type(self.problem).__name__]
         self._status.update(printable(" · ".join(said)))

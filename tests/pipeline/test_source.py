@@ -14,7 +14,7 @@ import redis
 from redisq_ops import DelaySet, RequestQueue
 from redisq_ops.core import kinds as layouts
 from redisq_ops.core.connect import connect
-from redisq_ops.core.errors import BadInput, Lost, NotFound, Unreachable
+from redisq_ops.core.errors import BadInput, Lost, NotFound, Unreachable, WrongKind
 from redisq_ops.core.io import Call
 from redisq_ops.core.request import ShardedRequestQueue
 from redisq_ops.core.resque import SidekiqQueue
@@ -100,6 +100,15 @@ def test_other_programs_queues_are_read_by_their_name(client: redis.Redis, url: 
     assert all(row["payload"].startswith(b"{") for row in waiting)
     assert rows(url, "history", queue="sidekiq:default") == []
     assert client.dbsize() == before
+
+
+def test_a_state_that_is_seen_in_part_is_no_table(client: redis.Redis, url: str) -> None:
+    put(client, "sidekiq-7")
+    client.delete("retry")
+    client.set("retry", "somebody else's")
+    with pytest.raises(WrongKind, match="keeps its data: retry"):
+        rows(url, "delayed", queue="sidekiq")
+    assert rows(url, "waiting", queue="sidekiq")
 
 
 def test_a_job_is_one_row_where_its_deployment_is_registered_too(
