@@ -75,6 +75,23 @@ def test_nothing_is_done_to_what_is_seen_in_part(
     assert picture(client) == seen
 
 
+@pytest.mark.parametrize(("kind", "part", "state"), [case for case in CASES if case[2]])
+def test_an_entry_is_found_beside_it_and_none_is_said_to_be_gone(
+    redisq: Redisq, client: redis.Redis, kind: Any, part: str, state: str
+) -> None:
+    name, key = spoilt(client, kind, part)
+    (first, *_) = redisq.rows("waiting", "ls", name)
+    (row,) = redisq.rows("inspect", "entry", f"{name}/{first['id']}")
+    assert row["state"] == "waiting"
+    (said,) = redisq.rows("explain", f"{name}/{first['id']}")
+    assert said["rule"] != "no-worker" or state != "pending", "who asks isn't known"
+    assert "unread" in [one["rule"] for one in said["also"]]
+    (said,) = redisq.rows("explain", name)
+    assert (said["rule"], said["verb"]) == ("unread", "fsck") and key in said["sentence"]
+    absent = redisq.refusal("inspect", "entry", f"{name}/{'0' * 16}", code=1)
+    assert key in absent
+
+
 def test_a_wait_ends_with_no_number_it_doesnt_know(redisq: Redisq, client: redis.Redis) -> None:
     name, _ = spoilt(client, ResqueQueue, "workers")
     said = redisq.refusal("wait", "when", "pending==0", "--queue", name, code=1)

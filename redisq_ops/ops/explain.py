@@ -107,11 +107,13 @@ class _Answer(Endings):
     def explanation(self) -> Explanation:
         look = self.look
         if look.id is None:
-            what, state, reasons = "queue", self._queue_state(), list(self._queue_reasons())
+            what, state = "queue", self._queue_state()
+            reasons = [*self._unread(), *self._queue_reasons()]
         elif look.request is not None:
             what, state, reasons = "request", look.request.state, list(self._request_reasons())
         elif look.entry is not None:
-            what, state, reasons = "entry", look.entry.state, list(self._entry_reasons(look.entry))
+            what, state = "entry", look.entry.state
+            reasons = [*self._entry_reasons(look.entry), *self._unread()]
         else:
             is_request = "requests" in self.queue.capabilities and "/" not in look.id
             what, state = "request" if is_request else "entry", None

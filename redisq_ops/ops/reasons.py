@@ -130,6 +130,14 @@ class Reasons:
 
     # --- rules that any work may be held by ------------------------------------------------------
 
+    def _unread(self) -> Iterator[Reason]:
+        """What can't be read may be what holds it."""
+        if problem := self.look.counts.problem:
+            yield Reason(
+                "unread", f"not all of queue {self.queue.name} can be read: {problem}", "fsck",
+                hint("fsck", self.queue.name), facts={"problem": problem},
+            )  # fmt: skip
+
     def _paused(self) -> Iterator[Reason]:
         why = self.look.settings.get("paused", self.look.counts.paused)
         if why is None:

@@ -371,9 +371,16 @@ class ListLooks(ForeignQueue[C_co]):
 
     @operation
     async def get(self, id: str) -> Entry | None:
-        """As every queue's; a list is looked through 10,000 deep from either end."""
-        found = await together(self._located([id], state, False) for state in STATES)
-        return next((rows[id][0].entry for rows in found if rows[id]), None)
+        """As every queue's; a list is looked through 10,000 deep from either end. Nothing is said
+        not to be there while a state can't be read."""
+        found = await together(attempt(self._located([id], state, False)) for state in STATES)
+        for rows in found:
+            if not isinstance(rows, Exception) and rows[id]:
+                return rows[id][0].entry
+        for unread in found:
+            if isinstance(unread, Exception):
+                raise unread
+        return None
 
     async def _get_waiting(self, id: str) -> Entry | None:
         return await self.get.op(id)
@@ -382,17 +389,19 @@ class ListLooks(ForeignQueue[C_co]):
     async def standing(self, id: str = "") -> Standing:
         """Who takes: our own workers, and the owner's processes that serve this queue, as they
         beat last. A list is looked through as far as `get` does."""
+        wrong: list[str] = []
         (askers, now), (processes, found) = await both(
             both(self._askers(), self._now()),
             both(
-                self.processes.op(),
+                self._unless(self.processes.op(), [], wrong),
                 self._located([id] if id else [], "waiting", False),
             ),
         )
         serving = [p for p in processes if p.alive and not p.quiet and self._serves(p.queues)]
         beats = [now - p.silent_ms for p in serving if p.silent_ms is not None]
         asked = max([*beats, *([] if askers.asked_ms is None else [askers.asked_ms])], default=None)
-        known = replace(askers, asked_ms=asked, askers=(askers.askers or 0) + len(serving))
+        seen = None if wrong else (askers.askers or 0) + len(serving)
+        known = replace(askers, asked_ms=asked, askers=seen)
         if not found[id]:
             return known
         before = int(found[id][0].score)
