@@ -27,7 +27,7 @@ from redisq_ops.demo.server import EmbeddedServer
 from redisq_ops.ops import journal
 from redisq_ops.ops.bulk import Bulk
 from redisq_ops.ops.deployment import Deployment
-from redisq_ops.ops.journal import Undo
+from redisq_ops.ops.undo import Undo
 
 from .buried import KINDS
 from .cli import ERROR, Redisq, dead_letters, everywhere

@@ -26,7 +26,8 @@ from redisq_ops.core.streams import StreamQueue
 from redisq_ops.core.values import Delivery, Settlement
 from redisq_ops.ops import journal
 from redisq_ops.ops.consumers import LOOKS, Change, Report, held_by, reports
-from redisq_ops.ops.journal import Author, Undo
+from redisq_ops.ops.journal import Author
+from redisq_ops.ops.undo import Undo
 
 from .cli import Redisq
 from .model.wire import picture

@@ -16,8 +16,9 @@ from redisq_ops.core.values import Settlement
 from redisq_ops.ops import edit as edits
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.edit import Edit
-from redisq_ops.ops.journal import Author, Undo, begin, find, note
+from redisq_ops.ops.journal import Author, begin, find, note
 from redisq_ops.ops.selection import Filter, select
+from redisq_ops.ops.undo import Undo
 
 from .buried import KINDS, bury
 

@@ -28,9 +28,10 @@ from redisq_ops.ops import control
 from redisq_ops.ops.bulk import Bulk
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.explain import explain, explain_text
-from redisq_ops.ops.journal import Author, Undo, read
+from redisq_ops.ops.journal import Author, read
 from redisq_ops.ops.selection import Filter, select
 from redisq_ops.ops.situation import PAGE
+from redisq_ops.ops.undo import Undo
 
 from .cli import Redisq, everywhere
 from .model.wire import picture

@@ -39,8 +39,9 @@ from redisq_ops.demo.server import EmbeddedServer
 from redisq_ops.ops.bulk import Bulk
 from redisq_ops.ops.control import destroy
 from redisq_ops.ops.deployment import Deployment
-from redisq_ops.ops.journal import Author, Undo, find
+from redisq_ops.ops.journal import Author, find
 from redisq_ops.ops.selection import Filter, select
+from redisq_ops.ops.undo import Undo
 
 from .cli import Redisq
 from .model.wire import picture

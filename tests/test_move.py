@@ -39,6 +39,7 @@ from redisq_ops.ops import journal, relocation
 from redisq_ops.ops.bulk import Order, Pick
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.plan import PlanFile
+from redisq_ops.ops.undo import Undo
 
 from .cli import ERROR, Redisq, dead_letters
 from .model.wire import picture
@@ -572,7 +573,7 @@ def undo(client: redis.Redis, op: str) -> None:
     finish(client, recalled(client, op))
 
 
-def recalled(client: redis.Redis, op: str) -> journal.Undo:
+def recalled(client: redis.Redis, op: str) -> Undo:
     deployment = Deployment(client)
     queue, operation = run(client, journal.find(deployment, op))
     return run(client, relocation.taking_back(deployment, queue, operation, ME))

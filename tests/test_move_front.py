@@ -14,7 +14,8 @@ from redisq_ops.core.errors import Superseded
 from redisq_ops.core.io import run
 from redisq_ops.core.values import Entry, State
 from redisq_ops.ops.deployment import Deployment
-from redisq_ops.ops.journal import Author, Undo, begin, find
+from redisq_ops.ops.journal import Author, begin, find
+from redisq_ops.ops.undo import Undo
 
 from .buried import KINDS, N, bury
 

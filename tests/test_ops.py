@@ -24,10 +24,11 @@ from redisq_ops.ops.bulk import PAST, Bulk, Stride, allowed, planned
 from redisq_ops.ops.consequences import weigh
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.inspect import story
-from redisq_ops.ops.journal import Author, Outcome, Undo
+from redisq_ops.ops.journal import Author, Outcome
 from redisq_ops.ops.moment import duration_ms, moment_ms, per_second
 from redisq_ops.ops.selection import PAGE, Filter, Scan, pattern, select
 from redisq_ops.ops.target import targets
+from redisq_ops.ops.undo import Undo
 
 from .cli import dead_letters, everywhere
 from .model.wire import picture

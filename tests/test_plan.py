@@ -37,6 +37,7 @@ from redisq_ops.ops.consequences import Breakdown, weigh
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.plan import Draft, Header, PlanFile
 from redisq_ops.ops.selection import Filter, select
+from redisq_ops.ops.undo import Undo
 
 from .cli import ERROR, Redisq, dead_letters, everywhere
 from .model.wire import picture
@@ -544,7 +545,7 @@ def test_a_hard_purge_is_typed_by_name_and_has_no_undo(
 # --- two at once, kills, zombies ----------------------------------------------
 
 
-def drive(client: redis.Redis, change: Apply | Bulk | journal.Undo, steps: int = -1) -> bool:
+def drive(client: redis.Redis, change: Apply | Bulk | Undo, steps: int = -1) -> bool:
     """Some steps of a change; whether it is at its end."""
     while steps:
         if not run(client, change.step()):
@@ -594,7 +595,7 @@ def test_two_operators_at_once(redisq: Redisq, client: redis.Redis) -> None:
     assert states(queue) == (0, 600)
     found, operation = run(client, journal.find(Deployment(client), ann.op))
     assert operation.done == 600 and operation.ended
-    undo = journal.Undo(found, operation, ME)
+    undo = Undo(found, operation, ME)
     drive(client, undo)
     assert (undo.outcome.done, undo.outcome.skipped) == (600, {})
 
@@ -697,7 +698,7 @@ def test_two_undos_at_once_share_the_work(redisq: Redisq, client: redis.Redis) -
     queue = dead_letters(client, 300)
     (ended,) = redisq.rows("replay", "mail", "--yes")
     _, operation = run(client, journal.find(Deployment(client), ended["op"]))
-    first, second = (journal.Undo(queue, operation, ME) for _ in range(2))
+    first, second = (Undo(queue, operation, ME) for _ in range(2))
     assert run(client, first.step()) and run(client, second.step())
     for change in (first, second):
         while run(client, change.step()):
@@ -719,12 +720,12 @@ def test_an_undo_that_begins_in_the_midst_of_another_speaks_of_the_whole(
     (ended,) = redisq.rows("replay", "mail", "--yes")
     queue.take(9, consumer="w")
     found, operation = run(client, journal.find(Deployment(client), ended["op"]))
-    first = journal.Undo(found, operation, ME)
+    first = Undo(found, operation, ME)
     assert not drive(client, first, 2)
     _, now = run(client, journal.find(Deployment(client), ended["op"]))
     assert now.undone == first.outcome.done > 0
-    second = journal.Undo(found, now, ME)
-    late = journal.Undo(found, operation, ME)  # it looked before the first began
+    second = Undo(found, now, ME)
+    late = Undo(found, operation, ME)  # it looked before the first began
     for change in (first, second, late):
         drive(client, change)
     for outcome in (first.outcome, second.outcome, late.outcome):

@@ -39,6 +39,7 @@ from redisq_ops.ops.bulk import Bulk
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.journal import Author
 from redisq_ops.ops.selection import Filter, select
+from redisq_ops.ops.undo import Undo
 
 from .cli import dead_letters
 from .model.wire import Picture, picture
@@ -285,7 +286,7 @@ def is_whole(client: redis.Redis, bulk: Bulk) -> None:
     assert (operation.done, operation.steps, operation.ended) == (130, 3, True)
     counts = queue.counts()
     assert (counts.dead, counts.waiting) == (0, 130)
-    undo = journal.Undo(queue, operation, ME)
+    undo = Undo(queue, operation, ME)
     while run(client, undo.step()):
         pass
     assert (undo.outcome.done, undo.outcome.skipped) == (130, {})

@@ -29,9 +29,10 @@ from redisq_ops.demo.server import cluster
 from redisq_ops.ops import control
 from redisq_ops.ops.bulk import Bulk
 from redisq_ops.ops.deployment import Deployment
-from redisq_ops.ops.journal import Author, Undo
+from redisq_ops.ops.journal import Author
 from redisq_ops.ops.journal import find as find_operation
 from redisq_ops.ops.selection import Filter, select
+from redisq_ops.ops.undo import Undo
 
 from .buried import KINDS
 from .conftest import BINARIES

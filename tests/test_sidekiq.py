@@ -36,8 +36,9 @@ from redisq_ops.demo.server import binaries, cluster
 from redisq_ops.ops import journal
 from redisq_ops.ops.bulk import Bulk
 from redisq_ops.ops.deployment import Deployment
-from redisq_ops.ops.journal import Author, Undo
+from redisq_ops.ops.journal import Author
 from redisq_ops.ops.selection import Filter, select
+from redisq_ops.ops.undo import Undo
 
 from .cli import Redisq
 from .layouts import Sidekiq, put, sidekiq

@@ -12,7 +12,8 @@ from redisq_ops.core.fair import FairQueue
 from redisq_ops.core.io import run
 from redisq_ops.core.request import RequestQueue, ShardedRequestQueue
 from redisq_ops.core.values import Settlement
-from redisq_ops.ops.journal import Author, Undo, read
+from redisq_ops.ops.journal import Author, read
+from redisq_ops.ops.undo import Undo
 
 from .cli import ERROR, Redisq, dead_letters
 

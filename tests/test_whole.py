@@ -22,8 +22,9 @@ from redisq_ops.demo.server import EmbeddedServer
 from redisq_ops.ops import whole
 from redisq_ops.ops.bulk import Order
 from redisq_ops.ops.deployment import Deployment
-from redisq_ops.ops.journal import Author, Undo, find
+from redisq_ops.ops.journal import Author, find
 from redisq_ops.ops.selection import Filter
+from redisq_ops.ops.undo import Undo
 
 from .cli import ERROR, Redisq, dead_letters
 from .proxy import FlakyProxy

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from redisq_ops.core.request.queue import Control
     from redisq_ops.core.values import State
-    from redisq_ops.ops.journal import Author, Undo
+    from redisq_ops.ops.journal import Author
+    from redisq_ops.ops.undo import Undo
 
 REQUEST: dict[Control, tuple[str, Options, str]] = {
     "cancel": (
@@ -110,6 +111,7 @@ def _latest(s: Session, author: Author, given: Mapping[str, Any]) -> str:
     from redisq_ops.core.errors import NotFound, Refused
     from redisq_ops.ops import journal
     from redisq_ops.ops.hint import hint
+    from redisq_ops.ops.undo import why_not
 
     changes = [o for o in s.run(journal.log(s.deployment)) if o.verb != "undo"]
     latest = next((o for o in changes if o.undoable and not o.tried), None)
@@ -120,7 +122,7 @@ def _latest(s: Session, author: Author, given: Mapping[str, Any]) -> str:
     meant = f"if it is meant: {hint('undo', latest.id, yes=None)}"
     if (last := changes[0]).id != latest.id:
         raise Refused(
-            f"the latest change, {last.id}, can't be undone: {journal.why_not(last)}; the one "
+            f"the latest change, {last.id}, can't be undone: {why_not(last)}; the one "
             f"before that can is {latest.verb} in queue {latest.queue}, {meant}"
         )
     if latest.by != f"{author.who}@{author.whence}":

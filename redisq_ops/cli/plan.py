@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from redisq_ops.ops.consumers import Change
     from redisq_ops.ops.edit import Edit
     from redisq_ops.ops.intake import Import
-    from redisq_ops.ops.journal import Outcome, Undo
+    from redisq_ops.ops.journal import Outcome
     from redisq_ops.ops.processes import Prune
+    from redisq_ops.ops.undo import Undo
 
     from .output import Meter
 

@@ -15,7 +15,8 @@ from .session import Session
 
 if TYPE_CHECKING:
     from redisq_ops.ops.apply import Apply, Told
-    from redisq_ops.ops.journal import Outcome, Undo
+    from redisq_ops.ops.journal import Outcome
+    from redisq_ops.ops.undo import Undo
 
 PLAN, UNDO = "plan", "undo"
 _TAIL = 1 << 16

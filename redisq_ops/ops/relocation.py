@@ -34,9 +34,10 @@ from .bulk import Bulk, Chosen, Order, Pick, Stride
 from .consequences import Consequences
 from .deployment import Deployment
 from .hint import hint
-from .journal import Author, Operation, Undo
+from .journal import Author, Operation
 from .plan import Header
 from .terminal import age, count
+from .undo import Undo
 
 COST_US = 55.0
 """server time of one entry, µs, in both queues together, as `python -m benchmarks moves` has it"""

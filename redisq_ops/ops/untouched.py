@@ -11,10 +11,11 @@ from redisq_ops.core.states import EDIT
 from redisq_ops.core.values import STATES, State
 
 from .hint import hint
-from .journal import Operation, Undo
+from .journal import Operation
 from .language import parse
 from .relocation import Recall, Way
 from .selection import Filter, Scan
+from .undo import Undo
 
 FEW = 10_000
 """entries of the state that are looked through for an answer"""

@@ -23,10 +23,11 @@ from redisq_ops.ops.editor import readable
 from redisq_ops.ops.expression import Query
 from redisq_ops.ops.groups import Grouping
 from redisq_ops.ops.hint import hint
-from redisq_ops.ops.journal import Author, Outcome, Undo
+from redisq_ops.ops.journal import OTHERS, Author, Outcome
 from redisq_ops.ops.relocation import taking_back
 from redisq_ops.ops.selection import Filter, Selection, select
 from redisq_ops.ops.terminal import age, count, printable
+from redisq_ops.ops.undo import Undo
 from redisq_ops.ops.whole import Whole, WholeBulk, movable, whole
 from redisq_ops.tui.confirm import Question
 from redisq_ops.tui.views.groups import Scanned
@@ -44,7 +45,7 @@ _SKIPPED = {
     "late": "came into this state after you looked",
     "expired": "were kept for too long to be put back",
     "same": "were so already",
-    journal.OTHERS: "were put back by another undo",
+    OTHERS: "were put back by another undo",
     "gone": "are not there any more",
     "deep": "lie too deep in another program's list for now: undo it again later",
 }

@@ -23,9 +23,10 @@ from redisq_ops.ops import journal
 from redisq_ops.ops.apply import Apply
 from redisq_ops.ops.bulk import Pick
 from redisq_ops.ops.consequences import weigh
-from redisq_ops.ops.journal import Author, Undo
+from redisq_ops.ops.journal import Author
 from redisq_ops.ops.plan import Draft, Header, PlanFile
 from redisq_ops.ops.selection import Filter
+from redisq_ops.ops.undo import Undo
 
 from .delays import DelayModel
 from .model import LEASE, Model, Step, Unit

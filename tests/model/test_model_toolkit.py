@@ -11,7 +11,8 @@ from _pytest.mark import ParameterSet
 from redisq_ops.core.errors import RedisqError
 from redisq_ops.ops.apply import PlannedSteps
 from redisq_ops.ops.bulk import Order
-from redisq_ops.ops.journal import Operation, Undo
+from redisq_ops.ops.journal import Operation
+from redisq_ops.ops.undo import Undo
 
 from .plans import PlannedDelays, PlannedRequests, Plans
 

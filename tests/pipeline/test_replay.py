@@ -24,6 +24,7 @@ from redisq_ops.demo.server import EmbeddedServer
 from redisq_ops.ops import journal
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.journal import Author
+from redisq_ops.ops.undo import Undo
 from redisq_ops.pipeline import replay
 from redisq_ops.pipeline.bucket import Pace, place
 from redisq_ops.pipeline.replay import STEP, Asked, Order, Orders, Part
@@ -85,7 +86,7 @@ def operation(queue: Queue[redis.Redis], orders: Orders) -> journal.Operation:
 
 
 def undone(queue: Queue[redis.Redis], op: journal.Operation) -> journal.Outcome:
-    undo = journal.Undo(queue, op, AUTHOR)
+    undo = Undo(queue, op, AUTHOR)
     while run(queue.client, undo.step()):
         pass
     return undo.outcome
