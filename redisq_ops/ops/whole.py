@@ -32,8 +32,8 @@ STEP_S = {1: 0.0005, 2: 0.0003}
 for all of them"""
 LARGEST = 120
 """entries a step moves: so that taking it back, at 6 µs each, stays under a millisecond too"""
-USUAL = 50
-"""steps among which one is as quick as the server allows; some 15 ms of them"""
+USUAL = 20
+"""steps among which one is as quick as the server allows; some 6 ms of them"""
 COST_US = 4.5
 """server time of one entry, µs, as `python -m benchmarks replay` measures it"""
 MOVES: frozenset[Verb] = frozenset({"replay", "purge", "hard"})
