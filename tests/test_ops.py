@@ -17,7 +17,8 @@ from redisq_ops.core.errors import BadInput, NotFound, QueueClosed, Refused
 from redisq_ops.core.io import Round, arun, run
 from redisq_ops.core.request import RequestQueue
 from redisq_ops.core.settings import Settings
-from redisq_ops.core.values import Checkup, Delivery, Entry, Failure, Settlement
+from redisq_ops.core.states import Verb
+from redisq_ops.core.values import Checkup, Delivery, Entry, Failure, Settlement, State
 from redisq_ops.ops import control, journal
 from redisq_ops.ops.audit import Audit
 from redisq_ops.ops.bulk import PAST, Bulk, Stride, allowed, planned
@@ -248,6 +249,22 @@ def test_a_rate_is_kept_whatever_the_steps_take(client: redis.Redis) -> None:
         now[0] += bulk.pause + random.random() * 0.1
         assert now[0] - 100.0 >= handled / 20.0 - 1e-6
     assert handled == 95
+
+
+@pytest.mark.parametrize("state", ["pending", "delayed", "dead"])
+def test_what_a_clock_that_was_ahead_wrote_can_be_changed(
+    client: redis.Redis, state: State
+) -> None:
+    """As after a failover to a server whose clock is hours behind."""
+    ahead, clock = FakeClock(), FakeClock()
+    ahead.advance(3 * 3_600_000)
+    everywhere(client, clock=ahead)
+    queue = RequestQueue(client, "mail", clock=clock)
+    chosen = run(client, select(queue, state, Filter()))
+    verb: Verb = "replay" if state == "dead" else "requeue"
+    outcome = finish(client, Bulk(chosen, verb, ME))
+    assert (outcome.done, outcome.skipped) == (1, {})
+    assert getattr(queue.counts(), state) == 0 and queue.invariants() == []
 
 
 def test_what_came_after_the_selection_is_left_alone(client: redis.Redis) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import redis
 
+from redisq_ops.core.clock import FakeClock, wall_ms
 from redisq_ops.core.connect import connect
 from redisq_ops.core.delay import DelaySet, ShardedDelaySet
 from redisq_ops.core.errors import Superseded, Unreachable
@@ -42,6 +43,21 @@ def fifty_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
 def calls(client: redis.Redis, name: str) -> int:
     stats: Any = client.info("commandstats")
     return int(stats.get(f"cmdstat_{name}", {}).get("calls", 0))
+
+
+def test_what_a_clock_that_was_ahead_wrote_is_moved_too(
+    redisq: Redisq, client: redis.Redis
+) -> None:
+    ahead = RequestQueue(client, "mail", clock=FakeClock(wall_ms() + 3 * 3_600_000))
+    dead_letters(client, 60)
+    ahead.submit([b"x"] * 5, id="r2", limit=10)
+    error = ERROR.encoded()
+    ahead.settle(
+        [Settlement(one, "reject", error) for one in ahead.take(5, consumer="w").deliveries]
+    )
+    (ended,) = redisq.rows("dlq", "replay", "mail", "--yes")
+    assert (ended["matched"], ended["done"], ended["skipped"]) == (65, 65, {})
+    assert ahead.counts().dead == 0
 
 
 def test_all_of_a_state_is_replayed_and_undone(redisq: Redisq, client: redis.Redis) -> None:

@@ -22,23 +22,25 @@ async def whereabouts(
 ) -> Counter[str]:
     """By state, ``late`` for those that came into the planned one since, ``gone``."""
     found: Counter[str] = Counter()
+    now = await queue.now.op()
     picks: Iterator[Pick] = plan.picks()
     while batch := list(islice(picks, _PAGE)):
         entries = await together(queue.get.op(pick.id) for pick in batch)
         for pick, entry in zip(batch, entries, strict=True):
-            found[_word(plan.header, pick, entry)] += 1
+            found[_word(plan.header, pick, entry, now)] += 1
         if meter is not None:
             meter(found.total(), plan.count)
     return found
 
 
-def _word(header: Header, pick: Pick, entry: Entry | None) -> str:
+def _word(header: Header, pick: Pick, entry: Entry | None, now_ms: int) -> str:
     if entry is None:
         return "gone"
     if entry.state != header.state:
         return entry.state
     # What an undo brought back is dead as long as ever, and still it came after the plan.
     came = entry.since_ms if entry.put_ms is None else entry.put_ms
-    late = came is not None and came > header.high_water_ms
+    # (A time that is still to come is of a clock that was ahead, and says nothing.)
+    late = came is not None and header.high_water_ms < came <= now_ms
     other = None not in (pick.at_ms, entry.at_ms) and entry.at_ms != pick.at_ms
     return "late" if late or other else entry.state

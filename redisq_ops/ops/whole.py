@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from redisq_ops.core.errors import Superseded
-from redisq_ops.core.io import Call, Description
+from redisq_ops.core.io import Call, Description, both
 from redisq_ops.core.queue import Queue
 from redisq_ops.core.states import VERBS, Verb
 from redisq_ops.core.values import Counts, Entry, State
@@ -62,7 +62,13 @@ async def movable(queue: Queue[Any], state: State, verb: Verb, filter: Filter) -
     if not plain or verb not in MOVES or state not in queue.fronts:
         return False
     counts: Counts = await queue.counts.op()
-    return min(counts.of(state) or 0, filter.max or 2**53) > LARGE
+    number = counts.of(state) or 0
+    if min(number, filter.max or 2**53) <= LARGE:
+        return False
+    # The server finds what has been there since before now: not what a clock that was ahead, as
+    # before a failover, says came later. Such entries are moved by their ids.
+    latest, now = await both(queue.page.op(state, max=1, start=number - 1), queue.now.op())
+    return all((entry.since_ms or 0) <= now for entry in latest.entries)
 
 
 async def whole(

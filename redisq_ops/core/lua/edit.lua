@@ -18,7 +18,7 @@ for k, r in ipairs(records(ids)) do
   local had = room_score(id, from) and content(id)
   if not had or redis.sha1hex(had) ~= ARGV[at + 1] then
     said[k] = 'changed'
-  elseif r.since > tonumber(high_water) then
+  elseif r.since > tonumber(high_water) and r.since <= now then
     said[k] = 'late'
   elseif had == ARGV[at + 2] then
     said[k] = 'same'

@@ -1,5 +1,6 @@
 -- One step of an operator's bulk move, by identity: each entry is looked at again and moved only if
--- it still is in the state the operator saw, and has been since before `high_water` (ms).
+-- it still is in the state the operator saw, and has been since before `high_water` (ms). A time that
+-- is still to come says nothing: the clock of the server was ahead then, as after a failover.
 -- `at`: its score when it was chosen, `-` for any: with another score it is another entry of that
 -- id, even one without a record. `span`: which entries of a plan these are, and whose hand sends
 -- them, kept with the step.
@@ -28,7 +29,7 @@ for k, r in ipairs(records(ids)) do
   local score = not seen[id] and room_score(id, from)
   if not score or times[k] ~= '-' and tonumber(times[k]) ~= tonumber(score) then
     said[k] = 'changed'
-  elseif r.since > tonumber(high_water) then
+  elseif r.since > tonumber(high_water) and r.since <= now then
     said[k] = 'late'
   elseif to == 'restore' and away(r.op) then
     said[k] = 'away'
