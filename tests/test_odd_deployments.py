@@ -216,11 +216,11 @@ def test_what_a_replay_means_is_said_by_kind(redisq: Redisq, client: redis.Redis
     def said(queue: str) -> str:
         return redisq("dlq", "replay", queue, "--dry-run")
 
-    assert "again, with one attempt before they are dead again" in said("sidekiq:mail")
+    assert "again, with the retries they have left (if none, one attempt)" in said("sidekiq:mail")
     assert "again, as new jobs: Resque counts no attempts" in said("resque:mail")
     assert "again, attempts counted afresh" in said("ours")
     redisq("dlq", "replay", "sidekiq:mail", "--plan", "p")
-    assert "with one attempt" in redisq("apply", "p", "--dry-run")
+    assert "with the retries they have left" in redisq("apply", "p", "--dry-run")
 
 
 def test_explain_says_what_waits_where_no_rates_are_known(

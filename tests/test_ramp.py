@@ -378,10 +378,14 @@ def test_a_canary_and_a_ramp_are_for_a_replay(client: redis.Redis) -> None:
         Ramp(PacedBulk(chosen, "purge", ME), FAST)
 
 
-def test_sidekiq_s_dead_are_watched_too(client: redis.Redis) -> None:
+@pytest.mark.parametrize(
+    ("outcome", "again"), [("reject", "died again"), ("fail", "died or failed again")]
+)
+def test_sidekiq_s_dead_are_watched_too(client: redis.Redis, outcome: Any, again: str) -> None:
+    """Also one that has retries left, and waits for the next in the retry set."""
     client.sadd("queues", "default")
     for i in range(30):
-        job = {"class": "A", "jid": f"{i:024x}", "queue": "default", "retry": False, "args": []}
+        job = {"class": "A", "jid": f"{i:024x}", "queue": "default", "retry": True, "args": []}
         client.zadd("dead", {json.dumps(job): 1_700_000_000 + i})
     queue = SidekiqQueue(client, "sidekiq:default")
     chosen = run(client, select(queue, "dead", Filter()))
@@ -390,12 +394,12 @@ def test_sidekiq_s_dead_are_watched_too(client: redis.Redis) -> None:
     def works(ramp: Ramp) -> bool:
         error = Failure("E", "again").encoded()
         for delivery in queue.take(10, consumer="w").deliveries:
-            queue.settle([Settlement(delivery, "reject", error)])
+            queue.settle([Settlement(delivery, outcome, error)])
         return False
 
     drive(client, ramp, works)
     assert ramp.course.phase == "stopped" and ramp.outcome.done == 5
-    assert "replayed entries died again" in ramp.course.why
+    assert f"replayed entries {again}" in ramp.course.why
 
 
 def test_rate_is_kept_by_steps_of_few(client: redis.Redis) -> None:

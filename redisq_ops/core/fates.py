@@ -98,4 +98,5 @@ class ForeignFates(Fates):
         return True
 
     def _fails(self, entry: Entry) -> bool:
-        return False
+        # Sidekiq's retry set: from the queue it was put into only a failure leads there.
+        return entry.called == "retry"

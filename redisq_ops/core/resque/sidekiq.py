@@ -42,7 +42,9 @@ class SidekiqQueue(ListLayout[C_co]):
     pause: ClassVar[str] = "paused"
     unit: ClassVar[str] = "s"
     capabilities: ClassVar[frozenset[str]] = frozenset({"timeline", "processes"})
-    replays: ClassVar[str] = "with one attempt before they are dead again, as with Sidekiq's own"
+    replays: ClassVar[str] = (
+        "with the retries they have left (if none, one attempt), as with Sidekiq's own"
+    )
     unrescued: ClassVar[str] = "what they had is lost, as with Sidekiq's own clean-up"
     actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {
         "requeue": ("pending", "delayed"),
