@@ -367,6 +367,8 @@ def test_tls_and_users_with_the_rights_the_docs_name(
         assert "default" in redisq("redisq-viewer", "ls")
         redisq("redisq-viewer", "inspect request job")
         redisq("redisq-viewer", "top --once")
+        assert "job done: 2 done" in redisq("redisq-viewer", "wait request job")
+        assert "ACL says no" in redisq("redisq-viewer", "work upper:handle", 1)
         assert "ACL says no" in redisq("redisq-viewer", "queue pause default --yes", 1)
         assert "wrong user name or password" in redisq("nobody", "ls", 2)
         assert run(["--url", f"redis://localhost:{server.port}", "ls"]) == 2

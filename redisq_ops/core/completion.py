@@ -12,7 +12,7 @@ from contextlib import aclosing, closing, contextmanager
 from time import monotonic
 from typing import Any
 
-from redis.exceptions import RedisError
+from redis.exceptions import NoPermissionError, RedisError
 
 from .errors import translate
 from .io import AsyncClient, BlockingClient, arun, run, together
@@ -44,9 +44,10 @@ def wait(
     with _our_errors(), closing(_pubsub(queue.client)) as pubsub:
         pubsub.subscribe(*watch.channels())
         while watch.open:
-            message = pubsub.get_message(timeout=watch.patience())
-            while watch.heard(message):
-                message = pubsub.get_message(timeout=0)
+            with watch.perhaps_deaf():
+                message = pubsub.get_message(timeout=watch.patience())
+                while watch.heard(message):
+                    message = pubsub.get_message(timeout=0)
             while due := watch.due():
                 read = together(queue.request.op(id) for id in due)
                 yield from watch.seen(due, run(queue.client, read))
@@ -68,9 +69,10 @@ async def await_(
         async with aclosing(_pubsub(queue.client)) as pubsub:
             await pubsub.subscribe(*watch.channels())
             while watch.open:
-                message = await pubsub.get_message(timeout=watch.patience())
-                while watch.heard(message):
-                    message = await pubsub.get_message(timeout=0)
+                with watch.perhaps_deaf():
+                    message = await pubsub.get_message(timeout=watch.patience())
+                    while watch.heard(message):
+                        message = await pubsub.get_message(timeout=0)
                 while due := watch.due():
                     read = together(queue.request.op(id) for id in due)
                     for request in watch.seen(due, await arun(queue.client, read)):
@@ -114,6 +116,14 @@ class _Watch:
         if id in self.open:
             self._hinted[id] = None
         return True
+
+    @contextmanager
+    def perhaps_deaf(self) -> Iterator[None]:
+        """Who may read and not subscribe never hears a hint: looking every few seconds is left."""
+        try:
+            yield
+        except NoPermissionError:
+            self._hinted.update(self.open)
 
     def due(self) -> list[str]:
         """Ids to read now, a page at most; before giving up each of them once more."""

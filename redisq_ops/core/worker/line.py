@@ -12,7 +12,7 @@ from threading import Lock
 from time import monotonic
 from typing import Any, Generic, TypeVar, cast
 
-from redis.exceptions import RedisError
+from redis.exceptions import NoPermissionError, RedisError
 
 from ..errors import Refused, Unreachable
 from ..handler import Random
@@ -41,7 +41,7 @@ class Line:
         self._client, self._random = client, random
         self._rest, self._given_up = rest, given_up
         self._lock = Lock()  # over what follows: how the server was met, by whichever thread
-        self._met = False
+        self._met = self._admitted = False
         self._since: float | None = None
         self._pause_s = 0.0
 
@@ -49,16 +49,17 @@ class Line:
         """One round trip, waiting out an absent server; what was refused is an error as a value."""
         return run(self._client, insistent(together(map(attempt, asks)), self._wait))
 
-    def heed(self, said: Sequence[Any]) -> float:
+    def heed(self, said: Sequence[Any], *, work: bool) -> float:
         """Seconds to rest if something was refused for now (a full server, a replica), or 0.
 
-        Raises what was refused for good.
+        Raises what was refused for good. ``work``: whether entries were taken or settled.
         """
         refused = next((answer for answer in said if isinstance(answer, Exception)), None)
         if refused:
             return self._pause(refused)
         with self._lock:
             self._met = True
+            self._admitted = self._admitted or work
             if self._since is not None:
                 log.warning("the server answers again after %.1f s", monotonic() - self._since)
             self._since, self._pause_s = None, 0.0
@@ -66,7 +67,10 @@ class Line:
 
     def _pause(self, error: Exception) -> float:
         passing = isinstance(error, (Unreachable, RedisError)) or type(error) is Refused
+        # Who never could work hasn't the rights; who could, once, gets them back perhaps.
+        forbidden = isinstance(error.__cause__, NoPermissionError)
         with self._lock:
+            passing = passing and (self._admitted or not forbidden)
             if not passing or not self._met or self._given_up():
                 raise error
             if self._since is None:

@@ -330,7 +330,7 @@ class Worker:
             teller.told(works, words)
         if self._sources.since is None and self._sources.finished():
             self._sources.since = monotonic()
-        self._quiet_until = monotonic() + self._line.heed(said)
+        self._quiet_until = monotonic() + self._line.heed(said, work=True)
 
     def _upkeep(self) -> None:
         """Set our watch, and do for each queue what is to be done from time to time."""
@@ -346,7 +346,7 @@ class Worker:
             self._clock_s = said[0] / 1000 - monotonic()
         if any(isinstance(went, int) and went >= MUCH for went in said[1:]):
             self._upkeep_at = monotonic() + 1.0  # there is more where that came from
-        self._quiet_until = monotonic() + self._line.heed(said)
+        self._quiet_until = monotonic() + self._line.heed(said, work=False)
 
     def _took(self, source: Source, taken: Taken) -> None:
         works = [Work(delivery, source.renew) for delivery in taken.deliveries]
