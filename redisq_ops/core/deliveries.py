@@ -15,7 +15,7 @@ from .errors import BadInput
 from .io import Arg
 from .reply import words
 from .settings import MAX_BATCH
-from .values import Delivery, Settlement, Taken
+from .values import OUTCOMES, Delivery, Settlement, Taken
 
 Make = Callable[[Sequence[str], Sequence[str], Sequence[bytes], int], list[Delivery]]
 """(ids, receipts, payloads, deadline in ms) -> deliveries that neither failed nor were lost"""
@@ -53,6 +53,22 @@ def taken(reply: Sequence[Any], make: Make) -> Taken:
     return Taken(tuple(made), int(look) or None, more == b"1")
 
 
+def checked_take(n: int) -> None:
+    """Refuse to take no number of entries, or too many in one call."""
+    if not isinstance(n, int) or isinstance(n, bool) or not 1 <= n <= MAX_BATCH:
+        raise BadInput(f"a take is for 1 to {MAX_BATCH} entries, not {n}")
+
+
+def _checked(settlement: Settlement) -> None:
+    """Refuse what says no end: a word that is none would be taken for one, and a job be gone."""
+    if settlement.outcome not in OUTCOMES:
+        raise BadInput(f"outcome {settlement.outcome!r}: one of {', '.join(OUTCOMES)}")
+    if not isinstance(settlement.value, bytes):
+        raise BadInput(
+            f"the value of a settlement must be bytes, not {type(settlement.value).__name__}"
+        )
+
+
 def ends(
     settlements: Sequence[Settlement], row: Callable[[Settlement], tuple[Arg, ...]]
 ) -> tuple[str, list[tuple[Arg, ...]]]:
@@ -65,6 +81,7 @@ def ends(
     for settlement in settlements:
         delivery, outcome, _, delay_ms = settlement
         if outcome != "ack" or delay_ms:
+            _checked(settlement)
             rows.append(row(settlement))
             pairs.append(f"{delivery.id} {delivery.receipt}|{len(rows)}")
         else:

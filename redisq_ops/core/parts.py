@@ -12,13 +12,14 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from .callers import Callers
 from .clock import Clock
+from .deliveries import checked_take
 from .errors import BadInput
 from .io import C_co, Call, Description, both, operation, together
 from .keys import PREFIX, Keys, checked_consumer
 from .queue import Queue
 from .registry import Registered, enrol, find
 from .reply import words
-from .settings import LEASE_MS, MAX_BATCH
+from .settings import LEASE_MS
 from .values import Delivery, Settlement, State, Taken
 
 SHARDS = 12
@@ -185,8 +186,7 @@ class Parts(Queue[C_co], Generic[C_co, Part]):
         One round trip to look and at most `_ROUNDS` to take, whatever N is. The number is asked
         for on the way, so a worker learns of new shards by itself.
         """
-        if not 1 <= n <= MAX_BATCH:
-            raise BadInput(f"a take is for 1 to {MAX_BATCH} entries, not {n}")
+        checked_take(n)
         checked_consumer(consumer)
         parts = self._union()
         ((now, entry), (paused, _)), heads = await both(

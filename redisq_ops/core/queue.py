@@ -16,12 +16,12 @@ from urllib.parse import quote, unquote
 
 from .abilities import Abilities
 from .clock import checked_ms
-from .deliveries import ends, said, taken
-from .errors import BadInput, Refused, Superseded
+from .deliveries import checked_take, ends, said, taken
+from .errors import Refused, Superseded
 from .io import C_co, Call, Description, both, operation
 from .keys import checked_consumer, checked_name
 from .reply import scored, words
-from .settings import LEASE_MS, MAX_BATCH
+from .settings import LEASE_MS
 from .states import EDIT, FIXED
 from .values import Delivery, Entry, Front, Settlement, State, Taken
 
@@ -49,8 +49,7 @@ class Queue(Abilities[C_co]):
         return await self._take(n, consumer, lease_ms)
 
     async def _take(self, n: int, consumer: str, lease_ms: int) -> Taken:
-        if not 1 <= n <= MAX_BATCH:
-            raise BadInput(f"a take is for 1 to {MAX_BATCH} entries, not {n}")
+        checked_take(n)
         checked_consumer(consumer)
         lease_ms = checked_ms(lease_ms, "lease")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 State: TypeAlias = Literal["waiting", "pending", "delayed", "dead", "done", "trash"]
 STATES: tuple[State, ...] = ("waiting", "pending", "delayed", "dead", "done", "trash")
@@ -57,6 +57,10 @@ class Taken:
     """the call stopped at its bound: there may be work right now"""
 
 
+Outcome = Literal["ack", "result", "fail", "reject", "release"]
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+
+
 class Settlement(NamedTuple):
     """How one delivery ends.
 
@@ -65,7 +69,7 @@ class Settlement(NamedTuple):
     """
 
     delivery: Delivery
-    outcome: Literal["ack", "result", "fail", "reject", "release"]
+    outcome: Outcome
     value: bytes = b""
     delay_ms: int = 0
 

@@ -19,7 +19,7 @@ from redis import RedisCluster
 from redis.asyncio import RedisCluster as AsyncRedisCluster
 
 from ..clock import checked_ms
-from ..deliveries import ends, said, taken
+from ..deliveries import checked_take, ends, said, taken
 from ..errors import BadInput, Refused, WrongKind
 from ..io import Arg, C_co, Call, both, operation, together
 from ..keys import checked_consumer, checked_name, registry_key
@@ -88,8 +88,7 @@ class ListLayout(ListLooks[C_co]):
 
     async def _take(self, n: int, consumer: str, lease_ms: int = LEASE_MS) -> Taken:
         self._needs_one()
-        if not 1 <= n <= MAX_BATCH:
-            raise BadInput(f"a take is for 1 to {MAX_BATCH} entries, not {n}")
+        checked_take(n)
         checked_consumer(consumer)
 
         def read(reply: list[Any]) -> Taken:
