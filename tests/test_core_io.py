@@ -20,7 +20,7 @@ from redis.retry import Retry
 
 from redisq_ops.core.clock import FakeClock
 from redisq_ops.core.delay import DelaySet
-from redisq_ops.core.errors import NotFound, Refused, Unreachable, WrongKind, translate
+from redisq_ops.core.errors import Forbidden, NotFound, Refused, Unreachable, WrongKind, translate
 from redisq_ops.core.io import (
     Blocking,
     Bound,
@@ -605,7 +605,7 @@ def test_a_server_that_goes_away_is_said_so(url: str) -> None:
         (rx.BusyLoadingError("loading"), Unreachable, 2),
         (rx.OutOfMemoryError("command not allowed"), Refused, 1),
         (rx.ReadOnlyError("You can't write"), Refused, 1),
-        (rx.NoPermissionError("no permissions"), Refused, 1),
+        (rx.NoPermissionError("no permissions"), Forbidden, 1),
         (rx.ResponseError("NOTFOUND no such request: r"), NotFound, 1),
         (rx.ResponseError("WRONGTYPE Operation against a key"), WrongKind, 1),
     ],

@@ -31,9 +31,12 @@ from redisq_ops.core.handler import Work
 from redisq_ops.core.io import BlockingClient
 from redisq_ops.core.queue import Queue
 from redisq_ops.core.request import RequestQueue
-from redisq_ops.core.values import Settlement
+from redisq_ops.core.resque import Job, ResqueQueue, SidekiqQueue
+from redisq_ops.core.values import Failure, Settlement
 from redisq_ops.core.worker import Worker
 from redisq_ops.demo.server import HOST, EmbeddedServer, binaries, cluster
+
+from .cli import Redisq, dead_letters
 
 pytestmark = pytest.mark.slow
 
@@ -464,3 +467,48 @@ def test_sentinels_alone_may_want_tls(tmp_path: Path, monkeypatch: pytest.Monkey
     with guarded(tmp_path, monkeypatch, tls=False) as (_, secure, _):
         mine = Target.from_environment(None)
         answered(f"redis+sentinel://{HOST}:{secure}/mymaster?sentinel_tls=yes", mine)
+
+
+def test_rights_to_sidekiq_s_keys_as_the_docs_name_them(
+    client: redis.Redis, url: str, redisq: Redisq
+) -> None:
+    (line,) = [line for line in users() if "redisq-sidekiq" in line]
+    client.execute_command(*line.split(" "))  # type: ignore[no-untyped-call]
+    try:
+        jobs = SidekiqQueue(client, "sidekiq:mail")
+        jobs.push([Job("A", [n]) for n in range(4)])
+        one, *_ = jobs.take(1, consumer="w").deliveries
+        jobs.settle([Settlement(one, "reject", Failure("E", "x").encoded())])
+        client.sadd("processes", "web-1:4711:0a1b")
+        one_of_us = Redisq(url.replace("//", "//redisq-sidekiq:change-me@"), redisq._capsys)
+        for words in (
+            "dlq replay sidekiq:mail --yes", "undo --yes",
+            "purge sidekiq:mail --state dead --yes", "trash restore sidekiq:mail --yes",
+            "inspect queue sidekiq:mail", "workers prune sidekiq --yes", "dlq groups sidekiq:mail",
+        ):  # fmt: skip
+            one_of_us(*words.split())
+    finally:
+        client.acl_deluser("redisq-sidekiq")
+
+
+def test_who_may_see_some_queues_works_with_these(
+    client: redis.Redis, url: str, redisq: Redisq
+) -> None:
+    (line,) = [line for line in users() if "redisq-worker" in line]
+    client.execute_command(*line.split(" "))  # type: ignore[no-untyped-call]
+    try:
+        dead_letters(client, 3)
+        ResqueQueue(client, "resque:low").push([Job("A", [1])])
+        one_of_us = Redisq(url.replace("//", "//redisq-worker:change-me@"), redisq._capsys)
+        (row,) = one_of_us.rows("dlq", "replay", "mail", "--yes")
+        assert row["op"] in one_of_us("log")
+        one_of_us("undo", row["op"], "--yes")
+        assert "ACL says no" in one_of_us.refusal("undo", "purge-0123456789", code=1)
+        # Another team's queue is not broken, and hides none.
+        told = {row["queue"]: (row["ok"], row["unseen"]) for row in one_of_us.rows("fsck", code=3)}
+        assert told["mail"] == (True, None) and told["resque:low"][0] is None
+        assert "ACL says no" in str(told["resque:low"][1])
+        problems = {row["name"]: row["problem"] for row in one_of_us.rows("ls", code=3)}
+        assert problems["mail"] is None and "ACL says no" in problems["resque:low"]
+    finally:
+        client.acl_deluser("redisq-worker")

@@ -190,7 +190,7 @@ def fsck(
     Exit 1 if something doesn't, else 3 if some couldn't be read. A queue at work changes while it
     is read, so a finding counts when every look sees it again.
     """
-    from redisq_ops.core.errors import Refused, Unreachable
+    from redisq_ops.core.errors import Forbidden, Refused, Unreachable
     from redisq_ops.core.io import apart
     from redisq_ops.core.registry import all_queues
     from redisq_ops.ops.audit import Audit
@@ -209,7 +209,8 @@ def fsck(
             while (again := s.run(apart(audit.look()))) is True and audit.looks < LOOKS:
                 time.sleep(MOMENT_S)
             row |= {"kind": there.kind, "looks": audit.looks, "momentary": audit.momentary}
-            if isinstance(again, Unreachable) and not queue:  # a node of several: others go on
+            # A node of several, or another team's keys: the others' queues are looked at.
+            if isinstance(again, (Unreachable, Forbidden)) and not queue:
                 said, unseen = "can't be read", str(again)
             elif isinstance(again, Exception):
                 raise again

@@ -2,6 +2,7 @@
 
     RedisqError
     ├── Refused          the server, or a rule of the queue, said no     (exit 1)
+    │   ├── Forbidden        the server's ACL doesn't let this user
     │   ├── NotFound         no such queue, request or entry
     │   ├── Exists           the id is taken by another submission
     │   ├── QueueFull        over max_waiting
@@ -31,6 +32,10 @@ class RedisqError(Exception):
 
 class Refused(RedisqError):
     """The operation was understood and not done; nothing was changed."""
+
+
+class Forbidden(Refused):
+    """The server's ACL doesn't let this user do or see that."""
 
 
 class NotFound(Refused):
@@ -101,7 +106,7 @@ _BY_WORD: dict[str, type[RedisqError]] = {
     "MISFIT": WrongKind,
     "OOM": Refused,
     "READONLY": Refused,
-    "NOPERM": Refused,
+    "NOPERM": Forbidden,
     "NOREPLICAS": Refused,
     "MISCONF": Refused,
     "WRONGPASS": Unreachable,
@@ -165,7 +170,7 @@ def translate(error: Exception) -> Exception:
     elif "unknown command 'SENTINEL'" in text:
         found, rest = Unreachable, "that is a server, and no Sentinel: write redis://…"
     elif isinstance(error, rx.NoPermissionError):
-        found, rest = Refused, f"the server's ACL says no: {text}"
+        found, rest = Forbidden, f"the server's ACL says no: {text}"
     else:
         found, rest = _BY_WORD.get(word), rest.partition(" script: ")[0]
         # redis-py strips the leading word of some replies, so the type says what the text doesn't.

@@ -12,9 +12,9 @@ import secrets
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
-from redisq_ops.core.errors import NotFound
+from redisq_ops.core.errors import Forbidden, NotFound
 from redisq_ops.core.io import Call, attempt, together
 from redisq_ops.core.keys import Keys
 from redisq_ops.core.queue import Queue
@@ -23,6 +23,8 @@ from redisq_ops.core.scripts import script
 
 from .deployment import Deployment
 from .hint import hint
+
+T = TypeVar("T")
 
 OTHERS = "by another undo"
 """what an undo says of those that another one took back, earlier or at the same time"""
@@ -297,20 +299,34 @@ def _row(reply: list[bytes | None]) -> dict[str, str]:
     return {name: (value or b"").decode() for name, value in zip(_FIELDS, reply, strict=True)}
 
 
+async def _index(queue: Queue[Any], max: int) -> list[str]:
+    return [id for id, _ in await scored(queue.keys["ops"], "0", str(max - 1), "REV")]
+
+
 async def last(queue: Queue[Any], max: int) -> list[Operation]:
     """A queue's latest operations, newest first."""
-    rows = await scored(queue.keys["ops"], "0", str(max - 1), "REV")
-    found = await together(read(queue, id) for id, _ in rows)
+    found = await together(read(queue, id) for id in await _index(queue, max))
     return [operation for operation in found if operation is not None]
 
 
+def _heard(found: T | Exception) -> T:
+    """What was asked for with `attempt`, or its error after all."""
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
 async def log(deployment: Deployment, max: int = 50, queue: str | None = None) -> list[Operation]:
-    """The latest operations over all queues, newest first."""
+    """The latest operations over all queues, newest first; not of those one may not read."""
     queues = [await deployment.queue(queue)] if queue else await deployment.queues()
-    listed = await together(scored(q.keys["ops"], "0", str(max - 1), "REV") for q in queues)
-    found = await together(
-        read(q, id) for q, rows in zip(queues, listed, strict=True) for id, _ in rows
-    )
+    listed = await together(attempt(_index(q, max)) for q in queues)
+    pairs = [
+        (q, id)
+        for q, ids in zip(queues, listed, strict=True)
+        if queue or not isinstance(ids, Forbidden)
+        for id in _heard(ids)
+    ]
+    found = await together(read(q, id) for q, id in pairs)
     known = [operation for operation in found if operation is not None]
     own = {operation.id for operation in known if not operation.origin}
     known = [operation for operation in known if not (operation.origin and operation.id in own)]
@@ -328,8 +344,10 @@ async def log(deployment: Deployment, max: int = 50, queue: str | None = None) -
 async def find(deployment: Deployment, id: str) -> tuple[Queue[Any], Operation]:
     """An operation by its name, in whichever queue it was."""
     queues = await deployment.queues()
-    found = await together(read(queue, id) for queue in queues)
+    found = await together(attempt(read(queue, id)) for queue in queues)
     for queue, operation in zip(queues, found, strict=True):
-        if operation is not None and not operation.origin:
+        if isinstance(operation, Operation) and not operation.origin:
             return queue, operation
+    for operation in found:
+        _heard(operation)  # it may be in one that can't be read
     raise NotFound(f"no operation {id!r} in the journal ({hint('log')} shows them)")

@@ -12,9 +12,9 @@ from threading import Lock
 from time import monotonic
 from typing import Any, Generic, TypeVar, cast
 
-from redis.exceptions import NoPermissionError, RedisError
+from redis.exceptions import RedisError
 
-from ..errors import Refused, Unreachable
+from ..errors import Forbidden, Refused, Unreachable
 from ..handler import Random
 from ..io import BlockingClient, Description, Replies, Round, attempt, run, together
 from .source import log
@@ -66,11 +66,12 @@ class Line:
         return 0.0
 
     def _pause(self, error: Exception) -> float:
-        passing = isinstance(error, (Unreachable, RedisError)) or type(error) is Refused
-        # Who never could work hasn't the rights; who could, once, gets them back perhaps.
-        forbidden = isinstance(error.__cause__, NoPermissionError)
         with self._lock:
-            passing = passing and (self._admitted or not forbidden)
+            # Who never could work hasn't the rights; who could, once, gets them back perhaps.
+            rights = isinstance(error, Forbidden) and self._admitted
+            passing = (
+                isinstance(error, (Unreachable, RedisError)) or type(error) is Refused or rights
+            )
             if not passing or not self._met or self._given_up():
                 raise error
             if self._since is None:
