@@ -106,7 +106,7 @@ def test_what_the_others_have_is_shown(loss: Loss, redisq: Redisq) -> None:
         assert told[name]["problem"] == (loss.why if gone else None)
         assert told[name]["delayed"] == (None if gone else 1)
     assert redisq("ls", code=3).count(loss.why) == 2
-    frame = redisq("top", "--once")
+    frame = redisq("top", "--once", code=3)
     assert all(name in frame for name in loss.gone) and frame.count("node") == 2
     audits = {row["queue"]: row for row in redisq.rows("fsck", code=3)}
     for name, gone in loss.gone.items():

@@ -57,8 +57,7 @@ def top(
             _ = invocation.redaction  # refused before there is a screen
         if invocation.json:
             return _told(context, queue)
-        _show(invocation, queue, interval, once, read_only)
-    return 0
+        return _show(invocation, queue, interval, once, read_only)
 
 
 def _told(context: typer.Context, queue: str | None) -> int:
@@ -73,7 +72,7 @@ def _told(context: typer.Context, queue: str | None) -> int:
 
 def _show(
     invocation: Session, queue: str | None, interval: float, once: bool, read_only: bool
-) -> None:
+) -> int:
     from redisq_ops.tui.app import Top
     from redisq_ops.tui.poller import Live
 
@@ -90,8 +89,11 @@ def _show(
         from redisq_ops.tui.frame import frame
 
         sys.stdout.write(frame(dashboard, _size()))
-    elif error := dashboard.run():
+        seen = dashboard.snapshot  # as with ls: some of it couldn't be read
+        return 3 if seen and any(row.problem for row in seen.overview) else 0
+    if error := dashboard.run():
         raise error
+    return 0
 
 
 def main() -> None:
