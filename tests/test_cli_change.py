@@ -381,6 +381,7 @@ def test_a_server_lost_half_way_is_told_with_how_far_it_came(
     monkeypatch.setattr(Bulk, "step", cut)
     redisq("replay", "mail", "--yes", code=2)
     assert "stopped after" in redisq.err and "of 700 (op replay-" in redisq.err
+    assert "go on with: redisq replay mail --yes" in redisq.err
 
 
 # --- requests, queues, settings -----------------------------------------------

@@ -15,6 +15,7 @@ import time
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -691,6 +692,28 @@ def test_a_change_undone_while_it_runs_stops(redisq: Redisq, client: redis.Redis
     with pytest.raises(Exception, match="taken back"):
         drive(client, bulk)
     assert states(queue) == (300, 0)
+
+
+@pytest.mark.parametrize("ends", ["undo", "destroy"])
+def test_nobody_is_told_to_go_on_with_what_another_ended(
+    redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
+    dead_letters(client, 300)
+    redisq("replay", "mail", "--plan", "p")
+    (op,) = {line["op"] for line in lines() if "op" in line}
+    words = {"undo": ["undo", op], "destroy": ["queue", "destroy", "mail", "--hard"]}
+    step, steps = Apply.step, count(1)
+
+    async def meanwhile(self: Apply) -> bool:
+        if next(steps) == 3:
+            command = [sys.executable, "-m", "redisq_ops", *words[ends], "--yes"]
+            subprocess.run(command, env=os.environ | {"REDIS_URL": redisq.url}, check=True)
+        return await step(self)
+
+    monkeypatch.setattr(Apply, "step", meanwhile)
+    redisq("apply", "p", "--yes", code=1)
+    assert "go on with" not in redisq.err
+    assert ("undone" if ends == "undo" else "destroyed") in redisq.err
 
 
 def test_two_undos_at_once_share_the_work(redisq: Redisq, client: redis.Redis) -> None:

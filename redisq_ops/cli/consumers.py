@@ -264,7 +264,7 @@ def _changed(
     typed = str(n) if n > TYPED_ABOVE else None
     if not agreed(s, [Plan(title, tuple(lines), typed, facts)], given):
         return 0
-    finished = drive(s, change, title)
+    finished = drive(s, change, title, s.again)
     if s.json:
         emit(asdict(outcome) | {"removed": change.removed})
     else:

@@ -336,7 +336,7 @@ def _moved(s: Session, bulks: Sequence[Bulk], ramp: Limits | None) -> int:
             if code := ramped(s, bulk, ramp, what):
                 return code
             continue
-        finished = drive(s, bulk, f"{bulk.verb} in {selection.queue.name}")
+        finished = drive(s, bulk, f"{bulk.verb} in {selection.queue.name}", s.again)
         ended(s, bulk.outcome, what, undo=bulk.verb != "hard")
         if "away" in bulk.outcome.skipped and not s.json:
             say("away: moved to another queue, from where only the undo of that move brings them")

@@ -103,7 +103,7 @@ def drive(
 
     ``again``: the command that goes on with it.
     """
-    from redisq_ops.core.errors import RedisqError
+    from redisq_ops.core.errors import NotFound, RedisqError, Superseded
 
     from .output import as_line, conclude, printable, progress, say
 
@@ -127,14 +127,15 @@ def drive(
         # The step in flight may have been carried out; its count is in the journal.
         outcome.done = s.run(change.reached())
         return False
-    except RedisqError:
+    except RedisqError as error:
         with suppress(RedisqError):  # of two steps under way the other may have been carried out
             outcome.done = s.run(change.reached())
         if s.json:
             conclude(as_line(outcome))
         else:
             say(f"{what}: stopped after {outcome.done:,} of {outcome.matched:,} (op {outcome.op})")
-            if again:
+            # With what was taken back meanwhile, or destroyed, nobody goes on.
+            if again and not isinstance(error, (NotFound, Superseded)):
                 say(printable(f"go on with: {again}"))
         raise
 

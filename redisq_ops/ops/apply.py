@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import Any
 
-from redisq_ops.core.errors import NotFound, Refused, Superseded
+from redisq_ops.core.errors import NotFound, Superseded
 from redisq_ops.core.queue import Queue
 from redisq_ops.core.values import State
 
@@ -164,7 +164,8 @@ class Apply(Bulk):
     async def _reread(self) -> None:
         operation = await progress(self.order.queue, self.plan.header)
         if operation is None:
-            raise NotFound(f"{self.op} is no longer in the journal")
+            gone = f"was queue {self.order.queue.name} destroyed?"
+            raise NotFound(f"{self.op} is no longer in the journal: {gone}")
         self._catch_up(operation)
 
     def _catch_up(self, operation: Operation) -> None:
@@ -192,7 +193,7 @@ async def progress(queue: Queue[Any], header: Header) -> Operation | None:
     is so old that nobody can tell."""
     operation = await journal.read(queue, header.op)
     if operation is not None and operation.taken_back:
-        raise Refused(f"this plan was applied and undone ({header.op}): plan again")
+        raise Superseded(f"this plan was applied and undone ({header.op}): plan again")
     if operation is None:
         checked_age(header, await queue.now.op())
     return operation
