@@ -291,6 +291,9 @@ def test_dead_and_how_many_alike(mail: RequestQueue[redis.Redis], clock: FakeClo
     assert said.sentence.endswith("among all 4 dead")
     assert (said.facts["alike"], said.facts["looked"], said.facts["dead"]) == (3, 4, 4)
     assert said.command == "redisq replay mail/r1/2"
+    clock.advance(-3 * 60 * MINUTE)  # a failover to a server whose clock is hours behind
+    said = Answer(mail, "r1/2")
+    assert "(by a clock that was 2h 59m ahead) because its handler" in said.sentence
 
 
 def test_dead_because_it_failed_or_was_lost_too_often(

@@ -17,6 +17,7 @@ from textual.pilot import Pilot
 
 from redisq_ops.core.holdings import Holding, Load
 from redisq_ops.core.request import RequestQueue
+from redisq_ops.core.room import Room
 from redisq_ops.core.values import (
     Consumer,
     Counts,
@@ -74,7 +75,7 @@ REMINDERS = ["down"] * list(KINDS).index("reminders")
 
 def listed() -> tuple[Listed, ...]:
     return tuple(
-        Listed(name, kind, REQUESTS if kind == "request" else DELAYS)
+        Listed(name, kind, REQUESTS if kind == "request" else DELAYS, Room.actions, Room.editable)
         for name, kind in KINDS.items()
     )
 

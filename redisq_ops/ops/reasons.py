@@ -67,6 +67,8 @@ class Reasons:
     # --- the small words -----------------------------------------------------------------------
 
     def _ago(self, ms: int) -> str:
+        if ms - self.now >= 1000:
+            return f"by a clock that was {age(ms - self.now)} ahead"
         return f"{age(max(0, self.now - ms))} ago"
 
     def _until(self, ms: int) -> str:

@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from redisq_ops.core.values import Counts, Entry, Level, Request
+from redisq_ops.core.values import Counts, Entry, Level, Request, State
 
 if TYPE_CHECKING:
+    from redisq_ops.core.states import Verb
+
     from .consumers import Report
     from .explain import Explanation
     from .fields import Need
@@ -66,11 +68,13 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A queue there is, and what it can show."""
+    """A queue there is, what it can show, and what can be done with its entries."""
 
     name: str
     kind: str
     capabilities: frozenset[str] = frozenset()
+    actions: Mapping[Verb, tuple[State, ...]] = field(default_factory=dict)
+    editable: tuple[State, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

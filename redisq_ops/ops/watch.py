@@ -86,7 +86,9 @@ async def _picture(deployment: Deployment, wish: Wish) -> Snapshot:
 
 def _listed(entry: Registered | Any) -> Listed:
     made = room(entry.kind)
-    return Listed(entry.name, entry.kind, made.capabilities if made else frozenset())
+    if made is None:
+        return Listed(entry.name, entry.kind, actions={}, editable=())
+    return Listed(entry.name, entry.kind, made.capabilities, made.actions, made.editable)
 
 
 async def _filled(queue: Queue[Any], bare: Snapshot) -> Snapshot:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from datetime import UTC, tzinfo
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import on
 from textual.app import App, ComposeResult
@@ -27,6 +27,9 @@ from redisq_ops.tui.theme import REDISQ
 from redisq_ops.tui.views import ALL, Consumers, Groups, QueueView
 from redisq_ops.tui.views.consumers import parted
 from redisq_ops.tui.why import WhyScreen
+
+if TYPE_CHECKING:
+    from redisq_ops.core.states import Verb
 
 
 class Top(App[Exception]):
@@ -262,10 +265,13 @@ class Top(App[Exception]):
 
     def _go_home(self) -> None:
         """The view that shows what this queue is about."""
-        chosen = next((queue for queue in self._queues if queue.name == self.queue), None)
-        has = chosen.capabilities if chosen else frozenset()
+        has = self._chosen.capabilities if self._chosen else frozenset()
         home: View = "requests" if "requests" in has else "delayed" if "timeline" in has else "dead"
         self._show_view(home)
+
+    @property
+    def _chosen(self) -> Listed | None:
+        return next((queue for queue in self._queues if queue.name == self.queue), None)
 
     @property
     def _queues(self) -> tuple[Listed, ...]:
@@ -394,8 +400,8 @@ class Top(App[Exception]):
         view = self.current
         absent = {
             "everything": view.state is None or not view.verbs,
-            "move": action == "move" and parameters[0] not in view.verbs,
-            "edit": not view.edits,
+            "move": action == "move" and not self._can(str(parameters[0])),
+            "edit": not view.edits or (self._chosen and view.state not in self._chosen.editable),
             "scan": not isinstance(view, Groups),
         }
         if absent.get(action, False):
@@ -403,6 +409,13 @@ class Top(App[Exception]):
         changes = action in ("everything", "move", "edit", "hold", "undo")
         # A click leads out of a line that can't be read: what is filtered by isn't what it says.
         return None if changes and (self.read_only or self._field.problem) else True
+
+    def _can(self, verb: str) -> bool:
+        """Whether a verb means something to what this view lists, in this kind of queue."""
+        view, queue = self.current, self._chosen
+        if view.state is None or queue is None:  # what a consumer holds can be taken in any
+            return verb in view.verbs
+        return verb in view.verbs and view.state in queue.actions.get(cast("Verb", verb), ())
 
     def action_everything(self) -> None:
         self.current.everything = not self.current.everything

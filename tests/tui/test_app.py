@@ -14,6 +14,7 @@ from redisq_ops.core.connect import aconnect
 from redisq_ops.core.delay import DelaySet
 from redisq_ops.core.errors import Unreachable
 from redisq_ops.core.request import RequestQueue
+from redisq_ops.core.resque import Job, SidekiqQueue
 from redisq_ops.core.values import Failure, Settlement
 from redisq_ops.demo.server import EmbeddedServer
 from redisq_ops.ops.bulk import Bulk
@@ -822,6 +823,24 @@ def test_keys_that_mean_nothing_in_a_view_do_nothing(url: str, client: redis.Red
         ):
             await press(pilot, view, *keys)
             assert len(app.screen_stack) == 1
+
+    drive_in(url, body, "5")
+
+
+@pytest.mark.slow
+def test_keys_for_what_another_program_keeps_are_those_that_can_be(
+    url: str, client: redis.Redis
+) -> None:
+    queue = SidekiqQueue(client, "sidekiq:low")
+    queue.push([Job("Note", ["dead"])])
+    queue.settle([Settlement(queue.take(consumer="w").deliveries[0], "reject")])
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await until(pilot, lambda: app.current.table.identity)
+        footer = text(app).splitlines()[-1]
+        assert "P Replay" in footer and "E Edit" not in footer
+        await press(pilot, "E")
+        assert len(app.screen_stack) == 1
 
     drive_in(url, body, "5")
 
