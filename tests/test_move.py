@@ -31,7 +31,7 @@ from redisq_ops.core.errors import Refused, Superseded
 from redisq_ops.core.exchange import exchange
 from redisq_ops.core.fair import FairQueue
 from redisq_ops.core.fair.shards import ShardedFairQueue
-from redisq_ops.core.io import run
+from redisq_ops.core.io import run, together
 from redisq_ops.core.queue import Queue
 from redisq_ops.core.values import Entry, Settlement, State
 from redisq_ops.demo.server import EmbeddedServer, binaries, cluster
@@ -49,6 +49,7 @@ pytestmark = [pytest.mark.alike, pytest.mark.slow]
 KINDS = ("delay", "circular", "fair", "carmine")
 ME = journal.Author("ada", "laptop", "because")
 STATES: tuple[State, ...] = ("waiting", "delayed", "dead")
+EVERYWHERE: tuple[State, ...] = (*STATES, "trash")
 
 
 @pytest.fixture(autouse=True)
@@ -686,6 +687,53 @@ def test_a_second_undo_that_is_killed_anywhere_is_mended(
         assert not entries(source, "trash")
         sound(source, target)
     assert nth > 10
+
+
+class Undoing:
+    """An undo that comes one exchange further when it is told to."""
+
+    def __init__(self, client: redis.Redis, op: str) -> None:
+        self._client, self._change, self.over = client, recalled(client, op), False
+        self._begin()
+
+    def _begin(self) -> None:
+        self._work: Any = together([self._change.step()])
+        self._calls = self._work.send(None)
+
+    def on(self) -> Any:
+        calls = self._calls
+        try:
+            self._calls = self._work.send(exchange(self._client, calls))
+        except StopIteration as said:
+            self.over = not said.value[0]
+            if not self.over:
+                self._begin()
+        return calls
+
+    def until(self, words: str) -> None:
+        """Just behind a script that has these words."""
+        while not any(words in (call.source or "") for call in self.on()):
+            assert not self.over
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_undos_at_once_double_nothing_that_could_come_back_just_then(
+    redisq: Redisq, client: redis.Redis, kind: str
+) -> None:
+    source, target = made(client, kind, named(kind, "a")), made(client, kind, named(kind, "b"))
+    put(source, ["e1", "e2", "e3"])
+    move = ("move", source.name, "--to", target.name, "--state", "waiting", "--yes")
+    op = redisq.rows(*move)[0]["op"]
+    purge = redisq.rows("purge", f"{target.name}/e2", "--yes")[0]["op"]
+    one, other, away = Undoing(client, op), Undoing(client, op), "'withdrawn' and put_away"
+    one.until(away)
+    redisq("undo", purge, "--yes")
+    other.until(away)  # has it, and the first one sees that
+    for each in (one, other):
+        while not each.over:
+            each.on()
+    assert ids(source) == Counter(["e1", "e2", "e3"]) and not ids(target, states=EVERYWHERE)
+    sound(source, target)
 
 
 POINTS = {

@@ -436,7 +436,8 @@ class Recall(Undo):
         coming = [one for one in here if one.id in out or said.get(one.id) != OK]
         back = await put_back(source, by, seq, id, step, coming, undone=True)
         away |= out - back
-        gone, stay = out & back, set[str]()
+        # Also what another undo put away and hasn't brought back yet: it is about to ask for it.
+        gone, stay = {one for one in back if one in out or said.get(one) == WITHDRAWN}, set[str]()
         if away:
             again = await taken_out(source, id, step, brief=True)
             gone |= away & {one.id for one in again if one.back}
