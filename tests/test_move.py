@@ -284,6 +284,40 @@ def test_what_a_worker_had_is_changed_to_every_undo(redisq: Redisq, client: redi
     sound(source, target)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_worker_had_stays_done_when_its_queue_is_destroyed(
+    redisq: Redisq, client: redis.Redis, kind: str
+) -> None:
+    """The undo before saw that, and what another one may bring back is no promise of it."""
+    source, target = filled(client, kind, "a"), made(client, kind, named(kind, "b"))
+    move = ("move", source.name, "--to", target.name, "--state", "waiting", "--yes")
+    op = redisq.rows(*move)[0]["op"]
+    delivered = target.take(3, consumer="w").deliveries
+    done, failed, dead = (d.id for d in delivered)
+    error = ERROR.encoded()
+    target.settle(
+        [
+            Settlement(delivered[0], "ack"),
+            Settlement(delivered[1], "fail", error),
+            Settlement(delivered[2], "reject", error),
+        ]
+    )
+    (purged,) = [id for id in entries(target, "waiting") if id != failed][:1]
+    redisq("purge", f"{target.name}/{purged}", f"{target.name}/{failed}", "--yes")
+    redisq("replay", f"{target.name}/{dead}", "--yes")
+    redisq("undo", op, "--yes", code=3)
+    assert "\n1 of them were changed by operators there" in redisq.err
+    redisq("queue", "destroy", target.name, "--hard", "--yes")
+    (plan,) = redisq.rows("undo", op, "--dry-run")
+    assert plan["untouched"] == 1 and "1 come back" in redisq("undo", op, "--dry-run")
+    (outcome,) = redisq.rows("undo", op, "--yes", code=3)
+    assert (outcome["done"], outcome["skipped"]) == (1, {"changed": 3, "by another undo": 2})
+    back = entries(source, "waiting")
+    assert len(back) == 3 and purged in back and not {done, failed, dead} & set(back)
+    assert "undone already" in redisq.refusal("undo", op, "--yes", code=1)
+    sound(source)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_full_target_takes_what_fits(redisq: Redisq, client: redis.Redis, kind: str) -> None:

@@ -286,3 +286,15 @@ async def forget(queue: Queue[Any], op: str, step: int) -> None:
     """A step that was taken back has nothing any more that could be put back."""
     keys = [f"{leaf.keys['undo_']}{op}:{step}" for leaf in queue.leaves]
     await together(Call(("UNLINK", key), int, key=key) for key in keys)
+
+
+async def forget_some(queue: Queue[Any], op: str, step: int, cargo: Sequence[Cargo]) -> None:
+    """Of these nothing can be put back any more."""
+    leaves = list(queue.leaves)
+
+    def call(one: Cargo) -> Call[int]:
+        key = f"{leaves[one.leaf].keys['undo_']}{op}:{step}"
+        line = b" ".join((one.id.encode(), *one.row[:3]))
+        return Call(("LREM", key, 1, line), int, key=key)
+
+    await together(call(one) for one in cargo)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -460,22 +460,37 @@ class Recall(Undo):
         marks = await relocation.marks(way.target, id, step) if left and way.into else {}
         called = {one: marks[one][1] if one in marks else one for one in left}
         self._touched += called.values()
-        copies = {one.id for one in here}
-        if not await self._may_come([called[one] for one in touched if one in copies]):
+        kept = [one for one in here if one.id not in back]
+        may_come = await self._may_come([one for one in kept if one.id in touched], called)
+        self.rest += len(may_come)
+        if may_come:
+            over = [one for one in kept if one.id not in may_come]
+            await relocation.forget_some(source, id, step, over)
+        else:
             await relocation.forget(source, id, step)
         return len(back), len(left)
 
-    async def _may_come(self, ids: Sequence[str]) -> int:
-        """How many of those that stay only an operator changed over there: that can be taken back.
-        What a worker had is its queue's own."""
-        found: list[Entry | None] = await together(self.way.target.get.op(id) for id in ids)
-        # What its request's cancel took along has no operation of its own.
-        number = sum(
-            entry is not None and (entry.op is not None or entry.state == "trash")
-            for entry in found
+    async def _may_come(self, stay: Sequence[Cargo], called: Mapping[str, str]) -> set[str]:
+        """Which of those that stay only an operator changed over there: that can be taken back.
+        What a worker had is its queue's own, also once that is destroyed and nobody can say."""
+        found: list[Entry | None] = await together(
+            self.way.target.get.op(called[one.id]) for one in stay
         )
-        self.rest += number
-        return number
+        return {
+            one.id
+            for one, entry in zip(stay, found, strict=True)
+            if entry is not None and _an_operators(entry, one)
+        }
+
+
+def _an_operators(entry: Entry, moved: Cargo) -> bool:
+    """Whether nobody was handed an entry since it was moved, though it was changed."""
+    _, failures, _, first_ms, *_ = moved.row[2].split(b" ")
+    if entry.state == "trash" and entry.op is None:
+        # What its request's cancel took along has no operation of its own.
+        return entry.failures == int(failures)
+    first_there = (entry.first_ms or 0) != int(first_ms)
+    return entry.op is not None and entry.state != "pending" and not first_there
 
 
 async def taking_back(
@@ -499,8 +514,9 @@ def undone(operation: Operation, change: Undo) -> str:
     if not isinstance(change, Recall):
         return ""
     if change.way.into is None:
-        return (
-            f"queue {operation.into} was destroyed since: what was done there isn't known, all "
-            f"{count(change.outcome.matched)} come back"
-        )
+        gone, n = f"queue {operation.into} was destroyed since", change.outcome.matched
+        if operation.rest:
+            left = count(min(n, operation.rest))
+            return f"{gone}: what was done there since the last undo isn't known, {left} come back"
+        return f"{gone}: what was done there isn't known, all {count(n)} come back"
     return f"from {operation.into}: those that somebody took or changed there stay there"
