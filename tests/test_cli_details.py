@@ -155,13 +155,20 @@ def test_a_stream_that_was_changed_is_not_found_again_under_another_name(
 
 
 @pytest.mark.parametrize(
-    "url", ["redis://:s3cr3t@[bad", "redis://:s3cr3t\u2100@h", "redis://:s3cr3t@h:x"]
-)
+    "url",
+    ["redis://:s3cr3t@[bad", "redis://:s3cr3t\u2100@h", "redis://:s3cr3t@h:x",
+     "redis://:s3cr3t/x@h/0", "redis://u:x?s3cr3t@h", "redis+cluster://u:s3cr3t#x@h:1"],
+)  # fmt: skip
 def test_a_url_that_can_not_be_read_is_one_line_without_its_password(
     url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     said = Redisq(url, capsys).refusal("ls", code=2)
     assert "s3cr3t" not in said
+
+
+@pytest.mark.parametrize("url", ["redis://h/0?sentinel_tls=no", "rediss+cluster://h?sentinel_tls="])
+def test_only_sentinels_may_have_no_tls(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "for …+sentinel:// URLs" in Redisq(url, capsys).refusal("ls", code=2)
 
 
 def test_one_job_and_several() -> None:

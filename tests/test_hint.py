@@ -14,6 +14,7 @@ from redisq_ops import cli
 from redisq_ops.cli.session import Session
 from redisq_ops.core.delay import DelaySet
 from redisq_ops.core.request import RequestQueue
+from redisq_ops.core.url import masked
 from redisq_ops.core.values import Failure, Settlement
 from redisq_ops.ops.hint import hint
 
@@ -130,7 +131,7 @@ def test_what_is_offered_is_for_the_same_server(
 @pytest.mark.parametrize(
     "secret",
     ["redis://u:se@same@h:1/0", "rediss://:sesame@h", "redis://h?a=b&password=sesame&db=1",
-     "redis+sentinel://h1,h2/m?sentinel_password=sesame"],
+     "redis+sentinel://h1,h2/m?sentinel_password=sesame", "redis://:se/same@h", "redis://u:?sesame@h"],
 )  # fmt: skip
 def test_no_password_in_what_is_offered(secret: str, capsys: pytest.CaptureFixture[str]) -> None:
     for words in (("--url", secret), (f"--url={secret}",)):
@@ -138,3 +139,12 @@ def test_no_password_in_what_is_offered(secret: str, capsys: pytest.CaptureFixtu
         assert "same" not in again and "***" in again and "x?y&password=z" in again
     assert cli.run(["--url", secret, "submit", "/dev/null"]) == 2
     assert "same" not in "".join(capsys.readouterr())
+
+
+def test_what_is_no_password_is_shown() -> None:
+    for url in ("redis://h:6379/0?client_name=a@b", "redis+sentinel://h:1,g:2/m", "redis://[::1]:1",
+                "redis://h", "unix:///a@b"):  # fmt: skip
+        assert masked(url) == url
+    assert (
+        masked("redis://:x@h:1,g:2/0?client_name=a@b") == "redis://:***@h:1,g:2/0?client_name=a@b"
+    )

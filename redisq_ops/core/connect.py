@@ -132,7 +132,7 @@ def connect(
     except RedisError as error:
         raise translate(error) from error
     except ValueError as error:
-        raise BadInput(f"{target}: {error}") from error
+        raise _unreadable(target, error) from None
 
 
 def aconnect(target: Target | str = DEFAULT_URL, role: str = "library") -> AsyncClient:
@@ -149,7 +149,7 @@ def aconnect(target: Target | str = DEFAULT_URL, role: str = "library") -> Async
             return mended(cast(aredis.Redis, _master(AsyncSentinel, nodes, name, options)))
         return mended(aredis.Redis.from_url(url, **options))
     except ValueError as error:
-        raise BadInput(f"{target}: {error}") from error
+        raise _unreadable(target, error) from None
 
 
 def blocking_twin(target: Target | str, role: str = "wait") -> BlockingClient:
@@ -169,15 +169,14 @@ def blocking_twin(target: Target | str, role: str = "wait") -> BlockingClient:
 def _dissect(target: Target, role: str) -> tuple[str, str, dict[str, Any]]:
     try:
         parts = urlsplit(target.url)
-    except ValueError:  # its text may quote the password
-        raise BadInput(
-            "the server's URL can't be read: [ ] / ? # @ and what isn't ASCII are percent-encoded "
-            "in a password, or it is given by REDISQ_PASSWORD"
-        ) from None
+    except ValueError as error:
+        raise _unreadable(target, error) from None
     scheme, _, mode = parts.scheme.partition("+")
     scheme = {"valkey": "redis", "valkeys": "rediss"}.get(scheme, scheme)
     if scheme not in {"redis", "rediss", "unix"} or mode not in {"", "cluster", "sentinel"}:
         raise BadInput(f"{target}: not a URL of a server (redis:// rediss:// unix:// …+cluster://)")
+    if mode != "sentinel" and "sentinel_tls" in parse_qs(parts.query, keep_blank_values=True):
+        raise BadInput("sentinel_tls is for …+sentinel:// URLs")
     options: dict[str, Any] = {
         "protocol": 3,
         "socket_timeout": _TIMEOUT,
@@ -199,6 +198,20 @@ def _dissect(target: Target, role: str) -> tuple[str, str, dict[str, Any]]:
             if value:
                 options[option] = value
     return mode, urlunsplit(parts._replace(scheme=scheme)), options
+
+
+def _unreadable(target: Target, error: ValueError) -> BadInput:
+    """What is said of a URL; never the error's own words where these may quote the password."""
+    try:
+        cut = "@" in target.url and "@" not in urlsplit(target.url).netloc
+    except ValueError:
+        cut = True
+    if not cut:
+        return BadInput(f"{target}: {error}")
+    return BadInput(
+        "the server's URL can't be read: [ ] / ? # @ and what isn't ASCII are percent-encoded "
+        "in a password, or it is given by REDISQ_PASSWORD"
+    )
 
 
 def _sentinels(
