@@ -306,7 +306,8 @@ def test_what_a_worker_had_stays_done_when_its_queue_is_destroyed(
     redisq("purge", f"{target.name}/{purged}", f"{target.name}/{failed}", "--yes")
     redisq("replay", f"{target.name}/{dead}", "--yes")
     redisq("undo", op, "--yes", code=3)
-    assert "\n1 of them were changed by operators there" in redisq.err
+    told = "1 of them was changed by operators there; once that is undone, it comes back with: "
+    assert f"\n{told}redisq undo {op}\n" in redisq.err
     redisq("queue", "destroy", target.name, "--hard", "--yes")
     (plan,) = redisq.rows("undo", op, "--dry-run")
     assert plan["untouched"] == 1 and "1 come back" in redisq("undo", op, "--dry-run")

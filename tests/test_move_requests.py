@@ -357,6 +357,26 @@ def test_a_request_that_was_changed_there_comes_back(redisq: Redisq, client: red
     sound(source, target)
 
 
+def test_what_was_replayed_and_cancelled_there_comes_back(
+    redisq: Redisq, client: redis.Redis
+) -> None:
+    """Once both are taken back."""
+    source, target = filled(client, "a"), made(client, "b")
+    op = redisq.rows("move", "a", "--to", "b", "--state", "dead", "--yes")[0]["op"]
+    replay = redisq.rows("replay", "b", "--yes")[0]["op"]
+    for request in target.requests():
+        redisq("request", "cancel", f"b/{request.id}", "--yes")
+    redisq("undo", op, "--yes", code=1)
+    assert "6 of them were changed by operators there" in redisq.err
+    for row in redisq.rows("log"):
+        if row["verb"] == "cancel":
+            redisq("undo", row["id"], "--yes")
+    redisq("undo", replay, "--yes")
+    assert redisq.rows("undo", op, "--yes")[0]["done"] == 6
+    assert len(entries(source, "dead")) == 6 and not entries(target, "dead")
+    sound(source, target)
+
+
 def test_what_was_cancelled_here_is_not_revived_there(redisq: Redisq, client: redis.Redis) -> None:
     source, target = filled(client, "a"), made(client, "b")
     source.control("stop", 1, "cancel", "r0")  # what is delayed ends when its time comes

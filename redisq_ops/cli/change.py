@@ -94,9 +94,11 @@ def undo(s: Session, given: dict[str, Any]) -> int:
     if not s.json:
         _tell_left(change, operation.into or queue.name)
         if finished and change.rest:
+            one = change.rest == 1
+            them = f"{count(change.rest)} of them {'was' if one else 'were'} changed by operators"
+            back = "it comes" if one else "these come"
             how = hint("undo", op)
-            them = f"{count(change.rest)} of them were changed by operators there"
-            say(printable(f"{them}; once that is undone, these come back with: {how}"))
+            say(printable(f"{them} there; once that is undone, {back} back with: {how}"))
         left = change.outcome.matched - change.outcome.done - sum(change.outcome.skipped.values())
         if not finished and left > 0:
             say(printable(f"interrupted, {count(left)} left; go on with: {s.again}"))

@@ -488,7 +488,7 @@ def _an_operators(entry: Entry, moved: Cargo) -> bool:
     _, failures, _, first_ms, *_ = moved.row[2].split(b" ")
     if entry.state == "trash" and entry.op is None:
         # What its request's cancel took along has no operation of its own.
-        return entry.failures == int(failures)
+        return entry.failures <= int(failures)
     first_there = (entry.first_ms or 0) != int(first_ms)
     return entry.op is not None and entry.state != "pending" and not first_there
 
