@@ -15,8 +15,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
-from urllib.parse import parse_qs, unquote, urlsplit, urlunsplit
+from typing import Any, TypeVar, cast
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import redis
 import redis.asyncio as aredis
@@ -39,6 +39,7 @@ DEFAULT_URL = "redis://127.0.0.1:6379/0"
 VERSION = "0.1.0"
 _RESENDS = 2
 _TIMEOUT = 10.0
+_Single = TypeVar("_Single", redis.Redis, aredis.Redis)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +129,7 @@ def connect(
         if mode == "sentinel":
             nodes, name, options = _sentinels(url, options)
             return mended(cast(redis.Redis, _master(Sentinel, nodes, name, options, replica)))
-        return mended(redis.Redis.from_url(url, **options))
+        return mended(_known(redis.Redis.from_url(url, **options)))
     except RedisError as error:
         raise translate(error) from error
     except ValueError as error:
@@ -147,7 +148,7 @@ def aconnect(target: Target | str = DEFAULT_URL, role: str = "library") -> Async
         if mode == "sentinel":
             nodes, name, options = _sentinels(url, options)
             return mended(cast(aredis.Redis, _master(AsyncSentinel, nodes, name, options)))
-        return mended(aredis.Redis.from_url(url, **options))
+        return mended(_known(aredis.Redis.from_url(url, **options)))
     except ValueError as error:
         raise _unreadable(target, error) from None
 
@@ -197,7 +198,8 @@ def _dissect(target: Target, role: str) -> tuple[str, str, dict[str, Any]]:
         ):
             if value:
                 options[option] = value
-    return mode, urlunsplit(parts._replace(scheme=scheme)), options
+    # (`urlunsplit` makes unix:/run/… of unix:///run/…, which redis-py refuses.)
+    return mode, f"{scheme}{target.url[len(parts.scheme) :]}", options
 
 
 def _unreadable(target: Target, error: ValueError) -> BadInput:
@@ -212,6 +214,16 @@ def _unreadable(target: Target, error: ValueError) -> BadInput:
         "the server's URL can't be read: [ ] / ? # @ and what isn't ASCII are percent-encoded "
         "in a password, or it is given by REDISQ_PASSWORD"
     )
+
+
+def _known(client: _Single) -> _Single:
+    """A connection is made, and not opened: one that doesn't know an option says so only then."""
+    pool: Any = client.connection_pool
+    try:
+        pool.connection_class(**pool.connection_kwargs)
+    except TypeError as error:
+        raise ValueError(str(error).rpartition("argument ")[2] + " is no option") from error
+    return client
 
 
 def _sentinels(

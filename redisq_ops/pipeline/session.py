@@ -233,7 +233,7 @@ def environment(target: Target) -> dict[str, str]:
     if given := dict(query).get("password"):  # as redis-py takes it, too
         password = password if urlsplit(target.url).password is not None else given
         rest = urlencode([(name, value) for name, value in query if name != "password"])
-        url = urlunsplit(parts._replace(query=rest))
+        url = url.partition("?")[0] + (f"?{rest}" if rest else "")
     variables = {
         "REDIS_URL": url, "REDISQ_USERNAME": user, "REDISQ_PASSWORD": password,
         "REDISQ_TLS_CA": target.tls_ca, "REDISQ_TLS_CERT": target.tls_cert,
