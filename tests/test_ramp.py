@@ -389,7 +389,7 @@ def test_sidekiq_s_dead_are_watched_too(client: redis.Redis, outcome: Any, again
         client.zadd("dead", {json.dumps(job): 1_700_000_000 + i})
     queue = SidekiqQueue(client, "sidekiq:default")
     chosen = run(client, select(queue, "dead", Filter()))
-    ramp = Ramp(PacedBulk(chosen, "replay", ME), replace(FAST, canary=5))
+    ramp = Ramp(PacedBulk(chosen, "replay", ME), replace(FAST, canary=5, watch_ms=1000))
 
     def works(ramp: Ramp) -> bool:
         error = Failure("E", "again").encoded()
