@@ -8,6 +8,7 @@ import subprocess
 import sys
 import termios
 from collections import Counter
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -169,6 +170,11 @@ def test_a_url_that_can_not_be_read_is_one_line_without_its_password(
 @pytest.mark.parametrize("url", ["redis://h/0?sentinel_tls=no", "rediss+cluster://h?sentinel_tls="])
 def test_only_sentinels_may_have_no_tls(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "for …+sentinel:// URLs" in Redisq(url, capsys).refusal("ls", code=2)
+
+
+def test_it_says_which_version_it_is(redisq: Redisq) -> None:
+    assert redisq("--version") == f"redisq {version('redisq-ops')}\n"
+    assert redisq("ls", "--version") == redisq("--version")
 
 
 def test_one_job_and_several() -> None:

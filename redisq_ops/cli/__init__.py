@@ -24,6 +24,7 @@ _GLOBAL = {
     "--confirm": 1,
     "--no-redact": 0,
     "--log-format": 1,
+    "--version": 0,
 }
 
 

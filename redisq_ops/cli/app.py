@@ -21,6 +21,14 @@ app = typer.Typer(
 )
 
 
+def _version(wanted: bool) -> None:
+    if wanted:
+        from redisq_ops.core.connect import VERSION
+
+        print(f"redisq {VERSION}")
+        raise typer.Exit
+
+
 @app.callback()
 def _start(
     context: typer.Context,
@@ -42,6 +50,10 @@ def _start(
     utc: Annotated[bool, typer.Option("--utc", help="Show times in UTC.")] = False,
     verbose: Annotated[int, typer.Option("--verbose", "-v", count=True, help="More log.")] = 0,
     log_format: Annotated[str, typer.Option(help="text or json.")] = "text",
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Which one this is."),
+    ] = False,
 ) -> None:
     log = (verbose, log_format)
     flags = {"url": url, "prefix": prefix}
