@@ -134,7 +134,8 @@ class Sharded(Overview[C_co, Part]):
     async def _hand_over_rates(self, given_up: Sequence[Part]) -> None:
         """What those shards counted by the minute is the first one's from now on.
 
-        A kill loses some hours of it at most; a key of another type stays as it is, for one.
+        Rather lost than told twice: a kill loses the hours that are under way, of few shards the
+        whole day. A key of another type stays as it is.
         """
         now = await self._now()
         counted_in = [self._rate_keys(now), *(part._rate_keys(now) for part in given_up)]

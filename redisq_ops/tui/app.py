@@ -401,7 +401,7 @@ class Top(App[Exception]):
         absent = {
             "everything": view.state is None or not view.verbs,
             "move": action == "move" and not self._can(str(parameters[0])),
-            "edit": not view.edits or (self._chosen and view.state not in self._chosen.editable),
+            "edit": action == "edit" and not self._edits,
             "scan": not isinstance(view, Groups),
         }
         if absent.get(action, False):
@@ -416,6 +416,11 @@ class Top(App[Exception]):
         if view.state is None or queue is None:  # what a consumer holds can be taken in any
             return verb in view.verbs
         return verb in view.verbs and view.state in queue.actions.get(cast("Verb", verb), ())
+
+    @property
+    def _edits(self) -> bool:
+        view, queue = self.current, self._chosen
+        return view.edits and (queue is None or view.state in queue.editable)
 
     def action_everything(self) -> None:
         self.current.everything = not self.current.everything
