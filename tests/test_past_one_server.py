@@ -247,6 +247,8 @@ def sentinel(binary: Path, config: Path, *more: str) -> Iterator[int]:
 def answers(client: redis.Redis) -> bool:
     try:
         return bool(client.ping())
+    except redis.AuthenticationError:
+        return True
     except redis.ConnectionError:
         return False
 
@@ -475,6 +477,38 @@ def test_sentinels_alone_may_want_tls(tmp_path: Path, monkeypatch: pytest.Monkey
     with guarded(tmp_path, monkeypatch, tls=False) as (_, secure, _):
         mine = Target.from_environment(None)
         answered(f"redis+sentinel://{HOST}:{secure}/mymaster?sentinel_tls=yes", mine)
+
+
+def test_sentinels_may_ask_for_a_password_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    binary = binaries()["valkey"]
+    with EmbeddedServer(binary) as server:
+        config = tmp_path / "sentinel.conf"
+        config.write_text(
+            f"sentinel monitor mymaster {HOST} {server.port} 1\nrequirepass ses=ame\n"
+        )
+        with sentinel(binary, config) as port:
+            url = f"redis+sentinel://{HOST}:{port}/mymaster"
+            with redis.Redis(HOST, port, password="ses=ame") as asked:
+                until(lambda: asked.execute_command("SENTINEL", "CKQUORUM", "mymaster"))
+            answered(url, Target(sentinel_password="ses=ame"))
+            answered(f"{url}/0?sentinel_password=ses%3Dame&socket_timeout=7", Target())
+            answered(
+                f"redis+sentinel://[::1]:1,{HOST}:{port}/mymaster",
+                Target(sentinel_username="default", sentinel_password="ses=ame"),
+            )
+            for mine in (url, f"{url}?sentinel_password=wrong", url.replace("//", "//u:sesame@")):
+                assert run(["--url", mine, "ls"]) == 2
+                said = capsys.readouterr().err
+                assert "a Sentinel asks for a password (REDISQ_SENTINEL_PASSWORD)" in said
+                assert said.count("\n") == 1 and "sesame" not in said
+            monkeypatch.setenv("REDISQ_SENTINEL_PASSWORD", "ses=ame")
+            assert run(["--url", url, "ls"]) == 0
+            assert run(["--url", url, "config"]) == 0
+            assert "ses=ame" not in capsys.readouterr().out
+            assert run(["--url", f"{url}?no_such_option=1", "ls"]) == 2
+            assert "'no_such_option' is no option" in capsys.readouterr().err
 
 
 def test_rights_to_sidekiq_s_keys_as_the_docs_name_them(

@@ -6,17 +6,16 @@ ones, where each re-send may pop for a dead socket. Here a command is re-sent tw
 that never re-sends and outwaits the server.
 
 URLs: ``redis://`` ``rediss://`` ``unix://``, the same with ``valkey``; ``…+cluster://`` for a
-Cluster, ``…+sentinel://host:26379,host2/mymaster`` for Sentinel (``?sentinel_tls=no``: TLS with the
-servers alone).
+Cluster, ``…+sentinel://host:26379,host2/mymaster`` for Sentinel (see `sentinels`).
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import redis
 import redis.asyncio as aredis
@@ -33,6 +32,7 @@ from redis.sentinel import Sentinel
 from .errors import BadInput, translate
 from .io import AsyncClient, BlockingClient
 from .lines import NodePool, mended
+from .sentinels import OWN, Sentinels, asked_with_tls
 from .url import masked
 
 DEFAULT_URL = "redis://127.0.0.1:6379/0"
@@ -52,6 +52,8 @@ class Target:
     tls_ca: str | None = None
     tls_cert: str | None = None
     tls_key: str | None = None
+    sentinel_username: str | None = None
+    sentinel_password: str | None = None
 
     @classmethod
     def from_environment(
@@ -72,6 +74,8 @@ class Target:
             tls_ca=environment.get("REDISQ_TLS_CA"),
             tls_cert=environment.get("REDISQ_TLS_CERT"),
             tls_key=environment.get("REDISQ_TLS_KEY"),
+            sentinel_username=environment.get("REDISQ_SENTINEL_USERNAME"),
+            sentinel_password=environment.get("REDISQ_SENTINEL_PASSWORD"),
         )
 
     def __str__(self) -> str:
@@ -127,8 +131,7 @@ def connect(
                 return _ReplicaCluster.from_url(url, load_balancing_strategy=which, **options)
             return redis.RedisCluster.from_url(url, **options)
         if mode == "sentinel":
-            nodes, name, options = _sentinels(url, options)
-            return mended(cast(redis.Redis, _master(Sentinel, nodes, name, options, replica)))
+            return cast(redis.Redis, _master(Sentinel, target, url, options, replica))
         return mended(_known(redis.Redis.from_url(url, **options)))
     except RedisError as error:
         raise translate(error) from error
@@ -146,8 +149,7 @@ def aconnect(target: Target | str = DEFAULT_URL, role: str = "library") -> Async
             options.pop("retry")
             return _AsyncCluster.from_url(url, **options)
         if mode == "sentinel":
-            nodes, name, options = _sentinels(url, options)
-            return mended(cast(aredis.Redis, _master(AsyncSentinel, nodes, name, options)))
+            return cast(aredis.Redis, _master(AsyncSentinel, target, url, options))
         return mended(_known(aredis.Redis.from_url(url, **options)))
     except ValueError as error:
         raise _unreadable(target, error) from None
@@ -162,8 +164,7 @@ def blocking_twin(target: Target | str, role: str = "wait") -> BlockingClient:
         return redis.RedisCluster.from_url(url, connection_pool_class=NodePool, **options)
     options["retry"] = Retry(ConstantBackoff(0), 0)
     if mode == "sentinel":
-        nodes, name, options = _sentinels(url, options)
-        return mended(cast(redis.Redis, _master(Sentinel, nodes, name, options)))
+        return cast(redis.Redis, _master(Sentinel, target, url, options))
     return mended(redis.Redis.from_url(url, **options))
 
 
@@ -176,8 +177,9 @@ def _dissect(target: Target, role: str) -> tuple[str, str, dict[str, Any]]:
     scheme = {"valkey": "redis", "valkeys": "rediss"}.get(scheme, scheme)
     if scheme not in {"redis", "rediss", "unix"} or mode not in {"", "cluster", "sentinel"}:
         raise BadInput(f"{target}: not a URL of a server (redis:// rediss:// unix:// …+cluster://)")
-    if mode != "sentinel" and "sentinel_tls" in parse_qs(parts.query, keep_blank_values=True):
-        raise BadInput("sentinel_tls is for …+sentinel:// URLs")
+    for option in OWN if mode != "sentinel" else ():
+        if option in parse_qs(parts.query, keep_blank_values=True):
+            raise BadInput(f"{option} is for …+sentinel:// URLs")
     options: dict[str, Any] = {
         "protocol": 3,
         "socket_timeout": _TIMEOUT,
@@ -190,7 +192,7 @@ def _dissect(target: Target, role: str) -> tuple[str, str, dict[str, Any]]:
         options["password"] = target.password
     if target.username is not None:
         options["username"] = target.username
-    if scheme == "rediss" or (mode == "sentinel" and sentinel_tls(target.url)):
+    if scheme == "rediss" or (mode == "sentinel" and asked_with_tls(target.url)):
         for option, value in (
             ("ssl_ca_certs", target.tls_ca),
             ("ssl_certfile", target.tls_cert),
@@ -226,49 +228,13 @@ def _known(client: _Single) -> _Single:
     return client
 
 
-def _sentinels(
-    url: str, options: dict[str, Any]
-) -> tuple[list[tuple[str, int]], str, dict[str, Any]]:
-    parts = urlsplit(url)
-    credentials, _, hosts = parts.netloc.rpartition("@")
-    name, _, db = parts.path.strip("/").partition("/")
-    if not name:
-        raise BadInput("a Sentinel URL names the master: redis+sentinel://host:26379/mymaster")
-    nodes = []
-    for host in hosts.split(","):
-        address, _, port = host.partition(":")
-        nodes.append((address, int(port or 26379)))
-    if credentials:
-        user, _, password = credentials.partition(":")
-        options |= {"username": unquote(user) or None, "password": unquote(password)}
-    options["ssl"] = parts.scheme == "rediss"
-    return nodes, name, options | {"db": int(db or 0), "sentinel_tls": sentinel_tls(url)}
-
-
-def sentinel_tls(url: str) -> bool:
-    """Whether the Sentinels themselves are asked with TLS: as the servers, unless it says so."""
-    parts = urlsplit(url)
-    told = parse_qs(parts.query, keep_blank_values=True).get("sentinel_tls")
-    if told is None:
-        return parts.scheme.startswith(("rediss", "valkeys"))
-    if told[-1] not in ("yes", "no"):
-        raise BadInput(f"sentinel_tls={told[-1]}: yes or no")
-    return told[-1] == "yes"
-
-
 def _master(
-    sentinel: Any,
-    nodes: list[tuple[str, int]],
-    name: str,
-    options: dict[str, Any],
-    replica: bool = False,
+    make: Any, target: Target, url: str, options: dict[str, Any], replica: bool = False
 ) -> Any:
-    # By itself redis-py tries a Sentinel that is gone for seconds before it asks the next.
-    kept = ("socket_", "ssl_", "retry") if options.pop("sentinel_tls") else ("socket_", "retry")
-    lines = {k: v for k, v in options.items() if k.startswith(kept)}
-    asked = sentinel(nodes, sentinel_kwargs=lines | {"ssl": "ssl_" in kept})
+    there = Sentinels.of(url)
+    if there.password is None and there.username is None:
+        there = replace(there, username=target.sentinel_username, password=target.sentinel_password)
+    client, asked = there.client(make, options, replica)
     for one in asked.sentinels:
         mended(one)
-    if not options["ssl"]:  # then the certificates are for the Sentinels alone
-        options = {k: v for k, v in options.items() if not k.startswith("ssl_")}
-    return (asked.slave_for if replica else asked.master_for)(name, **options)
+    return mended(_known(client))

@@ -153,8 +153,10 @@ def translate(error: Exception) -> Exception:
     elif isinstance(error, rx.BusyLoadingError):
         found, word = Unreachable, "LOADING"
     elif isinstance(error, (rx.ConnectionError, rx.TimeoutError)):
-        short, gone, _ = text.partition(" : <redis")  # then a whole client for each such Sentinel
+        short, gone, each = text.partition(" : <redis")  # then a whole client for each Sentinel
         why = "; one Sentinel, or more, can't be reached" if gone else ""
+        if "AuthenticationError" in each:
+            why = "; a Sentinel asks for a password (REDISQ_SENTINEL_PASSWORD), or for another"
         found, rest = Unreachable, f"can't reach the server: {short}{why}"
     elif isinstance(error, rx.MovedError):
         # A client that knows of a Cluster goes where it is sent; only a lasting change ends here.

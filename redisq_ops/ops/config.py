@@ -53,6 +53,8 @@ KNOWN: dict[str, Setting] = {
     "tls_ca": Setting("REDISQ_TLS_CA", None, "text", "the authority's certificate"),
     "tls_cert": Setting("REDISQ_TLS_CERT", None, "text", "our certificate"),
     "tls_key": Setting("REDISQ_TLS_KEY", None, "text", "its key"),
+    "sentinel_username": Setting("REDISQ_SENTINEL_USERNAME", None, "text", "the Sentinels' user"),
+    "sentinel_password": Setting("REDISQ_SENTINEL_PASSWORD", None, "text", "their password"),
     "prefix": Setting("REDISQ_PREFIX", PREFIX, "text", "what all keys begin with"),
     "queue": Setting("REDISQ_QUEUE", "default", "text", "the queue where none is named"),
     "read_only": Setting("REDISQ_READ_ONLY", "false", "yes or no", "change nothing"),
@@ -142,6 +144,7 @@ class Config:
         return Target(
             self["url"] or DEFAULT_URL, password, self["username"],
             self["tls_ca"], self["tls_cert"], self["tls_key"],
+            self["sentinel_username"], self["sentinel_password"],
         )  # fmt: skip
 
     def shown(self) -> list[Value]:
@@ -149,7 +152,7 @@ class Config:
         shown = [Value("context", self.context, self.context_from if self.context else "default")]
         for value in self.values.values():
             text = value.value
-            if value.name == "password" and text is not None:
+            if value.name in ("password", "sentinel_password") and text is not None:
                 text = "***"
             elif value.name == "url" and text is not None:
                 text = _without_password(text)

@@ -8,9 +8,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from redisq_ops.core.connect import sentinel_tls
 from redisq_ops.core.errors import BadInput
 from redisq_ops.core.lines import GREETING_S, greets
+from redisq_ops.core.sentinels import PORT, asked_with_tls
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +33,13 @@ def other(url: str) -> Port | None:
         parts = urlsplit(url)
         first = urlsplit(f"//{parts.netloc.rpartition('@')[2].partition(',')[0]}")
         host, port = first.hostname or "127.0.0.1", first.port
-        wanted = sentinel_tls(url)  # of one server: as its scheme says
+        wanted = asked_with_tls(url)  # of one server: as its scheme says
     except (ValueError, BadInput):
         return None
     scheme, plus, mode = parts.scheme.partition("+")
     if scheme not in ("redis", "rediss", "valkey", "valkeys"):
         return None
-    at = (host, port or (26379 if mode == "sentinel" else 6379))
+    at = (host, port or (PORT if mode == "sentinel" else 6379))
     if not (greets(at) if wanted else _shakes_hands(at)):
         return None
     secured = scheme in ("rediss", "valkeys")

@@ -222,22 +222,23 @@ def environment(target: Target) -> dict[str, str]:
     ``REDISQ_PASSWORD`` is a name that Spark blots out in what it shows of its settings.
     """
     parts = urlsplit(target.url)
-    user, password = target.username, target.password
-    url = target.url
-    if parts.password is not None:
-        password = unquote(parts.password)
-        user = unquote(parts.username or "") or user
-        parts = parts._replace(netloc=parts.netloc.rpartition("@")[2])
-        url = urlunsplit(parts)
+    user, url = target.username, target.url
+    secrets = {"password": target.password, "sentinel_password": target.sentinel_password}
     query = parse_qsl(parts.query, keep_blank_values=True)
-    if given := dict(query).get("password"):  # as redis-py takes it, too
-        password = password if urlsplit(target.url).password is not None else given
-        rest = urlencode([(name, value) for name, value in query if name != "password"])
+    secrets |= {name: value for name, value in query if name in secrets and value}
+    if parts.password is not None:
+        secrets["password"] = unquote(parts.password)
+        user = unquote(parts.username or "") or user
+        url = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    if any(name in secrets for name, _ in query):  # as redis-py takes one, too
+        rest = urlencode([(name, value) for name, value in query if name not in secrets])
         url = url.partition("?")[0] + (f"?{rest}" if rest else "")
     variables = {
-        "REDIS_URL": url, "REDISQ_USERNAME": user, "REDISQ_PASSWORD": password,
+        "REDIS_URL": url, "REDISQ_USERNAME": user, "REDISQ_PASSWORD": secrets["password"],
         "REDISQ_TLS_CA": target.tls_ca, "REDISQ_TLS_CERT": target.tls_cert,
         "REDISQ_TLS_KEY": target.tls_key,
+        "REDISQ_SENTINEL_USERNAME": target.sentinel_username,
+        "REDISQ_SENTINEL_PASSWORD": secrets["sentinel_password"],
     }  # fmt: skip
     return {name: value for name, value in variables.items() if value is not None}
 

@@ -106,6 +106,12 @@ def test_a_password_in_a_urls_query_is_shown_nowhere() -> None:
     assert SECRET not in repr(Target(f"rediss://h?ssl_password={SECRET}"))
     told = environment(Target(url))
     assert told == {"REDIS_URL": "redis://h:1/2?socket_timeout=3", "REDISQ_PASSWORD": SECRET}
+    told = environment(Target(f"redis+sentinel://u:pw@h,g:2/m?sentinel_password={SECRET}&db=3"))
+    assert told == {
+        "REDIS_URL": "redis+sentinel://h,g:2/m?db=3", "REDISQ_USERNAME": "u",
+        "REDISQ_PASSWORD": "pw", "REDISQ_SENTINEL_PASSWORD": SECRET,
+    }  # fmt: skip
+    assert environment(Target("redis://h?sentinel_password=")) == {"REDIS_URL": "redis://h"}
 
 
 def test_payloads_are_read_when_their_column_is_chosen() -> None:
