@@ -524,6 +524,33 @@ def test_looking_writes_nothing_and_needs_only_read_rights(
     assert picture(client) == before
 
 
+def test_keys_one_may_not_read_are_counted_and_hide_no_other(
+    redisq: Redisq, client: Client
+) -> None:
+    for make in (sidekiq, resque):
+        make(client)
+    client.xadd("orders", {"a": "1"})
+    client.xgroup_create("orders", "g")
+    client.acl_setuser(
+        "some", enabled=True, nopass=True, keys=["resque:*", "rq:*"],
+        categories=["+@read", "+@connection"], commands=["+time"],
+    )  # fmt: skip
+    address = redisq.url
+    try:
+        redisq.url = address.replace("//", "//some:x@")
+        (row,) = [json.loads(line) for line in redisq("discover", "--json", code=3).splitlines()]
+        assert (row["name"], row["waiting"], row["registered"]) == ("resque:low", 1, False)
+        # a stream, Sidekiq's list, and its three sets by time
+        assert "not looked at: 5 keys that this user may not read" in redisq.err
+        assert "1 queue of other programs" in redisq.err
+        client.acl_setuser("some", enabled=True, reset_keys=True, keys=["resque:*"])
+        (row,) = [json.loads(line) for line in redisq("discover", "--json", code=3).splitlines()]
+        assert (row["name"], row["registered"]) == ("resque:low", None), "nobody can know"
+    finally:
+        redisq.url = address
+        client.acl_deluser("some")
+
+
 @pytest.mark.slow
 def test_it_works_on_a_replica(
     server: EmbeddedServer, client: Client, capsys: pytest.CaptureFixture[str]

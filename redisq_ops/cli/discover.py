@@ -41,12 +41,15 @@ def discover(s: Session, given: dict[str, Any]) -> int:
     looked, keys = search.walk.looked, search.walk.keys
     of = "" if search.walk.over else f" of about {count(keys)}"
     stopped = "" if whole else "interrupted: "
-    say(f"{stopped}{count(len(rows))} queues of other programs in {count(looked)}{of} keys")
+    queues = f"{count(len(rows))} queue{'' if len(rows) == 1 else 's'}"
+    say(f"{stopped}{queues} of other programs in {count(looked)}{of} keys")
     for why in search.walk.missing.values():
         say(f"not looked at: {why}")
+    if search.barred:
+        say(f"not looked at: {count(search.barred)} keys that this user may not read")
     if not whole:
         return 130
-    broken = bool(search.walk.missing) or any(row.problem for row in rows)
+    broken = bool(search.walk.missing or search.barred) or any(row.problem for row in rows)
     unknown = any(row.registered is None for row in rows)
     if given["register"] and unknown:
         say("nothing is registered: the registry can't be read")

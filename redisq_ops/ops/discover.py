@@ -12,10 +12,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2s
-from typing import Any
+from typing import Any, TypeVar
 
 from redisq_ops.core import signs
-from redisq_ops.core.errors import NotFound, Refused, Unreachable
+from redisq_ops.core.errors import Forbidden, NotFound, Refused, Unreachable
 from redisq_ops.core.foreign import ForeignQueue
 from redisq_ops.core.io import Call, Description, apart, both, together
 from redisq_ops.core.keyspace import COUNT, Lane, Walk, clock_ms
@@ -29,6 +29,8 @@ from redisq_ops.core.values import Checkup, Counts
 from .deployment import Deployment
 from .hint import hint
 from .journal import Outcome
+
+T = TypeVar("T")
 
 CHUNK = 100
 """keys looked into side by side"""
@@ -100,6 +102,8 @@ class Discovery:
         self.rate = rate
         self.most = most
         self.walk = Walk(deployment.client, lanes, count)
+        self.barred = 0
+        """keys that this user may not read, and that say nothing therefore"""
         self._clock = clock
         self._began = 0.0
         self._ours = _ours(deployment.prefix)
@@ -134,7 +138,8 @@ class Discovery:
             return False
         keys = [(type_, key) for type_, key in await self.walk.step() if self._foreign(key)]
         for i in range(0, len(keys), CHUNK):
-            await together(apart(self._sort(*pair)) for pair in keys[i : i + CHUNK])
+            said = await together(apart(self._sort(*pair)) for pair in keys[i : i + CHUNK])
+            self.barred += sum(isinstance(error, Forbidden) for error in said)
         return not self.over
 
     def _foreign(self, key: bytes) -> bool:
@@ -311,10 +316,14 @@ async def _beside(at: bytes) -> signs.Jobs | None:
 
 
 async def _type(key: bytes) -> bytes | None:
-    """None: the node that would have it doesn't answer."""
+    """None: the node that would have it doesn't answer, or one may not ask."""
     asked: Call[bytes] = Call(("TYPE", key), bytes, key=key)
+    return await _known(asked)
+
+
+async def _known(asked: Description[T]) -> T | None:
     said = await apart(asked)
-    if isinstance(said, Exception) and not isinstance(said, Unreachable):
+    if isinstance(said, Exception) and not isinstance(said, (Unreachable, Forbidden)):
         raise said
     return None if isinstance(said, Exception) else said
 
@@ -338,14 +347,11 @@ async def named(deployment: Deployment, finds: Iterable[Find]) -> list[Named]:
     A name is the kind and what the owner calls it, quoted where that can't be a name; cut, or with
     a digest behind it, where it is too long, another queue here is called so, or it would mean
     other keys unless registered. Of a Cluster that lost the registry's node nobody knows which are
-    registered.
+    registered, and who may not read the registry doesn't either.
     """
     now = await clock_ms(deployment.client)
-    said = await apart(all_queues(deployment.prefix))
-    if isinstance(said, Exception) and not isinstance(said, Unreachable):
-        raise said
-    unknown = isinstance(said, Exception)
-    entries = [] if isinstance(said, Exception) else said
+    told = await _known(all_queues(deployment.prefix))
+    unknown, entries = told is None, told or []
     taken = {entry.name: entry for entry in entries}
     known = {(entry.kind, entry.at, _own(entry)): entry for entry in entries}
     rows = []
