@@ -21,7 +21,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from redisq_ops import Delivery, RequestQueue, Worker, connect
+from redisq_ops import RequestQueue, Work, Worker, connect
 from redisq_ops.core.connect import Target
 from redisq_ops.pipeline import results
 from redisq_ops.pipeline.dataset import Asked, read
@@ -60,7 +60,7 @@ def split(spark: SparkSession, server: Server, dataset: Path) -> Done:
     return submit(spark, server, read(spark, str(dataset)), asked, line="spark-job")
 
 
-def transform(delivery: Delivery) -> list[dict[str, int]]:
+def transform(delivery: Work) -> list[dict[str, int]]:
     """Transform: what a worker makes of a sub-request, here the tax of each order."""
     orders = [json.loads(line) for line in delivery.payload.splitlines()]
     return [
