@@ -21,6 +21,8 @@ CONTENT = b"x" * 100
 PARTS = ("messages", "locks", "backoffs", "nattempts", "mid-circle", "done", "requeue")
 KEYS = [f"carmine:mq:bare:{part}" for part in PARTS]
 
+Parts = dict[str, Callable[[], object]]
+
 # What Carmine does for one message, here for a hundred in one call: no round trips are counted.
 _STEP_IN = """
 for i = 1, #ARGV do
@@ -95,17 +97,17 @@ redis.call('SADD', KEYS[6], unpack(ARGV))
 """
 
 
-def ours(client: redis.Redis) -> dict[str, Callable[[], object]]:
+def ours(client: redis.Redis) -> Parts:
     return parts_of(CarmineQueue(client, "carmine:q"))
 
 
-def sharded(client: redis.Redis) -> dict[str, Callable[[], object]]:
+def sharded(client: redis.Redis) -> Parts:
     queue = ShardedCarmineQueue(client, "carmine:q", shards=12)
     parts = parts_of(queue)
     return parts | {"enqueue anew": parts["enqueue"], "12 to 8": lambda: queue.resize(8)}
 
 
-def parts_of(queue: Any) -> dict[str, Callable[[], object]]:
+def parts_of(queue: CarmineQueue[redis.Redis]) -> Parts:
     def enqueue() -> None:
         for start in range(0, ENTRIES, BATCH):
             queue.enqueue([(f"e{n}", CONTENT) for n in range(start, start + BATCH)])
@@ -121,7 +123,7 @@ def parts_of(queue: Any) -> dict[str, Callable[[], object]]:
     return {"enqueue": enqueue, "take and acknowledge": work_off, "let go of the rest": let_go}
 
 
-def plain(client: redis.Redis, into: str, out: str, end: str) -> dict[str, Callable[[], object]]:
+def plain(client: redis.Redis, into: str, out: str, end: str) -> Parts:
     """The three parts of one of the other ways; what is met a second time is let go of."""
     put, take, done = (client.register_script(text) for text in (into, out, end))
 
@@ -148,7 +150,7 @@ def plain(client: redis.Redis, into: str, out: str, end: str) -> dict[str, Calla
 def figures(client: redis.Redis) -> dict[str, float]:
     """One round: way and part -> µs per message."""
     found: dict[str, float] = {}
-    ways = {
+    ways: dict[str, Callable[[redis.Redis], Parts]] = {
         "ours": ours,
         "12 shards": sharded,
         "Carmine's steps": lambda c: plain(c, _STEP_IN, _STEP_OUT, _STEP_END),

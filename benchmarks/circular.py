@@ -6,7 +6,6 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import redis
 
@@ -73,23 +72,23 @@ def bare(client: redis.Redis) -> None:
         settle(keys=["bare:l", "bare:m", "bare:b", "bare:n"], args=rows[0])
 
 
-def put(queue: Any, count: int, payload: bytes = b"") -> None:
+def put(queue: CircularQueue[redis.Redis], count: int, payload: bytes = b"") -> None:
     for start in range(0, count, BATCH):
         ids = names(start, BATCH)
         queue.push([(id, payload) for id in ids] if payload else ids)
 
 
-def work_off(queue: Any) -> None:
+def work_off(queue: CircularQueue[redis.Redis]) -> None:
     while (taken := queue.take(BATCH, consumer="w")).deliveries or taken.more:
         queue.settle([Settlement(delivery, "ack") for delivery in taken.deliveries])
 
 
-def cycle(queue: Any, payload: bytes = b"") -> None:
+def cycle(queue: CircularQueue[redis.Redis], payload: bytes = b"") -> None:
     put(queue, ENTRIES, payload)
     work_off(queue)
 
 
-def fresh(queue: Any) -> None:
+def fresh(queue: CircularQueue[redis.Redis]) -> None:
     """Find new ids, one a call, while many are being worked on."""
     for n in range(FRESH):
         queue.push(f"fresh{n}")

@@ -9,6 +9,7 @@ from typing import Any
 import redis
 
 from redisq_ops.core.delay import DelaySet
+from redisq_ops.core.queue import Queue
 from redisq_ops.core.request import RequestQueue
 from redisq_ops.core.values import Settlement
 
@@ -97,7 +98,7 @@ def our_delays(client: redis.Redis) -> None:
     _work(queue)
 
 
-def _work(queue: Any) -> None:
+def _work(queue: Queue[redis.Redis]) -> None:
     taken = queue.take(BATCH, consumer="w").deliveries
     while taken:
         done = [Settlement(delivery, "ack") for delivery in taken]

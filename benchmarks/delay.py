@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import redis
 
@@ -18,18 +17,20 @@ BATCH = 100
 PERIODIC = 100
 
 
-def put(queue: Any) -> None:
+def put(queue: DelaySet[redis.Redis]) -> None:
     for start in range(0, ENTRIES, BATCH):
         batch = [(f"e{n}", b"x" * 100) for n in range(start, start + BATCH)]
         queue.schedule(batch, at_ms=0)
 
 
-def work_off(queue: Any) -> None:
+def work_off(queue: DelaySet[redis.Redis]) -> None:
     while taken := queue.take(BATCH, consumer="w").deliveries:
         queue.settle([Settlement(delivery, "ack") for delivery in taken])
 
 
-def hand_over(source: Any, target: Any) -> None:
+def hand_over(
+    source: DelaySet[redis.Redis], target: DelaySet[redis.Redis] | RequestQueue[redis.Redis]
+) -> None:
     while source.hand_over(target).done:
         pass
 

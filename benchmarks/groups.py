@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -98,9 +99,7 @@ def main() -> None:
             print(f"  one group and its contrast: {spread([row[3] for row in rows], 's')}")
             print(f"  memory: {spread([row[5] - row[4] for row in rows], 'MiB above idle')}")
             queue = RequestQueue(client, "bench")
-            us, calls = server_us(
-                client, lambda queue=queue, client=client: run(client, groups(queue))
-            )
+            us, calls = server_us(client, partial(run, client, groups(queue)))
             print(f"  server: {us / 1e6:.2f} s in {calls:,} commands for all groups")
 
 

@@ -7,12 +7,12 @@ LREM; without lease, fence, guard against re-sending, or counters.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 import redis
 
 from redisq_ops.core.resque import Job, ResqueQueue, SidekiqQueue
-from redisq_ops.core.values import Failure, Settlement
+from redisq_ops.core.values import Failure, Outcome, Settlement
 
 from .measure import ROUNDS, empty, server_us, servers, spread
 
@@ -21,18 +21,20 @@ BATCH = 100
 ARGS = ["x" * 60]
 ERROR = Failure("Boom", "it broke").encoded()
 
+JobQueue = ResqueQueue[redis.Redis] | SidekiqQueue[redis.Redis]
 
-def put(queue: Any) -> None:
+
+def put(queue: JobQueue) -> None:
     for _ in range(0, ENTRIES, BATCH):
         queue.push([Job("HardJob", ARGS)] * BATCH)
 
 
-def work_off(queue: Any, outcome: Any = "ack") -> None:
+def work_off(queue: JobQueue, outcome: Outcome = "ack") -> None:
     while taken := queue.take(BATCH, consumer="w").deliveries:
         queue.settle([Settlement(delivery, outcome, ERROR) for delivery in taken])
 
 
-def replay(queue: Any) -> None:
+def replay(queue: JobQueue) -> None:
     step = 0
     while entries := queue.page("dead", max=BATCH).entries:
         step += 1
@@ -42,13 +44,13 @@ def replay(queue: Any) -> None:
         )  # fmt: skip
 
 
-def bare_put(client: Any) -> None:
+def bare_put(client: redis.Redis) -> None:
     for start in range(0, ENTRIES, BATCH):
         rows = [b'{"class":"HardJob","args":["%060d"]}' % n for n in range(start, start + BATCH)]
         client.rpush("bare", *rows)
 
 
-def bare_work_off(client: Any) -> None:
+def bare_work_off(client: redis.Redis) -> None:
     while True:
         pipe = client.pipeline(transaction=False)
         for _ in range(BATCH):
@@ -68,13 +70,12 @@ def figures(client: redis.Redis) -> dict[str, float]:
     def cost(name: str, work: Callable[[], object]) -> None:
         found[name] = server_us(client, work)[0] / ENTRIES
 
-    for kind in (ResqueQueue, SidekiqQueue):
-        queue: Any = kind(client, f"{kind.kind}:q")
-        cost(f"{kind.kind}: push", lambda queue=queue: put(queue))
-        cost(f"{kind.kind}: take and acknowledge", lambda queue=queue: work_off(queue))
+    for queue in (ResqueQueue(client, "resque:q"), SidekiqQueue(client, "sidekiq:q")):
+        cost(f"{queue.kind}: push", partial(put, queue))
+        cost(f"{queue.kind}: take and acknowledge", partial(work_off, queue))
         put(queue)
-        cost(f"{kind.kind}: take and reject", lambda queue=queue: work_off(queue, "reject"))
-        cost(f"{kind.kind}: replay", lambda queue=queue: replay(queue))
+        cost(f"{queue.kind}: take and reject", partial(work_off, queue, "reject"))
+        cost(f"{queue.kind}: replay", partial(replay, queue))
     cost("bare: push", lambda: bare_put(client))
     cost("bare: take and acknowledge", lambda: bare_work_off(client))
     return found

@@ -24,6 +24,7 @@ import redis
 
 from redisq_ops.core.delay import DelaySet
 from redisq_ops.core.io import run
+from redisq_ops.core.queue import Queue
 from redisq_ops.core.request import RequestQueue
 from redisq_ops.ops.journal import Author
 from redisq_ops.ops.selection import Filter
@@ -161,7 +162,7 @@ def ours(client: redis.Redis, kind: str) -> float:
     for nth in range(ROUNDS + 1):
         empty(client)
         fill(client, MANY)
-        queue: Any = (RequestQueue if kind == "request queue" else DelaySet)(client, "mail")
+        queue = (RequestQueue if kind == "request queue" else DelaySet)(client, "mail")
         if nth == ROUNDS:
             with pinged(url) as idle:
                 time.sleep(IDLE_S)
@@ -187,12 +188,13 @@ def ours(client: redis.Redis, kind: str) -> float:
     return MANY / statistics.median(there.seconds)
 
 
-def inverse(client: redis.Redis, queue: Any) -> float:
+def inverse(client: redis.Redis, queue: Queue[redis.Redis]) -> float:
     """Bytes an entry of what undoes a step, the average of some steps."""
     found = zip(client.scan_iter(queue.keys["undo_"] + "*", count=1000), range(100), strict=False)
-    moved = int(client.hget(next(client.scan_iter(queue.keys["op_"] + "*", count=1000)), "done"))
+    op = next(client.scan_iter(queue.keys["op_"] + "*", count=1000))
+    moved = int(client.hget(op, "done") or 0)
     steps = len(list(client.scan_iter(queue.keys["undo_"] + "*", count=1000)))
-    sizes: list[Any] = [client.memory_usage(key, samples=0) for key, _ in found]
+    sizes = [size for key, _ in found if (size := client.memory_usage(key, samples=0))]
     return statistics.mean(sizes) * steps / moved
 
 

@@ -188,7 +188,10 @@ def served(cores: int, url: str) -> Iterator[Callable[..., float]]:
 
 def throughput(url: str) -> None:
     size = {"rowsPerPartition": str(MANY // 4)}
-    alone, arrow, tuples, both = [], [], [], []
+    alone: list[float] = []
+    arrow: list[float] = []
+    tuples: list[float] = []
+    both: list[float] = []
     with served(1, url) as one, served(2, url) as two:
         for nth in range(ROUNDS + 1):
             if nth == 1:  # the first one is the JVMs', to get warm
@@ -243,13 +246,14 @@ def _asked(client: redis.Redis, url: str, **more: str) -> int:
 
 def busy(client: redis.Redis, url: str) -> None:
     """What the server was busy with, by its own account."""
+    any_client: Any = client  # partly untyped in redis-py
     long, share = [], []
     for _ in range(ROUNDS):
         client.config_resetstat()
         took = seconds(lambda: one_process(url))
         stats: Any = client.info("commandstats")
         share.append(sum(row["usec"] for row in stats.values()) / took / 10_000)
-        told: Any = client.execute_command("LATENCY", "HISTOGRAM", "hmget", "zrange")
+        told = any_client.execute_command("LATENCY", "HISTOGRAM", "hmget", "zrange")
         long.append(100 * _over(told))
     print(f"  server time of one reader at full speed: {spread(share, '% of a core')}")
     print(f"  calls above 1 ms, preempted ones among them: {spread(long, '%')}, aim 0 planned")

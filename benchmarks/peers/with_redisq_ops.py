@@ -2,14 +2,16 @@
 
 import time
 
-from tally import JOBS, MODE, PAYLOAD, URL, WHAT, handled, report
+import redis
 
 from benchmarks.peers.kinds import KINDS
+from benchmarks.peers.tally import JOBS, MODE, PAYLOAD, URL, WHAT, handled, report
 from redisq_ops.core.connect import connect
 from redisq_ops.core.worker import Worker
 
 kind, *rest = MODE.split()  # "request, batch 100"; submitting has no batch
 client = connect(URL, "benchmark")
+assert isinstance(client, redis.Redis)
 queue, put = KINDS[kind.rstrip(",")](client)
 jobs = [(f"e{n}", PAYLOAD.encode()) for n in range(JOBS)]
 began = time.perf_counter()
