@@ -50,7 +50,8 @@ def url_of(client: redis.Redis) -> str:
 def server_us(client: redis.Redis, work: Callable[[], object]) -> tuple[float, int]:
     """Microseconds the server spent in commands while ``work`` ran, and how many it was sent.
 
-    Commands run inside scripts are part of the script's time and are not counted again.
+    Commands run inside scripts are part of the script's time and are not counted again. Where
+    scripts ran, what was sent beside them isn't counted either: the server tells the two together.
     """
     client.config_resetstat()
     work()

@@ -1,4 +1,4 @@
-"""Entries moved to another queue and back: server time of an entry, by kind, and the wall time."""
+"""Entries moved to another queue and back: server time of an entry in scripts, and wall time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from redisq_ops.core.fair import FairQueue
 from redisq_ops.core.request import RequestQueue
 from redisq_ops.core.values import Failure, Settlement
 
-from .measure import empty, servers, url_of
+from .measure import empty, server_us, servers, url_of
 
 MANY = 20_000
 STEP = 500
@@ -56,17 +56,12 @@ def filled(client: redis.Redis, kind: str, state: str) -> tuple[str, str]:
 
 
 def measured(client: redis.Redis, *words: str) -> str:
-    """One command: server time of all its calls by entry, of its scripts by call, wall time."""
-    client.config_resetstat()
-    began = time.perf_counter()
+    """One command: server time of its scripts by entry and by call, wall time."""
     command = [sys.executable, "-m", "redisq_ops", "--url", url_of(client), *words, "--yes"]
-    subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+    began = time.perf_counter()
+    us, calls = server_us(client, lambda: subprocess.run(command, capture_output=True, check=True))
     seconds = time.perf_counter() - began
-    stats: Any = client.info("commandstats")
-    spent = {name: row["usec"] for name, row in stats.items() if "config" not in name}
-    scripts = stats["cmdstat_evalsha"]
-    call_us = scripts["usec"] / scripts["calls"]
-    return f"{sum(spent.values()) / MANY:.0f} µs an entry, {call_us:.0f} a call, {seconds:.1f} s"
+    return f"{us / MANY:.0f} µs an entry, {us / calls:.0f} a call, {seconds:.1f} s"
 
 
 def main() -> None:
