@@ -1,7 +1,7 @@
 -- End a move to another shard: what arrived there is removed here, if it still is that departure.
--- KEYS: transit body meta err next
+-- KEYS: transit body meta err
 -- REST: id mark
--- USES: config
+-- USES: config follow
 -- FLAGS: allow-oom
 -- Returns how many went.
 local went = {}
@@ -10,6 +10,7 @@ for i = first, #ARGV, width do
   if line and line:match('^%S+') == ARGV[i + 1] then went[#went + 1] = ARGV[i] end
 end
 if #went > 0 then
-  for _, key in ipairs({transit, body, meta, err, next}) do redis.call('HDEL', key, unpack(went)) end
+  for _, key in ipairs({transit, body, meta, err}) do redis.call('HDEL', key, unpack(went)) end
+  unfollow(went)
 end
 return #went

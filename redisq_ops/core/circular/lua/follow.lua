@@ -7,3 +7,7 @@ end
 local function follow(id, row)
   redis.call('HSET', again, id, row)
 end
+
+local function unfollow(ids)
+  redis.call('HDEL', again, unpack(ids))
+end

@@ -1,9 +1,8 @@
 -- What is past its time, a little per call: leases, due entries of the owner's sets, purged entries
 -- after `trash_ms`, what was counted of jobs that others have ended since after `keep_ms`, callers not
 -- heard of for a day. What the owner keeps is the owner's to trim.
--- KEYS: callers ops op_
 -- ARGV: max side queue failed
--- USES: held promote trash
+-- USES: held promote trash unheard
 -- FLAGS: allow-oom
 -- Returns how many things went; 0 means nothing was due.
 local went = reap(tonumber(max)) + promote(math.min(tonumber(max), 100))
@@ -17,14 +16,5 @@ for i = 1, #counted[2], 2 do
     redis.call('HDEL', lost, counted[2][i])
   end
 end
-local page = redis.call('HSCAN', callers, redis.call('HGET', stat, 'sweep') or '0', 'COUNT', 50)
-redis.call('HSET', stat, 'sweep', page[1])
-for i = 1, #page[2], 2 do
-  local at = tonumber(page[2][i + 1]:match('^%d+ (%d+)'))
-  if at and at < now - 86400000 then redis.call('HDEL', callers, page[2][i]) end
-end
-for _, op in ipairs(redis.call('ZRANGE', ops, '-inf', now - 2592000000, 'BYSCORE', 'LIMIT', 0, 20)) do
-  redis.call('ZREM', ops, op)
-  redis.call('DEL', op_ .. op)
-end
+forget_unheard()
 return went
