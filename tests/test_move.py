@@ -39,7 +39,9 @@ from redisq_ops.ops import journal, relocation
 from redisq_ops.ops.bulk import Order, Pick
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.plan import PlanFile
+from redisq_ops.ops.recall import taking_back
 from redisq_ops.ops.undo import Undo
+from redisq_ops.ops.way import planned_way, way_to
 
 from .cli import ERROR, Redisq, dead_letters
 from .model.wire import picture
@@ -593,7 +595,7 @@ def applied(client: redis.Redis, path: str = "p", **more: Any) -> relocation.Mov
     plan = PlanFile(path)
     deployment = Deployment(client)
     queue = run(client, deployment.queue(plan.header.queue))
-    way = run(client, relocation.planned_way(deployment, queue, plan.header))
+    way = run(client, planned_way(deployment, queue, plan.header))
     change = relocation.MoveApply(plan, queue, ME, way=way, **more)
     change._stride.size = 10
     change._stride.learn = lambda *_: None  # type: ignore[method-assign]
@@ -612,7 +614,7 @@ def undo(client: redis.Redis, op: str) -> None:
 def recalled(client: redis.Redis, op: str) -> Undo:
     deployment = Deployment(client)
     queue, operation = run(client, journal.find(deployment, op))
-    return run(client, relocation.taking_back(deployment, queue, operation, ME))
+    return run(client, taking_back(deployment, queue, operation, ME))
 
 
 @pytest.mark.slow
@@ -783,7 +785,7 @@ KILLING = """
 import os, signal, sys
 from redisq_ops import cli
 from redisq_ops.core import queue, relocation as core
-from redisq_ops.ops import relocation as ops
+from redisq_ops.ops import recall, relocation as ops
 
 point, nth, *words = sys.argv[1:]
 seen = 0
@@ -812,7 +814,9 @@ elif point == "forgotten":
     core.forget = wrapped(core.forget, True)
 else:
     name = {"read": "taken_out", "in": "land"}.get(point, "put_back")
-    setattr(ops, name, wrapped(getattr(ops, name), point == "refused"))
+    for module in (ops, recall):
+        if hasattr(module, name):
+            setattr(module, name, wrapped(getattr(module, name), point == "refused"))
 cli.run(words)
 """
 
@@ -1404,7 +1408,7 @@ def test_every_call_can_be_sent_twice(redisq: Redisq, client: redis.Redis, kind:
     source, target = filled(client, kind, "a", 4), made(client, kind, named(kind, "b"))
     dead = sorted(entries(source, "dead"))
     put(target, dead[:1], b"another ")
-    way = run(client, relocation.way(Deployment(client), source, target.name))
+    way = run(client, way_to(Deployment(client), source, target.name))
     order = relocation.Onward(source, "move", "dead", source.now(), "me", 0, way)
     picks = [Pick(id) for id in dead]
     said = run_twice(client, order.move("move-00000000aa", 1, picks, (0, 4)))
@@ -1439,7 +1443,7 @@ def test_large_entries_are_read_once(client: redis.Redis) -> None:
     """No page of them is read for what doesn't fit the call any more."""
     source, _ = made(client, "delay", "a"), made(client, "delay", "b")
     put(source, [f"e{n}" for n in range(20)], b"x" * 200_000)
-    way = run(client, relocation.way(Deployment(client), source, "b"))
+    way = run(client, way_to(Deployment(client), source, "b"))
     order = relocation.Onward(source, "move", "waiting", source.now(), "me", 0, way)
     op = "move-00000000aa"
     run(client, Order.move(order, op, 1, [Pick(f"e{n}") for n in range(20)], (0, 20)))

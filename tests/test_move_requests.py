@@ -19,10 +19,11 @@ from redisq_ops.core.request import RequestQueue
 from redisq_ops.core.request.shards import ShardedRequestQueue
 from redisq_ops.core.values import Settlement, State
 from redisq_ops.demo.server import binaries, cluster
-from redisq_ops.ops import journal, relocation
+from redisq_ops.ops import journal, recall, relocation
 from redisq_ops.ops.bulk import Pick
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.plan import PlanFile
+from redisq_ops.ops.way import way_to
 
 from .cli import ERROR, Redisq
 from .test_move import (
@@ -237,7 +238,7 @@ def test_what_was_said_there_is_kept_as_long_as_it_can_be_put_back(
 ) -> None:
     """Also when the source is told to keep its trash longer while the move goes on."""
     source, target = filled(client, "a"), made(client, "b")
-    way = run(client, relocation.way(Deployment(client), source, "b"))
+    way = run(client, way_to(Deployment(client), source, "b"))
     redisq("retention", "a", "trash_ms=7d", "--yes")
     order = relocation.Onward(source, "move", "dead", source.now(), "me", 0, way)
     op, dead = "move-00000000aa", sorted(entries(source, "dead"))
@@ -258,11 +259,11 @@ def test_two_undo_it_at_once(
     real = core_relocation.put_back
 
     async def late(*given: Any, **more: Any) -> set[str]:
-        monkeypatch.setattr(relocation, "put_back", real)
+        monkeypatch.setattr(recall, "put_back", real)
         await run_inside(other)
         return await real(*given, **more)
 
-    monkeypatch.setattr(relocation, "put_back", late)
+    monkeypatch.setattr(recall, "put_back", late)
     finish(client, one)
     assert of_payload(source, state) == before and other.outcome.done == 6
     assert (one.outcome.done, one.outcome.skipped) == (0, {journal.OTHERS: 6})
@@ -611,7 +612,7 @@ def test_every_call_can_be_sent_twice(redisq: Redisq, client: redis.Redis) -> No
 
     source, target = filled(client, "a"), made(client, "b")
     dead, op = sorted(entries(source, "dead")), "move-00000000aa"
-    way = run(client, relocation.way(Deployment(client), source, "b"))
+    way = run(client, way_to(Deployment(client), source, "b"))
     order = relocation.Onward(source, "move", "dead", source.now(), "me", 0, way)
     picks = [Pick(id) for id in dead]
     assert run_twice(client, order.move(op, 1, picks, (0, 6))) == ["moved"] * 6

@@ -91,7 +91,8 @@ def apply(s: Session, given: dict[str, Any]) -> int:
     from redisq_ops.ops.moment import per_second
     from redisq_ops.ops.plan import READ_AGAIN, PlanFile, home
     from redisq_ops.ops.ramp import PacedApply
-    from redisq_ops.ops.relocation import MoveApply, planned_way
+    from redisq_ops.ops.relocation import MoveApply
+    from redisq_ops.ops.way import planned_way
 
     from .output import count, printable, say
     from .output import progress as metered

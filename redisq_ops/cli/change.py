@@ -57,7 +57,7 @@ def undo(s: Session, given: dict[str, Any]) -> int:
     from redisq_ops.ops import journal
     from redisq_ops.ops.bulk import Plan, entries, typed_number
     from redisq_ops.ops.hint import hint
-    from redisq_ops.ops.relocation import taking_back, undone
+    from redisq_ops.ops.recall import taking_back, undone
     from redisq_ops.ops.terminal import age
     from redisq_ops.ops.untouched import untouched
 

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from redisq_ops.ops.bulk import Bulk, Looked
     from redisq_ops.ops.consequences import Consequences
     from redisq_ops.ops.course import Limits
-    from redisq_ops.ops.relocation import Way
     from redisq_ops.ops.target import Target
+    from redisq_ops.ops.way import Way
 
 NOUNS: dict[str, tuple[State, str]] = {
     "waiting": ("waiting", "Entries that wait for a worker."),
@@ -229,8 +229,9 @@ def changed(s: Session, verb: Verb, states: Sequence[State], given: Mapping[str,
     from redisq_ops.ops.moment import per_second
     from redisq_ops.ops.plan import free
     from redisq_ops.ops.ramp import PacedBulk
-    from redisq_ops.ops.relocation import Move, look_ahead, way
-    from redisq_ops.ops.relocation import means as going
+    from redisq_ops.ops.relocation import Move
+    from redisq_ops.ops.way import look_ahead, way_to
+    from redisq_ops.ops.way import means as going
     from redisq_ops.ops.whole import Whole, WholeBulk, movable, whole
 
     from .apply import draft, written
@@ -251,7 +252,7 @@ def changed(s: Session, verb: Verb, states: Sequence[State], given: Mapping[str,
     if verb == "move":  # where to is what decides about it
 
         async def there(queue: Queue[Any]) -> None:
-            ways.append(await way(s.deployment, queue, given["to"]))
+            ways.append(await way_to(s.deployment, queue, given["to"]))
 
         wanted = meant(s, states or sources, given, look=there)
     else:

@@ -13,9 +13,10 @@ from redisq_ops.core.values import STATES, State
 from .hint import hint
 from .journal import Operation
 from .language import parse
-from .relocation import Recall, Way
+from .recall import Recall
 from .selection import Filter, Scan
 from .undo import Undo
+from .way import Way
 
 FEW = 10_000
 """entries of the state that are looked through for an answer"""

@@ -24,7 +24,7 @@ from redisq_ops.ops.expression import Query
 from redisq_ops.ops.groups import Grouping
 from redisq_ops.ops.hint import hint
 from redisq_ops.ops.journal import OTHERS, Author, Outcome
-from redisq_ops.ops.relocation import taking_back
+from redisq_ops.ops.recall import taking_back
 from redisq_ops.ops.selection import Filter, Selection, select
 from redisq_ops.ops.terminal import age, count, printable
 from redisq_ops.ops.undo import Undo

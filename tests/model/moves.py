@@ -50,8 +50,10 @@ from redisq_ops.ops import journal
 from redisq_ops.ops.bulk import Pick
 from redisq_ops.ops.consequences import weigh
 from redisq_ops.ops.plan import Draft, Header, PlanFile
-from redisq_ops.ops.relocation import Move, MoveApply, Recall, Way
+from redisq_ops.ops.recall import Recall
+from redisq_ops.ops.relocation import Move, MoveApply
 from redisq_ops.ops.selection import Filter, select
+from redisq_ops.ops.way import Way
 
 from .model import LEASE, SETS
 from .plans import ME, Ticks

@@ -1,0 +1,143 @@
+"""A move between two queues taken back: `Recall`.
+
+What went over there is asked for again, entry by entry: what nobody touched there leaves that queue
+and has its old place in the source, the rest stays where it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from redisq_ops.core import relocation
+from redisq_ops.core.io import together
+from redisq_ops.core.queue import Queue
+from redisq_ops.core.registry import find
+from redisq_ops.core.relocation import OK, WITHDRAWN, Cargo, put_back, taken_out, verdict
+from redisq_ops.core.settings import DAY_MS
+from redisq_ops.core.values import Entry, State
+
+from .deployment import Deployment
+from .journal import Author, Operation
+from .terminal import count
+from .undo import Undo
+from .way import Way, trash_ms
+
+
+class Recall(Undo):
+    """Takes a move back, as far as its entries are untouched in the queue they went to.
+
+    Of a queue that was destroyed since nobody knows what was done there: all come back.
+    """
+
+    across = True
+
+    def __init__(self, way: Way, operation: Operation, author: Author) -> None:
+        super().__init__(way.source, operation, author)
+        self.way = way
+
+    async def _take_back(self, id: str, step: int) -> tuple[int, ...]:
+        way, source, by = self.way, self.queue, self.outcome.op
+        assert by is not None
+        said: dict[str, str] = {}
+        if way.into is not None:  # from now on nothing more of it is let in
+            said = await verdict(way.into, id, step, close=True, keep_ms=way.keep_ms)
+        rows = await taken_out(source, id, step, brief=True)
+        here = [one for one in rows if one.row]
+        landed = [one.id for one in here if said.get(one.id) in (OK, WITHDRAWN)]
+        # Of those, what an undo that was killed has put away there already.
+        away = {one.id for one in rows if not one.row and said.get(one.id) == WITHDRAWN}
+        state, out, seq = cast("State", self.operation.source), set[str](), self._taken + 1
+        if landed:
+            out = await relocation.withdraw(
+                way.target, by, 3 * seq, id, step, landed, state, "trash"
+            )
+        if len(out) < len(landed):  # somebody else's undo may have got hold of the others
+            said = await verdict(way.target, id, step)
+        coming = [one for one in here if one.id in out or said.get(one.id) != OK]
+        back = await put_back(source, by, seq, id, step, coming, undone=True)
+        away |= out - back
+        # Also what another undo put away and hasn't brought back yet: it is about to ask for it.
+        gone, stay = {one for one in back if one in out or said.get(one) == WITHDRAWN}, set[str]()
+        if away:
+            again = await taken_out(source, id, step, brief=True)
+            gone |= away & {one.id for one in again if one.back}
+            stay = away - gone
+        if gone:
+            await relocation.withdraw(
+                way.target, by, 3 * seq + 1, id, step, sorted(gone), "trash", "gone"
+            )
+        if stay:  # what was to come back was emptied: only there they can live
+            # (What another undo that is through with this step brought back isn't there any more.)
+            stay = await relocation.withdraw(
+                way.target, by, 3 * seq + 2, id, step, sorted(stay), "trash", "back"
+            )
+        await relocation.free(source, id, step, state)
+        touched = [
+            one.id for one in rows
+            if not one.back and one.id not in out and said.get(one.id) == OK
+        ]  # fmt: skip
+        left = [*touched, *sorted(stay)]
+        marks = await relocation.marks(way.target, id, step) if left and way.into else {}
+        called = {one: marks[one][1] if one in marks else one for one in left}
+        self._touched += called.values()
+        kept = [one for one in here if one.id not in back]
+        may_come = await self._may_come([one for one in kept if one.id in touched], called)
+        self.rest += len(may_come)
+        if may_come:
+            over = [one for one in kept if one.id not in may_come]
+            await relocation.forget_some(source, id, step, over)
+        else:
+            await relocation.forget(source, id, step)
+        return len(back), len(left)
+
+    async def _may_come(self, stay: Sequence[Cargo], called: Mapping[str, str]) -> set[str]:
+        """Which of those that stay only an operator changed over there: that can be taken back.
+        What a worker had is its queue's own, also once that is destroyed and nobody can say."""
+        found: list[Entry | None] = await together(
+            self.way.target.get.op(called[one.id]) for one in stay
+        )
+        return {
+            one.id
+            for one, entry in zip(stay, found, strict=True)
+            if entry is not None and _an_operators(entry, one)
+        }
+
+
+def _an_operators(entry: Entry, moved: Cargo) -> bool:
+    """Whether nobody was handed an entry since it was moved, though it was changed."""
+    _, failures, _, first_ms, *_ = moved.row[2].split(b" ")
+    if entry.state == "trash" and entry.op is None:
+        # What its request's cancel took along has no operation of its own.
+        return entry.failures <= int(failures)
+    first_there = (entry.first_ms or 0) != int(first_ms)
+    return entry.op is not None and entry.state != "pending" and not first_there
+
+
+async def taking_back(
+    deployment: Deployment, queue: Queue[Any], operation: Operation, author: Author
+) -> Undo:
+    """What takes an operation back, a move between two queues or any other."""
+    if not operation.into:
+        return Undo(queue, operation, author)
+    into = await deployment.named(operation.into)
+    entry = await find(operation.into, deployment.prefix)
+    if into is not None and (
+        entry is None or entry.created_ms != operation.into_ms or into.kind != queue.kind
+    ):
+        into = None  # another one of that name
+    keep = await trash_ms(queue) + DAY_MS
+    return Recall(Way(queue, into, operation.into_ms, keep), operation, author)
+
+
+def undone(operation: Operation, change: Undo) -> str:
+    """What is to be said of it before it is taken back, beside its filter."""
+    if not isinstance(change, Recall):
+        return ""
+    if change.way.into is None:
+        gone, n = f"queue {operation.into} was destroyed since", change.outcome.matched
+        if operation.rest:
+            left = count(min(n, operation.rest))
+            return f"{gone}: what was done there since the last undo isn't known, {left} come back"
+        return f"{gone}: what was done there isn't known, all {count(n)} come back"
+    return f"from {operation.into}: those that somebody took or changed there stay there"
