@@ -776,7 +776,7 @@ def test_with_a_queue_goes_what_its_changes_could_be_undone_with(
     ):  # fmt: skip
         redisq(*args, "--yes")
     # Shares of many hands, each with numbers of its own; and a step that came after a thousand.
-    id = run(client, journal.log(Deployment(client)))[0].id
+    id = run(client, journal.log(Deployment(client))).operations[0].id
     run(client, journal.note(queue, id, parts=2))
     say = {"source": "waiting", "target": "trash", "high_water_ms": queue.now()}
     ids = [entry.id for entry in queue.page("waiting", max=4).entries]
@@ -820,7 +820,7 @@ def test_a_journal_that_ran_out_or_was_spoilt_keeps_no_queue_from_going(
     queue = RequestQueue(client, "mail")
     queue.submit([b""] * 5, id="r1")
     redisq("purge", "mail", "--state", "waiting", "--yes")
-    old = run(client, journal.log(Deployment(client)))[0].id
+    old = run(client, journal.log(Deployment(client))).operations[0].id
     client.delete(queue.keys["op_"] + old)  # after thirty days
     if spoilt:
         client.zadd(queue.keys["ops"], {"text": 1, "steps": 2})

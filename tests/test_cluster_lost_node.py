@@ -120,6 +120,26 @@ def test_what_the_others_have_is_shown(loss: Loss, redisq: Redisq) -> None:
             assert redisq.refusal("fsck", name, code=2) == loss.why
 
 
+def test_what_was_done_and_what_is_there_is_told_of_the_others(loss: Loss, redisq: Redisq) -> None:
+    if loss.registry:
+        for words in (["log"], ["undo"], ["select", "--all-queues", "--where", "state:delayed"]):
+            assert "127.0.0.1" in redisq.refusal(*words, code=2)
+        return
+    here, away = (sorted(n for n in loss.gone if loss.gone[n] is gone) for gone in (False, True))
+    rows = redisq.rows("select", "--all-queues", "--where", "state:delayed", code=3)
+    assert sorted(row["queue"] for row in rows) == here
+    assert all(f"{name}: not looked at: {loss.why}\n" in redisq.err for name in away)
+    (done,) = redisq.rows("requeue", f"{here[0]}/e", "--yes")
+    assert [row["id"] for row in redisq.rows("log", code=3)][:1] == [done["op"]]
+    # (The circle's first shard has its journal.)
+    assert f"{away[-1]}: not looked at: {loss.why}\n" in redisq.err
+    assert "which change is the latest can't be said" in redisq.refusal("undo", "--yes", code=2)
+    assert loss.why in redisq.refusal("undo", "replay-0000000000", "--yes", code=2)
+    assert redisq.rows("undo", done["op"], "--yes")[0]["done"] == 1
+    assert [row["id"] for row in redisq.rows("log", "--queue", here[0])][1:2] == [done["op"]]
+    assert f":{loss.node.port}" in redisq.refusal("log", "--queue", away[-1], code=2)
+
+
 def test_discover_shows_the_rest_and_names_the_master(loss: Loss, redisq: Redisq) -> None:
     rows = redisq.rows("discover", code=3)
     here = {f"stream:%7B{name}%7D:orders" for name, gone in loss.gone.items() if not gone}

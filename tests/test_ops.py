@@ -349,7 +349,7 @@ def test_the_journal_is_written_before_the_first_step(client: redis.Redis) -> No
     queue = dead_letters(client, 120)
     bulk = Bulk(run(client, select(queue, "dead", Filter(older_than_ms=0))), "purge", ME)
     assert run(client, bulk.step())
-    (operation,) = run(client, journal.log(Deployment(client)))
+    (operation,) = run(client, journal.log(Deployment(client))).operations
     assert (operation.verb, operation.who, operation.why) == ("purge", "ada", "because")
     assert (operation.source, operation.target, operation.matched) == ("dead", "trash", 120)
     assert operation.done == bulk.outcome.done < 120
@@ -388,7 +388,7 @@ def test_what_was_kept_too_long_ago_says_so(client: redis.Redis) -> None:
     bulk = Bulk(run(client, select(queue, "dead", Filter())), "purge", ME)
     finish(client, bulk)
     client.delete(f"{queue.keys['undo_']}{bulk.outcome.op}:1")  # as its TTL would
-    (operation,) = run(client, journal.log(Deployment(client)))
+    (operation,) = run(client, journal.log(Deployment(client))).operations
     outcome = finish(client, Undo(queue, operation, ME))
     assert (outcome.done, outcome.skipped, outcome.exit_code) == (0, {"expired": 3}, 1)
 
@@ -398,7 +398,7 @@ def test_what_can_not_be_undone_says_why(client: redis.Redis) -> None:
     deployment = Deployment(client)
     finish(client, Bulk(run(client, select(queue, "dead", Filter(max=1))), "hard", ME))
     finish(client, Bulk(run(client, select(queue, "dead", Filter())), "purge", ME))
-    purge, hard = run(client, journal.log(deployment))
+    purge, hard = run(client, journal.log(deployment)).operations
     with pytest.raises(Refused, match="removed for good"):
         Undo(queue, hard, ME)
     finish(client, Undo(queue, purge, ME))
@@ -560,11 +560,11 @@ def test_a_sharded_queue_is_one_queue(client: redis.Redis) -> None:
     bulk = Bulk(run(client, select(queue, "delayed", Filter())), "purge", ME)
     assert finish(client, bulk).done == 300
     assert made.counts().trash == 300
-    (operation,) = run(client, journal.log(deployment))
+    (operation,) = run(client, journal.log(deployment)).operations
     assert (operation.matched, operation.done) == (300, 300)
     assert finish(client, Undo(queue, operation, ME)).done == 300
     assert (made.counts().trash, made.counts().delayed) == (0, 300)
-    undo, operation = run(client, journal.log(deployment))
+    undo, operation = run(client, journal.log(deployment)).operations
     assert (operation.undone, operation.undoable, undo.done) == (300, False, 300)
     assert run(client, queue.invariants.op()) == []
 

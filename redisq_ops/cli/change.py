@@ -110,12 +110,16 @@ def _latest(s: Session, author: Author, given: Mapping[str, Any]) -> str:
 
     A script that runs twice, or beside another, doesn't go on to ever older changes.
     """
-    from redisq_ops.core.errors import NotFound, Refused
+    from redisq_ops.core.errors import NotFound, Refused, Unreachable
     from redisq_ops.ops import journal
     from redisq_ops.ops.hint import hint
     from redisq_ops.ops.undo import why_not
 
-    changes = [o for o in s.run(journal.log(s.deployment)) if o.verb != "undo"]
+    found = s.run(journal.log(s.deployment))
+    changes = [o for o in found.operations if o.verb != "undo"]
+    if found.unheard:
+        name, why = next(iter(found.unheard.items()))
+        raise Unreachable(f"which change is the latest can't be said: queue {name}: {why}; name it")
     latest = next((o for o in changes if o.undoable and not o.tried), None)
     if latest is None:
         raise NotFound(f"nothing to undo ({hint('log')} shows what was done)")

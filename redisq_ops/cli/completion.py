@@ -43,7 +43,7 @@ def operations(incomplete: str) -> list[str]:
     from redisq_ops.ops.journal import log
 
     def names(client: BlockingClient, prefix: str) -> list[str]:
-        changes = run(client, log(Deployment(client, prefix=prefix)))
+        changes = run(client, log(Deployment(client, prefix=prefix))).operations
         return [change.id for change in changes if change.undoable]
 
     return _offered(_asked(names), incomplete)

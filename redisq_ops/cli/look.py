@@ -67,7 +67,7 @@ AQueue = typer.Argument(metavar="QUEUE", show_default=False, autocompletion=queu
 
 
 @app.command(epilog=examples("redisq log", "redisq log --queue mail --max 5 --json"))
-def log(context: typer.Context, queue: OneQueue = None, max: Most = 50) -> None:
+def log(context: typer.Context, queue: OneQueue = None, max: Most = 50) -> int:
     """What operators changed, newest first."""
     from dataclasses import asdict
 
@@ -76,7 +76,8 @@ def log(context: typer.Context, queue: OneQueue = None, max: Most = 50) -> None:
     from .output import emit, say, table, when
 
     s = session(context)
-    operations = s.run(journal.log(s.deployment, max, queue))
+    found = s.run(journal.log(s.deployment, max, queue))
+    operations = found.operations
     if s.json:
         for operation in operations:
             emit({**asdict(operation), "undoable": operation.undoable})
@@ -90,8 +91,11 @@ def log(context: typer.Context, queue: OneQueue = None, max: Most = 50) -> None:
                 for o in operations
             ],
         )  # fmt: skip
-    else:
+    elif not found.unheard:
         say("no operations yet")
+    for name, why in found.unheard.items():
+        say(f"{name}: not looked at: {why}")
+    return 3 if found.unheard else 0
 
 
 def _undo(operation: Operation) -> str:

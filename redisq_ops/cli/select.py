@@ -45,6 +45,10 @@ def selected(s: Session, given: Mapping[str, Any]) -> int:
     rows: list[list[Any]] = []
     broken = False
     queues = _queues(s, given)
+    for name, why in _unheard(s, queues).items() if given["all_queues"] else ():
+        broken = True
+        say(f"{name}: not looked at: {why}")
+        queues = [queue for queue in queues if queue.name != name]
     for queue in queues:
         left = None if most is None else most - sum(scan.found for scan in looks)
         if left == 0:
@@ -96,6 +100,19 @@ def _queues(s: Session, given: Mapping[str, Any]) -> list[Queue[Any]]:
             raise BadInput("either a queue or --all-queues")
         return s.run(s.deployment.apart())
     return [s.run(s.deployment.queue(queue_named(s, given["name"])))]
+
+
+def _unheard(s: Session, queues: Sequence[Queue[Any]]) -> dict[str, str]:
+    """Queues of a Cluster whose node doesn't answer, and what is said of that."""
+    from redisq_ops.core.errors import Unreachable
+    from redisq_ops.core.io import apart, together
+
+    said = s.run(together(apart(queue.counts.op()) for queue in queues))
+    return {
+        queue.name: str(error)
+        for queue, error in zip(queues, said, strict=True)
+        if isinstance(error, Unreachable)
+    }
 
 
 def _through(

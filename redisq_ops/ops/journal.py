@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from redisq_ops.core.errors import Forbidden, NotFound
-from redisq_ops.core.io import Call, attempt, together
+from redisq_ops.core.errors import Forbidden, NotFound, Unreachable
+from redisq_ops.core.io import Call, apart, attempt, together
 from redisq_ops.core.keys import Keys
 from redisq_ops.core.queue import Queue
 from redisq_ops.core.reply import scored
@@ -310,24 +310,38 @@ async def last(queue: Queue[Any], max: int) -> list[Operation]:
 
 
 def _heard(found: T | Exception) -> T:
-    """What was asked for with `attempt`, or its error after all."""
+    """What was asked for with `apart`, or its error after all."""
     if isinstance(found, Exception):
         raise found
     return found
 
 
-async def log(deployment: Deployment, max: int = 50, queue: str | None = None) -> list[Operation]:
-    """The latest operations over all queues, newest first; not of those one may not read."""
-    queues = [await deployment.queue(queue)] if queue else await deployment.queues()
-    listed = await together(attempt(_index(q, max)) for q in queues)
-    pairs = [
-        (q, id)
-        for q, ids in zip(queues, listed, strict=True)
-        if queue or not isinstance(ids, Forbidden)
-        for id in _heard(ids)
-    ]
-    found = await together(read(q, id) for q, id in pairs)
-    known = [operation for operation in found if operation is not None]
+@dataclass(frozen=True, slots=True)
+class Log:
+    """The latest operations, newest first, of the queues that one may read."""
+
+    operations: list[Operation]
+    unheard: dict[str, str]
+    """queues of a Cluster whose node doesn't answer, and what is said of that"""
+
+
+async def log(deployment: Deployment, max: int = 50, queue: str | None = None) -> Log:
+    """The latest operations over all queues, or of one."""
+    if queue:
+        one = await deployment.queue(queue)
+        return Log(_told(await last(one, max), max), {})
+    queues, unheard = await deployment.queues(), dict[str, str]()
+    known: list[Operation] = []
+    for q, found in zip(queues, await together(apart(last(q, max)) for q in queues), strict=True):
+        if isinstance(found, Unreachable):
+            unheard[q.name] = str(found)
+        elif not isinstance(found, Forbidden):
+            known += _heard(found)
+    return Log(_told(known, max), unheard)
+
+
+def _told(known: list[Operation], max: int) -> list[Operation]:
+    """The newest of what is known, each once, and an undo as ended that another one ended."""
     own = {operation.id for operation in known if not operation.origin}
     known = [operation for operation in known if not (operation.origin and operation.id in own)]
     newest = sorted(known, key=lambda o: o.started_ms, reverse=True)[:max]
@@ -344,7 +358,7 @@ async def log(deployment: Deployment, max: int = 50, queue: str | None = None) -
 async def find(deployment: Deployment, id: str) -> tuple[Queue[Any], Operation]:
     """An operation by its name, in whichever queue it was."""
     queues = await deployment.queues()
-    found = await together(attempt(read(queue, id)) for queue in queues)
+    found = await together(apart(read(queue, id)) for queue in queues)
     for queue, operation in zip(queues, found, strict=True):
         if isinstance(operation, Operation) and not operation.origin:
             return queue, operation

@@ -260,8 +260,10 @@ async def undo(changes: Changes, name: str | None) -> bool:
     """Take back one of the latest changes of a queue, or of all; the person picks it."""
     deployment = changes.deployment
     client = deployment.client
-    listed = await arun(client, journal.log(deployment, _LISTED, name))
-    listed = [operation for operation in listed if operation.verb != "undo"]
+    found = await arun(client, journal.log(deployment, _LISTED, name))
+    listed = [operation for operation in found.operations if operation.verb != "undo"]
+    for unheard, why in found.unheard.items():
+        changes.tell(f"Without those of {unheard}: {why}", False)
     if not listed:
         changes.tell("There is nothing to undo here.", False)
         return False

@@ -156,7 +156,7 @@ def test_parts_move_everything_once_as_one_operation(
     assert sum(said, Counter()) == {"moved": 330}
     counts = queue.counts()
     assert (counts.waiting, counts.dead) == (330, 0)
-    (listed,) = run(client, journal.log(Deployment(client)))
+    (listed,) = run(client, journal.log(Deployment(client))).operations
     assert (listed.verb, listed.done, listed.matched, listed.why) == (
         "replay", 330, 330, "the relay is back",
     )  # fmt: skip

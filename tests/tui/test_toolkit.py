@@ -348,7 +348,7 @@ def test_undo_takes_back_the_change_that_was_picked(url: str, client: redis.Redi
             await press(pilot, "g")
             await until(pilot, lambda: app.current.table.identity is not None)
         assert queue.counts().dead == 2
-        first = run(client, log(Deployment(client), 9, "mail"))[-1]
+        first = run(client, log(Deployment(client), 9, "mail")).operations[-1]
         await press(pilot, "U")
         await see(pilot, "Undo which change?", "purge", "yes", "Enter chooses")
         await press(pilot, "j")
