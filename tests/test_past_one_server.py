@@ -509,6 +509,17 @@ def test_sentinels_may_ask_for_a_password_of_their_own(
             assert "ses=ame" not in capsys.readouterr().out
             assert run(["--url", f"{url}?no_such_option=1", "ls"]) == 2
             assert "'no_such_option' is no option" in capsys.readouterr().err
+            # It is no server of queues.
+            for words in (["ls"], ["submit", __file__], ["discover"], ["top", "--once"]):
+                assert run(["--url", f"redis://:ses%3Dame@{HOST}:{port}", *words]) == 2
+                said = capsys.readouterr().err
+                assert "is it a Sentinel? write redis+sentinel://…/NAME\n" in said, words
+            # One that hangs keeps nobody for long; by itself the client waits half a minute.
+            with socket.create_server((HOST, 0)) as hung:
+                first = f"redis+sentinel://{HOST}:{hung.getsockname()[1]},{HOST}:{port}/mymaster"
+                began = time.monotonic()
+                assert run(["--url", first, "ls"]) == 0
+                assert time.monotonic() - began < 10
 
 
 def test_rights_to_sidekiq_s_keys_as_the_docs_name_them(
@@ -543,8 +554,10 @@ def test_who_may_see_some_queues_works_with_these(
         ResqueQueue(client, "resque:low").push([Job("A", [1])])
         one_of_us = Redisq(url.replace("//", "//redisq-worker:change-me@"), redisq._capsys)
         (row,) = one_of_us.rows("dlq", "replay", "mail", "--yes")
-        assert row["op"] in one_of_us("log")
-        one_of_us("undo", row["op"], "--yes")
+        assert row["op"] in one_of_us("log", code=3) and "resque:low: not looked" in one_of_us.err
+        assert one_of_us.rows("inspect", "request", "r1")[0]["id"] == "r1"
+        assert "ACL says no" in one_of_us.refusal("inspect", "request", "r2", code=1)
+        assert one_of_us.rows("undo", "--yes")[0]["done"] == 3
         assert "ACL says no" in one_of_us.refusal("undo", "purge-0123456789", code=1)
         # Another team's queue is not broken, and hides none.
         told = {row["queue"]: (row["ok"], row["unseen"]) for row in one_of_us.rows("fsck", code=3)}

@@ -117,9 +117,9 @@ def _latest(s: Session, author: Author, given: Mapping[str, Any]) -> str:
 
     found = s.run(journal.log(s.deployment))
     changes = [o for o in found.operations if o.verb != "undo"]
-    if found.unheard:
-        name, why = next(iter(found.unheard.items()))
-        raise Unreachable(f"which change is the latest can't be said: queue {name}: {why}; name it")
+    for name, why in found.unread.items():
+        if isinstance(why, Unreachable):
+            raise Unreachable(f"which change was the latest can't be said: {name}: {why}; name it")
     latest = next((o for o in changes if o.undoable and not o.tried), None)
     if latest is None:
         raise NotFound(f"nothing to undo ({hint('log')} shows what was done)")

@@ -91,11 +91,11 @@ def log(context: typer.Context, queue: OneQueue = None, max: Most = 50) -> int:
                 for o in operations
             ],
         )  # fmt: skip
-    elif not found.unheard:
+    elif not found.unread:
         say("no operations yet")
-    for name, why in found.unheard.items():
+    for name, why in found.unread.items():
         say(f"{name}: not looked at: {why}")
-    return 3 if found.unheard else 0
+    return 3 if found.unread else 0
 
 
 def _undo(operation: Operation) -> str:

@@ -21,6 +21,8 @@ The exit code travels with the exception, so the faces need no table of their ow
 
 from __future__ import annotations
 
+import re
+
 import redis.exceptions as rx
 
 
@@ -125,6 +127,8 @@ _IN_WORDS = {
 }
 
 
+_UNKNOWN = re.compile("unknown command '([A-Z]+)'")
+
 # A slot on its way to another node, a node without its slots, a master that is being replaced: the
 # next try may meet a cluster that agrees again.
 CHANGING = (
@@ -171,6 +175,9 @@ def translate(error: Exception) -> Exception:
         found, rest = Unreachable, f"that is not a Redis or Valkey server: {text}"
     elif "unknown command 'SENTINEL'" in text:
         found, rest = Unreachable, "that is a server, and no Sentinel: write redis://…"
+    elif unknown := _UNKNOWN.search(text):
+        found = Refused if unknown[1] in ("EVAL", "EVALSHA") else Unreachable
+        rest = f"that server knows no {unknown[1]}; is it a Sentinel? write redis+sentinel://…/NAME"
     elif isinstance(error, rx.NoPermissionError):
         found, rest = Forbidden, f"the server's ACL says no: {text}"
     else:

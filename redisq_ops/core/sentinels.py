@@ -11,11 +11,14 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
+from redis.backoff import NoBackoff
 from redis.connection import parse_url
 
 from .errors import BadInput
 
 PORT = 26379
+PATIENCE_S = 1.0
+"""how long one is waited for"""
 OWN = ("sentinel_tls", "sentinel_username", "sentinel_password")
 """options of the URL that are for the Sentinels"""
 
@@ -63,10 +66,14 @@ class Sentinels:
         ``make``: redis-py's Sentinel, blocking or not. ``lines``: how connections are made.
         """
         options = lines | self.options
-        kept = ("socket_", "retry", "ssl_") if self.tls else ("socket_", "retry")
-        # By itself redis-py tries a Sentinel that is gone for seconds before it asks the next.
-        asked: dict[str, Any] = {k: v for k, v in options.items() if k.startswith(kept)}
-        asked |= {"ssl": self.tls, "username": self.username, "password": self.password}
+        # By itself redis-py tries one that is gone, or hangs, for long before it asks the next.
+        asked: dict[str, Any] = {
+            "username": self.username, "password": self.password, "ssl": self.tls,
+            "socket_timeout": PATIENCE_S, "socket_connect_timeout": PATIENCE_S,
+            "retry": type(lines["retry"])(NoBackoff(), 0),
+        }  # fmt: skip
+        if self.tls:
+            asked |= {k: v for k, v in options.items() if k.startswith("ssl_")}
         if not options["ssl"]:  # then the certificates are for the Sentinels alone
             options = {k: v for k, v in options.items() if not k.startswith("ssl_")}
         there = make(self.nodes, sentinel_kwargs=asked)

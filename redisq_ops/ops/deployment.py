@@ -14,9 +14,9 @@ from typing import Any
 
 from redisq_ops.core.callers import Callers
 from redisq_ops.core.clock import Clock
-from redisq_ops.core.errors import BadInput, NotFound, Refused
+from redisq_ops.core.errors import BadInput, Forbidden, NotFound, Refused, Unreachable
 from redisq_ops.core.foreign import ForeignQueue
-from redisq_ops.core.io import Description, together
+from redisq_ops.core.io import Description, apart, together
 from redisq_ops.core.keys import PREFIX, checked_name
 from redisq_ops.core.kinds import layout, room, sharded
 from redisq_ops.core.queue import Queue
@@ -127,14 +127,25 @@ class Deployment:
         return hits[0]
 
     async def find(self, id: str) -> list[Address]:
-        """Every queue's request or entry of that id, in one pipeline."""
+        """Every queue's request or entry of that id, in one pipeline.
+
+        Queues that one may not read are nobody's here, if it is in another.
+        """
         queues = await self.apart()
         looks: list[Description[Any]] = [queue.request.op(id) for queue in queues]
         looks += [queue.get.op(id) for queue in queues]
-        found = await together(looks)
-        half = len(queues)
-        return [
+        found = await together(map(apart, looks))
+        barred = [one for one in found if isinstance(one, Forbidden)]
+        for one in found:
+            if isinstance(one, Unreachable):  # a second one may be there
+                raise Unreachable(f"where {id!r} is can't be said, name its queue too: {one}")
+            if isinstance(one, Exception) and one not in barred:
+                raise one
+        hits = [
             Address(queue, id)
-            for k, queue in enumerate(queues)
-            if found[k] is not None or found[half + k] is not None
+            for queue, *looked in zip(queues, found, found[len(queues) :], strict=False)
+            if not all(one is None or one in barred for one in looked)
         ]
+        if barred and not hits:
+            raise barred[0]
+        return hits

@@ -318,11 +318,11 @@ def _heard(found: T | Exception) -> T:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """The latest operations, newest first, of the queues that one may read."""
+    """The latest operations, newest first."""
 
     operations: list[Operation]
-    unheard: dict[str, str]
-    """queues of a Cluster whose node doesn't answer, and what is said of that"""
+    unread: dict[str, Unreachable | Forbidden]
+    """queues whose node in a Cluster doesn't answer, or that one may not read"""
 
 
 async def log(deployment: Deployment, max: int = 50, queue: str | None = None) -> Log:
@@ -330,14 +330,14 @@ async def log(deployment: Deployment, max: int = 50, queue: str | None = None) -
     if queue:
         one = await deployment.queue(queue)
         return Log(_told(await last(one, max), max), {})
-    queues, unheard = await deployment.queues(), dict[str, str]()
-    known: list[Operation] = []
+    queues, known = await deployment.queues(), list[Operation]()
+    unread: dict[str, Unreachable | Forbidden] = {}
     for q, found in zip(queues, await together(apart(last(q, max)) for q in queues), strict=True):
-        if isinstance(found, Unreachable):
-            unheard[q.name] = str(found)
-        elif not isinstance(found, Forbidden):
+        if isinstance(found, (Unreachable, Forbidden)):
+            unread[q.name] = found
+        else:
             known += _heard(found)
-    return Log(_told(known, max), unheard)
+    return Log(_told(known, max), unread)
 
 
 def _told(known: list[Operation], max: int) -> list[Operation]:

@@ -262,8 +262,8 @@ async def undo(changes: Changes, name: str | None) -> bool:
     client = deployment.client
     found = await arun(client, journal.log(deployment, _LISTED, name))
     listed = [operation for operation in found.operations if operation.verb != "undo"]
-    for unheard, why in found.unheard.items():
-        changes.tell(f"Without those of {unheard}: {why}", False)
+    for unread, error in found.unread.items():
+        changes.tell(f"Without those of {unread}: {error}", False)
     if not listed:
         changes.tell("There is nothing to undo here.", False)
         return False
