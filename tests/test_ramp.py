@@ -204,6 +204,36 @@ def test_the_last_ones_are_watched_to_their_end() -> None:
     assert advance(course, at(5300, 1000, unsettled=9), LIMITS).phase == "over"
 
 
+@pytest.mark.parametrize(
+    ("last", "why"),
+    [
+        ({"unsettled": 9}, "9 of 9 watched entries weren't settled within 5s"),
+        (
+            {"judged": 200, "verdicts": 1700, "unsettled": 1},
+            "1 of 1,701 watched entries weren't settled within 5s",
+        ),
+        ({"judged": 90, "verdicts": 90, "unsettled": 10, "failing": 10}, ""),  # as if they had died
+        (
+            {"judged": 9, "verdicts": 9, "unsettled": 4, "untold": 4},
+            "nobody can tell what became of 4 of 13 watched entries",
+        ),
+        (
+            {"judged": 5, "verdicts": 5, "unsettled": 5, "untold": 3},
+            "2 of 10 watched entries weren't settled within 5s"
+            " and nobody can tell what became of 3 of 10 watched entries",
+        ),
+        ({"judged": 9, "died": 5, "verdicts": 9, "unsettled": 1}, "5 of 9 replayed entries died"),
+        ({"judged": 9, "died": 1, "verdicts": 9}, ""),
+    ],
+)
+def test_what_it_does_not_know_to_be_well_at_its_end_it_says(
+    last: dict[str, Any], why: str
+) -> None:
+    course = through(ramping(), at(300, 1000, unsettled=9), at(5300, 1000, **last))
+    assert course.phase == "over"
+    assert course.why.startswith(why) if why else not course.why
+
+
 def test_without_a_canary_it_begins_with_the_ramp_and_without_a_rate_has_no_end() -> None:
     limits = replace(LIMITS, canary=0, rate=None)
     course = begin(limits, START)
@@ -361,6 +391,15 @@ def test_it_waits_for_workers_to_catch_up(client: redis.Redis, url: str) -> None
         phases = drive(client, ramp, seen)
     assert "paused" in phases and ramp.course.phase == "over"
     assert ramp.outcome.done == 300 and queue.counts().done == 300
+
+
+def test_what_nobody_took_is_not_called_well(client: redis.Redis) -> None:
+    queue = dead(client, [b"x"] * 12)
+    ramp = ramp_of(client, queue, replace(FAST, watch_ms=1000))
+    drive(client, ramp)
+    assert (ramp.course.phase, ramp.outcome.done, ramp.exit_code) == ("over", 12, 3)
+    assert ramp.course.why == "12 of 12 watched entries weren't settled within 1s"
+    assert str(ramp).endswith(f": {ramp.course.why}")
 
 
 def test_interrupted_ramp_says_how_far_it_came(client: redis.Redis) -> None:

@@ -92,6 +92,23 @@ def test_canary_that_dies_again(redisq: Redisq, client: redis.Redis, url: str) -
     assert row["died"] >= 1 and "again" in row["why"]
 
 
+def test_without_workers_all_is_replayed_and_none_is_well(
+    redisq: Redisq, client: redis.Redis
+) -> None:
+    queue = dead(client, 7)
+    words = ("dlq", "replay", "mail", "--ramp", "--watch", "1s", "--yes", *PATIENT)
+    out = redisq(*words, code=3)
+    assert out.startswith("replayed dead entries of mail: 7 of 7 (op replay-")
+    why = "7 of 7 watched entries weren't settled within 1s"
+    assert re.search(rf"^over · 7 of 7 · .*: {why}$", redisq.err, re.M)
+    assert f"\n{why}\n" in redisq.err and "go on with" not in redisq.err
+    assert queue.counts().waiting == 7
+    redisq("undo", out.split("(op ")[1].split(")")[0], "--yes")
+    (row,) = redisq.rows(*words, code=3)
+    assert (row["done"], row["left"], row["phase"], row["why"]) == (7, 0, "over", why)
+    assert (row["judged"], row["unsettled"]) == (0, 7)
+
+
 def test_dry_run_and_plan_change_nothing(
     redisq: Redisq, client: redis.Redis, tmp_path: Path
 ) -> None:

@@ -120,7 +120,7 @@ def ramped(s: Session, steps: Bulk, limits: Limits, what: str) -> int:
         raise
     live.end(ramp)
     seen, course = ramp.seen, ramp.course
-    told = dict.fromkeys(("judged", "died", "failing", "untold"), 0)
+    told = dict.fromkeys(("judged", "died", "failing", "unsettled", "untold"), 0)
     if seen is not None:
         told = {name: getattr(seen, name) for name in told}
     phase = "interrupted" if code == 130 else course.phase

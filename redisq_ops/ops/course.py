@@ -145,7 +145,8 @@ def advance(course: Course, seen: Observed, limits: Limits) -> Course:
         case "paused":
             return _waited(course, seen, limits)
         case "settling" if not seen.coming or at - course.since_ms >= limits.watch_ms:
-            return replace(course, phase="over", since_ms=at, why=_reentry(seen, limits) or "")
+            why = _reentry(seen, limits) or _unheard(seen, limits)
+            return replace(course, phase="over", since_ms=at, why=why)
     return course
 
 
@@ -225,6 +226,18 @@ def _reentry(seen: Observed, limits: Limits) -> str | None:
         f"{count(seen.bad)} of {count(seen.seen)} replayed entries {word} again "
         f"({seen.share:.0%}, more than {limits.reentry:.0%})"
     )
+
+
+def _unheard(seen: Observed, limits: Limits) -> str:
+    """Of how many it isn't known, though all was replayed, that they are well."""
+    watched = f"of {count(seen.verdicts + seen.unsettled)} watched entries"
+    late = seen.coming - seen.failing  # what failed again was heard of: it counts as bad
+    said = []
+    if late:
+        said.append(f"{count(late)} {watched} weren't settled within {age(limits.watch_ms)}")
+    if seen.untold:
+        said.append(f"nobody can tell what became of {count(seen.untold)} {watched}")
+    return " and ".join(said)
 
 
 def _trouble(course: Course, seen: Observed, limits: Limits, ease: float = 1.0) -> str | None:

@@ -303,7 +303,7 @@ class Ramp:
 
     @property
     def exit_code(self) -> int:
-        """0 all is replayed and well; 3 some is not replayed, or too many died again."""
+        """0 all is replayed and well; 3 some is not replayed, died again or isn't settled."""
         if self.course.phase == "over" and not self.course.why:
             return self.outcome.exit_code
         return 3 if self.outcome.done else 1
