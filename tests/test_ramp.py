@@ -351,6 +351,23 @@ def test_canary_that_dies_again_ends_it_there(client: redis.Redis, url: str) -> 
     assert operation is not None and not operation.ended
 
 
+def test_what_kills_its_worker_counts_as_failed(client: redis.Redis) -> None:
+    """Every second one is never settled: its lease runs out, again and again."""
+    queue = dead(client, [b"x"] * 60)
+    queue.configure("op", 2, {"max_lost": "1000"})
+    ramp = ramp_of(client, queue, replace(FAST, canary=10, watch_ms=1000))
+
+    def works(ramp: Ramp) -> bool:
+        taken = queue.take(50, consumer="w", lease_ms=50).deliveries
+        queue.settle([Settlement(one, "ack") for one in taken if (one.number or 0) % 2])
+        return False
+
+    drive(client, ramp, works)
+    assert (ramp.course.phase, ramp.outcome.done, ramp.exit_code) == ("stopped", 10, 3)
+    assert "5 of 10 replayed entries died or failed again (50%, more than 20%)" in ramp.course.why
+    assert queue.counts().dead == 50
+
+
 @pytest.mark.slow
 def test_it_pauses_itself_when_later_entries_die_again(client: redis.Redis, url: str) -> None:
     """The first hundred are well; of all others none is."""
@@ -439,6 +456,26 @@ def test_sidekiq_s_dead_are_watched_too(client: redis.Redis, outcome: Any, again
     drive(client, ramp, works)
     assert ramp.course.phase == "stopped" and ramp.outcome.done == 5
     assert f"replayed entries {again}" in ramp.course.why
+
+
+def test_a_sidekiq_job_whose_worker_was_lost_is_failing_until_its_end(client: redis.Redis) -> None:
+    client.sadd("queues", "default")
+    id = "a" * 24
+    job = {"class": "A", "jid": id, "queue": "default", "retry": True, "args": []}
+    client.zadd("dead", {json.dumps(job): 1_700_000_000})
+    queue = SidekiqQueue(client, "sidekiq:default")
+    fates, now = queue.fates(), queue.now()
+    queue.move("op", 1, [id], source="dead", target="waiting", high_water_ms=now)
+    run(client, fates.add([id], now, "op", 1))
+    queue.take(1, consumer="w", lease_ms=1)
+    assert run(client, fates.look()) == [] and fates.failing == 0
+    time.sleep(0.01)
+    (again,) = queue.take(1, consumer="w").deliveries
+    assert run(client, fates.look()) == [] and fates.failing == 1
+    queue.settle([Settlement(again, "release")])  # and nothing says so where it waits
+    assert run(client, fates.look()) == [] and (fates.failing, fates.unsettled) == (1, 1)
+    queue.settle([Settlement(queue.take(1, consumer="w").deliveries[0], "ack")])
+    assert run(client, fates.look()) == [False] and (fates.failing, fates.unsettled) == (0, 0)
 
 
 def test_rate_is_kept_by_steps_of_few(client: redis.Redis) -> None:

@@ -170,6 +170,27 @@ def test_workers_of_resque_s_own_write_jobs_anew(queue: Ours, client: redis.Redi
     assert look(queue, fates) == Counter({True: 1})
 
 
+def test_what_a_worker_of_ours_was_lost_with_is_failing_until_its_end(
+    queue: Ours, client: redis.Redis
+) -> None:
+    failed(client, job(1), job(2), job(2), job(2))
+    fates = replayed(queue)
+    queue.take(1, consumer="w", lease_ms=1)
+    assert look(queue, fates) == Counter() and fates.failing == 0
+    time.sleep(0.01)
+    held = take(queue)
+    assert look(queue, fates) == Counter() and fates.failing == 1
+    queue.settle([Settlement(one, "release") for one in held])
+    assert look(queue, fates) == Counter() and fates.failing == 1
+    end(queue, 1)
+    assert look(queue, fates) + look(queue, fates) == Counter({False: 1}) and fates.failing == 0
+    queue.take(3, consumer="w", lease_ms=1)
+    time.sleep(0.01)
+    take(queue)
+    assert look(queue, fates) == Counter()
+    assert (fates.failing, fates.unsettled) == (1, 3), "equal ones that were out together are one"
+
+
 @pytest.mark.parametrize("zone", ["UTC", "CEST", "+0000"])
 def test_what_a_clock_that_is_behind_or_of_a_zone_writes_is_heard_of(
     queue: Ours, client: redis.Redis, zone: str

@@ -32,7 +32,7 @@ class Fates:
 
     @property
     def failing(self) -> int:
-        """How many failed again and will be tried again."""
+        """How many failed again, or were lost with a worker, and will be tried again."""
         return len(self._failing)
 
     @property
@@ -85,7 +85,7 @@ class Fates:
         return entry.since_ms is None or entry.since_ms >= since_ms
 
     def _fails(self, entry: Entry) -> bool:
-        return bool(entry.failures)  # a replay has attempts counted afresh
+        return bool(entry.attempts)  # a replay has both counts begin afresh
 
 
 class ForeignFates(Fates):
@@ -94,9 +94,20 @@ class ForeignFates(Fates):
 
     at_once: ClassVar[int] = 20
 
+    def __init__(self, queue: Queue[Any]) -> None:
+        super().__init__(queue)
+        self._lost: set[str] = set()
+
+    def forget(self) -> None:
+        super().forget()
+        self._lost.clear()
+
     def _anew(self, entry: Entry, since_ms: int) -> bool:
         return True
 
     def _fails(self, entry: Entry) -> bool:
+        # That its worker was lost is only said of what another worker of ours has.
+        if entry.lost:
+            self._lost.add(entry.id)
         # Sidekiq's retry set: from the queue it was put into only a failure leads there.
-        return entry.called == "retry"
+        return entry.called == "retry" or entry.id in self._lost

@@ -57,6 +57,8 @@ class Alike:
     """failures of them that came, and weren't yet told of"""
     back: int = 0
     """older ones that were put back, by an undo"""
+    lost: int = 0
+    """times a worker of ours vanished with one, as the latest take was told"""
 
     def look(self, seen: int, near: int, hidden: bool, blind: bool) -> tuple[int, int, int]:
         """How many died, are done, and can't be told of any more.
@@ -77,6 +79,8 @@ class Alike:
         self.back -= back
         for _ in range(died + back + done + untold):
             self.since.popleft()
+        if died or done:  # that count is forgotten with the end of one
+            self.lost = 0
         self.near = min(near, len(self.since))
         return died, done, untold
 
@@ -140,6 +144,11 @@ class JobFates(Fates):
         """by the key of the list"""
         self._overrun = False
         self._untold = 0
+
+    @property
+    def failing(self) -> int:
+        # One that failed is dead; what comes again is what was lost, of several alike as many.
+        return sum(min(alike.lost, len(alike.since)) for alike in self._alike.values())
 
     @property
     def unsettled(self) -> int:
@@ -223,6 +232,8 @@ class JobFates(Fates):
                 if known is not None:
                     seen[known] += 1
                     near[known] += there.place.kind == "held" or there.score < NEAR
+                    alike = self._alike[known]
+                    alike.lost = max(alike.lost, there.entry.lost)
         for work in (work for process in processes for work in process.work):
             if work.queue in names:
                 which = Which(work.queue, job.content(work.payload))
