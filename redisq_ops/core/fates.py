@@ -61,24 +61,30 @@ class Fates:
     async def look(self) -> list[bool]:
         """Look at some of the unsettled ones, the next ones the next time: for each that ended,
         whether it is dead again. A fixed number of round trips."""
-        ends: list[bool] = []
         ids = list(self._since)[: self.at_once]
+        found: list[Entry | None] = []
         for start in range(0, len(ids), 50):
-            batch = ids[start : start + 50]
-            found = await together(self._queue.get.op(id) for id in batch)
-            for id, entry in zip(batch, found, strict=True):
-                since_ms = self._since.pop(id)
-                self._failing.discard(id)
-                if entry is None or entry.state == "done":
-                    ends.append(False)
-                elif entry.state == "dead":
-                    if self._anew(entry, since_ms):
-                        ends.append(True)
-                elif entry.state != "trash":
-                    self._since[id] = since_ms
-                    if self._fails(entry):
-                        self._failing.add(id)
-        return ends
+            found += await together(self._queue.get.op(id) for id in ids[start : start + 50])
+        await self._hear()
+        ends = [self._end(id, entry) for id, entry in zip(ids, found, strict=True)]
+        return [died for died in ends if died is not None]
+
+    async def _hear(self) -> None:
+        """Hear what entries don't say themselves, once they were looked at."""
+
+    def _end(self, id: str, entry: Entry | None) -> bool | None:
+        """Whether it died, if it ended; None: it is followed on, or not any more."""
+        since_ms = self._since.pop(id)
+        self._failing.discard(id)
+        if entry is None or entry.state == "done":
+            return False
+        if entry.state == "dead":
+            return True if self._anew(entry, since_ms) else None
+        if entry.state != "trash":
+            self._since[id] = since_ms
+            if self._fails(entry):
+                self._failing.add(id)
+        return None
 
     def _anew(self, entry: Entry, since_ms: int) -> bool:
         """Whether it died since; else an undo has put it back."""

@@ -18,6 +18,7 @@ from redis.asyncio import RedisCluster as AsyncCluster
 from ..callers import Callers
 from ..clock import Clock, checked_ms
 from ..errors import BadInput, Refused, WrongKind
+from ..fates import Fates
 from ..given import checked_pairs, pairs
 from ..io import C_co, Call, Description, both, operation, together
 from ..keys import PREFIX
@@ -28,6 +29,7 @@ from ..reply import words
 from ..settings import BATCH, MAX_PAYLOAD
 from ..timed import TimedQueue
 from ..values import Entry, State
+from .fates import CarmineFates
 from .keys import END, THEIRS, CarmineKeys
 from .names import begun, in_the_way
 from .states import STATE_OF, Facts, whole
@@ -171,6 +173,10 @@ class CarmineQueue(TimedQueue[C_co]):
             put = await self.enqueue.op(pairs, backoff_ms=wait, max_payload=most)
             said |= {one.id: "ok" if one.accepted else "exists" for one in put}
         return [said[entry.id] for entry in entries]
+
+    def fates(self) -> Fates:
+        """Also by the history: newer content of an id hides that it died."""
+        return CarmineFates(self)
 
     # --- workers -------------------------------------------------------------------------------
 
