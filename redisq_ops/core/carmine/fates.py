@@ -58,7 +58,7 @@ class CarmineFates(Fates):
                 return
 
     def _note(self, what: dict[bytes, bytes]) -> None:
-        for item in what.get(b"dead", b"").decode().split():
+        for item in what.get(b"dead", b"").decode(errors="replace").split():
             id = item.partition("|")[0]
             if id in self._since:
                 self._deaths[id] = int(what[b"t"])
