@@ -109,6 +109,18 @@ def test_without_workers_all_is_replayed_and_none_is_well(
     assert (row["judged"], row["unsettled"]) == (0, 7)
 
 
+def test_of_several_queues_it_says_which_it_did_not_begin(
+    redisq: Redisq, client: redis.Redis
+) -> None:
+    later = RequestQueue(client, "post")
+    later.submit([b"x"], id="r2")
+    later.settle([Settlement(later.take(1, consumer="w1").deliveries[0], "reject", b"{}")])
+    dead(client, 1)
+    words = ("mail/r1/1", "post/r2/1", "--ramp", "--watch", "1s", "--yes", *PATIENT)
+    redisq("replay", *words, code=3)
+    assert "\nnot begun: post\n" in redisq.err and later.counts().dead == 1
+
+
 def test_dry_run_and_plan_change_nothing(
     redisq: Redisq, client: redis.Redis, tmp_path: Path
 ) -> None:

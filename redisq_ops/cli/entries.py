@@ -327,14 +327,15 @@ def _moved(s: Session, bulks: Sequence[Bulk], ramp: Limits | None) -> int:
     from .output import say
 
     total = Outcome(None, 0)
-    for bulk in bulks:
+    bulks = [bulk for bulk in bulks if bulk.selection.count]
+    for nth, bulk in enumerate(bulks, 1):
         selection = bulk.selection
-        if not selection.count:
-            continue
         into = f" to {bulk.way.target.name}" if isinstance(bulk, Relocating) else ""
         what = f"{PAST[bulk.verb]} {selection.state} entries of {selection.queue.name}{into}"
         if ramp is not None:
             if code := ramped(s, bulk, ramp, what):
+                if rest := [left.selection.queue.name for left in bulks[nth:]]:
+                    say(f"not begun: {', '.join(rest)}")
                 return code
             continue
         finished = drive(s, bulk, f"{bulk.verb} in {selection.queue.name}", s.again)
