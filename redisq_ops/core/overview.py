@@ -120,7 +120,10 @@ class Overview(Parts[C_co, Part]):
         return await together(self.get.op(id) for id in ids)
 
     async def _get(self, id: str) -> Entry | None:
-        shards = sorted((await self._places([id]))[id])
+        return await self._found(id, sorted((await self._places([id]))[id]))
+
+    async def _found(self, id: str, shards: Sequence[int]) -> Entry | None:
+        """What the first of these shards that knows it says."""
         found = await together(self._part(k).get.op(id) for k in shards)
         entries = (_marked_entry(e, k) for k, e in zip(shards, found, strict=True) if e is not None)
         return next(entries, None)
