@@ -95,7 +95,9 @@ def redisq(loss: Loss, capsys: pytest.CaptureFixture[str]) -> Redisq:
     return Redisq(loss.url, capsys)
 
 
-def test_what_the_others_have_is_shown(loss: Loss, redisq: Redisq) -> None:
+def test_what_the_others_have_is_shown(
+    loss: Loss, redisq: Redisq, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert sorted(loss.gone.values()) == [False, False, True, True]
     if loss.registry:  # then nobody knows what there is
         for words in (["ls"], ["fsck"]):
@@ -108,6 +110,17 @@ def test_what_the_others_have_is_shown(loss: Loss, redisq: Redisq) -> None:
     assert redisq("ls", code=3).count(loss.why) == 2
     frame = redisq("top", "--once", code=3)
     assert all(name in frame for name in loss.gone) and frame.count("node") == 2
+    for columns in ("80", "130"):
+        monkeypatch.setenv("COLUMNS", columns)
+        frame = redisq("top", "--once", code=3)
+        for name, gone in loss.gone.items():
+            (line,) = (line for line in frame.splitlines() if line.split()[:1] == [name])
+            assert line.endswith(loss.why) is gone
+    for name, gone in loss.gone.items():
+        if gone:
+            assert redisq.refusal("top", "--once", "--queue", name, code=2) == loss.why
+        else:
+            assert "1 become due" in redisq("top", "--once", "--queue", name)
     audits = {row["queue"]: row for row in redisq.rows("fsck", code=3)}
     for name, gone in loss.gone.items():
         assert audits[name]["ok"] is (None if gone else True)

@@ -14,6 +14,7 @@ import redis
 
 from redisq_ops.cli import run
 from redisq_ops.core.request import RequestQueue
+from redisq_ops.core.resque import Job, SidekiqQueue
 
 pytestmark = pytest.mark.alike
 
@@ -144,6 +145,21 @@ def test_for_programs_it_prints_what_other_commands_do(
         assert printed[0][0]["waiting"] == 3
     client.hset("rq:registry", "tomorrow", '{"kind":"request","schema":99}')
     assert run(["--url", url, "top", "--json"]) == 3  # one queue can't be read, as `ls` says
+
+
+def test_a_frame_ends_as_ls_does_where_some_of_a_queue_can_not_be_read(
+    url: str, client: redis.Redis, capsys: pytest.CaptureFixture[str]
+) -> None:
+    SidekiqQueue(client, "sidekiq:mail").push([Job("A", [1])])
+    assert run(["--url", url, "top", "--once", "--queue", "sidekiq:mail"]) == 0
+    client.set("retry", "another program's")
+    for words, said in ((["ls"], "keeps its data: retry"), (["top", "--once"], "WRONG")):
+        capsys.readouterr()
+        assert run(["--url", url, *words]) == 3
+        assert said in capsys.readouterr().out
+    assert run(["--url", url, "top", "--once", "--queue", "sidekiq:mail"]) == 1
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == 1 and "keeps its data: retry" in err
 
 
 def test_the_first_frame_needs_no_redis_client() -> None:

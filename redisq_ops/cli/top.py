@@ -17,6 +17,7 @@ from .completion import queues
 from .session import Session, session
 
 if TYPE_CHECKING:
+    from redisq_ops.ops.snapshot import Snapshot
     from redisq_ops.tui.poller import Connected
 
 DEMO_S = 4.0
@@ -89,11 +90,17 @@ def _show(
         from redisq_ops.tui.frame import frame
 
         sys.stdout.write(frame(dashboard, _size()))
-        seen = dashboard.snapshot  # as with ls: some of it couldn't be read
-        return 3 if seen and any(row.problem for row in seen.overview) else 0
+        return 3 if dashboard.snapshot and _unread(dashboard.snapshot) else 0
     if error := dashboard.run():
         raise error
     return 0
+
+
+def _unread(seen: Snapshot) -> bool:
+    """Whether some of it couldn't be read, as `ls` says it of the same queues."""
+    shown = [row.counts for row in seen.overview] + [seen.counts]
+    refused = [row.problem for row in seen.overview] + [seen.problem]
+    return any(refused) or any(counts.problem for counts in shown if counts)
 
 
 def main() -> None:

@@ -80,7 +80,12 @@ async def _picture(deployment: Deployment, wish: Wish) -> Snapshot:
         queue = deployment.open(entry)
     except Refused as refusal:
         return replace(bare, problem=str(refusal))
-    filled, detail = await both(_filled(queue, bare), _detail(queue, bare))
+    # Apart, so that a node of several that doesn't answer is called that, as in the overview.
+    filled, detail = await both(apart(_filled(queue, bare)), apart(_detail(queue, bare)))
+    if isinstance(filled, Exception):
+        raise filled
+    if isinstance(detail, Exception):
+        raise detail
     return replace(filled, entry=detail.entry, request=detail.request)
 
 

@@ -115,14 +115,21 @@ class Top(App[Exception]):
         self._seen_at, self.problem = self.clock(), None
         if first:
             self._connected()
-        wish = seen.snapshot.wish
         with self.batch_update():
-            if wish.view == self.view and (wish.queue == self.queue or wish.view == "overview"):
+            if self.answered:
                 self.current.show(seen.snapshot)
             for screen in self.screen_stack:
                 if isinstance(screen, (DetailScreen, WhyScreen)):
                     screen.show(seen.snapshot)
             self.tick()
+
+    @property
+    def answered(self) -> bool:
+        """Whether the latest picture is of the view that is open."""
+        if self.snapshot is None:
+            return False
+        wish = self.snapshot.wish
+        return wish.view == self.view and (wish.queue == self.queue or wish.view == "overview")
 
     def on_missed(self, missed: Missed) -> None:
         from redisq_ops.core.errors import BadInput

@@ -8,13 +8,15 @@ from .app import Top
 
 
 def frame(app: Top, size: tuple[int, int]) -> str:
-    """The first complete picture, drawn on ``size`` cells; raises what kept it from coming."""
+    """The first complete picture of what is to be opened, drawn on ``size`` cells; raises what kept
+    it from coming."""
     return asyncio.run(_frame(app, size))
 
 
 async def _frame(app: Top, size: tuple[int, int]) -> str:
     async with app.run_test(size=size) as pilot:
-        while app.snapshot is None:
+        # The first one is of the overview; of a queue to be opened it doesn't say anything.
+        while not app.answered:
             if app.problem is not None:
                 raise app.problem
             await asyncio.sleep(0.01)

@@ -55,6 +55,8 @@ class Row:
     identity: str
     cells: tuple[Cell, ...]
     style: str = ""
+    rest: Cell = ""
+    """what is said across all columns behind the last cell"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +236,13 @@ class PagedTable(ScrollView, can_focus=True):
             return ""
         about = "" if self._window.exact else "≥"
         return f"{count(self._cursor + 1)} of {about}{count(self._total)}"
+
+    @property
+    def unsaid(self) -> str:
+        """What the cursor's row says behind its cells, if it has no room for all of that."""
+        row = None if self._lost else self._row(self._cursor)
+        text, _ = _styled(row.rest if row else "")
+        return text if row and cell_len(printable(text)) > self._room(row) else ""
 
     @property
     def wanted(self) -> tuple[int, int]:
@@ -480,6 +489,11 @@ class PagedTable(ScrollView, can_focus=True):
             strip = Strip.join([strip.crop(0, width - 1), Strip([Segment("▸", style)], 1)])
         return strip
 
+    def _room(self, row: Row) -> int:
+        """The cells from behind a row's own to the edge of the screen."""
+        taken = sum(width + _GAP for _, index, width in self._layout if index < len(row.cells))
+        return max(0, self.scrollable_content_region.width - _GUTTER - taken)
+
     def _draw(self, line: _Line) -> Strip:
         over = _PLAIN
         if line.cursor:
@@ -495,13 +509,21 @@ class PagedTable(ScrollView, can_focus=True):
         else:
             plain = base + Style.parse(line.row.style)
             for column, index, width in self._layout:
-                cell = line.row.cells[index] if index < len(line.row.cells) else ""
-                text, style = (cell, "") if isinstance(cell, str) else cell
+                if index >= len(line.row.cells):
+                    break
+                text, style = _styled(line.row.cells[index])
                 look = plain + Style.parse(column.style) + Style.parse(style) + over
                 segments.append(Segment(_padded(text, width, column.align), look))
                 segments.append(Segment(" " * _GAP, plain + over))
+            text, style = _styled(line.row.rest)
+            rest = _padded(text, self._room(line.row), "left")
+            segments.append(Segment(rest, plain + Style.parse(style) + over))
         width = max(self.virtual_size.width, self.scrollable_content_region.width)
         return Strip(segments).adjust_cell_length(width, base + over)
+
+
+def _styled(cell: Cell) -> tuple[str, str]:
+    return (cell, "") if isinstance(cell, str) else cell
 
 
 def _padded(text: str, width: int, align: Literal["left", "right"]) -> str:

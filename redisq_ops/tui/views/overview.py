@@ -63,11 +63,16 @@ class OverviewView(QueueView):
     def words(self, item: Any) -> tuple[str, ...]:
         return (item.name, item.kind)
 
+    @property
+    def status(self) -> list[str]:
+        return [*filter(None, [self.table.unsaid]), *super().status]
+
     def row(self, item: Any, snapshot: Snapshot) -> Row:
         queue: Queue = item
         counts, rates = queue.counts, queue.rates
         if counts is None:
-            return Row(queue.name, (queue.name, queue.kind, (queue.problem or "?", BAD)))
+            # No flags and no numbers: all of that width is for the reason.
+            return Row(queue.name, (queue.name, queue.kind), rest=(queue.problem or "?", BAD))
         return Row(
             queue.name,
             (

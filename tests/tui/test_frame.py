@@ -1,0 +1,85 @@
+"""A frame without a terminal: of what was asked for, or the reason why there is none."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from redisq_ops.core.errors import Unreachable
+from redisq_ops.core.values import Counts, Entry
+from redisq_ops.ops.look import Row
+from redisq_ops.ops.snapshot import Listed, Snapshot, Wish
+from redisq_ops.tui.app import Top
+from redisq_ops.tui.frame import frame, text
+from redisq_ops.tui.poller import Connected
+
+NOW = 1_773_457_965_000
+GONE = "node [red]10.0.0.7:7002[/red] doesn't answer"
+LONG = "key rq:{b}:cfg is a string where a hash belongs, and so is " + "x" * 30
+
+
+class Lost:
+    """Two queues of which one can't be read; a look at it alone fails, if it isn't late."""
+
+    connected: Connected | None = None
+    warning: str | None = None
+
+    def __init__(self, problem: str = GONE, fails: bool = True) -> None:
+        self.problem = problem
+        self.fails = fails
+
+    async def look(self, wish: Wish) -> Snapshot:
+        queues = tuple(Listed(name, "delay", frozenset({"timeline"})) for name in ("a", "b", "c"))
+        bare = Snapshot(wish, NOW, queues)
+        if wish.view == "overview":
+            fine = Row("a", "delay", Counts(1, 2, 3, 4, 5, 6), None)
+            lost = Row("b", "delay", None, None, self.problem)
+            return replace(bare, overview=(fine, lost, replace(fine, name="c")))
+        await asyncio.sleep(0.5)
+        if self.fails:
+            raise Unreachable(self.problem)
+        entries = (Entry("soon", "delayed", NOW + 5_000),)
+        return replace(bare, counts=Counts(0, 0, 1, 0, 0, 0), entries=entries, total=1)
+
+    async def close(self) -> None:
+        pass
+
+
+def test_a_queue_that_can_not_be_read_has_no_frame_but_a_reason() -> None:
+    with pytest.raises(Unreachable) as refused:
+        frame(Top(Lost(), queue="b"), (120, 20))
+    assert str(refused.value) == GONE
+
+
+def test_a_frame_of_a_queue_waits_for_the_look_at_that_queue() -> None:
+    shown = frame(Top(Lost(fails=False), queue="b"), (120, 20))
+    assert "soon" in shown and "1 of 1" in shown
+
+
+@pytest.mark.parametrize("width", [80, 130])
+def test_the_overview_says_the_whole_problem_as_it_is(width: int) -> None:
+    lines = frame(Top(Lost()), (width, 20)).splitlines()
+    lost, fine = (next(line for line in lines if line.split()[:1] == [name]) for name in "bc")
+    assert lost.split()[-len(GONE.split()) :] == GONE.split()
+    assert lost.startswith("  b ") and max(map(len, lines)) <= width
+    assert ("delay" in lost) is ("delay" in fine) is (width == 130)
+    assert "1  2  3  4" in "  ".join(fine.split())
+
+
+def test_what_a_row_has_no_room_for_is_said_below_while_the_cursor_is_on_it() -> None:
+    async def body() -> tuple[str, str]:
+        app = Top(Lost(LONG))
+        async with app.run_test(size=(100, 20)) as pilot:
+            while not app.answered:
+                await pilot.pause(0.01)
+            await pilot.pause()
+            before = text(app)
+            await pilot.press("j")
+            await pilot.pause()
+            return before, text(app)
+
+    before, after = asyncio.run(body())
+    assert LONG not in before and LONG[:40] in before and "…" in before
+    assert LONG in after.splitlines()[-2] and LONG[:40] in after.splitlines()[4]
