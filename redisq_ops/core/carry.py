@@ -248,7 +248,7 @@ class Carrying(Sharded[C_co, Part]):
 
 def _told(entry: Lying, to: int, arrived: bool) -> str:
     if arrived:
-        return f"{entry.id} has arrived in shard {to} and still is in transit from {entry.shard}"
+        return f"{entry.id} has arrived in shard {to} and shard {entry.shard} still has it too"
     return f"{entry.id} is between shard {entry.shard} and shard {to}"
 
 
