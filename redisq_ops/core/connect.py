@@ -12,7 +12,8 @@ Cluster, ``…+sentinel://host:26379,host2/mymaster`` for Sentinel (see `sentine
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 from urllib.parse import parse_qs, urlsplit
@@ -23,12 +24,11 @@ from redis.asyncio.retry import Retry as AsyncRetry
 from redis.asyncio.sentinel import Sentinel as AsyncSentinel
 from redis.backoff import ConstantBackoff
 from redis.cluster import LoadBalancingStrategy
-from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import RedisError
-from redis.exceptions import TimeoutError as RedisTimeoutError
+from redis.exceptions import RedisClusterException, RedisError
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
+from .clusters import AsyncCluster, Cluster, ReplicaCluster
 from .errors import BadInput, translate
 from .io import AsyncClient, BlockingClient
 from .lines import NodePool, mended
@@ -85,32 +85,6 @@ class Target:
         return f"Target({str(self)!r})"
 
 
-class _ReplicaCluster(redis.RedisCluster):
-    """Asks replicas also where the node is chosen by us, as a pipeline's is."""
-
-    def get_node_from_key(self, key: Any, replica: bool = True) -> Any:
-        found: Any = super().get_node_from_key  # untyped in redis-py
-        return found(key, replica) or found(key, False)
-
-
-class _AsyncCluster(aredis.RedisCluster):
-    """Begins also where the master of the first slots is gone, of which redis-py asks too much."""
-
-    async def initialize(self, *args: Any, **options: Any) -> Any:
-        try:
-            return await super().initialize(*args, **options)
-        except (RedisConnectionError, RedisTimeoutError):
-            for node in self.get_primaries():  # the slots are known: only COMMAND wasn't answered
-                try:
-                    await self.commands_parser.initialize(node)
-                except (RedisConnectionError, RedisTimeoutError):
-                    continue
-                self.nodes_manager.default_node = node
-                self._initialize = False
-                return self
-            raise
-
-
 def connect(
     target: Target | str = DEFAULT_URL, role: str = "library", *, replica: bool = False
 ) -> BlockingClient:
@@ -122,21 +96,17 @@ def connect(
     target = Target(target) if isinstance(target, str) else target
     mode, url, options = _dissect(target, role)
     options["retry"] = Retry(ConstantBackoff(0.03), _RESENDS)
-    try:
+    with _in_words(target):
         if mode == "cluster":
             options.pop("retry")  # the cluster client counts its own attempts per node
             options["connection_pool_class"] = NodePool
             if replica:
-                which = LoadBalancingStrategy.ROUND_ROBIN_REPLICAS
-                return _ReplicaCluster.from_url(url, load_balancing_strategy=which, **options)
-            return redis.RedisCluster.from_url(url, **options)
+                options["load_balancing_strategy"] = LoadBalancingStrategy.ROUND_ROBIN_REPLICAS
+                return ReplicaCluster.from_url(url, **options)
+            return Cluster.from_url(url, **options)
         if mode == "sentinel":
             return cast(redis.Redis, _master(Sentinel, target, url, options, replica))
         return mended(_known(redis.Redis.from_url(url, **options)))
-    except RedisError as error:
-        raise translate(error) from error
-    except ValueError as error:
-        raise _unreadable(target, error) from None
 
 
 def aconnect(target: Target | str = DEFAULT_URL, role: str = "library") -> AsyncClient:
@@ -144,15 +114,13 @@ def aconnect(target: Target | str = DEFAULT_URL, role: str = "library") -> Async
     target = Target(target) if isinstance(target, str) else target
     mode, url, options = _dissect(target, role)
     options["retry"] = AsyncRetry(ConstantBackoff(0.03), _RESENDS)
-    try:
+    with _in_words(target):
         if mode == "cluster":
             options.pop("retry")
-            return _AsyncCluster.from_url(url, **options)
+            return AsyncCluster.from_url(url, **options)
         if mode == "sentinel":
             return cast(aredis.Redis, _master(AsyncSentinel, target, url, options))
         return mended(_known(aredis.Redis.from_url(url, **options)))
-    except ValueError as error:
-        raise _unreadable(target, error) from None
 
 
 def blocking_twin(target: Target | str, role: str = "wait") -> BlockingClient:
@@ -160,12 +128,13 @@ def blocking_twin(target: Target | str, role: str = "wait") -> BlockingClient:
     target = Target(target) if isinstance(target, str) else target
     mode, url, options = _dissect(target, role)
     options["socket_timeout"] = None
-    if mode == "cluster":
-        return redis.RedisCluster.from_url(url, connection_pool_class=NodePool, **options)
-    options["retry"] = Retry(ConstantBackoff(0), 0)
-    if mode == "sentinel":
-        return cast(redis.Redis, _master(Sentinel, target, url, options))
-    return mended(redis.Redis.from_url(url, **options))
+    with _in_words(target):
+        if mode == "cluster":
+            return Cluster.from_url(url, connection_pool_class=NodePool, **options)
+        options["retry"] = Retry(ConstantBackoff(0), 0)
+        if mode == "sentinel":
+            return cast(redis.Redis, _master(Sentinel, target, url, options))
+        return mended(_known(redis.Redis.from_url(url, **options)))
 
 
 def _dissect(target: Target, role: str) -> tuple[str, str, dict[str, Any]]:
@@ -202,6 +171,16 @@ def _dissect(target: Target, role: str) -> tuple[str, str, dict[str, Any]]:
                 options[option] = value
     # (`urlunsplit` makes unix:/run/… of unix:///run/…, which redis-py refuses.)
     return mode, f"{scheme}{target.url[len(parts.scheme) :]}", options
+
+
+@contextmanager
+def _in_words(target: Target) -> Iterator[None]:
+    try:
+        yield
+    except (RedisError, RedisClusterException) as error:
+        raise translate(error) from error
+    except ValueError as error:
+        raise _unreadable(target, error) from None
 
 
 def _unreadable(target: Target, error: ValueError) -> BadInput:

@@ -166,6 +166,8 @@ def translate(error: Exception) -> Exception:
         # A client that knows of a Cluster goes where it is sent; only a lasting change ends here.
         found = Unreachable
         rest = "that is one node of a Cluster (redis+cluster:// reaches all), or it is changing"
+    elif isinstance(error, (rx.AskError, rx.TryAgainError)) or "TTL exhausted" in text:
+        found, rest = Unreachable, "a slot is moving to another node: try again"
     elif isinstance(error, CHANGING) or (
         # The client's own, but for the one it has for keys that can never be in one script.
         isinstance(error, rx.RedisClusterException) and "same key slot" not in text

@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import redis.asyncio as aredis
 import redis.exceptions as rx
 from redis.asyncio.cluster import PipelineCommand
+from redis.cluster import get_node_name
 
 from .errors import Unreachable, translate
 
@@ -51,6 +53,8 @@ def by_node(client: Any, round: Sequence[Asked]) -> list[Any]:
         else:
             for node, its in _elsewhere(client, lost):
                 _ask(client, node, its)
+    for node, its in _pointed(client, round):
+        _ask(client, node, its, moving=True)
     for asked in round:
         if isinstance(asked.reply, _MOVED) and "target_nodes" not in asked.options:
             try:
@@ -71,6 +75,8 @@ async def aby_node(client: Any, round: Sequence[Asked]) -> list[Any]:
         else:
             again = _elsewhere(client, lost)
             await asyncio.gather(*(_aask(node, its) for node, its in again))
+    pointed = _pointed(client, round)
+    await asyncio.gather(*(_aask(node, its, moving=True) for node, its in pointed))
     for asked in round:
         if isinstance(asked.reply, _MOVED) and "target_nodes" not in asked.options:
             try:
@@ -103,23 +109,41 @@ def _elsewhere(client: Any, lost: Sequence[Asked]) -> list[tuple[Any, list[Asked
     return [(node, its) for node, its in placed if node.name not in silent]
 
 
-def _ask(client: Any, node: Any, round: Sequence[Asked]) -> None:
+def _pointed(client: Any, round: Sequence[Asked]) -> list[tuple[Any, list[Asked]]]:
+    """Where to ask for what is there already, of slots that are on their way."""
+    nodes: dict[str, tuple[Any, list[Asked]]] = {}
+    for asked in round:
+        # One by one each would be a trip to where it was and another to where it is.
+        if type(asked.reply) is rx.AskError and "target_nodes" not in asked.options:
+            node = client.get_node(node_name=get_node_name(asked.reply.host, asked.reply.port))
+            if node is not None:
+                nodes.setdefault(node.name, (node, []))[1].append(asked)
+    return list(nodes.values())
+
+
+def _ask(client: Any, node: Any, round: Sequence[Asked], moving: bool = False) -> None:
+    """``moving``: each behind an ASKING, which is for the next command of a connection alone."""
     pipe = client.get_redis_connection(node).pipeline(transaction=False)
     for asked in round:
+        if moving:
+            pipe.execute_command("ASKING")
         pipe.execute_command(*asked.command, **asked.plain)
     try:
-        replies = pipe.execute(raise_on_error=False)
+        replies = pipe.execute(raise_on_error=False)[moving :: 1 + moving]
     except LOST as error:
         replies = [error] * len(round)
     for asked, reply in zip(round, replies, strict=True):
         asked.node, asked.reply = node.name, reply
 
 
-async def _aask(node: aredis.cluster.ClusterNode, round: Sequence[Asked]) -> None:
-    commands = [PipelineCommand(n, *a.command, **a.plain) for n, a in enumerate(round)]
+async def _aask(
+    node: aredis.cluster.ClusterNode, round: Sequence[Asked], moving: bool = False
+) -> None:
+    sent = [PipelineCommand(n, *a.command, **a.plain) for n, a in enumerate(round)]
+    pairs = [(PipelineCommand(0, "ASKING"), command) for command in sent]
     try:
-        await node.execute_pipeline(commands)
-        replies = [command.result for command in commands]
+        await node.execute_pipeline([*chain(*pairs)] if moving else sent)
+        replies = [command.result for command in sent]
     except LOST as error:
         replies = [error] * len(round)
     for asked, reply in zip(round, replies, strict=True):
