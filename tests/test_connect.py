@@ -2,8 +2,11 @@ import asyncio
 from pathlib import Path
 
 import pytest
+import redis
 
-from redisq_ops.core.connect import aconnect, blocking_twin
+from redisq_ops.core.connect import aconnect, blocking_twin, connect
+from redisq_ops.core.errors import BadInput, Unreachable
+from redisq_ops.core.io import Call, arun
 from redisq_ops.demo.server import EmbeddedServer
 
 from .cli import Redisq, everywhere
@@ -25,7 +28,72 @@ def test_a_server_is_reached_by_its_socket(
         assert asyncio.run(awaited())
 
 
-@pytest.mark.parametrize("url", ["redis://h?colour=red", "rediss://h/0?colour=red"])
-def test_an_option_that_there_is_not_is_named(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("mode", ["", "+cluster"])
+@pytest.mark.parametrize("rest", ["://h?colour=red", "s://h/0?colour=red"])
+def test_an_option_that_there_is_not_is_named(
+    rest: str, mode: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = f"redis{rest}".replace("://", f"{mode}://")
     said = Redisq(url, capsys).refusal("ls", code=2)
     assert said == f"{url}: 'colour' is no option"
+
+
+def test_every_client_names_an_option_that_a_cluster_s_has_not() -> None:
+    for make in (connect, aconnect, blocking_twin):
+        for option in ("colour", "ssl_ca_certs", "path", "startup_nodes"):
+            with pytest.raises(BadInput, match=f"'{option}' is no option$"):
+                make(f"redis+cluster://127.0.0.1:1?{option}=red")
+    for url in (
+        "redis+cluster://127.0.0.1:1/0?max_connections=9",
+        "rediss+cluster://h?ssl_ciphers=a",
+    ):
+        aconnect(url)
+
+
+@pytest.mark.parametrize(
+    "url, write",
+    [
+        ("redis+cluster://127.0.0.1:1/3", "a Cluster has no database but 0: write {}"),
+        ("redis+cluster://me:pw@127.0.0.1:1?db=3", "a Cluster has no database but 0: write {}"),
+        ("unix+cluster:///tmp/s", "a socket is one server's: write unix://…"),
+    ],
+)
+def test_a_cluster_s_url_says_what_a_cluster_has(
+    url: str, write: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain = f"redis+cluster://{'…@' if '@' in url else ''}127.0.0.1:1"
+    shown = url.replace("pw", "***")
+    assert Redisq(url, capsys).refusal("ls", code=2) == f"{shown}: {write.format(plain)}"
+    for make in (connect, aconnect, blocking_twin):
+        with pytest.raises(BadInput, match="write"):
+            make(url)
+
+
+@pytest.mark.alike
+def test_a_server_that_is_no_cluster_is_called_so(
+    url: str, client: redis.Redis, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = "that is a server, and no Cluster: write redis://…, or rediss://…"
+    there = url.replace("://", "+cluster://")
+    assert Redisq(there, capsys).refusal("ls", code=2) == said
+    assert Redisq(there, capsys).refusal("top", "--once", code=2) == said
+
+    async def awaited() -> None:
+        await arun(aconnect(there), Call(("PING",), str))
+
+    with pytest.raises(Unreachable, match=f"^{said}$"):
+        blocking_twin(there)
+    with pytest.raises(Unreachable, match=f"^{said}$"):
+        asyncio.run(awaited())
+    # To redis-py whoever may not ask which slots there are asks a server without any.
+    client.acl_setuser("viewer", enabled=True, passwords=["+pw"], categories=["+@connection"])
+    try:
+        some = there.replace("//", "//viewer:pw@")
+        said = Redisq(some, capsys).refusal("ls", code=1)
+        assert said.startswith("the server's ACL says no: ") and "cluster" in said
+        said = Redisq(some.replace("pw", "wrong"), capsys).refusal("ls", code=2)
+        assert said == "wrong user name or password"
+    finally:
+        client.acl_deluser("viewer")
+    said = Redisq("redis+cluster://127.0.0.1:1", capsys).refusal("ls", code=2)
+    assert said.startswith("can't reach the server: Error 111 connecting to 127.0.0.1:1")

@@ -2,14 +2,38 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
+from urllib.parse import urlsplit
 
 import redis
 import redis.asyncio as aredis
 import redis.cluster
 from redis.asyncio.cluster import ClusterNode, PipelineCommand
+from redis.connection import parse_url
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
+
+# What both clients take; the blocking one passes over whatever it doesn't know.
+_OPTIONS = frozenset(inspect.signature(aredis.RedisCluster).parameters)
+_OPTIONS -= {"path", "retry", "ssl", "startup_nodes"}  # for the URL has its own words, or none
+
+
+def checked(url: str) -> str:
+    """The URL, of ``redis://`` or ``rediss://``, if a Cluster's client can do what it says."""
+    parse: Any = parse_url  # untyped in redis-py, as much of it is
+    parts, named = urlsplit(url), parse(url)
+    if parts.scheme == "unix":
+        raise ValueError("a socket is one server's: write unix://…")
+    if named.get("db"):
+        secret, _, host = parts.netloc.rpartition("@")
+        plain = f"{parts.scheme}+cluster://{'…@' if secret else ''}{host}"
+        raise ValueError(f"a Cluster has no database but 0: write {plain}")
+    for option in named.keys() - {"connection_class"}:
+        known = option in _OPTIONS and (parts.scheme == "rediss" or not option.startswith("ssl_"))
+        if not known:
+            raise ValueError(f"'{option}' is no option")
+    return url
 
 
 class Cluster(redis.RedisCluster):

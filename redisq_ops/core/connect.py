@@ -28,7 +28,7 @@ from redis.exceptions import RedisClusterException, RedisError
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
-from .clusters import AsyncCluster, Cluster, ReplicaCluster
+from .clusters import AsyncCluster, Cluster, ReplicaCluster, checked
 from .errors import BadInput, translate
 from .io import AsyncClient, BlockingClient
 from .lines import NodePool, mended
@@ -102,8 +102,8 @@ def connect(
             options["connection_pool_class"] = NodePool
             if replica:
                 options["load_balancing_strategy"] = LoadBalancingStrategy.ROUND_ROBIN_REPLICAS
-                return ReplicaCluster.from_url(url, **options)
-            return Cluster.from_url(url, **options)
+                return ReplicaCluster.from_url(checked(url), **options)
+            return Cluster.from_url(checked(url), **options)
         if mode == "sentinel":
             return cast(redis.Redis, _master(Sentinel, target, url, options, replica))
         return mended(_known(redis.Redis.from_url(url, **options)))
@@ -117,7 +117,7 @@ def aconnect(target: Target | str = DEFAULT_URL, role: str = "library") -> Async
     with _in_words(target):
         if mode == "cluster":
             options.pop("retry")
-            return AsyncCluster.from_url(url, **options)
+            return AsyncCluster.from_url(checked(url), **options)
         if mode == "sentinel":
             return cast(aredis.Redis, _master(AsyncSentinel, target, url, options))
         return mended(_known(aredis.Redis.from_url(url, **options)))
@@ -130,7 +130,7 @@ def blocking_twin(target: Target | str, role: str = "wait") -> BlockingClient:
     options["socket_timeout"] = None
     with _in_words(target):
         if mode == "cluster":
-            return Cluster.from_url(url, connection_pool_class=NodePool, **options)
+            return Cluster.from_url(checked(url), connection_pool_class=NodePool, **options)
         options["retry"] = Retry(ConstantBackoff(0), 0)
         if mode == "sentinel":
             return cast(redis.Redis, _master(Sentinel, target, url, options))

@@ -168,6 +168,8 @@ def translate(error: Exception) -> Exception:
         rest = "that is one node of a Cluster (redis+cluster:// reaches all), or it is changing"
     elif isinstance(error, (rx.AskError, rx.TryAgainError)) or "TTL exhausted" in text:
         found, rest = Unreachable, "a slot is moving to another node: try again"
+    elif (reason := _unconnected(error)) is not None:
+        found, word, rest = type(reason), "", str(reason)
     elif isinstance(error, CHANGING) or (
         # The client's own, but for the one it has for keys that can never be in one script.
         isinstance(error, rx.RedisClusterException) and "same key slot" not in text
@@ -192,3 +194,22 @@ def translate(error: Exception) -> Exception:
     said = found(_IN_WORDS.get(word, rest or text))
     said.__cause__ = error
     return said
+
+
+def _unconnected(error: Exception) -> RedisqError | None:
+    """Why a client could not ask any node which slots it has.
+
+    redis-py puts the last node's reason behind words of its own. Whoever refuses the question is no
+    Cluster to it, also where that was its ACL.
+    """
+    why = error.__cause__
+    if "Cluster cannot be connected" not in str(error) or not isinstance(why, Exception):
+        return None
+    if isinstance(why, rx.RedisClusterException):
+        refusal = why.__context__
+        told = isinstance(refusal, rx.NoPermissionError) or _UNKNOWN.search(str(refusal))
+        if not told or not isinstance(refusal, Exception):
+            return Unreachable("that is a server, and no Cluster: write redis://…, or rediss://…")
+        why = refusal
+    said = translate(why)
+    return said if isinstance(said, RedisqError) else None
