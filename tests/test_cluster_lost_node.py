@@ -90,8 +90,10 @@ def loss(request: pytest.FixtureRequest, nodes: Cluster) -> Iterator[Loss]:
 
 
 def misses_nobody(node: EmbeddedServer) -> bool:
-    """It may say `ok` before that, and is on its own when the next one goes."""
-    return "cluster_slots_ok:16384" in node.command("CLUSTER", "INFO").split()
+    """It may say `ok` before that, and be on its own when the next one goes."""
+    return {"cluster_state:ok", "cluster_slots_ok:16384"} <= {
+        *node.command("CLUSTER", "INFO").split()
+    }
 
 
 @pytest.fixture
