@@ -3,9 +3,10 @@ from pathlib import Path
 
 import pytest
 import redis
+import redis.exceptions as rx
 
 from redisq_ops.core.connect import aconnect, blocking_twin, connect
-from redisq_ops.core.errors import BadInput, Unreachable
+from redisq_ops.core.errors import BadInput, Unreachable, translate
 from redisq_ops.core.io import Call, arun
 from redisq_ops.demo.server import EmbeddedServer
 
@@ -45,9 +46,46 @@ def test_every_client_names_an_option_that_a_cluster_s_has_not() -> None:
                 make(f"redis+cluster://127.0.0.1:1?{option}=red")
     for url in (
         "redis+cluster://127.0.0.1:1/0?max_connections=9",
-        "rediss+cluster://h?ssl_ciphers=a",
+        "rediss+cluster://h?ssl_check_hostname=no",
     ):
         aconnect(url)
+    with pytest.raises(BadInput, match=r"'ssl_password' is no option$"):
+        aconnect("rediss+cluster://h?ssl_password=x")
+    with pytest.raises(Unreachable):  # the blocking one has it, and looks for the server
+        connect("rediss+cluster://127.0.0.1:1?ssl_password=x")
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["retry", "service_name", "redis_class", "is_master", "ssl", "host", "connection_pool"],
+)
+def test_what_no_text_can_give_a_sentinel_s_client_is_no_option(option: str) -> None:
+    for make in (connect, aconnect, blocking_twin):
+        with pytest.raises(BadInput, match=f"'{option}' is no option$"):
+            make(f"redis+sentinel://h/m?{option}=1")
+    with pytest.raises(BadInput, match=r"'retry' is no option$"):
+        connect("redis://h?retry=1")
+
+
+@pytest.mark.parametrize("hosts", ["", "h1,,h2", "h1,", ":26379"])
+def test_a_sentinel_url_names_hosts(hosts: str) -> None:
+    for make in (connect, aconnect, blocking_twin):
+        with pytest.raises(BadInput, match="names hosts"):
+            make(f"redis+sentinel://{hosts}/mymaster")
+
+
+def test_a_cluster_that_is_busy_is_not_called_a_server_alone() -> None:
+    def said(refusal: Exception) -> str:
+        told = rx.RedisClusterException("Cluster mode is not enabled on this node")
+        error = rx.RedisClusterException("Redis Cluster cannot be connected.")
+        told.__context__, error.__cause__ = refusal, told
+        return str(translate(error))
+
+    busy = "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."
+    assert said(rx.ResponseError(busy)) == f"can't ask for the Cluster's slots: {busy}"
+    alone = rx.ResponseError("This instance has cluster support disabled")
+    assert said(alone).startswith("that is a server, and no Cluster")
+    assert "is it a Sentinel?" in said(rx.ResponseError("unknown command 'CLUSTER', with args"))
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,9 @@ from typing import Any
 import pytest
 import redis
 
+from redisq_ops.core.circular import CircularQueue
 from redisq_ops.core.connect import connect
+from redisq_ops.core.delay import DelaySet
 from redisq_ops.core.errors import BadInput
 from redisq_ops.core.handler import Work
 from redisq_ops.core.io import run
@@ -419,6 +422,36 @@ def test_what_nobody_took_is_not_called_well(client: redis.Redis) -> None:
     assert str(ramp).endswith(f": {ramp.course.why}")
 
 
+@pytest.mark.parametrize("kind", [DelaySet, CircularQueue])
+def test_an_entry_that_is_there_for_its_next_run_has_ended_well(
+    client: redis.Redis, kind: Any
+) -> None:
+    queue, ids = kind(client, "mail"), [f"e{n}" for n in range(10)]
+    if kind is DelaySet:
+        again = partial(queue.schedule, after_ms=3_600_000, mode="move")
+        queue.schedule([(id, b"x") for id in ids], after_ms=0)
+    else:
+        again = queue.push
+        queue.push(ids)
+    taken = queue.take(10, consumer="w").deliveries
+    queue.settle([Settlement(delivery, "reject", b"{}") for delivery in taken])
+    ramp = ramp_of(client, queue, replace(FAST, watch_ms=1000))
+    released: list[str] = []
+
+    def works(ramp: Ramp) -> bool:
+        for delivery in queue.take(10, consumer="w").deliveries:
+            if not released:  # what is given back isn't over, and waits as that does
+                released.append(delivery.id)
+                queue.settle([Settlement(delivery, "release")])
+            elif delivery.id not in released:
+                again([(delivery.id, b"next")])
+                queue.settle([Settlement(delivery, "ack")])
+        return False
+
+    drive(client, ramp, works)
+    assert ramp.course.why == "1 of 10 watched entries weren't settled within 1s"
+
+
 def test_interrupted_ramp_says_how_far_it_came(client: redis.Redis) -> None:
     queue = dead(client, [b"x"] * 100)
     ramp = ramp_of(client, queue, FAST)
@@ -456,6 +489,24 @@ def test_sidekiq_s_dead_are_watched_too(client: redis.Redis, outcome: Any, again
     drive(client, ramp, works)
     assert ramp.course.phase == "stopped" and ramp.outcome.done == 5
     assert f"replayed entries {again}" in ramp.course.why
+
+
+def test_at_the_end_each_of_sidekiq_s_jobs_is_looked_at_once_more(client: redis.Redis) -> None:
+    """Twenty at a time: those that nobody looked at since aren't called unsettled."""
+    client.sadd("queues", "default")
+    for i in range(110):
+        job = {"class": "A", "jid": f"{i:024x}", "queue": "default", "retry": True, "args": []}
+        client.zadd("dead", {json.dumps(job): 1_700_000_000 + i})
+    queue = SidekiqQueue(client, "sidekiq:default")
+    chosen = run(client, select(queue, "dead", Filter()))
+    ramp = Ramp(PacedBulk(chosen, "replay", ME), replace(FAST, first=1000.0, watch_ms=1))
+
+    def works(ramp: Ramp) -> bool:
+        queue.settle([Settlement(d, "ack") for d in queue.take(200, consumer="w").deliveries])
+        return False
+
+    drive(client, ramp, works)
+    assert (ramp.outcome.done, ramp.course.phase, ramp.course.why) == (110, "over", "")
 
 
 def test_a_sidekiq_job_whose_worker_was_lost_is_failing_until_its_end(client: redis.Redis) -> None:

@@ -104,9 +104,13 @@ def _queues(s: Session, given: Mapping[str, Any]) -> list[Queue[Any]]:
 
 def _unheard(s: Session, queues: Sequence[Queue[Any]]) -> dict[str, str]:
     """Queues of a Cluster whose node doesn't answer, and what is said of that."""
+    from redis import RedisCluster
+
     from redisq_ops.core.errors import Unreachable
     from redisq_ops.core.io import apart, together
 
+    if not isinstance(s.client, RedisCluster):  # one server answers, or it doesn't
+        return {}
     said = s.run(together(apart(queue.counts.op()) for queue in queues))
     return {
         queue.name: str(error)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -14,12 +13,17 @@ from redis.connection import parse_url
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-# What both clients take; the blocking one passes over whatever it doesn't know.
-_OPTIONS = frozenset(inspect.signature(aredis.RedisCluster).parameters)
-_OPTIONS -= {"path", "retry", "ssl", "startup_nodes"}  # for the URL has its own words, or none
+# The blocking client passes over whatever it doesn't know, the other one takes what no text can be.
+_OPTIONS = {
+    "host", "port", "db", "username", "password", "client_name", "protocol", "max_connections",
+    "socket_timeout", "socket_connect_timeout", "socket_keepalive", "socket_read_size",
+    "ssl_ca_certs", "ssl_ca_data", "ssl_cert_reqs", "ssl_certfile", "ssl_keyfile",
+    "ssl_check_hostname",
+}  # fmt: skip
+_BLOCKING = {"ssl_ca_path", "ssl_password"}
 
 
-def checked(url: str) -> str:
+def checked(url: str, *, blocking: bool = False) -> str:
     """The URL, of ``redis://`` or ``rediss://``, if a Cluster's client can do what it says."""
     parse: Any = parse_url  # untyped in redis-py, as much of it is
     parts, named = urlsplit(url), parse(url)
@@ -29,9 +33,9 @@ def checked(url: str) -> str:
         secret, _, host = parts.netloc.rpartition("@")
         plain = f"{parts.scheme}+cluster://{'…@' if secret else ''}{host}"
         raise ValueError(f"a Cluster has no database but 0: write {plain}")
+    taken = _OPTIONS | _BLOCKING if blocking else _OPTIONS
     for option in named.keys() - {"connection_class"}:
-        known = option in _OPTIONS and (parts.scheme == "rediss" or not option.startswith("ssl_"))
-        if not known:
+        if option not in taken or (option.startswith("ssl_") and parts.scheme != "rediss"):
             raise ValueError(f"'{option}' is no option")
     return url
 
@@ -108,6 +112,8 @@ class _Asking(ClusterNode):
         self._node, self._now = node, False
 
     def __getattr__(self, name: str) -> Any:
+        if name in _Asking.__slots__:  # of a copy that isn't filled yet
+            raise AttributeError(name)
         return getattr(self._node, name)  # slots that aren't filled here
 
     def __del__(self, *_: Any) -> None:

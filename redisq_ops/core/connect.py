@@ -102,8 +102,8 @@ def connect(
             options["connection_pool_class"] = NodePool
             if replica:
                 options["load_balancing_strategy"] = LoadBalancingStrategy.ROUND_ROBIN_REPLICAS
-                return ReplicaCluster.from_url(checked(url), **options)
-            return Cluster.from_url(checked(url), **options)
+                return ReplicaCluster.from_url(checked(url, blocking=True), **options)
+            return Cluster.from_url(checked(url, blocking=True), **options)
         if mode == "sentinel":
             return cast(redis.Redis, _master(Sentinel, target, url, options, replica))
         return mended(_known(redis.Redis.from_url(url, **options)))
@@ -130,7 +130,8 @@ def blocking_twin(target: Target | str, role: str = "wait") -> BlockingClient:
     options["socket_timeout"] = None
     with _in_words(target):
         if mode == "cluster":
-            return Cluster.from_url(checked(url), connection_pool_class=NodePool, **options)
+            options["connection_pool_class"] = NodePool
+            return Cluster.from_url(checked(url, blocking=True), **options)
         options["retry"] = Retry(ConstantBackoff(0), 0)
         if mode == "sentinel":
             return cast(redis.Redis, _master(Sentinel, target, url, options))
@@ -200,6 +201,8 @@ def _unreadable(target: Target, error: ValueError) -> BadInput:
 def _known(client: _Single) -> _Single:
     """A connection is made, and not opened: one that doesn't know an option says so only then."""
     pool: Any = client.connection_pool
+    if isinstance(pool.connection_kwargs.get("retry"), str):
+        raise ValueError("'retry' is no option")
     try:
         pool.connection_class(**pool.connection_kwargs)
     except TypeError as error:
@@ -211,8 +214,10 @@ def _master(
     make: Any, target: Target, url: str, options: dict[str, Any], replica: bool = False
 ) -> Any:
     there = Sentinels.of(url)
-    if there.password is None and there.username is None:
-        there = replace(there, username=target.sentinel_username, password=target.sentinel_password)
+    if there.username is None:
+        there = replace(there, username=target.sentinel_username)
+    if there.password is None:
+        there = replace(there, password=target.sentinel_password)
     client, asked = there.client(make, options, replica)
     for one in asked.sentinels:
         mended(one)

@@ -128,6 +128,8 @@ _IN_WORDS = {
 
 
 _UNKNOWN = re.compile("unknown command '([A-Z]+)'")
+_COMMON = ("HGETALL", "HGET", "TIME", "CLUSTER")
+"""what is asked first; a Sentinel has none of them"""
 
 # A slot on its way to another node, a node without its slots, a master that is being replaced: the
 # next try may meet a cluster that agrees again.
@@ -179,8 +181,8 @@ def translate(error: Exception) -> Exception:
         found, rest = Unreachable, f"that is not a Redis or Valkey server: {text}"
     elif "unknown command 'SENTINEL'" in text:
         found, rest = Unreachable, "that is a server, and no Sentinel: write redis://…"
-    elif unknown := _UNKNOWN.search(text):
-        found = Refused if unknown[1] in ("EVAL", "EVALSHA") else Unreachable
+    elif (unknown := _UNKNOWN.search(text)) and unknown[1] in _COMMON:
+        found = Unreachable
         rest = f"that server knows no {unknown[1]}; is it a Sentinel? write redis+sentinel://…/NAME"
     elif isinstance(error, rx.NoPermissionError):
         found, rest = Forbidden, f"the server's ACL says no: {text}"
@@ -207,9 +209,10 @@ def _unconnected(error: Exception) -> RedisqError | None:
         return None
     if isinstance(why, rx.RedisClusterException):
         refusal = why.__context__
-        told = isinstance(refusal, rx.NoPermissionError) or _UNKNOWN.search(str(refusal))
-        if not told or not isinstance(refusal, Exception):
+        if "cluster support disabled" in str(refusal) or not isinstance(refusal, Exception):
             return Unreachable("that is a server, and no Cluster: write redis://…, or rediss://…")
         why = refusal
     said = translate(why)
-    return said if isinstance(said, RedisqError) else None
+    if isinstance(said, RedisqError):
+        return said
+    return Unreachable(f"can't ask for the Cluster's slots: {why}")

@@ -29,6 +29,7 @@ class Fates:
         self._queue = queue
         self._since: dict[str, int] = {}
         self._failing: set[str] = set()
+        self._owed: set[str] = set()
 
     @property
     def failing(self) -> int:
@@ -57,11 +58,21 @@ class Fates:
         """Follow none of them any more."""
         self._since.clear()
         self._failing.clear()
+        self._owed.clear()
+
+    def last_round(self) -> None:
+        """From now on each is looked at once more: `owed` says how many are yet to be."""
+        self._owed = set(self._since)
+
+    @property
+    def owed(self) -> int:
+        return len(self._owed)
 
     async def look(self) -> list[bool]:
         """Look at some of the unsettled ones, the next ones the next time: for each that ended,
         whether it is dead again. A fixed number of round trips."""
         ids = list(self._since)[: self.at_once]
+        self._owed.difference_update(ids)
         found: list[Entry | None] = []
         for start in range(0, len(ids), 50):
             found += await together(self._queue.get.op(id) for id in ids[start : start + 50])
@@ -80,6 +91,8 @@ class Fates:
             return False
         if entry.state == "dead":
             return True if self._anew(entry, since_ms) else None
+        if entry.state in ("waiting", "delayed") and self._anew_there(entry):
+            return False
         if entry.state != "trash":
             self._since[id] = since_ms
             if self._fails(entry):
@@ -89,6 +102,11 @@ class Fates:
     def _anew(self, entry: Entry, since_ms: int) -> bool:
         """Whether it died since; else an undo has put it back."""
         return entry.since_ms is None or entry.since_ms >= since_ms
+
+    def _anew_there(self, entry: Entry) -> bool:
+        """Whether it is there for its next run, ordered while it was being worked on: this one is
+        over then. What was replayed has that in its record, and what was given back who had it."""
+        return entry.op is None and entry.first_ms is None
 
     def _fails(self, entry: Entry) -> bool:
         return bool(entry.attempts)  # a replay has both counts begin afresh
@@ -110,6 +128,9 @@ class ForeignFates(Fates):
 
     def _anew(self, entry: Entry, since_ms: int) -> bool:
         return True
+
+    def _anew_there(self, entry: Entry) -> bool:
+        return False
 
     def _fails(self, entry: Entry) -> bool:
         # That its worker was lost is only said of what another worker of ours has.

@@ -17,8 +17,13 @@ from redis.connection import parse_url
 from .errors import BadInput
 
 PORT = 26379
-PATIENCE_S = 1.0
-"""how long one is waited for"""
+PATIENCE_S = {False: 5.0, True: 2.0}
+"""how long one is waited for: less, if there are others to ask"""
+NOT_ITS = {
+    "check_connection", "connection_pool", "connection_pool_class", "host", "is_master", "port",
+    "redis_class", "retry", "sentinel_manager", "service_name", "ssl",
+}  # fmt: skip
+"""options of the client's own making, which no text can give"""
 OWN = ("sentinel_tls", "sentinel_username", "sentinel_password")
 """options of the URL that are for the Sentinels"""
 
@@ -47,13 +52,17 @@ class Sentinels:
         nodes = []
         for host in hosts.split(","):
             one = urlsplit(f"//{host}")
-            nodes.append((one.hostname or "", PORT if one.port is None else one.port))
+            if not one.hostname:
+                raise BadInput("a Sentinel URL names hosts: redis+sentinel://host:26379/mymaster")
+            nodes.append((one.hostname, PORT if one.port is None else one.port))
         told = parse_qs(parts.query, keep_blank_values=True)
         own = {option: told.pop(option)[-1] for option in OWN if option in told}
         # What one server's URL would say is read as that is.
         one_server = f"{parts.scheme}://{credentials}{at}-/{int(db or 0)}?{urlencode(told, True)}"
         read: Any = parse_url  # untyped in redis-py
         options = {k: v for k, v in read(one_server).items() if k != "host"}
+        for option in told.keys() & NOT_ITS:
+            raise ValueError(f"'{option}' is no option")
         options["ssl"] = options.pop("connection_class", None) is not None
         return cls(
             tuple(nodes), name, asked_with_tls(url), options,
@@ -66,10 +75,11 @@ class Sentinels:
         ``make``: redis-py's Sentinel, blocking or not. ``lines``: how connections are made.
         """
         options = lines | self.options
+        patience = PATIENCE_S[len(self.nodes) > 1]
         # By itself redis-py tries one that is gone, or hangs, for long before it asks the next.
         asked: dict[str, Any] = {
             "username": self.username, "password": self.password, "ssl": self.tls,
-            "socket_timeout": PATIENCE_S, "socket_connect_timeout": PATIENCE_S,
+            "socket_timeout": patience, "socket_connect_timeout": patience,
             "retry": type(lines["retry"])(NoBackoff(), 0),
         }  # fmt: skip
         if self.tls:

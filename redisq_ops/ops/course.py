@@ -72,6 +72,8 @@ class Observed:
     """by how much the server answers later than before"""
     untold: int = 0
     """unsettled entries whose end nobody will know"""
+    owed: int = 0
+    """watched entries to be looked at once more before it is over"""
 
     @property
     def coming(self) -> int:
@@ -144,7 +146,7 @@ def advance(course: Course, seen: Observed, limits: Limits) -> Course:
             return _ramped(course, seen, limits)
         case "paused":
             return _waited(course, seen, limits)
-        case "settling" if not seen.coming or at - course.since_ms >= limits.watch_ms:
+        case "settling" if not seen.coming or (late(course, at, limits) and not seen.owed):
             why = _reentry(seen, limits) or _unheard(seen, limits)
             return replace(course, phase="over", since_ms=at, why=why)
     return course
@@ -228,13 +230,18 @@ def _reentry(seen: Observed, limits: Limits) -> str | None:
     )
 
 
+def late(course: Course, at_ms: int, limits: Limits) -> bool:
+    """Whether the last ones had their time to be settled."""
+    return course.phase == "settling" and at_ms - course.since_ms >= limits.watch_ms
+
+
 def _unheard(seen: Observed, limits: Limits) -> str:
     """Of how many it isn't known, though all was replayed, that they are well."""
     watched = f"of {count(seen.verdicts + seen.unsettled)} watched entries"
-    late = seen.coming - seen.failing  # what failed again was heard of: it counts as bad
+    left = seen.coming - seen.failing  # what failed again was heard of: it counts as bad
     said = []
-    if late:
-        said.append(f"{count(late)} {watched} weren't settled within {age(limits.watch_ms)}")
+    if left:
+        said.append(f"{count(left)} {watched} weren't settled within {age(limits.watch_ms)}")
     if seen.untold:
         said.append(f"nobody can tell what became of {count(seen.untold)} {watched}")
     return " and ".join(said)

@@ -25,7 +25,7 @@ from redisq_ops.core.values import Counts
 from . import journal
 from .apply import Apply, Told
 from .bulk import Bulk, Listed, Pick, Source
-from .course import Course, Limits, Observed, advance, begin
+from .course import Course, Limits, Observed, advance, begin, late
 from .journal import Author
 from .plan import PlanFile
 from .selection import Selection
@@ -169,6 +169,7 @@ class Ramp:
         self._tokens = 0.0
         self._counted = 0.0
         self._over = False
+        self._last = False
 
     @property
     def left(self) -> int:
@@ -207,6 +208,9 @@ class Ramp:
         self._tokens = 1.0
 
     async def _look(self) -> None:
+        if not self._last and late(self.course, int(self._clock() * 1000), self.limits):
+            self._last = True  # a look may be at some of them only
+            self.watch.fates.last_round()
         await self.watch.look()
         self.seen = await self._observed(await self.queue.counts.op())
         before = self.course
@@ -221,12 +225,13 @@ class Ramp:
     async def _observed(self, counts: Counts) -> Observed:
         watch, oldest = self.watch, counts.oldest_ms
         fates = watch.fates
-        late = await self._ping() - self._usual_ms if self.seen is not None else 0.0
+        later = await self._ping() - self._usual_ms if self.seen is not None else 0.0
         now_ms = await self.queue.now.op() if oldest is not None else 0
         return Observed(
             int(self._clock() * 1000), self.outcome.done, self.left, watch.judged, watch.died,
             fates.failing, fates.unsettled, watch.verdicts, counts.waiting,
-            None if oldest is None else max(0, now_ms - oldest), max(0.0, late), fates.untold,
+            None if oldest is None else max(0, now_ms - oldest), max(0.0, later), fates.untold,
+            fates.owed if self._last else fates.unsettled,
         )  # fmt: skip
 
     async def _ping(self) -> float:

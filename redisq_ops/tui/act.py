@@ -262,8 +262,10 @@ async def undo(changes: Changes, name: str | None) -> bool:
     client = deployment.client
     found = await arun(client, journal.log(deployment, _LISTED, name))
     listed = [operation for operation in found.operations if operation.verb != "undo"]
-    for unread, error in found.unread.items():
-        changes.tell(f"Without those of {unread}: {error}", False)
+    if found.unread:
+        unread, error = next(iter(found.unread.items()))
+        rest = f" and {len(found.unread) - 1:,} more" if len(found.unread) > 1 else ""
+        changes.tell(f"Without those of {unread}{rest}: {error}", False)
     if not listed:
         changes.tell("There is nothing to undo here.", False)
         return False

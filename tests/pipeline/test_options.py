@@ -1,10 +1,11 @@
 """What can be asked of the source, and that no secret gets into what is shown."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from redisq_ops.core.connect import Target
+from redisq_ops.core.connect import Target, connect
 from redisq_ops.core.errors import BadInput
 from redisq_ops.pipeline.options import OPTIONS, Options, as_given, parsed
 from redisq_ops.pipeline.session import environment, settings_of, submit_line
@@ -111,6 +112,12 @@ def test_a_password_in_a_urls_query_is_shown_nowhere() -> None:
         "REDIS_URL": "redis+sentinel://h,g:2/m?db=3", "REDISQ_USERNAME": "u",
         "REDISQ_PASSWORD": "pw", "REDISQ_SENTINEL_PASSWORD": SECRET,
     }  # fmt: skip
+    named = f"redis+sentinel://h/m?sentinel_username=watch&sentinel_password={SECRET}"
+    there = Target.from_environment(None, environment(Target(named)))
+    client: Any = connect(there)
+    (asked,) = client.connection_pool.sentinel_manager.sentinels
+    kwargs = asked.connection_pool.connection_kwargs
+    assert (kwargs["username"], kwargs["password"]) == ("watch", SECRET)
     assert environment(Target("redis://h?sentinel_password=")) == {"REDIS_URL": "redis://h"}
 
 
