@@ -467,16 +467,20 @@ def test_a_canary_and_a_ramp_are_for_a_replay(client: redis.Redis) -> None:
         Ramp(PacedBulk(chosen, "purge", ME), FAST)
 
 
+def dead_jobs(client: redis.Redis, n: int) -> SidekiqQueue[redis.Redis]:
+    client.sadd("queues", "default")
+    for i in range(n):
+        job = {"class": "A", "jid": f"{i:024x}", "queue": "default", "retry": True, "args": []}
+        client.zadd("dead", {json.dumps(job): 1_700_000_000 + i})
+    return SidekiqQueue(client, "sidekiq:default")
+
+
 @pytest.mark.parametrize(
     ("outcome", "again"), [("reject", "died again"), ("fail", "died or failed again")]
 )
 def test_sidekiq_s_dead_are_watched_too(client: redis.Redis, outcome: Any, again: str) -> None:
     """Also one that has retries left, and waits for the next in the retry set."""
-    client.sadd("queues", "default")
-    for i in range(30):
-        job = {"class": "A", "jid": f"{i:024x}", "queue": "default", "retry": True, "args": []}
-        client.zadd("dead", {json.dumps(job): 1_700_000_000 + i})
-    queue = SidekiqQueue(client, "sidekiq:default")
+    queue = dead_jobs(client, 30)
     chosen = run(client, select(queue, "dead", Filter()))
     ramp = Ramp(PacedBulk(chosen, "replay", ME), replace(FAST, canary=5, watch_ms=1000))
 
@@ -493,11 +497,7 @@ def test_sidekiq_s_dead_are_watched_too(client: redis.Redis, outcome: Any, again
 
 def test_at_the_end_each_of_sidekiq_s_jobs_is_looked_at_once_more(client: redis.Redis) -> None:
     """Twenty at a time: those that nobody looked at since aren't called unsettled."""
-    client.sadd("queues", "default")
-    for i in range(110):
-        job = {"class": "A", "jid": f"{i:024x}", "queue": "default", "retry": True, "args": []}
-        client.zadd("dead", {json.dumps(job): 1_700_000_000 + i})
-    queue = SidekiqQueue(client, "sidekiq:default")
+    queue = dead_jobs(client, 110)
     chosen = run(client, select(queue, "dead", Filter()))
     ramp = Ramp(PacedBulk(chosen, "replay", ME), replace(FAST, first=1000.0, watch_ms=1))
 
@@ -510,11 +510,7 @@ def test_at_the_end_each_of_sidekiq_s_jobs_is_looked_at_once_more(client: redis.
 
 
 def test_a_sidekiq_job_whose_worker_was_lost_is_failing_until_its_end(client: redis.Redis) -> None:
-    client.sadd("queues", "default")
-    id = "a" * 24
-    job = {"class": "A", "jid": id, "queue": "default", "retry": True, "args": []}
-    client.zadd("dead", {json.dumps(job): 1_700_000_000})
-    queue = SidekiqQueue(client, "sidekiq:default")
+    queue, id = dead_jobs(client, 1), f"{0:024x}"
     fates, now = queue.fates(), queue.now()
     queue.move("op", 1, [id], source="dead", target="waiting", high_water_ms=now)
     run(client, fates.add([id], now, "op", 1))

@@ -45,7 +45,7 @@ def selected(s: Session, given: Mapping[str, Any]) -> int:
     rows: list[list[Any]] = []
     broken = False
     queues = _queues(s, given)
-    for name, why in _unheard(s, queues).items() if given["all_queues"] else ():
+    for name, why in _unanswered(s, queues).items() if given["all_queues"] else ():
         broken = True
         say(f"{name}: not looked at: {why}")
         queues = [queue for queue in queues if queue.name != name]
@@ -102,7 +102,7 @@ def _queues(s: Session, given: Mapping[str, Any]) -> list[Queue[Any]]:
     return [s.run(s.deployment.queue(queue_named(s, given["name"])))]
 
 
-def _unheard(s: Session, queues: Sequence[Queue[Any]]) -> dict[str, str]:
+def _unanswered(s: Session, queues: Sequence[Queue[Any]]) -> dict[str, str]:
     """Queues of a Cluster whose node doesn't answer, and what is said of that."""
     from redis import RedisCluster
 

@@ -20,7 +20,7 @@ from .io import C_co, Call, Description, attempt, both, operation, together
 from .reply import fields, words
 from .settings import BATCH
 from .shards import Part, Sharded, home
-from .transit import Lying, arrivals, departure, departures, mark_of
+from .transit import InTransit, arrivals, departure, departures, mark_of
 from .values import Checkup, Counts, Entry, State, Taken
 
 _ATTEMPTS = 4
@@ -127,7 +127,7 @@ class Carrying(Sharded[C_co, Part]):
             return found or record.entry(id, state, left.at, line, error, payload)
         return found
 
-    async def _came(self, entries: Sequence[Lying]) -> list[float | None]:
+    async def _came(self, entries: Sequence[InTransit]) -> list[float | None]:
         """When each was taken in by its home; one round trip if there are any, else none."""
         return await self._grouped(entries, lambda entry: home(entry.id, self.shards), arrivals)
 
@@ -246,7 +246,7 @@ class Carrying(Sharded[C_co, Part]):
         return held
 
 
-def _told(entry: Lying, to: int, arrived: bool) -> str:
+def _told(entry: InTransit, to: int, arrived: bool) -> str:
     if arrived:
         return f"{entry.id} has arrived in shard {to} and shard {entry.shard} still has it too"
     return f"{entry.id} is between shard {entry.shard} and shard {to}"

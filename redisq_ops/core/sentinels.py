@@ -17,8 +17,10 @@ from redis.connection import parse_url
 from .errors import BadInput
 
 PORT = 26379
-PATIENCE_S = {False: 5.0, True: 2.0}
-"""how long one is waited for: less, if there are others to ask"""
+PATIENCE_S = 5.0
+"""how long the only one is waited for"""
+EACH_S = 2.0
+"""how long each of several is"""
 NOT_ITS = {
     "check_connection", "connection_pool", "connection_pool_class", "host", "is_master", "port",
     "redis_class", "retry", "sentinel_manager", "service_name", "ssl",
@@ -75,7 +77,7 @@ class Sentinels:
         ``make``: redis-py's Sentinel, blocking or not. ``lines``: how connections are made.
         """
         options = lines | self.options
-        patience = PATIENCE_S[len(self.nodes) > 1]
+        patience = PATIENCE_S if len(self.nodes) == 1 else EACH_S
         # By itself redis-py tries one that is gone, or hangs, for long before it asks the next.
         asked: dict[str, Any] = {
             "username": self.username, "password": self.password, "ssl": self.tls,

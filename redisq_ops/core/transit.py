@@ -16,7 +16,7 @@ from .reply import number
 from .values import State
 
 
-class Lying(NamedTuple):
+class InTransit(NamedTuple):
     """An entry that left a shard: the state in which it did, and that state's score."""
 
     id: str
@@ -31,22 +31,22 @@ def mark_of(id: str, shard: int, nth: str) -> str:
     return f"{id} {shard}-{nth}"
 
 
-def departures(part: Queue[None]) -> Call[list[Lying]]:
+def departures(part: Queue[None]) -> Call[list[InTransit]]:
     """What is on its way from a shard: at most 100 for each mover that is at it or was killed."""
     key = part.keys["transit"]
 
-    def read(reply: dict[bytes, bytes]) -> list[Lying]:
+    def read(reply: dict[bytes, bytes]) -> list[InTransit]:
         return [departure(id.decode(), part.shard, line) for id, line in reply.items()]
 
     return Call(("HGETALL", key), read, key=key)
 
 
-def departure(id: str, shard: int, line: bytes) -> Lying:
+def departure(id: str, shard: int, line: bytes) -> InTransit:
     nth, state, at = line.decode().split()
-    return Lying(id, shard, mark_of(id, shard, nth), cast("State", state), float(at))
+    return InTransit(id, shard, mark_of(id, shard, nth), cast("State", state), float(at))
 
 
-def arrivals(part: Queue[None], some: Sequence[Lying]) -> Call[list[float | None]]:
+def arrivals(part: Queue[None], some: Sequence[InTransit]) -> Call[list[float | None]]:
     """When each of them was taken in by its new home; None: it wasn't."""
     key = part.keys["seen"]
 

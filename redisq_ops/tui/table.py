@@ -515,9 +515,10 @@ class PagedTable(ScrollView, can_focus=True):
                 look = plain + Style.parse(column.style) + Style.parse(style) + over
                 segments.append(Segment(_padded(text, width, column.align), look))
                 segments.append(Segment(" " * _GAP, plain + over))
-            text, style = _styled(line.row.rest)
-            rest = _padded(text, self._room(line.row), "left")
-            segments.append(Segment(rest, plain + Style.parse(style) + over))
+            if line.row.rest:
+                text, style = _styled(line.row.rest)
+                rest = _padded(text, self._room(line.row), "left")
+                segments.append(Segment(rest, plain + Style.parse(style) + over))
         width = max(self.virtual_size.width, self.scrollable_content_region.width)
         return Strip(segments).adjust_cell_length(width, base + over)
 
