@@ -13,7 +13,6 @@ from urllib.parse import quote, unquote
 
 from .errors import BadInput
 from .io import Arg
-from .reply import words
 from .settings import MAX_BATCH
 from .values import OUTCOMES, Delivery, Settlement, Taken
 
@@ -97,12 +96,3 @@ def _quoted(settlement: Settlement, pair: str) -> str:
     """A pair of `ends` whose words may have anything in them."""
     id, receipt = settlement.delivery.id, settlement.delivery.receipt
     return f".{quote(id, '')} .{quote(receipt, '')}{pair[len(id) + len(receipt) + 1 :]}"
-
-
-def said(number: int) -> Callable[[list[bytes]], list[str]]:
-    """Reads the words of a settle, one for each of ``number``; alone it is for all of them."""
-
-    def read(reply: list[bytes]) -> list[str]:
-        return words(reply) * (number if len(reply) == 1 else 1)
-
-    return read

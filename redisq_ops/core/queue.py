@@ -16,11 +16,11 @@ from urllib.parse import quote, unquote
 
 from .abilities import Abilities
 from .clock import checked_ms
-from .deliveries import checked_take, ends, said, taken
+from .deliveries import checked_take, ends, taken
 from .errors import Refused, Superseded
 from .io import C_co, Call, Description, both, operation
 from .keys import checked_consumer, checked_name
-from .reply import scored, words
+from .reply import row_words, scored, words
 from .settings import LEASE_MS
 from .states import EDIT, FIXED
 from .values import Delivery, Entry, Front, Settlement, State, Taken
@@ -89,7 +89,7 @@ class Queue(Abilities[C_co]):
             settlements, lambda s: (s.outcome, s.value, checked_ms(s.delay_ms, "delay"))
         )
         found: list[str] = await self._guarded(
-            "settle", said(len(settlements)), rows,
+            "settle", row_words(len(settlements)), rows,
             consumer=settlements[0].delivery.consumer, told=told,
         )  # fmt: skip
         return found

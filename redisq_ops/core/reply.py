@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from .io import Call
@@ -9,6 +10,15 @@ from .io import Call
 
 def words(reply: list[bytes]) -> list[str]:
     return [word.decode() for word in reply]
+
+
+def row_words(rows: int) -> Callable[[list[bytes]], list[str]]:
+    """Reads a script's words, one for each row; alone it is for all of them."""
+
+    def read(reply: list[bytes]) -> list[str]:
+        return words(reply) * (rows if len(reply) == 1 else 1)
+
+    return read
 
 
 def number(reply: Any) -> float | None:

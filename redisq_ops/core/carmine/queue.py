@@ -25,7 +25,7 @@ from ..keys import PREFIX
 from ..queue import Queue
 from ..quoting import legal
 from ..registry import Registered, find
-from ..reply import words
+from ..reply import row_words
 from ..settings import BATCH, MAX_PAYLOAD
 from ..timed import TimedQueue
 from ..values import Entry, State
@@ -155,8 +155,9 @@ class CarmineQueue(TimedQueue[C_co]):
         self, entries: Sequence[tuple[str, bytes]], backoff: int, requeue: int, update: int
     ) -> list[Enqueued]:
         def read(reply: list[bytes]) -> list[Enqueued]:
-            return [Enqueued(id, w) for (id, _), w in zip(entries, words(reply), strict=True)]
+            return [Enqueued(id, w) for (id, _), w in zip(entries, each(reply), strict=True)]
 
+        each = row_words(len(entries))
         said: list[Enqueued] = await self._guarded(
             "enqueue", read, entries, backoff=backoff, requeue=requeue, update=update,
             layout=self.layout,

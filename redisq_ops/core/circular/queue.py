@@ -23,7 +23,7 @@ from ..io import C_co, Call, Description, both, operation, together
 from ..keys import PREFIX, Keys
 from ..queue import Queue
 from ..registry import find
-from ..reply import number, words
+from ..reply import number, row_words, words
 from ..scan import Line
 from ..settings import MAX_PAYLOAD
 from ..standing import DEPTH, Ahead, Standing
@@ -172,7 +172,9 @@ class CircularQueue(Queue[C_co]):
         return said
 
     async def _push(self, rows: Sequence[tuple[str, bytes]]) -> list[str]:
-        said: list[str] = await self._guarded("push", words, rows, layout=self.layout)
+        said: list[str] = await self._guarded(
+            "push", row_words(len(rows)), rows, layout=self.layout
+        )
         return said
 
     @operation

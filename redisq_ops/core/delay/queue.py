@@ -19,7 +19,7 @@ from ..errors import BadInput, Refused
 from ..given import checked_pairs, checked_size, pairs
 from ..io import C_co, Call, attempt, both, operation, together
 from ..queue import Queue
-from ..reply import scored, words
+from ..reply import row_words, scored, words
 from ..settings import BATCH, LEASE_MS, MAX_PAYLOAD
 from ..states import ZSETS
 from ..timed import TimedQueue
@@ -81,11 +81,11 @@ class DelaySet(TimedQueue[C_co]):
         self, entries: Sequence[tuple[str, bytes]], at: str, mode: str
     ) -> list[Scheduled]:
         def read(reply: list[bytes]) -> list[Scheduled]:
-            said = words(reply)
-            return [
-                Scheduled(id, said[2 * i], int(said[2 * i + 1]))
-                for i, (id, _) in enumerate(entries)
-            ]
+            found = []
+            for (id, _), each in zip(entries, row_words(len(entries))(reply), strict=True):
+                word, _, ready = each.partition(":")
+                found.append(Scheduled(id, word, int(ready)))
+            return found
 
         rows = [(id, at, payload) for id, payload in entries]
         done: list[Scheduled] = await self._guarded(

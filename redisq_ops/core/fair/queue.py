@@ -21,7 +21,7 @@ from ..given import PAIR, PAYLOAD, checked_pairs, listed, pair
 from ..io import C_co, Call, Description, both, operation, together
 from ..keys import checked_name
 from ..queue import Queue
-from ..reply import words
+from ..reply import row_words, words
 from ..scan import Line
 from ..settings import BATCH, MAX_PAYLOAD
 from ..standing import Standing
@@ -111,8 +111,9 @@ class FairQueue(Queue[C_co]):
         """``given``: the ids that aren't ours, and so may be taken."""
 
         def read(reply: list[bytes]) -> list[Submitted]:
-            return [Submitted(id, w) for (id, _), w in zip(pairs, words(reply), strict=True)]
+            return [Submitted(id, w) for (id, _), w in zip(pairs, each(reply), strict=True)]
 
+        each = row_words(len(pairs))
         rows = [(id, together_with(client, payload)) for id, payload in pairs]
         done: list[Submitted] = await self._guarded(
             "submit", read, rows, client=client, layout=self.layout

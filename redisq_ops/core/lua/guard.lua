@@ -18,4 +18,12 @@ local function remember(reply)
   return reply
 end
 
+-- The same of a word for each row; alone it is for all of them.
+local function remember_words(said)
+  for k = 2, #said do
+    if said[k] ~= said[1] then return remember(said) end
+  end
+  return remember({said[1]})
+end
+
 local superseded = {err = 'SUPERSEDED a later call of this caller was already carried out'}

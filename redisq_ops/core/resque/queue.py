@@ -19,7 +19,7 @@ from redis import RedisCluster
 from redis.asyncio import RedisCluster as AsyncRedisCluster
 
 from ..clock import checked_ms
-from ..deliveries import checked_take, ends, said, taken
+from ..deliveries import checked_take, ends, taken
 from ..errors import BadInput, Refused, WrongKind
 from ..io import Arg, C_co, Call, both, operation, together
 from ..keys import checked_consumer, checked_name, registry_key
@@ -27,7 +27,7 @@ from ..process import PruneWord
 from ..queue import Queue
 from ..quoting import text
 from ..registry import Registered, find, server_ms
-from ..reply import words
+from ..reply import row_words, words
 from ..scan import Reach
 from ..settings import LEASE_MS, MAX_BATCH
 from ..values import Checkup, Delivery, Event, Settlement, State, Taken
@@ -130,7 +130,7 @@ class ListLayout(ListLooks[C_co]):
 
         told, rows = ends(settlements, row)
         found: list[str] = await self._guarded(
-            "settle", said(len(settlements)), rows,
+            "settle", row_words(len(settlements)), rows,
             consumer=settlements[0].delivery.consumer, told=told, **self._about(),
         )  # fmt: skip
         return found

@@ -4,7 +4,7 @@
 -- ARGV: caller seq backoff requeue update layout
 -- REST: id content
 -- USES: guard moves known
--- Returns one word per row: ok | updated | requeued | elsewhere, or the state it is refused for.
+-- Returns a word per row, or one for all: ok | updated | requeued | elsewhere, or the state refused for.
 local said, late = replayed()
 if late then return superseded end
 if said then return said end
@@ -77,4 +77,4 @@ if n > 0 then
   if not top or soonest < tonumber(top) or due then wake_workers(due and n or 1) end
 end
 flush()
-return remember(said)
+return remember_words(said)

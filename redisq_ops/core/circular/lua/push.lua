@@ -5,7 +5,7 @@
 -- ARGV: caller seq layout
 -- REST: id payload
 -- USES: guard moves large
--- Returns one word per row: new | queued | again | elsewhere.
+-- Returns one word per row, or one for all: new | queued | again | elsewhere.
 local said, late = replayed()
 if late then return superseded end
 if said then return said end
@@ -74,4 +74,4 @@ if #touched > 0 then redis.call('HSET', again, unpack(touched)) end
 for _, id in ipairs(owed) do redis.call('HINCRBY', again, id, 1) end
 tally('i', fresh + come + #owed)
 flush()
-return remember(said)
+return remember_words(said)

@@ -1,12 +1,12 @@
--- Put entries in for a time. `at` is a ready time (ms), or +ms from now. The mode says what to do
--- when the id is there: `new` refuses another payload or time, `move` reschedules (a pending entry
--- runs again at the new time after its ack). To a caller who knows an older `layout` of the shards,
--- what isn't here is `elsewhere`, and left alone.
+-- Put entries in for a time. `at` is a ready time (ms), or +ms from now. When the id is there, the mode
+-- `new` refuses another payload or time, `move` reschedules (a pending entry runs again at the new time
+-- after its ack). To a caller who knows an older `layout`, what isn't here is `elsewhere`: left alone.
 -- KEYS: transit
 -- ARGV: caller seq mode layout
 -- REST: id at payload
 -- USES: guard moves large
--- Returns two words per row: ok | same | moved | again | exists | elsewhere, and the ready time.
+-- Returns a word per row, or one for all: ok | same | moved | again | exists | elsewhere, and behind a
+-- colon the ready time.
 local said, late = replayed()
 if late then return superseded end
 if said then return said end
@@ -56,7 +56,7 @@ for k = 1, rows do
     if not soonest or ready < soonest then soonest = ready end
     if every then note('submitted', id .. '|' .. text) end
   end
-  said[2 * k - 1], said[2 * k] = word, text
+  said[k] = word .. ':' .. text
 end
 local waiting = fresh > 0 and conf.max_waiting > 0 and redis.call('ZCARD', delay)
 if waiting and waiting + fresh > conf.max_waiting then
@@ -77,4 +77,4 @@ if n > 0 then
   if not top or soonest < tonumber(top) or due then wake_workers(due and n / 2 or 1) end
 end
 flush()
-return remember(said)
+return remember_words(said)

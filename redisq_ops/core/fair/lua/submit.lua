@@ -4,7 +4,7 @@
 -- ARGV: caller seq client layout
 -- REST: id payload
 -- USES: guard moves
--- Returns one word per row: ok | same | exists | elsewhere.
+-- Returns one word per row, or one for all: ok | same | exists | elsewhere.
 local said, late = replayed()
 if late then return superseded end
 if said then return said end
@@ -46,4 +46,4 @@ if #fresh > 0 then
   tally('i', #fresh)
 end
 flush()
-return remember(said)
+return remember_words(said)

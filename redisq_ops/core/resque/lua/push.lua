@@ -4,7 +4,7 @@
 -- REST: id text
 -- KEYS: t_schedule
 -- USES: guard config counters history wake tallies
--- Returns one word per row: ok.
+-- Returns one word per row, or one for all: ok.
 local said, late = replayed()
 if late then return superseded end
 if said then return said end
@@ -39,4 +39,4 @@ else
 end
 write_counters()
 write_history()
-return remember(said)
+return remember_words(said)
