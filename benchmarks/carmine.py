@@ -1,6 +1,6 @@
 """Server time of the Carmine queue, per message, in batches of 100 with 100-byte contents.
 
-Beside it, on the same keys: Carmine's own steps, a message a step; and only the writes, in batches.
+Beside it, on the same keys: Carmine's own steps, a message a step.
 """
 
 from __future__ import annotations
@@ -62,39 +62,6 @@ for i = 1, #ARGV do
   redis.call('SADD', KEYS[6], ARGV[i])
 end
 """
-# The same writes in as few commands as there are kinds: no looks at states, nothing guarded.
-_BARE_IN = """
-local rows = {}
-for i = 1, #ARGV do rows[2 * i - 1], rows[2 * i] = ARGV[i], string.rep('x', 100) end
-redis.call('HSET', KEYS[1], unpack(rows))
-redis.call('LPUSH', KEYS[5], unpack(ARGV))
-"""
-_BARE_OUT = """
-local n = tonumber(ARGV[1])
-local ids = redis.call('LRANGE', KEYS[5], -n, -1)
-if #ids == 0 then return {} end
-local done = redis.call('SMISMEMBER', KEYS[6], unpack(ids))
-redis.call('LTRIM', KEYS[5], 0, -#ids - 1)
-if done[1] == 1 then
-  redis.call('HDEL', KEYS[1], unpack(ids))
-  redis.call('HDEL', KEYS[4], unpack(ids))
-  redis.call('SREM', KEYS[6], unpack(ids))
-  return {}
-end
-redis.call('LPUSH', KEYS[5], unpack(ids))
-local locks, tries = {}, {}
-for i, id in ipairs(ids) do
-  locks[2 * i - 1], locks[2 * i] = id, 1700000000000
-  tries[2 * i - 1], tries[2 * i] = id, 1
-end
-redis.call('HSET', KEYS[2], unpack(locks))
-redis.call('HSET', KEYS[4], unpack(tries))
-return {ids, redis.call('HMGET', KEYS[1], unpack(ids))}
-"""
-_BARE_END = """
-redis.call('HDEL', KEYS[2], unpack(ARGV))
-redis.call('SADD', KEYS[6], unpack(ARGV))
-"""
 
 
 def ours(client: redis.Redis) -> Parts:
@@ -123,9 +90,9 @@ def parts_of(queue: CarmineQueue[redis.Redis]) -> Parts:
     return {"enqueue": enqueue, "take and acknowledge": work_off, "let go of the rest": let_go}
 
 
-def plain(client: redis.Redis, into: str, out: str, end: str) -> Parts:
-    """The three parts of one of the other ways; what is met a second time is let go of."""
-    put, take, done = (client.register_script(text) for text in (into, out, end))
+def theirs(client: redis.Redis) -> Parts:
+    """The three parts in Carmine's steps; what is met a second time is let go of."""
+    put, take, done = map(client.register_script, (_STEP_IN, _STEP_OUT, _STEP_END))
 
     def enqueue() -> None:
         for start in range(0, ENTRIES, BATCH):
@@ -135,8 +102,7 @@ def plain(client: redis.Redis, into: str, out: str, end: str) -> Parts:
         left = ENTRIES
         while left > 0:
             got = take(keys=KEYS, args=[BATCH])
-            ids = got[::2] if len(got) != 2 else got[0]
-            if ids:
+            if ids := got[::2]:
                 done(keys=KEYS, args=ids)
             left -= len(ids)
 
@@ -153,8 +119,7 @@ def figures(client: redis.Redis) -> dict[str, float]:
     ways: dict[str, Callable[[redis.Redis], Parts]] = {
         "ours": ours,
         "12 shards": sharded,
-        "Carmine's steps": lambda c: plain(c, _STEP_IN, _STEP_OUT, _STEP_END),
-        "only the writes": lambda c: plain(c, _BARE_IN, _BARE_OUT, _BARE_END),
+        "Carmine's steps": theirs,
     }
     for way, made in ways.items():
         empty(client)

@@ -1,9 +1,8 @@
-"""Server time of the circular queue, per id, in batches of 100; beside a bare script, and the
-article's rotation while many ids are being worked on."""
+"""Server time of the circular queue, per id, in batches of 100; beside the article's rotation while
+many ids are being worked on."""
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable
 from functools import partial
 
@@ -22,31 +21,6 @@ FRESH = 100
 WAITING = 100_000
 PAYLOAD = b"x" * 100
 
-# The same writes without our guarantees: no fence, no re-send guard, no counts, no records.
-_PUSH = """
-local known = {}
-for i, id in ipairs(ARGV) do known[2 * i - 1], known[2 * i] = id, '' end
-redis.call('HSET', KEYS[2], unpack(known))
-redis.call('LPUSH', KEYS[1], unpack(ARGV))
-"""
-_TAKE = """
-local ids = redis.call('RPOP', KEYS[1], ARGV[1])
-if not ids then return {} end
-local put, lines = {}, {}
-for i, id in ipairs(ids) do
-  put[2 * i - 1], put[2 * i] = ARGV[2], id
-  lines[2 * i - 1], lines[2 * i] = id, ARGV[2]
-end
-redis.call('ZADD', KEYS[2], unpack(put))
-redis.call('HSET', KEYS[3], unpack(lines))
-return {ids, redis.call('HMGET', KEYS[4], unpack(ids))}
-"""
-_SETTLE = """
-redis.call('ZREM', KEYS[1], unpack(ARGV))
-redis.call('HDEL', KEYS[2], unpack(ARGV))
-redis.call('HDEL', KEYS[3], unpack(ARGV))
-redis.call('HINCRBY', KEYS[4], 'done', #ARGV)
-"""
 # The article's consumer, one id a call: from the tail to the head, marked while it is worked on.
 _NEXT = """
 local item = redis.call('RPOP', KEYS[1])
@@ -62,14 +36,6 @@ return item
 
 def names(start: int, count: int) -> list[str]:
     return [f"e{n}" for n in range(start, start + count)]
-
-
-def bare(client: redis.Redis) -> None:
-    push, take, settle = map(client.register_script, (_PUSH, _TAKE, _SETTLE))
-    for start in range(0, ENTRIES, BATCH):
-        push(keys=["bare:q", "bare:b"], args=names(start, BATCH))
-    while rows := take(keys=["bare:q", "bare:l", "bare:m", "bare:b"], args=[BATCH, 1]):
-        settle(keys=["bare:l", "bare:m", "bare:b", "bare:n"], args=rows[0])
 
 
 def put(queue: CircularQueue[redis.Redis], count: int, payload: bytes = b"") -> None:
@@ -118,7 +84,6 @@ def figures(client: redis.Redis) -> dict[str, tuple[float, float]]:
     queue = CircularQueue(client, "b")
     cost("  push", ENTRIES, partial(put, queue, ENTRIES))
     cost("  take and acknowledge", ENTRIES, partial(work_off, queue))
-    cost("  bare script", ENTRIES, partial(bare, client))
     cost("with 100-byte payloads", ENTRIES, lambda: cycle(CircularQueue(client, "c"), PAYLOAD))
     turning = CircularQueue(client, "d", residence="rotate")
     cost("residence rotate", ENTRIES, lambda: cycle(turning))
@@ -153,9 +118,6 @@ def main() -> None:
             for what in rounds[0]:
                 us = spread([r[what][0] for r in rounds], "µs")
                 print(f"  {what:44} {us}, {rounds[0][what][1]:.3f} calls")
-            ours, plain = "ids only: push, take, acknowledge", "  bare script"
-            ratio = statistics.median(r[ours][0] / r[plain][0] for r in rounds)
-            print(f"  ours / bare {ratio:.2f}")
             for payload in (b"", PAYLOAD):
                 size = memory(client, payload)
                 print(

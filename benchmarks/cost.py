@@ -1,133 +1,159 @@
-"""Server time per entry over submit + take + settle in batches of 100, beside a bare script."""
+"""Server time per entry over put + take + settle in batches of 100, beside bare scripts.
+
+*The same writes*: scripts that write what ours write, and do nothing else. *The least*: without
+records, so that nobody knows who took an entry, when, and how often.
+"""
 
 from __future__ import annotations
 
 import statistics
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import redis
 
+from redisq_ops.core.carmine import CarmineQueue
+from redisq_ops.core.circular import CircularQueue
 from redisq_ops.core.delay import DelaySet
+from redisq_ops.core.fair import FairQueue
 from redisq_ops.core.queue import Queue
 from redisq_ops.core.request import RequestQueue
+from redisq_ops.core.resque import Job, ResqueQueue, SidekiqQueue
 from redisq_ops.core.values import Settlement
 
-from .measure import ROUNDS, server_us, servers, spread
+from .bare import BareQueue
+from .measure import ROUNDS, empty, server_us, servers, spread
 
 ENTRIES = 20_000
 BATCH = 100
 PAYLOAD = b"x" * 100
-
-# The same writes without our guarantees: no fence, no re-send guard, no limits, no counts.
-_BARE_SUBMIT = """
-for i = 1, #ARGV do redis.call('XADD', KEYS[1], '*', 'r', ARGV[i]) end
-"""
-_BARE_TAKE = """
-local read = redis.call('XREADGROUP', 'GROUP', 'g', 'w', 'COUNT', ARGV[1], 'STREAMS', KEYS[1], '>')
-if not read then return {} end
-local put = {}
-for _, entry in ipairs(read[1][2]) do
-  put[#put + 1] = ARGV[2]
-  put[#put + 1] = entry[1]
-end
-redis.call('ZADD', KEYS[2], unpack(put))
-return read[1][2]
-"""
-_BARE_SETTLE = """
-redis.call('XACK', KEYS[1], 'g', unpack(ARGV))
-redis.call('XDEL', KEYS[1], unpack(ARGV))
-redis.call('ZREM', KEYS[2], unpack(ARGV))
-redis.call('HINCRBY', KEYS[3], 'done', #ARGV)
-"""
-_BARE_PUT = """
-local put, bodies = {}, {}
-for i = 1, #ARGV, 2 do
-  put[i], put[i + 1] = 1, ARGV[i]
-  bodies[i], bodies[i + 1] = ARGV[i], ARGV[i + 1]
-end
-redis.call('HSET', KEYS[2], unpack(bodies))
-redis.call('ZADD', KEYS[1], unpack(put))
-"""
-_BARE_DUE = """
-local ids = redis.call('ZRANGE', KEYS[1], '-inf', ARGV[2], 'BYSCORE', 'LIMIT', 0, ARGV[1])
-if #ids == 0 then return {} end
-redis.call('ZREM', KEYS[1], unpack(ids))
-local put = {}
-for i, id in ipairs(ids) do put[2 * i - 1], put[2 * i] = ARGV[2], id end
-redis.call('ZADD', KEYS[3], unpack(put))
-return {ids, redis.call('HMGET', KEYS[2], unpack(ids))}
-"""
-_BARE_REMOVE = """
-redis.call('ZREM', KEYS[2], unpack(ARGV))
-redis.call('HDEL', KEYS[1], unpack(ARGV))
-redis.call('HINCRBY', KEYS[3], 'done', #ARGV)
-"""
+JOB = Job("HardJob", ["x" * 60])
+STAMPS = {"created_at": 1795429959.171, "enqueued_at": 1795429959.171}
+AIM = 1.6
 
 
-def bare_requests(client: redis.Redis) -> None:
-    client.xgroup_create("bare:s", "g", id="0", mkstream=True)
-    submit, take, settle = map(client.register_script, (_BARE_SUBMIT, _BARE_TAKE, _BARE_SETTLE))
-    for _ in range(ENTRIES // BATCH):
-        submit(keys=["bare:s"], args=[PAYLOAD] * BATCH)
-    while rows := take(keys=["bare:s", "bare:l"], args=[BATCH, 1]):
-        settle(keys=["bare:s", "bare:l", "bare:n"], args=[id for id, _ in rows])
+@dataclass(frozen=True, slots=True)
+class Ours:
+    """A queue of ours, how batches of ids are put into it, and the bare one beside it."""
+
+    bare: str
+    made: Callable[[redis.Redis], Queue[redis.Redis]]
+    put: Callable[[Any, list[list[str]]], None]
+    clients: int = 1
+    payload: bytes = PAYLOAD
 
 
-def bare_delays(client: redis.Redis) -> None:
-    put, due, remove = map(client.register_script, (_BARE_PUT, _BARE_DUE, _BARE_REMOVE))
-    for start in range(0, ENTRIES, BATCH):
-        args: list[Any] = []
-        for i in range(start, start + BATCH):
-            args += [f"e{i}", PAYLOAD]
-        put(keys=["bare:z", "bare:b"], args=args)
-    while rows := due(keys=["bare:z", "bare:b", "bare:l"], args=[BATCH, 9]):
-        remove(keys=["bare:b", "bare:l", "bare:n"], args=rows[0])
+def _each(put: Callable[[Any, int, list[str]], object]) -> Callable[[Any, list[list[str]]], None]:
+    def all_of_them(queue: Any, batches: list[list[str]]) -> None:
+        for nth, ids in enumerate(batches):
+            put(queue, nth, ids)
+
+    return all_of_them
 
 
-def our_requests(client: redis.Redis) -> None:
-    queue = RequestQueue(client, "bench")
-    queue.submit([PAYLOAD] * ENTRIES, id="r", limit=1000)
-    _work(queue)
+def _paid(ids: list[str]) -> list[tuple[str, bytes]]:
+    return [(id, PAYLOAD) for id in ids]
 
 
-def our_delays(client: redis.Redis) -> None:
-    queue = DelaySet(client, "bench")
-    for start in range(0, ENTRIES, BATCH):
-        queue.schedule([(f"e{i}", PAYLOAD) for i in range(start, start + BATCH)], after_ms=0)
-    _work(queue)
+def _request(queue: RequestQueue[redis.Redis], batches: list[list[str]]) -> None:
+    queue.submit([PAYLOAD] * sum(map(len, batches)), id="r", limit=1000)
 
 
-def _work(queue: Queue[redis.Redis]) -> None:
+def _fair(clients: int) -> Ours:
+    def put(queue: FairQueue[redis.Redis], nth: int, ids: list[str]) -> None:
+        queue.submit(f"c{nth % clients}", _paid(ids))
+
+    return Ours("fair queue", lambda client: FairQueue(client, "bench"), _each(put), clients)
+
+
+KINDS = {
+    "request queue": Ours("request queue", lambda client: RequestQueue(client, "bench"), _request),
+    "delay set": Ours(
+        "delay set",
+        lambda client: DelaySet(client, "bench"),
+        _each(lambda queue, nth, ids: queue.schedule(_paid(ids), after_ms=0)),
+    ),
+    "circular queue": Ours(
+        "circular queue",
+        lambda client: CircularQueue(client, "bench"),
+        _each(lambda queue, nth, ids: queue.push(_paid(ids))),
+    ),
+    "fair queue, 1 client": _fair(1),
+    "fair queue, 50 clients": _fair(50),
+    "fair queue, 200 clients": _fair(200),
+    "carmine queue": Ours(
+        "carmine queue",
+        lambda client: CarmineQueue(client, "carmine:bench"),
+        _each(lambda queue, nth, ids: queue.enqueue(_paid(ids))),
+    ),
+    "resque": Ours(
+        "jobs",
+        lambda client: ResqueQueue(client, "resque:bench"),
+        _each(lambda queue, nth, ids: queue.push([JOB] * len(ids))),
+        payload=JOB.encoded(),
+    ),
+    "sidekiq": Ours(
+        "jobs",
+        lambda client: SidekiqQueue(client, "sidekiq:bench"),
+        _each(lambda queue, nth, ids: queue.push([JOB] * len(ids))),
+        payload=JOB.encoded(retry=True, queue="bench", jid="6d23abb5746a6e5b7fb82882", **STAMPS),
+    ),
+}
+
+
+def batches(entries: int) -> list[list[str]]:
+    return [[f"e{low + n}" for n in range(BATCH)] for low in range(1, entries, BATCH)]
+
+
+def ours(client: redis.Redis, kind: str) -> None:
+    queue = KINDS[kind].made(client)
+    KINDS[kind].put(queue, batches(ENTRIES))
     taken = queue.take(BATCH, consumer="w").deliveries
     while taken:
         done = [Settlement(delivery, "ack") for delivery in taken]
         taken = queue.turn(done, BATCH, consumer="w")[1].deliveries
 
 
+def bare(client: redis.Redis, kind: str, records: bool) -> None:
+    mine = KINDS[kind]
+    queue = BareQueue(client, mine.bare, records)
+    for nth, ids in enumerate(batches(ENTRIES)):
+        queue.put(ids, mine.payload, f"c{nth % mine.clients}")
+    while taken := queue.take(BATCH):
+        queue.settle(taken)
+
+
+def figures(client: redis.Redis, kind: str) -> dict[str, tuple[float, float]]:
+    """One round: whose -> µs and script calls per entry."""
+
+    def cost(work: Callable[[], object], history: str = "ops") -> tuple[float, float]:
+        empty(client)
+        if history != "ops":
+            client.hset(KINDS[kind].made(client).keys["cfg"], "history", history)
+        us, calls = server_us(client, work)
+        return us / ENTRIES, calls / ENTRIES
+
+    return {
+        "ours": cost(partial(ours, client, kind)),
+        "the same writes": cost(partial(bare, client, kind, True)),
+        "the least": cost(partial(bare, client, kind, False)),
+        "history level all": cost(partial(ours, client, kind), "all"),
+    }
+
+
 def main() -> None:
     with servers() as each:
         for name, client in each:
-            print(f"{name}, {ENTRIES:,} entries of {len(PAYLOAD)} B:")
-            for what, ours, bare in (
-                ("requests", our_requests, bare_requests),
-                ("delay set", our_delays, bare_delays),
-            ):
-                mine, plain, loud, trips = [], [], [], []
-                for _ in range(ROUNDS):
-                    client.flushall()
-                    us, calls = server_us(client, partial(ours, client))
-                    mine.append(us / ENTRIES)
-                    trips.append(calls / ENTRIES)
-                    client.flushall()
-                    us, _ = server_us(client, partial(bare, client))
-                    plain.append(us / ENTRIES)
-                    client.flushall()
-                    client.hset("rq:{bench}:cfg", "history", "all")
-                    us, _ = server_us(client, partial(ours, client))
-                    loud.append(us / ENTRIES)
-                ratio = statistics.median(a / b for a, b in zip(mine, plain, strict=True))
-                print(f"  {what}: {spread(mine, 'us server time per entry')}")
-                print(f"    bare script: {spread(plain, 'us')}, ours / bare {ratio:.2f}")
-                print(f"    history level all: {spread(loud, 'us')}")
-                print(f"    script calls per entry: {max(trips):.3f}")
+            print(f"{name}, {ENTRIES:,} entries of {len(PAYLOAD)} B:", flush=True)
+            for kind in KINDS:
+                rounds = [figures(client, kind) for _ in range(ROUNDS)]
+                calls = max(r["ours"][1] for r in rounds)
+                print(f"  {kind}: {calls:.3f} script calls per entry")
+                for whose in rounds[0]:
+                    us = spread([r[whose][0] for r in rounds], "µs")
+                    ratio = statistics.median(r["ours"][0] / r[whose][0] for r in rounds)
+                    beside = f", ours / this {ratio:.2f}" if whose.startswith("the ") else ""
+                    print(f"    {whose:18} {us}{beside}")
+            print(f"  aim: {AIM} x the same writes")

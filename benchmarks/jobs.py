@@ -1,7 +1,7 @@
 """Server time of Resque's and Sidekiq's layouts per job, in batches of 100.
 
-*Bare* is the reliable consumer that one writes by hand: a push, an LMOVE to a list of its own, an
-LREM; without lease, fence, guard against re-sending, or counters.
+*By hand* is the reliable consumer that one writes: a push, an LMOVE to a list of its own, an LREM;
+without lease, fence, guard against re-sending, or counters. A script with our writes is in `cost`.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ def replay(queue: JobQueue) -> None:
         )  # fmt: skip
 
 
-def bare_put(client: redis.Redis) -> None:
+def put_by_hand(client: redis.Redis) -> None:
     for start in range(0, ENTRIES, BATCH):
         rows = [b'{"class":"HardJob","args":["%060d"]}' % n for n in range(start, start + BATCH)]
-        client.rpush("bare", *rows)
+        client.rpush("theirs", *rows)
 
 
-def bare_work_off(client: redis.Redis) -> None:
+def work_off_by_hand(client: redis.Redis) -> None:
     while True:
         pipe = client.pipeline(transaction=False)
         for _ in range(BATCH):
-            pipe.lmove("bare", "mine", "LEFT", "RIGHT")
+            pipe.lmove("theirs", "mine", "LEFT", "RIGHT")
         got = [job for job in pipe.execute() if job]
         if not got:
             return
@@ -76,8 +76,8 @@ def figures(client: redis.Redis) -> dict[str, float]:
         put(queue)
         cost(f"{queue.kind}: take and reject", partial(work_off, queue, "reject"))
         cost(f"{queue.kind}: replay", partial(replay, queue))
-    cost("bare: push", lambda: bare_put(client))
-    cost("bare: take and acknowledge", lambda: bare_work_off(client))
+    cost("by hand: push", lambda: put_by_hand(client))
+    cost("by hand: take and acknowledge", lambda: work_off_by_hand(client))
     return found
 
 
