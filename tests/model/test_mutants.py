@@ -623,13 +623,13 @@ MUTANTS += [
     ),
     mutant(
         "known clients keep their rules in a shard that is given up",
-        ("govern", "if a.new and redis", "if redis"),
+        ("govern", "if a.new and conf", "if conf"),
         models=FAIR_SHARDS,
         often=("govern",),
     ),
     mutant(
         "new clients get no rules in a shard that lives",
-        ("govern", "redis.call('HEXISTS', cfg, 'retired') == 1", "true"),
+        ("govern", "conf.retired", "true"),
         models=FAIR_SHARDS,
         often=("govern",),
     ),
@@ -649,7 +649,7 @@ MUTANTS += [
 DELAY_SHARDS, CIRCLE_SHARDS = (ShardedDelayModel,), (ShardedCircleModel,)
 CARMINE_SHARDS = (ShardedCarmineModel,)
 CARRIED = (*DELAY_SHARDS, *CIRCLE_SHARDS, *CARMINE_SHARDS)
-NEWER = "tonumber(redis.call('HGET', cfg, 'layout') or '0') > tonumber(layout)"
+NEWER = "(tonumber(conf.layout) or 0) > tonumber(layout)"
 CHANGES = ("resize", "stop_a_mover")
 MUTANTS += [
     mutant(

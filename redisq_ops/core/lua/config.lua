@@ -1,14 +1,12 @@
--- The queue's settings, with the release's defaults where a field is absent.
+-- The queue's settings, flags and shards' layout, with the release's defaults where a field is absent.
+-- All of them at once: there are few, and to ask for them by name costs twice as much.
 -- KEYS: cfg
-local conf = {}
+local conf = setmetatable({}, {__index = DEFAULT})
 do
-  local names = {'paused', 'closed', 'history', 'history_max', 'max_failures', 'max_lost',
-    'max_waiting', 'aging', 'keep_ms', 'trash_ms'}
-  local got = redis.call('HMGET', cfg, unpack(names))
-  for i, name in ipairs(names) do
-    conf[name] = got[i] or DEFAULT[name]
-    if name ~= 'history' and name ~= 'paused' and name ~= 'closed' then
-      conf[name] = tonumber(conf[name]) or DEFAULT[name]
-    end
+  local got = redis.call('HGETALL', cfg)
+  for i = 1, #got, 2 do
+    local name, value = got[i], got[i + 1]
+    if type(DEFAULT[name]) == 'number' then value = tonumber(value) end
+    conf[name] = value
   end
 end

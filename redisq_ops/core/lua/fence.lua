@@ -4,7 +4,7 @@
 -- USES: config
 -- FLAGS: allow-oom
 -- Returns the layout that counts here.
-local known = tonumber(redis.call('HGET', cfg, 'layout')) or 0
+local known = tonumber(conf.layout) or 0
 if known < tonumber(layout) then
   redis.call('HSET', cfg, 'layout', layout)
   if retired == '1' then

@@ -15,7 +15,7 @@ local function field(k, n) return ARGV[first + (k - 1) * width + n] end
 local function own(k) return field(k, 6):sub(2) end
 by = op
 local said, marks, chosen, live = {}, {}, {}, 0
-local newer = tonumber(redis.call('HGET', cfg, 'layout') or '0') > tonumber(layout)
+local newer = (tonumber(conf.layout) or 0) > tonumber(layout)
 local had = redis.call('HMGET', list, '*', unpack(ids))
 local lines, there, cleared = records(ids), crowd(), false
 for k, id in ipairs(ids) do

@@ -5,7 +5,7 @@
 -- USES: config
 -- FLAGS: allow-oom
 -- Returns how many entries were settled here.
-if redis.call('HGET', cfg, 'layout') ~= layout or redis.call('HEXISTS', cfg, 'retired') == 0 then
+if conf.layout ~= layout or not conf.retired then
   return 0
 end
 local done = tonumber(redis.call('HGET', stat, 'done') or '0')

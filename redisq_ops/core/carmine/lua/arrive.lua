@@ -7,7 +7,7 @@
 -- Returns one word per row: ok | same (that mark was here) | exists (that id is here, try later) |
 -- elsewhere (the caller's layout of the shards is out of date).
 local said, coming, woken = {}, {}, 0
-local newer = tonumber(redis.call('HGET', cfg, 'layout') or '0') > tonumber(layout)
+local newer = (tonumber(conf.layout) or 0) > tonumber(layout)
 for i = first, #ARGV, width do
   local id, mark, state, at, record, payload, failure, following = unpack(ARGV, i, i + width - 1)
   local word, came = 'ok', redis.call('ZSCORE', seen, mark)

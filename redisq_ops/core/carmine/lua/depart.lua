@@ -9,7 +9,7 @@
 -- Returns as many rows as fit a call: word (off | held | gone) mark state score record payload error
 -- following (after a plus), the last six empty where there is nothing.
 local said, size = {}, 0
-local newer = tonumber(redis.call('HGET', cfg, 'layout') or '0') > tonumber(layout)
+local newer = (tonumber(conf.layout) or 0) > tonumber(layout)
 local function answer(...)
   for _, word in ipairs({...}) do said[#said + 1] = word end
 end

@@ -2,9 +2,9 @@
 -- nx (not there), elsewhere (on its way to another shard, or not there to a caller whose `layout` of the
 -- shards is out of date), unknown (written by another program); `over`: until when equal ones are
 -- refused; `follows`: newer content of it waits already. The script using this names ARGV `layout`.
--- KEYS: messages backoffs finished body next delay lease dead trash cfg
+-- KEYS: messages backoffs finished body next delay lease dead trash
 -- USES: sight
-local newer = tonumber(redis.call('HGET', cfg, 'layout') or '0') > tonumber(layout)
+local newer = (tonumber(conf.layout) or 0) > tonumber(layout)
 local ABSENT = newer and 'elsewhere' or 'nx'
 
 local function out_of_sight(id)

@@ -7,7 +7,7 @@
 -- elsewhere (the caller's layout of the shards is out of date).
 local said = {}
 by = 'transport'
-local newer = tonumber(redis.call('HGET', cfg, 'layout') or '0') > tonumber(layout)
+local newer = (tonumber(conf.layout) or 0) > tonumber(layout)
 local function owe(id, number, payload)
   if each then
     redis.call('HINCRBY', again, id, number)

@@ -4,7 +4,7 @@
 -- element that nobody knows of until it is met.
 -- KEYS: queue spent lease delay
 -- USES: config counters
-local shape = redis.call('HGET', cfg, 'circle') or ''
+local shape = conf.circle or ''
 local rotate, eager = shape:find('^rotate') ~= nil, shape:find('%.eager%.') ~= nil
 local each, lap = shape:find('%.each%.') ~= nil, shape:find('%.lap$') ~= nil
 local rings = not lap and not shape:find('%.sleep$')

@@ -15,7 +15,7 @@ said = {}
 local ids, contents = {}, {}
 local rows = (#ARGV - first + 1) / width
 for k = 1, rows do ids[k], contents[k] = ARGV[first + 2 * k - 2], ARGV[first + 2 * k - 1] end
-local newer = tonumber(redis.call('HGET', cfg, 'layout') or '0') > tonumber(layout)
+local newer = (tonumber(conf.layout) or 0) > tonumber(layout)
 local had, some = redis.call('HMGET', body, unpack(ids)), false
 for k = 1, rows do some = some or had[k] end
 local lines = some and redis.call('HMGET', meta, unpack(ids)) or {}

@@ -14,7 +14,7 @@ if new == '1' then
   end
 end
 by = 'transport'
-local newer = tonumber(redis.call('HGET', cfg, 'layout') or '0') > tonumber(layout)
+local newer = (tonumber(conf.layout) or 0) > tonumber(layout)
 for i = first, #ARGV, width do
   local id, mark, state, at, record, payload, failure, following = unpack(ARGV, i, i + width - 1)
   local word, came = 'ok', redis.call('ZSCORE', seen, mark)

@@ -18,7 +18,7 @@ by, said = caller:match('^[^:]*'), {}
 local top = redis.call('ZRANGE', delay, 0, 0, 'WITHSCORES')[2]
 local soonest, put, bodies, follow, moved, fresh, n = nil, {}, {}, {}, {}, 0, 0
 local times, contents = {}, {} -- what an earlier row of this call makes of an id
-local newer = tonumber(redis.call('HGET', cfg, 'layout') or '0') > tonumber(layout)
+local newer = (tonumber(conf.layout) or 0) > tonumber(layout)
 local olds = redis.call('HMGET', body, unpack(ids))
 local wish, relative, wished, text_of_it -- most rows of a call have the same time
 for k = 1, rows do

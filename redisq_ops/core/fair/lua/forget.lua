@@ -5,7 +5,7 @@
 -- USES: config
 -- FLAGS: allow-oom
 -- Returns how many clients went; 0: none is left, or it isn't given up.
-if redis.call('HGET', cfg, 'layout') ~= layout or redis.call('HEXISTS', cfg, 'retired') == 0
+if conf.layout ~= layout or not conf.retired
   or redis.call('EXISTS', body) == 1 then
   return 0
 end

@@ -9,7 +9,7 @@ if said then return said end
 by = caller
 local a = opened(client, redis.call('HGET', accounts, client))
 local before = tostring(a[rule])
-if a.new and redis.call('HEXISTS', cfg, 'retired') == 1 and redis.call('EXISTS', body) == 0 then
+if a.new and conf.retired and redis.call('EXISTS', body) == 0 then
   return {'same', before} -- a shard that is given up, and may be cleared by now: begin nothing there
 end
 touched[client] = a

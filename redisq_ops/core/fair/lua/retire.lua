@@ -6,7 +6,7 @@
 -- USES: config
 -- FLAGS: allow-oom
 -- Returns how many entries were settled here.
-if redis.call('HGET', cfg, 'layout') ~= layout or redis.call('HEXISTS', cfg, 'retired') == 0
+if conf.layout ~= layout or not conf.retired
   or redis.call('EXISTS', body, clients) > 0 then
   return 0
 end

@@ -14,7 +14,7 @@ local rows, n = (#ARGV - first + 1) / width, 0
 for k = 1, rows do ids[k] = ARGV[first + (k - 1) * width] end
 by = caller:match('^[^:]*')
 said = {}
-local newer = tonumber(redis.call('HGET', cfg, 'layout') or '0') > tonumber(layout)
+local newer = (tonumber(conf.layout) or 0) > tonumber(layout)
 local there = redis.call('HMGET', body, unpack(ids))
 local put, fresh, contents = {}, {}, {}
 for k = 1, rows do

@@ -15,7 +15,7 @@ local function answer(word) return {word, tostring(q.total), q.state} end
 if conf.closed and not q then
   return {err = 'CLOSED the queue is draining and takes no new requests'}
 end
-if not q and redis.call('HEXISTS', cfg, 'retired') == 1 then
+if not q and conf.retired then
   return {err = 'CLOSED this shard of the queue is given up and takes no new requests'}
 end
 if q then
