@@ -24,7 +24,7 @@ from ..errors import BadInput
 from ..keys import checked_name
 
 AHEAD_MS = 60_000
-"""how long before its time a run is scheduled; a look every 20 s is never late"""
+"""how long before its time a run is scheduled; workers look every 30 s, and so none is late"""
 RUNS = 100
 """runs of one periodic entry scheduled by one look, at most; the next look goes on"""
 
