@@ -587,6 +587,19 @@ def test_a_reason_of_any_bytes_is_kept_escaped(redisq: Redisq, client: redis.Red
     assert redisq.rows("log")[0]["why"] == "caf\\udce9 \x1b[31m"
 
 
+def test_a_journal_has_any_bytes_escaped_and_stays_readable(
+    redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = everywhere(client)
+    monkeypatch.setenv("REDISQ_USER", "M\udcfcller")
+    redisq("replay", "mail", "--where", '-error~"Ger\udce4t"', "--yes")
+    (row,) = redisq.rows("log")
+    assert row["who"] == "M\\udcfcller" and "Ger\\udce4t" in row["what"]
+    client.hset(queue.keys["op_"] + row["id"], "whence", b"caf\xe9")  # by another hand
+    assert redisq.rows("log")[0]["whence"] == "caf\\xe9"
+    assert "took back" in redisq("undo", row["id"], "--yes")
+
+
 def test_a_read_only_configuration_refuses_before_any_plan(
     redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -231,3 +232,15 @@ def test_a_take_sent_again_is_not_stopped_by_a_lost_payload(client: redis.Redis)
     assert (ids, payloads) == (b"r1/1\nr1/2", [b"1", b"2"])
     client.xdel(queue.keys["s_"] + "r1", "1-0")  # by hand
     assert run(client, take) == [*alike, b"*\nr1/2", odd, [b"2"]]
+
+
+@pytest.mark.parametrize(
+    ("new", "shown"),
+    [
+        ([*range(2_000), -1, *range(2_001, 5_000)], ["-  2000,", "+  -1,"]),
+        ([-n for n in range(5_000)], ["-4,999 lines", "+4,999 lines"]),
+    ],
+)
+def test_of_long_payloads_only_what_differs_is_compared(new: list[int], shown: list[str]) -> None:
+    lines = list(edits.diff(json.dumps([*range(5_000)]), json.dumps(new)))
+    assert [line for line in lines if line[0] in "+-"] == shown

@@ -22,6 +22,7 @@ from redisq_ops.core.request import RequestQueue
 from redisq_ops.core.request.shards import ShardedRequestQueue
 from redisq_ops.core.values import Failure, Settlement, State
 from redisq_ops.ops.bulk import Bulk
+from redisq_ops.ops.consequences import weigh
 from redisq_ops.ops.journal import Author
 from redisq_ops.ops.language import parse
 from redisq_ops.ops.selection import PAGE, Filter, Scan, paced, pattern, select
@@ -500,3 +501,45 @@ def test_ctrl_c_while_looking_changes_nothing(url: str, client: redis.Redis) -> 
     assert (process.returncode, out) == (130, b"")
     assert b"interrupted, nothing was changed" in err and err.count(b"\n") == 1
     assert picture(client) == before
+
+
+@pytest.mark.parametrize("kind", [RequestQueue, DelaySet])
+def test_what_begins_to_wait_during_the_look_is_left_alone(
+    client: redis.Redis, kind: type[RequestQueue[redis.Redis]] | type[DelaySet[redis.Redis]]
+) -> None:
+    clock = FakeClock()
+    queue = kind(client, "q", clock=clock)
+
+    def put(ids: list[str]) -> None:
+        if isinstance(queue, RequestQueue):
+            queue.submit([id.encode() for id in ids], id=ids[0])
+        else:
+            queue.schedule([(id, b"x") for id in ids])
+
+    put([f"e{n:03}" for n in range(PAGE + 50)])
+    looks = 0
+
+    def later(scanned: int, total: int | None) -> None:
+        nonlocal looks
+        looks += 1
+        if looks == 1:
+            clock.advance(50)
+            put(["new"])
+
+    chosen, weight = run(client, weigh(queue, "waiting", Filter(), later))
+    assert looks > 1 and chosen.count == weight.count == PAGE + 50
+    bulk = Bulk(chosen, "purge", Author("me", "here"))
+    while run(client, bulk.step()):
+        pass
+    assert bulk.outcome.done == PAGE + 50
+    assert (queue.counts().waiting, queue.counts().trash) == (1, PAGE + 50)
+
+
+def test_a_request_of_a_clock_that_was_ahead_is_meant(client: redis.Redis) -> None:
+    clock = FakeClock()
+    queue = RequestQueue(client, "q", clock=clock)
+    clock.advance(60_000)
+    queue.submit([b"x"], id="ahead")
+    clock.advance(-60_000)  # a failover
+    chosen, _ = run(client, weigh(queue, "waiting", Filter()))
+    assert chosen.ids() == ["ahead/1"]

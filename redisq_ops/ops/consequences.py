@@ -244,6 +244,13 @@ async def _dated(queue: Queue[Any], entries: list[Entry]) -> list[Entry]:
     return [replace(entry, at_ms=began.get(_request(entry))) for entry in entries]
 
 
+async def _came_since(queue: Queue[Any], entries: list[Entry], moment_ms: int) -> set[str]:
+    """Which have begun to wait since; a time yet to come is a clock's that was ahead."""
+    later = [e for e in entries if e.state == "waiting" and (e.at_ms or 0) > moment_ms]
+    now = await queue.now.op() if later else 0
+    return {entry.id for entry in later if (entry.at_ms or 0) <= now}
+
+
 async def weigh(
     queue: Queue[Any],
     state: State,
@@ -263,6 +270,8 @@ async def weigh(
     while not scan.over:
         found = await scan.step()
         dated = await _dated(queue, found)
+        if came := await _came_since(queue, dated, now):
+            found, dated = ([e for e in some if e.id not in came] for some in (found, dated))
         chosen.add(dated)
         await weight.add(found)
         if keep is not None:

@@ -27,8 +27,11 @@ from redisq_ops.core.values import Entry, State
 from . import journal
 from .journal import Author, Outcome
 from .selection import Selection
+from .terminal import count
 
 BATCH = 50
+LONG = 2_000
+"""lines of both payloads up to which they are compared line by line"""
 STEP_BYTES = 1024 * 1024
 """a step carries no more than this, or one entry"""
 
@@ -188,13 +191,32 @@ def _sample(entry: Entry, change: Change, shown: Callable[[bytes], str]) -> Samp
 
 
 def diff(before: str, after: str) -> Iterator[str]:
-    """Lines taken away and put in, JSON spread over lines first; a little around each."""
+    """Lines taken away and put in, JSON spread over lines first; a little around each.
+
+    Of long payloads what they have in common at both ends is cut off first; of what is long even
+    then only the number of lines is said, since to compare them grows with the cube.
+    """
     old, new = _lines(before), _lines(after)
+    if len(old) + len(new) > LONG:
+        head, tail = _common(old, new)
+        out, put = len(old) - head - tail, len(new) - head - tail
+        if out + put > LONG:
+            return iter((f"-{count(out)} lines", f"+{count(put)} lines"))
+        low, behind = max(0, head - 1), max(0, tail - 1)
+        old, new = old[low : len(old) - behind], new[low : len(new) - behind]
     return (
         line
         for line in difflib.unified_diff(old, new, lineterm="", n=1)
         if not line.startswith(("---", "+++", "@@"))
     )
+
+
+def _common(old: list[str], new: list[str]) -> tuple[int, int]:
+    """How many lines both begin with, and how many others both end with."""
+    most = min(len(old), len(new))
+    head = next((k for k in range(most) if old[k] != new[k]), most)
+    tail = next((k for k in range(most - head) if old[-1 - k] != new[-1 - k]), most - head)
+    return head, tail
 
 
 def _lines(payload: str) -> list[str]:

@@ -49,8 +49,7 @@ class Author:
             who = os.environ.get("REDISQ_USER") or getpass.getuser()
         except (KeyError, OSError):
             who = str(os.getuid())
-        # Words of a command line may be any bytes, carried as surrogates no server could store.
-        return cls(who, socket.gethostname(), why.encode("utf-8", "backslashreplace").decode())
+        return cls(who, socket.gethostname(), why)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +196,13 @@ def note(queue: Queue[Any], id: str, **fields: str | int) -> Call[int]:
 
 def _write(queue: Queue[Any], id: str, started: str, **fields: str | int) -> Call[int]:
     written = script(queue.room, "journal")
-    return written.call(queue.keys, queue.clock, int, fields.items(), op=id, started=started)
+    rows = [(name, _stored(value)) for name, value in fields.items()]
+    return written.call(queue.keys, queue.clock, int, rows, op=id, started=started)
+
+
+def _stored(value: str | int) -> str | int:
+    """Words of a command line or the environment may be any bytes, carried as surrogates."""
+    return value if isinstance(value, int) else value.encode("utf-8", "backslashreplace").decode()
 
 
 def part(id: str, k: int) -> str:
@@ -296,7 +301,9 @@ async def read(queue: Queue[Any], id: str) -> Operation | None:
 
 
 def _row(reply: list[bytes | None]) -> dict[str, str]:
-    return {name: (value or b"").decode() for name, value in zip(_FIELDS, reply, strict=True)}
+    # What cannot be read, by whoever's hand it came there, makes nobody's journal unreadable.
+    words = [(value or b"").decode(errors="backslashreplace") for value in reply]
+    return dict(zip(_FIELDS, words, strict=True))
 
 
 async def _index(queue: Queue[Any], max: int) -> list[str]:
