@@ -49,9 +49,16 @@ def everything(queue: Any) -> dict[State, list[Entry]]:
     return found  # type: ignore[return-value]  # rows of what tells entries apart
 
 
-def front(queue: Any, op: str, target: str, source: State = "dead", n: int = 10) -> int:
+def front(
+    queue: Any,
+    op: str,
+    target: str,
+    source: State = "dead",
+    n: int = 10,
+    high_water_ms: int | None = None,
+) -> int:
     """Move a whole state; how many steps that took."""
-    high, left, step = queue.now(), (0,), 0
+    high, left, step = high_water_ms or queue.now(), (0,), 0
     while True:
         step += 1
         done = queue.move_front(
@@ -153,6 +160,23 @@ def test_who_dies_after_the_look_is_not_meant(made: Callable[[str], Any]) -> Non
             break
     assert [entry.id for entry in queue.page("dead").entries] == [late.id]
     assert queue.counts().waiting == before.dead
+
+
+@pytest.mark.parametrize("later_ms", [-1, 1])
+def test_what_an_undo_put_back_since_the_look_is_not_meant(
+    made: Callable[[str], Any], later_ms: int
+) -> None:
+    """It has the time again at which it had died, and is told by its record."""
+    queue = made("q")
+    dead = [entry.id for entry in queue.page("dead", None, 500).entries]
+    queue.move("purge", 1, dead[3:6], source="dead", target="trash", high_water_ms=queue.now())
+    look = queue.now()
+    queue.clock.advance(1)
+    queue.undo("purge", 1, target="trash", by="undo", seq=1)
+    front(queue, "op", "waiting", high_water_ms=look + 1 - later_ms)
+    left = {entry.id for entry in queue.page("dead", None, 500).entries}
+    assert left == (set(dead[3:6]) if later_ms > 0 else set())
+    assert queue.invariants() == []
 
 
 def test_a_step_sent_twice_moves_once(made: Callable[[str], Any]) -> None:

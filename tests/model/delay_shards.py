@@ -73,19 +73,21 @@ class ShardedDelayModel(InTime, DelayModel):
         shards = max(entry.shards, entry.old_shards)
         # Who knew of others asks those first; what is new is asked for its share of all.
         known = max(self.queue.shards, self.queue.old_shards)
-        meant: dict[int, list[Unit]] = {}
+        there: dict[int, list[Unit]] = {}
         for unit in sorted((u for u in self.of(source) if u.at <= high_water), key=place):
-            meant.setdefault(where[unit.id], []).append(unit)
+            there.setdefault(where[unit.id], []).append(unit)
         front = self.run(
             self.queue.move_front.op(
                 step.op, step.seq, n, source=source, target=target, high_water_ms=high_water
             )
         )
-        moved = [u for k, units in meant.items()
-                 for u in units[: -(-n // (known if k < known else shards))]]  # fmt: skip
-        for unit in moved:
+        met = [u for k, units in there.items()
+               for u in units[: -(-n // (known if k < known else shards))]]  # fmt: skip
+        meant = [unit for unit in met if unit.since <= high_water]
+        for unit in meant:
             self.moved(unit, step, source, target, LEASE)
-        assert (front.moved, set(front.left), front.over) == (len(moved), {0}, not meant)
+        left = len(met) - len(meant)
+        assert (front.moved, sum(front.left), front.over) == (len(meant), left, not there)
         if step.rows and target != "gone":
             self.steps.append(step)
 

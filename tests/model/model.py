@@ -338,15 +338,17 @@ class Model(ABC):
         n, high_water = self.rng.choice([1, 3, 100]), self.now - self.rng.choice([0, 0, LEASE])
         self.operations += 1
         step = Step(f"{verb}-{self.operations}", 1)
-        meant = sorted((u for u in self.of(source) if u.at <= high_water), key=place)
+        met = sorted((u for u in self.of(source) if u.at <= high_water), key=place)[:n]
+        meant = [unit for unit in met if unit.since <= high_water]  # else put back by an undo
         front = self.run(
             self.queue.move_front.op(
                 step.op, step.seq, n, source=source, target=target, high_water_ms=high_water
             )
         )
-        for unit in meant[:n]:
+        for unit in meant:
             self.moved(unit, step, source, target, LEASE)
-        assert (front.moved, front.left, front.over) == (len(meant[:n]), (0,), not meant)
+        left = (len(met) - len(meant),)
+        assert (front.moved, front.left, front.over) == (len(meant), left, not met)
         if step.rows and target != "gone":
             self.steps.append(step)
 

@@ -249,6 +249,18 @@ TOOLKIT = [
         often=("move_whole",),
     ),
     mutant(
+        "what an undo put back since moved with its state",
+        ("front", "(since <= limit or since > now) and ", ""),
+        models=BOTH,
+        often=("move_whole", "undo"),
+    ),
+    mutant(
+        "nobody learns that an undo put anything back",
+        ("undo", "if back > 0 then redis.call('HSET', stat, 'put_back', now) end", ""),
+        models=BOTH,
+        often=("move_whole", "undo"),
+    ),
+    mutant(
         "a front step done twice",
         ("front", "if said then return said end", ""),
         often=("move_whole",),

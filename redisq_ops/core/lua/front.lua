@@ -1,26 +1,27 @@
 -- One step of an operator's bulk move of a whole state: the first `n` entries behind the `left` ones
--- that couldn't be moved, those that have been in it since before `high_water` (ms).
--- For states whose score is the time they were entered: from dead or trash, to waiting, trash, gone.
--- As `move` with all ids of the state, at a third of its cost: strings cost, so few are made.
--- What was before goes to this step's undo list, written in one piece: `undo` tells it by its blank.
+-- that couldn't be moved, those that have been in it since before `high_water` (ms). Its score says so,
+-- or of what an undo put back, with the score it had, the record. From dead or trash to waiting, trash,
+-- gone: as `move` with all ids of the state, at a third of its cost: strings cost, so few are made.
+-- What was before goes to this step's undo list, in one piece: `undo` tells it by its blank.
 -- KEYS: undo_ op_
 -- ARGV: caller seq from to high_water n left
 -- USES: guard moves
 -- FLAGS: allow-oom
--- Returns how many were moved, and how many could not be (both 0: that was all), and how many all of
--- the operation's steps moved. Nothing of an operation that is being taken back: the tool sends a step
--- before it has heard of the last, and one of them may arrive behind the undo's.
+-- Returns how many were moved, how many could not be (both 0: that was all), and how many all of the
+-- operation's steps moved. Nothing of one that is being taken back: a step may arrive behind the undo's.
 local said, late = replayed()
 if late then return superseded end
 if said then return said end
 if redis.call('HGET', op_ .. caller, 'undoing') then return {} end
 by = caller
-local rows = redis.call('ZRANGE', zset_of[from], '-inf', high_water, 'BYSCORE',
-  'LIMIT', left, n, 'WITHSCORES')
+local rows = redis.call('ZRANGE', zset_of[from], '-inf', high_water, 'BYSCORE', 'LIMIT', left, n,
+  'WITHSCORES')
 local ids, moved, stuck, stays = {}, 0, 0, {failures = 0, lost = 0, first = 0}
+local limit, back = tonumber(high_water), tonumber(redis.call('HGET', stat, 'put_back')) or 0
 for i = 1, #rows, 2 do
   local id = rows[i]
-  local so = room_move(id, from, to, stays)
+  local since = back > limit and unpacked(redis.call('HGET', meta, id)).since or 0
+  local so = (since <= limit or since > now) and room_move(id, from, to, stays)
   if so == false then
     stuck = stuck + 1
   else
@@ -38,8 +39,7 @@ if moved > 0 then
     count('gone', moved)
   else
     local lines, list = redis.call('HMGET', meta, unpack(ids)), undo_ .. caller .. ':' .. seq
-    local before, none = table.concat(rows, ' '), packed(unpacked())
-    local match, rest = string.match, {}
+    local before, none, match, rest = table.concat(rows, ' '), packed(unpacked()), string.match, {}
     for k = 1, moved do
       local line = lines[k] or none
       if to == 'waiting' then -- first delivery and consumer stay, the rest is as if it were new

@@ -63,6 +63,7 @@ for k, id in ipairs(ids) do
   if not put then left[#left + 1] = id end
 end
 room_ready(admit)
+if back > 0 then redis.call('HSET', stat, 'put_back', now) end -- `front` asks
 redis.call('DEL', list)
 redis.call('HINCRBY', op_ .. op, 'undone', back)
 redis.call('PEXPIRE', op_ .. op, 2592000000) -- as in `move`: a shard may have nothing of the two
