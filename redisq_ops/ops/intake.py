@@ -87,6 +87,9 @@ def said(content: Content, queue: Queue[Any], as_waiting: bool, whole: bool) -> 
         n_requests = len(content.requests)
         as_requests = "1 request" if n_requests == 1 else f"{count(n_requests)} requests"
         will.append(f"as {as_requests}, sealed, attempts afresh")
+        if doubles := sum(content.doubles.values()):
+            lines = "1 line has" if doubles == 1 else f"{count(doubles)} lines have"
+            will.append(f"{lines} a later one of the same entry, which counts")
         if parts:
             some = ", ".join(parts[:3]) + (", …" if len(parts) > 3 else "")
             will.append(f"{count(len(parts))} of them in part, numbered afresh: {some}")
@@ -300,9 +303,8 @@ class Import:
             found = next(self._requests, None)
             if found is None:
                 return False
-            rid, (numbers, offsets, lines) = found
-            order = sorted(range(len(numbers)), key=numbers.__getitem__)
-            places = [(offsets[k], lines[k]) for k in order]
+            rid, (_, offsets, lines) = found
+            places = list(zip(offsets, lines, strict=True))
             first = next(self._read(places))
             known = await queue.request.op(rid)
             payloads = (row.entry.payload or b"" for row in self._read(places))
@@ -312,11 +314,11 @@ class Import:
         try:
             more = await now.job.step()
         except Exists:
-            self._under_way = None
+            self._over(now)
             await self._compared(queue, now.places)
             return True
         except (QueueFull, QueueClosed) as refusal:
-            self._under_way = None
+            self._over(now)
             there = max(now.job.sent, now.before)
             self._problem(now.first.number, now.job.id, f"{refusal}; {count(there)} of it are in")
             self.outcome.done += there - now.before
@@ -326,10 +328,15 @@ class Import:
             return True
         self._named(now)
         if not more:
-            self._under_way = None
+            self._over(now)
             self.outcome.skip("same", now.before)
             self.outcome.done += len(now.places) - now.before
         return True
+
+    def _over(self, now: _UnderWay) -> None:
+        """A request is dealt with; its earlier lines of what comes again with it."""
+        self._under_way = None
+        self.outcome.skip("same", self.content.doubles.get(now.job.id, 0))
 
     async def _looked_at(self, now: _UnderWay) -> None:
         """Learn from the request how much of it is there."""

@@ -8,6 +8,7 @@ import json
 from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any, BinaryIO, cast
 
 from redisq_ops.core.errors import BadInput, Refused
@@ -41,9 +42,12 @@ class Content:
     states: dict[State, int] = field(default_factory=dict)
     bytes: int = 0
     requests: dict[str, list[array[int]]] = field(default_factory=dict)
-    """request -> for each of its lines, by itself: sub-request, where it begins, its number"""
+    """request -> for each sub-request, in order, by itself: its number, where its line begins, the
+    line's number"""
     totals: dict[str, int] = field(default_factory=dict)
     """request -> how many sub-requests it had"""
+    doubles: dict[str, int] = field(default_factory=dict)
+    """request -> how many of its lines have a later one of the same sub-request"""
 
     @property
     def entries(self) -> int:
@@ -101,6 +105,8 @@ class Survey:
         if content is None:
             raise BadInput(f"{name} is not an export: it has no line that says so")
         survey.whole = survey.whole and inside is None
+        for content in survey.contents.values():
+            _ordered(content)
         return survey
 
 
@@ -113,7 +119,21 @@ def _counted(content: Content, row: Row, offset: int) -> None:
         places = content.requests.setdefault(rid, [array("q"), array("q"), array("q")])
         for place, value in zip(places, (int(n), offset, row.number), strict=True):
             place.append(value)
-        content.totals[rid] = row.total
+        content.totals[rid] = max(row.total, content.totals.get(rid, 0))
+
+
+def _ordered(content: Content) -> None:
+    """Of each sub-request the latest line alone, by number: what goes to another state while the
+    queue is exported is in the file twice, and would be done twice."""
+    for rid, places in content.requests.items():
+        numbers = places[0]
+        if all(low < high for low, high in pairwise(numbers)):
+            continue
+        order = sorted(range(len(numbers)), key=numbers.__getitem__)  # of equal ones by line
+        kept = [k for k, after in pairwise(order) if numbers[k] != numbers[after]] + order[-1:]
+        if len(kept) < len(order):
+            content.doubles[rid] = len(order) - len(kept)
+        content.requests[rid] = [array("q", (place[k] for k in kept)) for place in places]
 
 
 class _Redacted(Exception):

@@ -1,0 +1,113 @@
+"""Files that an export of a queue at work leaves, of many queues, or that somebody wrote."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from redisq_ops.core.io import run
+from redisq_ops.core.request import RequestQueue
+from redisq_ops.core.values import Settlement
+from redisq_ops.ops.export import Export
+from redisq_ops.ops.selection import Filter
+from redisq_ops.ops.target import Target
+
+from .cli import Redisq
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    return str(tmp_path / "in.ndjson")
+
+
+def head(queue: str, kind: str, state: str = "waiting") -> dict[str, Any]:
+    return {"redisq": "export", "version": 1, "queue": queue, "kind": kind, "state": state}
+
+
+def entry(id: str, payload: str = "x", total: int = 0, **more: Any) -> dict[str, Any]:
+    request = {"request": {"priority": 50, "limit": 4, "total": total}} if total else {}
+    return {"id": id, "state": "waiting", "payload": payload, **request, **more}
+
+
+def write(file: str, *rows: dict[str, Any]) -> None:
+    Path(file).write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def all_run(queue: RequestQueue[redis.Redis]) -> list[tuple[str, bytes]]:
+    """What consumers get of it, by and by."""
+    found: list[tuple[str, bytes]] = []
+    while taken := queue.take(10, consumer="w").deliveries:
+        found += [(each.id, each.payload) for each in taken]
+        queue.settle([Settlement(each, "ack") for each in taken])
+    return found
+
+
+# --- sub-requests that are there twice -----------------------------------------------------------
+
+
+def test_what_a_worker_took_during_the_export_runs_once(
+    client: redis.Redis, redisq: Redisq, file: str
+) -> None:
+    queue = RequestQueue(client, "mail")
+    queue.submit([b"one", b"two", b"three"], id="r1", limit=2)
+    rows: list[dict[str, Any]] = []
+    for state in ("waiting", "pending"):
+        section = Export(Target(queue, state, Filter()), queue.now())
+        while run(client, section.step()):
+            rows += section.rows
+        rows += section.rows
+        if state == "waiting":
+            queue.take(1, consumer="w")
+    write(file, *rows)
+    assert [row["id"] for row in rows if "id" in row] == ["r1/1", "r1/2", "r1/3", "r1/1"]
+
+    said = redisq("import", file, "--queue", "copy", "--dry-run")
+    assert "1 line has a later one of the same entry, which counts" in said
+    assert "in part" not in said
+    (outcome,) = redisq.rows("import", file, "--queue", "copy", "--yes")
+    assert (outcome["matched"], outcome["done"], outcome["skipped"]) == (4, 3, {"same": 1})
+    copy = RequestQueue(client, "copy")
+    (outcome,) = redisq.rows("import", file, "--queue", "copy", "--yes")
+    assert (outcome["done"], outcome["skipped"]) == (0, {"same": 4})
+    assert all_run(copy) == [("r1/1", b"one"), ("r1/2", b"two"), ("r1/3", b"three")]
+    assert copy.invariants() == []
+
+
+def test_of_lines_of_one_sub_request_the_last_one_counts(
+    client: redis.Redis, redisq: Redisq, file: str
+) -> None:
+    write(
+        file, head("mail", "request"), entry("r1/2", "b", 2), entry("r1/1", "old", 2),
+        entry("r1/1", "older", 2), entry("r1/1", "a", 2), entry("r2/1", "c", 1),
+    )  # fmt: skip
+    (outcome,) = redisq.rows("import", file, "--yes")
+    assert (outcome["matched"], outcome["done"], outcome["skipped"]) == (5, 3, {"same": 2})
+    assert sorted(all_run(RequestQueue(client, "mail"))) == [
+        ("r1/1", b"a"), ("r1/2", b"b"), ("r2/1", b"c"),
+    ]  # fmt: skip
+
+
+def test_a_line_that_is_there_twice_makes_up_for_none_that_is_missing(
+    client: redis.Redis, redisq: Redisq, file: str
+) -> None:
+    write(
+        file, head("mail", "request"), entry("r1/1", "a", 3), entry("r1/3", "c", 3),
+        head("mail", "request", "pending"), entry("r1/1", "a", 3),
+    )  # fmt: skip
+    assert "1 of them in part, numbered afresh: r1" in redisq("import", file, "--dry-run")
+
+
+def test_where_another_request_has_its_id_each_line_is_counted(
+    client: redis.Redis, redisq: Redisq, file: str
+) -> None:
+    queue = RequestQueue(client, "mail")
+    queue.submit([b"a", b"other"], id="r1")
+    write(
+        file, head("mail", "request"), entry("r1/1", "a", 2), entry("r1/2", "b", 2),
+        entry("r1/1", "a", 2),
+    )  # fmt: skip
+    told = redisq.rows("import", file, "--yes", code=3)
+    assert [row["id"] for row in told[:-1]] == ["r1/2"]
+    assert (told[-1]["done"], told[-1]["skipped"]) == (0, {"same": 2, "exists": 1})
