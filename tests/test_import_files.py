@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 import redis
 
+from redisq_ops.core.delay import DelaySet
+from redisq_ops.core.fair import FairQueue
 from redisq_ops.core.io import run
 from redisq_ops.core.request import RequestQueue
 from redisq_ops.core.values import Settlement
@@ -111,3 +113,24 @@ def test_where_another_request_has_its_id_each_line_is_counted(
     told = redisq.rows("import", file, "--yes", code=3)
     assert [row["id"] for row in told[:-1]] == ["r1/2"]
     assert (told[-1]["done"], told[-1]["skipped"]) == (0, {"same": 2, "exists": 1})
+
+
+# --- queues of several kinds ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", [("jobs", "later", "mail"), ("mail", "later", "jobs")])
+def test_one_file_has_queues_of_several_kinds(
+    client: redis.Redis, redisq: Redisq, file: str, order: tuple[str, ...]
+) -> None:
+    FairQueue(client, "jobs").submit("acme", [("j1", b"x"), ("j2", b"y")])
+    DelaySet(client, "later").schedule([("e1", b"1"), ("e2", b"2")], after_ms=3_600_000)
+    RequestQueue(client, "mail").submit([b"a", b"b", b"c"], id="r1")
+    redisq("export", *order, "-o", file)
+    client.flushall()
+
+    outcomes = redisq.rows("import", file, "--yes")
+    there = {"jobs": 2, "later": 2, "mail": 3}
+    assert [row["done"] for row in outcomes] == [there[name] for name in order]
+    assert FairQueue(client, "jobs").counts().waiting == 2
+    assert DelaySet(client, "later").counts().delayed == 2
+    assert RequestQueue(client, "mail").counts().waiting == 3

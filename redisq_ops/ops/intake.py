@@ -20,7 +20,7 @@ from . import journal
 from .deployment import Deployment
 from .journal import Author, Outcome
 from .submission import Submission
-from .survey import Content, Row, lines, parsed
+from .survey import Content, Row, own, parsed
 from .terminal import count, size
 
 BATCH = 100
@@ -156,7 +156,7 @@ class Import:
         self._began: float | None = None
         self._inverses: list[str] = []
         self._keep = content.entries <= UNDOABLE
-        self._rows = self._each()
+        self._rows = own(file, content)
         self._ahead: list[Row] = []
         self._requests = iter(content.requests.items())
         self._under_way: _UnderWay | None = None
@@ -232,16 +232,6 @@ class Import:
         return False
 
     # --- entries by themselves -----------------------------------------------------------------
-
-    def _each(self) -> Iterator[Row]:
-        """The rows of this queue, in the file's order."""
-        inside: str | None = None
-        for number, _, line in lines(self._file):
-            found = parsed(line, self.content.kind)
-            if isinstance(found, Content):
-                inside = found.queue
-            elif isinstance(found, Row) and inside == self.content.queue:
-                yield replace(found, number=number)
 
     def _next(self) -> list[Row]:
         """What goes in next. Kept until it is in: a step that is tried again has the same rows."""

@@ -150,14 +150,31 @@ def lines(file: BinaryIO) -> Iterator[tuple[int, int, bytes]]:
         offset += len(line)
 
 
-def parsed(line: bytes, kind: str | None) -> Content | Row | int | None:
-    """A line: where a section begins, an entry, how many entries a section had at its end."""
+def own(file: BinaryIO, content: Content) -> Iterator[Row]:
+    """The entries of one queue, in the file's order. Those of others may be of another kind, and
+    are no entries of its."""
+    inside: str | None = None
+    for number, _, line in lines(file):
+        row = _object(line)
+        if row.get("redisq") == "export":
+            inside = row["queue"]
+        elif inside == content.queue and row.get("redisq") is None:
+            yield replace(_row_of(row, content.kind), number=number)
+
+
+def _object(line: bytes) -> dict[str, Any]:
     try:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise BadInput("not a JSON object") from error
     if not isinstance(row, dict):
         raise BadInput("not a JSON object")
+    return row
+
+
+def parsed(line: bytes, kind: str | None) -> Content | Row | int | None:
+    """A line: where a section begins, an entry, how many entries a section had at its end."""
+    row = _object(line)
     word = row.get("redisq")
     if word == "export":
         if row.get("version") != VERSION:
