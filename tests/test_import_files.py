@@ -1,6 +1,8 @@
 """Files that an export of a queue at work leaves, of many queues, or that somebody wrote."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -134,3 +136,34 @@ def test_one_file_has_queues_of_several_kinds(
     assert FairQueue(client, "jobs").counts().waiting == 2
     assert DelaySet(client, "later").counts().delayed == 2
     assert RequestQueue(client, "mail").counts().waiting == 3
+
+
+# --- who reads what it says ----------------------------------------------------------------------
+
+
+def test_an_import_goes_on_when_nobody_reads_its_lines_any_more(
+    url: str, client: redis.Redis, file: str
+) -> None:
+    """`redisq import … --json | head -1`: more lines than a pipe's buffer, then some to put in."""
+    queue = DelaySet(client, "later")
+    there = [(f"e{n:04}", b"other") for n in range(400)]
+    queue.schedule(there)
+    write(
+        file, head("later", "delay"), *(entry(id, "new") for id, _ in there),
+        *(entry(f"f{n}", "new") for n in range(200)),
+        head("second", "delay"), entry("g", "new"),
+    )  # fmt: skip
+    going = subprocess.Popen(
+        [sys.executable, "-m", "redisq_ops", "--url", url, "import", file, "--yes", "--json"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert going.stdout is not None and going.stderr is not None
+    assert json.loads(going.stdout.readline())["id"] == "e0000"
+    going.stdout.close()
+    said = going.stderr.read().decode()
+    assert going.wait(30) == 3
+    assert queue.counts().waiting == 600
+    assert DelaySet(client, "second").counts().waiting == 1
+    first, second = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    assert (first["done"], first["skipped"], second["done"]) == (200, {"exists": 400}, 1)
+    assert "Traceback" not in said

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import asdict, is_dataclass
 from datetime import UTC, datetime
 from shutil import get_terminal_size
@@ -20,6 +21,8 @@ _LEAST = 24
 """cells that the last column of a table has at least"""
 _QUICK_S = 0.3
 """what is over so soon shows no progress, and doesn't load what draws it"""
+_deaf = ContextVar("deaf", default="")
+"""why stdout takes nothing any more"""
 
 
 def emit(row: Any) -> None:
@@ -120,13 +123,17 @@ def say(line: str) -> None:
 
 def conclude(line: str) -> None:
     """What came of a change, on stdout; where that takes nothing, on stderr: it has to be known."""
-    try:
-        print(line, flush=True)
-    except OSError as error:
-        # What is still in its buffer would fail once more while Python ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        say(line)
-        say(f"redisq: stdout: {error.strerror}; that line was meant for it")
+    why = _deaf.get()
+    if not why:
+        try:
+            return print(line, flush=True)
+        except OSError as error:
+            # What is still in its buffer would fail once more while Python ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            why = error.strerror or str(error)
+            _deaf.set(why)  # of a change of several queues more is to come
+    say(line)
+    return say(f"redisq: stdout: {why}; that line was meant for it")
 
 
 class Meter(Protocol):

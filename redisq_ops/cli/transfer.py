@@ -264,26 +264,36 @@ def _undoable() -> int:
 
 
 class _Report:
-    """Lines that were not imported: all for programs, the first for people."""
+    """Lines that were not imported: all for programs, the first for people.
+
+    Where nobody listens any more, as after `| head`, the import goes on: what it is there for is
+    done in the queue, and `conclude` says on stderr what came of it.
+    """
 
     def __init__(self, s: Session, queue: str) -> None:
         self._s = s
         self._queue = queue
         self._told = 0
+        self._heard = True
 
     def __call__(self, line: int, id: str, why: str) -> None:
         from .output import emit, printable, say
 
         self._told += 1
-        if self._s.json:
-            emit({"line": line, "queue": self._queue, "id": id, "problem": why})
-        elif self._told <= _SHOWN:
-            say(printable(f"line {line:,}: {self._queue}/{id}: {why}"))
+        if not self._heard:
+            return
+        try:
+            if self._s.json:
+                emit({"line": line, "queue": self._queue, "id": id, "problem": why})
+            elif self._told <= _SHOWN:
+                say(printable(f"line {line:,}: {self._queue}/{id}: {why}"))
+        except OSError:
+            self._heard = False
 
     def end(self) -> None:
         from .output import count, say
 
-        if self._told > _SHOWN and not self._s.json:
+        if self._told > _SHOWN and self._heard and not self._s.json:
             say(f"and {count(self._told - _SHOWN)} more lines (all of them with --json)")
 
 
