@@ -167,3 +167,48 @@ def test_an_import_goes_on_when_nobody_reads_its_lines_any_more(
     first, second = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
     assert (first["done"], first["skipped"], second["done"]) == (200, {"exists": 400}, 1)
     assert "Traceback" not in said
+
+
+# --- what somebody wrote -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"request": {"priority": 50, "limit": 0, "total": 1}}, "limit 0: 1 to 1000"),
+        ({"request": {"priority": 50, "limit": 1001, "total": 1}}, "limit 1001: 1 to 1000"),
+        ({"request": {"priority": 100, "limit": 4, "total": 1}}, "priority 100: 0 (first) to 99"),
+        ({"id": "a/b/1"}, "a/b/1 is no sub-request"),
+        ({"id": "r2/99999999999999999999"}, "r2/99999999999999999999 is no sub-request"),
+        ({"id": "r2/0"}, "r2/0 is no sub-request"),
+        ({"id": "r2/01"}, "r2/01 is no sub-request"),
+    ],
+)
+def test_what_would_stop_it_later_is_refused_before_anything_is_written(
+    client: redis.Redis, redisq: Redisq, file: str, wrong: dict[str, Any], said: str
+) -> None:
+    write(
+        file, head("mail", "request"), entry("r1/1", total=1), entry("r2/1", total=1) | wrong,
+        entry("r3/1", total=1),
+    )  # fmt: skip
+    refusal = redisq.refusal("import", file, "--yes", code=2)
+    assert f"line 3: {said}" in refusal and refusal.endswith("; nothing was imported")
+    assert client.keys("*") == []
+
+
+def test_an_id_that_comes_again_with_other_content_is_not_the_same(
+    client: redis.Redis, redisq: Redisq, file: str
+) -> None:
+    write(
+        file, head("later", "delay"), entry("e1", "first"), entry("e1", "first"),
+        entry("e1", "second"),
+        head("jobs", "fair"), entry("j1", client="acme"), entry("j1", client="bell"),
+    )  # fmt: skip
+    told, later, of_jobs, jobs = redisq.rows("import", file, "--yes", code=3)
+    assert (told["line"], told["id"]) == (4, "e1")
+    assert told["problem"] == "its id is on line 2 too, with another payload"
+    assert (later["done"], later["skipped"]) == (1, {"same": 1, "exists": 1})
+    assert (of_jobs["line"], jobs["done"], jobs["skipped"]) == (7, 1, {"exists": 1})
+    assert redisq.rows("import", file, "--yes", code=3)[-1]["skipped"] == {"same": 1, "exists": 1}
+    taken = DelaySet(client, "later").take(9, consumer="w").deliveries
+    assert [each.payload for each in taken] == [b"first"]

@@ -107,6 +107,11 @@ def accepted(queue: Queue[Any]) -> frozenset[State]:
     return queue.accepts
 
 
+def _content(entry: Entry) -> tuple[bytes, str | None]:
+    """What has to be equal in entries that are the same."""
+    return entry.payload or b"", entry.client
+
+
 @dataclass(slots=True)
 class _UnderWay:
     """The request that is being put in."""
@@ -251,8 +256,14 @@ class Import:
         fresh: dict[str, Row] = {}
         skipped: list[tuple[Row, str, str]] = []
         for row in rows:
-            if fresh.setdefault(row.entry.id, row) is not row:
+            first = fresh.setdefault(row.entry.id, row)
+            if first is row:
+                continue
+            if _content(first.entry) == _content(row.entry):
                 skipped.append((row, "same", ""))
+            else:
+                why = f"its id is on line {first.number:,} too, with another payload"
+                skipped.append((row, "exists", why))
         said = await self.queue.accept.op([self._as(r.entry) for r in fresh.values()], self._op)
         taken = [row for row, word in zip(fresh.values(), said, strict=True) if word == "exists"]
         now, found = await both(
@@ -263,7 +274,7 @@ class Import:
             entry = row.entry
             if there is None:
                 skipped.append((row, "exists", "its id was here just now"))
-            elif (there.payload or b"", there.client) == (entry.payload, entry.client):
+            elif _content(there) == _content(entry):
                 skipped.append((row, "same", ""))
             else:
                 why = f"its id is here ({there.state}), with another payload"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -14,10 +15,14 @@ from typing import Any, BinaryIO, cast
 from redisq_ops.core.errors import BadInput, Refused
 from redisq_ops.core.keys import checked_name
 from redisq_ops.core.request import RequestQueue
+from redisq_ops.core.request.submission import checked_limit, checked_priority
 from redisq_ops.core.values import Entry, Failure, State
 
 from .export import REQUEST, STATES, VERSION
 from .terminal import count
+
+_SUB_REQUEST = re.compile(r"[^/]+/[1-9][0-9]{0,13}")
+"""a request's id and the number in it, as they are written: only one way for each"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,9 +246,10 @@ def _row_of(row: dict[str, Any], kind: str) -> Row:
             raise BadInput(f"{id} is no entry of a {kind} queue")
         return Row(0, entry)
     request = row.get("request")
-    if "/" not in id or not id.rpartition("/")[2].isdigit() or not isinstance(request, dict):
+    if not _SUB_REQUEST.fullmatch(id) or not isinstance(request, dict):
         raise BadInput(f"{id} is no sub-request, or doesn't say its request's priority and limit")
-    return Row(0, entry, *(_number(request, name) or 0 for name in REQUEST))
+    priority, limit, total = (_number(request, name) or 0 for name in REQUEST)
+    return Row(0, entry, checked_priority(priority), checked_limit(limit), total)
 
 
 def _number(row: dict[str, Any], name: str) -> int | None:
