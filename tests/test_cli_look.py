@@ -1,6 +1,7 @@
 """ls, inspect, log, history, config and fsck, as a person or a program reads them."""
 
 import json
+import os
 import re
 import shlex
 import socket
@@ -45,6 +46,16 @@ def own(server: EmbeddedServer) -> Iterator[Callable[..., EmbeddedServer]]:
 
 
 # --- ls -----------------------------------------------------------------------
+
+
+def test_what_the_locale_has_no_characters_for_is_escaped(url: str, client: redis.Redis) -> None:
+    dead_letters(client, 3)
+    words = [sys.executable, "-m", "redisq_ops", "replay", "mail", "--dry-run", "--url", url]
+    done = subprocess.run(
+        words, env={**os.environ, "PYTHONIOENCODING": "latin-1"}, capture_output=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"\\u2248" in done.stdout
 
 
 def test_ls_counts_every_state(redisq: Redisq, client: redis.Redis) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from functools import cache
+from io import TextIOWrapper
 from typing import Any
 
 # Options every command takes, anywhere on the line -> how many words follow.
@@ -50,6 +51,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run a command and end with the contract's exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     _occupy()
+    if isinstance(sys.stdout, TextIOWrapper):  # a locale may lack what is to be shown, as `≈`
+        sys.stdout.reconfigure(errors="backslashreplace")
     # What describes an operation is a coroutine: Ctrl+C may come before it is begun.
     warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
     try:
