@@ -347,6 +347,39 @@ def test_undo_takes_back_what_nobody_touched(
     redisq("undo", "--yes", code=1)
 
 
+@pytest.mark.parametrize("kind", ["delay", "fair", "circular"])
+def test_undo_leaves_other_work_that_has_the_id_by_now(
+    client: redis.Redis, redisq: Redisq, tmp_path: Path, kind: str
+) -> None:
+    file = str(tmp_path / "export")
+
+    def put(payload: bytes) -> Queue[redis.Redis]:
+        if kind == "delay":
+            delays = DelaySet(client, "q")
+            delays.schedule([("e1", payload)])
+            return delays
+        if kind == "fair":
+            fair = FairQueue(client, "q")
+            fair.submit("acme", [("e1", payload)])
+            return fair
+        circle = CircularQueue(client, "q")
+        circle.push([("e1", payload)])
+        return circle
+
+    put(b"old")
+    redisq("export", "q", "-o", file)
+    client.flushall()
+    redisq("import", file, "--yes")
+    (operation,) = redisq.rows("log")
+    queue = {"delay": DelaySet, "fair": FairQueue, "circular": CircularQueue}[kind](client, "q")
+    queue.settle([Settlement(one, "ack") for one in queue.take(1, consumer="w").deliveries])
+    put(b"new")
+    said = redisq("undo", operation["id"], "--yes", code=1)
+    assert "0 of 1" in said and "left alone: q/e1" in said + redisq.err
+    found = queue.get("e1")
+    assert found is not None and (found.state, found.payload) == ("waiting", b"new")
+
+
 def test_more_than_can_be_undone_is_said_before_it_begins(
     client: redis.Redis, redisq: Redisq, file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -365,8 +365,12 @@ class Queue(Abilities[C_co]):
         the others are as they were already.
         """
         if verb == "accepted":  # to the trash, unless it was touched since
-            high_water, id = args
+            high_water, id, *digest = args
             entry = await self.get.op(id)
+            # Its id is free once it is done: what has it by now may be other work.
+            if entry is not None and digest and entry.digest != digest[0]:
+                left([id])
+                return 0
             if entry is not None and entry.state in ("waiting", "delayed", "dead"):
                 said = await self.move.op(
                     op, seq, [id], source=entry.state, target="trash", high_water_ms=int(high_water)

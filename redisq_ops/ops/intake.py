@@ -281,7 +281,9 @@ class Import:
                 skipped.append((row, "exists", why))
         self.outcome.done += len(fresh)
         if self._keep:
-            self._inverses += [f"accepted {now} {id}" for id in fresh]
+            self._inverses += [
+                f"accepted {now} {id} {row.entry.digest}" for id, row in fresh.items()
+            ]
         for each in skipped:
             self._skip(*each)
         del self._ahead[: len(rows)]
