@@ -57,7 +57,7 @@ class Top(App[Exception]):
         self.queue = queue
         """what all views but the overview are about"""
         self.view: View = "overview"
-        self.read_only = read_only
+        self._read_only = read_only
         self.zone = zone
         self.clock = clock
         self.snapshot: Snapshot | None = None
@@ -142,8 +142,7 @@ class Top(App[Exception]):
         self.tick()
 
     def _connected(self) -> None:
-        if self.source.connected is not None and self.source.connected.read_only:
-            self.read_only = True
+        if self.read_only:
             self.refresh_bindings()
         if self.source.warning is not None:
             self.notify(self.source.warning, severity="warning", markup=False, timeout=30)
@@ -397,6 +396,12 @@ class Top(App[Exception]):
         self._open(HelpScreen())
 
     # --- changes -------------------------------------------------------------------------------
+
+    @property
+    def read_only(self) -> bool:
+        """Whether nothing may be changed here; known with the connection, before any picture."""
+        connected = self.source.connected
+        return self._read_only or (connected is not None and connected.read_only)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """False hides a key that means nothing here, None greys out what is not allowed."""

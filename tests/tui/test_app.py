@@ -13,12 +13,16 @@ from textual.pilot import Pilot
 from redisq_ops.core.connect import aconnect
 from redisq_ops.core.delay import DelaySet
 from redisq_ops.core.errors import Unreachable
+from redisq_ops.core.io import run
 from redisq_ops.core.request import RequestQueue
 from redisq_ops.core.resque import Job, SidekiqQueue
 from redisq_ops.core.values import Failure, Settlement
 from redisq_ops.demo.server import EmbeddedServer
 from redisq_ops.ops.bulk import Bulk
 from redisq_ops.ops.deployment import Deployment
+from redisq_ops.ops.journal import Author
+from redisq_ops.ops.selection import Filter, select
+from redisq_ops.ops.snapshot import Snapshot, Wish
 from redisq_ops.tui.app import Top
 from redisq_ops.tui.confirm import Confirm
 from redisq_ops.tui.detail import DetailScreen
@@ -804,6 +808,36 @@ def test_read_only_changes_nothing(url: str, client: redis.Redis) -> None:
         assert not app.current.everything
 
     drive_in(url, body, "5", read_only=True)
+    assert written(client) == set()
+
+
+@pytest.mark.slow
+def test_read_only_holds_before_the_first_picture(url: str, client: redis.Redis) -> None:
+    """A server that takes its time has answered nothing yet, and the keys are there already."""
+    queue = bury(client, "r1", 2)
+    replay = Bulk(run(client, select(queue, "dead", Filter())), "replay", Author.here())
+    while run(client, replay.step()):
+        pass
+    client.config_resetstat()
+
+    class Slow(Live):
+        async def look(self, wish: Wish) -> Snapshot:
+            self.connected = self.connected or self._connect()
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    connected = Connected(url, Deployment(aconnect(url, "top")), read_only=True)
+    app = Top(Slow(lambda: connected))
+
+    async def go() -> None:
+        async with app.run_test() as pilot:
+            await until(pilot, lambda: app.source.connected is not None)
+            await press(pilot, "U")
+            await pilot.pause(0.2)
+            assert app.snapshot is None and len(app.screen_stack) == 1
+            assert not app.changes.running
+
+    asyncio.run(go())
     assert written(client) == set()
 
 
