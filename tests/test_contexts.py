@@ -268,6 +268,31 @@ def test_a_change_is_not_faster_than_allowed(
     assert 2 < max(rests) <= 3  # 300 entries are three seconds of it
 
 
+@pytest.mark.parametrize(("typed", "held"), [((), "5/s"), (("--rate", "4/s"), "4/s")])
+@pytest.mark.parametrize("applied", [False, True])
+def test_a_ramp_is_not_faster_than_allowed_either(
+    file: Path,
+    redisq: Redisq,
+    client: redis.Redis,
+    tmp_path: Path,
+    applied: bool,
+    typed: tuple[str, ...],
+    held: str,
+) -> None:
+    """Alone it would begin with 10 a second."""
+    dead_letters(client, 2)
+    prod(file, 'max_rate = "5/s"')
+    words = ["replay", "mail"]
+    if applied:
+        words = ["apply", str(tmp_path / "plan")]
+        redisq("dlq", "replay", "mail", "--plan", words[1])
+    words += ["--ramp", "--watch", "1ms", "--max-latency", "60s", "--context", "prod", "--yes"]
+    redisq(*words, "--rate", "6/s", code=1)
+    assert "6/s is faster than 5/s (max_rate, context prod)" in redisq.err
+    redisq(*words, *typed, code=3)  # nobody is there to settle them
+    assert f"ramp at {held} · " in redisq.err and "ramp at 10/s" not in redisq.err
+
+
 def test_read_only_goes_before_all(file: Path, redisq: Redisq, client: redis.Redis) -> None:
     dead_letters(client, 1)
     prod(file, "read_only = true", 'confirm = "name"')

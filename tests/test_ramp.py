@@ -525,13 +525,14 @@ def test_a_sidekiq_job_whose_worker_was_lost_is_failing_until_its_end(client: re
     assert run(client, fates.look()) == [False] and (fates.failing, fates.unsettled) == (0, 0)
 
 
-def test_rate_is_kept_by_steps_of_few(client: redis.Redis) -> None:
+@pytest.mark.parametrize("canary", [0, 80])
+def test_rate_is_kept_by_steps_of_few(client: redis.Redis, canary: int) -> None:
     """By a clock moved by hand: 10 a second are 10 a second, and no burst makes up for a pause."""
     queue = dead(client, [b"x"] * 100)
     now = [0.0]
     ramp = Ramp(
         PacedBulk(run(client, select(queue, "dead", Filter())), "replay", ME),
-        Limits(rate=10, first=10, window_ms=10_000_000, latency_ms=10_000),
+        Limits(canary=canary, rate=10, first=10, window_ms=10_000_000, latency_ms=10_000),
         clock=lambda: now[0],
     )
     for _ in range(50):

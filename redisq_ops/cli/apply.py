@@ -116,7 +116,7 @@ def apply(s: Session, given: dict[str, Any]) -> int:
     rate = header.rate if given["rate"] is None else per_second(given["rate"])
     into = f" to {header.into}" if header.into else ""
     what = f"{PAST[header.verb]} {header.state} entries of {header.queue}{into}"
-    ramp = limits(given, rate, header.verb)
+    ramp = limits(s, given, rate, header.verb)
     if before is not None and before.ended:
         return _already(s, before, what)
     way = s.run(planned_way(s.deployment, queue, header)) if header.into else None

@@ -247,7 +247,7 @@ def changed(s: Session, verb: Verb, states: Sequence[State], given: Mapping[str,
             raise BadInput(f"{verb} is for {' or '.join(sources)} entries, not {named!r}")
         sources = [named]
     rate = None if given["rate"] is None else per_second(given["rate"])
-    ramp = limits(given, rate) if verb == "replay" else None
+    ramp = limits(s, given, rate) if verb == "replay" else None
     ways: list[Way] = []
     if verb == "move":  # where to is what decides about it
 

@@ -44,8 +44,10 @@ _FINE = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s)")
 SHOWN_S = 0.2
 
 
-def limits(given: Mapping[str, Any], rate: float | None, verb: Verb = "replay") -> Limits | None:
-    """What `RAMPING` asks for; None: neither a canary nor a ramp."""
+def limits(
+    s: Session, given: Mapping[str, Any], rate: float | None, verb: Verb = "replay"
+) -> Limits | None:
+    """What `RAMPING` asks for, no faster than the context allows; None: no canary, no ramp."""
     from redisq_ops.core.errors import BadInput
     from redisq_ops.ops.course import Limits
     from redisq_ops.ops.moment import duration_ms
@@ -59,7 +61,7 @@ def limits(given: Mapping[str, Any], rate: float | None, verb: Verb = "replay") 
         raise BadInput(f"a canary and a ramp are for a replay, not to {verb}")
     if given.get("plan") is not None:
         raise BadInput("--plan changes nothing: say --canary and --ramp to redisq apply")
-    found = Limits(canary=given["canary"] or 0, rate=rate)
+    found = Limits(canary=given["canary"] or 0, rate=s.guard.stricter(rate))
     if given["max_reentry"] is not None:
         found = replace(found, reentry=_share(given["max_reentry"]))
     if given["max_latency"] is not None:

@@ -57,6 +57,11 @@ class Guard:
             )
         return self.max_rate if asked is None else asked
 
+    def stricter(self, rate: float | None) -> float | None:
+        """The slower of a rate and the limit; None where there is neither."""
+        known = [each for each in (rate, self.max_rate) if each is not None]
+        return min(known, default=None)
+
     def rest(self, handled: int, seconds: float) -> float:
         """Seconds to wait after ``handled`` entries in so many seconds, to keep to the limit."""
         return 0.0 if self.max_rate is None else max(0.0, handled / self.max_rate - seconds)

@@ -253,24 +253,31 @@ class Ramp:
             await journal.note(self.queue, self.outcome.op, ramp=json.dumps(said))
 
     def _due(self) -> bool:
-        return self.course.phase == "canary" or not self.left
+        course = self.course
+        return not self.left or (course.phase == "canary" and self.outcome.done >= course.goal)
 
     def _room(self) -> int:
         """How many may be replayed by now."""
-        course, now = self.course, self._clock()
-        if course.phase == "canary":
-            return min(MAX_BATCH, max(0, course.goal - self.outcome.done), self.left)
-        if course.phase != "ramp" or not self.left:
+        course, now, rate = self.course, self._clock(), self._rate
+        if not rate or not self.left:
             self._counted = now
             return 0
-        rate = course.rate
         if rate < inf:
             # What wasn't used is made up for until the next observation, and no further: after a
             # stall nobody knows yet what the last ones did.
             most = max(1.0, rate * self._look_s)
             self._tokens = min(most, self._tokens + (now - self._counted) * rate)
         self._counted = now
-        return max(0, min(MAX_BATCH, self.left, MAX_BATCH if rate == inf else int(self._tokens)))
+        wanted = course.goal - self.outcome.done if course.phase == "canary" else MAX_BATCH
+        allowed = MAX_BATCH if rate == inf else int(self._tokens)
+        return max(0, min(MAX_BATCH, self.left, wanted, allowed))
+
+    @property
+    def _rate(self) -> float:
+        """Entries per second by now; a canary, too, is not faster than is allowed at all."""
+        if self.course.phase == "canary":
+            return self.limits.full
+        return self.course.rate if self.course.phase == "ramp" else 0.0
 
     async def _replay(self, n: int) -> None:
         steps = self.steps
@@ -278,7 +285,7 @@ class Ramp:
         before_ms = await self.queue.now.op()
         handled = self.left
         more = await steps.step()
-        if self.course.phase == "ramp":
+        if self.course.phase in ("canary", "ramp"):
             self._tokens -= handled - self.left
         if more and steps.moved:
             await self.watch.fates.add(steps.moved, before_ms, steps.op, steps.number)
@@ -298,9 +305,11 @@ class Ramp:
         look = max(0.0, self._looked + self._look_s - self._clock())
         if self._room():
             return 0.0
-        if self.course.phase == "ramp" and self.left:
-            return min(look, max(0.0, (1 - self._tokens) / self.course.rate))
-        return min(look, 0.1) if self._due() else look
+        if self._due():
+            return min(look, 0.1)
+        if rate := self._rate:
+            return min(look, max(0.0, (1 - self._tokens) / rate))
+        return look
 
     async def reached(self) -> int:
         """How many were replayed as the journal has it, also by a step that was not heard of."""
