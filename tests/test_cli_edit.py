@@ -98,6 +98,21 @@ def test_an_editor_that_changes_nothing(
     assert not redisq.rows("log")
 
 
+def test_an_edit_that_was_made_meanwhile_is_not_overwritten(
+    redisq: Redisq, queue: Any, editor: Any, url: str
+) -> None:
+    words = "dlq edit mail/r1/1 --payload fixed-by-a-colleague --yes --url"
+    theirs = [*words.split(), url]
+    editor(
+        "import subprocess",
+        f"subprocess.run([sys.executable, '-m', 'redisq_ops', *{theirs!r}], check=True)",
+        "text = text.replace('us', 'eu')",
+    )
+    out = redisq("dlq", "edit", "mail/r1/1", "--yes", code=1)
+    assert "nothing would change" in out and "1 changed" in out
+    assert payloads(queue) == [b"fixed-by-a-colleague", *PAYLOADS[1:]]
+
+
 @pytest.mark.parametrize(("named", "said"), [("vi '", "EDITOR=vi '"), ("/no/such", "No such")])
 def test_an_editor_that_is_none(
     redisq: Redisq, queue: Any, monkeypatch: pytest.MonkeyPatch, named: str, said: str

@@ -139,6 +139,7 @@ def _shown(payload: bytes) -> str:
 def _replacement(s: Session, selection: Selection, given: str | None) -> Change | None:
     """One entry's new payload: given, or what the editor leaves; None if that is the old one."""
     from redisq_ops.core.errors import BadInput, NotFound
+    from redisq_ops.ops.edit import Replaced
     from redisq_ops.ops.editor import chosen, edited, readable
 
     (id,) = selection.ids()
@@ -152,7 +153,7 @@ def _replacement(s: Session, selection: Selection, given: str | None) -> Change 
     else:
         readable(entry.payload)
         after = edited(entry.payload)
-    return None if after == entry.payload else lambda _: after
+    return None if after == entry.payload else Replaced(entry.payload, after)
 
 
 def _text(given: str, option: str) -> str:

@@ -92,6 +92,19 @@ class Patch:
             raise Unfit("the patch doesn't apply") from error
 
 
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """One payload instead of another that a person has seen."""
+
+    before: bytes
+    after: bytes
+
+    def __call__(self, payload: bytes) -> bytes:
+        if payload != self.before:  # somebody else was quicker: theirs is not overwritten unseen
+            raise Unfit("changed")
+        return self.after
+
+
 def _exact(digits: str) -> float:
     """A number that can be written again as it was; one with more digits may be an amount."""
     number, exact = float(digits), Decimal(digits)

@@ -18,7 +18,7 @@ from redisq_ops.core.values import Entry, State
 from redisq_ops.ops import consequences, consumers, control, journal
 from redisq_ops.ops.bulk import PAST, Bulk, allowed, entries, meaning, typed_number
 from redisq_ops.ops.consequences import Consequences, weigh
-from redisq_ops.ops.edit import Edit, Unfit, editable, samples
+from redisq_ops.ops.edit import Edit, Replaced, editable, samples
 from redisq_ops.ops.editor import readable
 from redisq_ops.ops.expression import Query
 from redisq_ops.ops.groups import Grouping
@@ -216,20 +216,14 @@ async def edit(changes: Changes, name: str, state: State, id: str) -> bool:
     if after == entry.payload:
         changes.tell("The payload is as it was: nothing was changed.")
         return False
-    looked = await arun(client, samples(selection, lambda _: after, _shown(changes)))
+    change = Replaced(entry.payload, after)
+    looked = await arun(client, samples(selection, change, _shown(changes)))
     lines: list[str] = []
     for sample in looked:
         lines += sample.diff or ("What differs isn't shown here: it is redacted.",)
     lines += ["", f"It stays {state}; U gives the old payload back."]
     if not await changes.ask(Question(f"Edit {id} of {name}?", tuple(lines)), 1):
         return False
-    before = entry.payload
-
-    def change(payload: bytes) -> bytes:
-        if payload != before:  # somebody else was quicker: theirs is not overwritten unseen
-            raise Unfit("changed")
-        return after
-
     await _drive(changes, Edit(selection, change, Author.here(changes.why)), "edit", "edited")
     return True
 
