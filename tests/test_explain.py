@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
+import time
 from collections.abc import Generator
 from typing import Any
 
@@ -34,6 +35,7 @@ from redisq_ops.ops.situation import PAGE
 from redisq_ops.ops.undo import Undo
 
 from .cli import Redisq, everywhere
+from .layouts import far_apart
 from .model.wire import picture
 
 ADA = Author("ada", "desk", "smtp is down")
@@ -1003,3 +1005,28 @@ def test_what_was_removed_for_good_is_not_called_done(
     assert said["rule"] == "removed" and "a bad one" in said["sentence"]
     (said,) = redisq.rows("explain", "mail/r1/9", code=1)
     assert "has 3 entries, numbered from 1" in said["sentence"]
+
+
+def test_a_time_no_calendar_reaches_is_said_by_its_year(
+    redisq: Redisq, client: redis.Redis
+) -> None:
+    """Milliseconds where Sidekiq means seconds: legal there, and a well-known slip."""
+    far_apart(client)
+    shown = redisq("inspect", "entry", "sidekiq:low/far")
+    assert re.search(r"^ +ready +year 58865$", shown, re.M)
+    assert "it is delayed until year 58865, in " in redisq("explain", "sidekiq:low/far")
+
+
+def test_the_last_moment_of_all_is_said_in_any_zone(
+    redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    DelaySet(client, "later").schedule([("e1", b"x")], after_ms=MINUTE)
+    words = ("delay", "reschedule", "later/e1", "--at", "9999-12-31T23:59:59Z", "--dry-run")
+    monkeypatch.setenv("TZ", "CET-1")
+    time.tzset()
+    try:
+        assert "they become ready at year 9999" in redisq(*words)
+        assert "they become ready at 9999-12-31 23:59:59+00:00" in redisq(*words, "--utc")
+    finally:
+        monkeypatch.undo()
+        time.tzset()

@@ -84,7 +84,7 @@ def test_moments(text: str, ahead: bool, found: str) -> None:
     assert moment_ms(text, now, ahead=ahead, utc=True) == utc_ms(found)
 
 
-def test_a_time_of_day_is_local_also_where_a_day_has_23_hours(
+def test_a_time_of_day_is_local_also_where_a_day_has_23_or_25_hours(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("TZ", "Europe/Berlin")
@@ -95,6 +95,12 @@ def test_a_time_of_day_is_local_also_where_a_day_has_23_hours(
         assert moment_ms("12:00", utc_ms("2026-03-28T12:00"), ahead=True) == utc_ms(
             "2026-03-29T10:00"
         )
+        assert moment_ms("02:30", utc_ms("2026-03-29T01:15")) == utc_ms("2026-03-28T01:30")
+        # Back on 25 October 2026, 01:00 UTC: 02:30 is 00:30 UTC, and 01:30 UTC again.
+        first, again = utc_ms("2026-10-25T00:30"), utc_ms("2026-10-25T01:30")
+        assert moment_ms("02:30", utc_ms("2026-10-25T00:45")) == first
+        assert moment_ms("02:30", utc_ms("2026-10-25T00:45"), ahead=True) == again
+        assert moment_ms("02:30", utc_ms("2026-10-25T01:45")) == again
     finally:
         monkeypatch.undo()
         time.tzset()

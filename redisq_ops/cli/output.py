@@ -11,10 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, is_dataclass
-from datetime import UTC, datetime
+from datetime import UTC
 from shutil import get_terminal_size
 from typing import Any, Protocol
 
+from redisq_ops.ops.moment import said
 from redisq_ops.ops.terminal import age, count, printable
 
 _LEAST = 24
@@ -62,8 +63,7 @@ def when(ms: int | None, utc: bool = False) -> str:
     """A moment as ISO 8601 with its zone, to the second; local unless ``utc``."""
     if ms is None:
         return "-"
-    moment = datetime.fromtimestamp(ms / 1000, UTC)
-    return (moment if utc else moment.astimezone()).isoformat(sep=" ", timespec="seconds")
+    return said(ms, UTC if utc else None)
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

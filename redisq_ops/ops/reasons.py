@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import Any
 
 from redisq_ops.core.foreign import ForeignQueue
@@ -16,6 +16,7 @@ from redisq_ops.core.standing import Ahead
 from redisq_ops.core.states import Verb
 from redisq_ops.core.values import State
 
+from . import moment
 from .hint import hint
 from .journal import Operation
 from .redaction import Redaction
@@ -30,7 +31,7 @@ When = Callable[[int], str]
 
 def utc(ms: int) -> str:
     """A moment as people write it, in UTC."""
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(sep=" ", timespec="seconds")
+    return moment.said(ms, UTC)
 
 
 @dataclass(frozen=True, slots=True)

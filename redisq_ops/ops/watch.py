@@ -7,7 +7,6 @@ are enough.
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, tzinfo
 from functools import partial
 from itertools import accumulate
 from typing import Any
@@ -26,6 +25,7 @@ from .explain import Explanation, explain
 from .groups import Groups
 from .inspect import entry_view, request_view
 from .look import overview
+from .moment import said
 from .redaction import NOTHING, Redaction
 from .selection import PAGE
 from .snapshot import GROUPED, About, Listed, Snapshot, Upcoming, Wish
@@ -58,12 +58,7 @@ async def _explained(
     deployment: Deployment, about: About, wish: Wish, redaction: Redaction
 ) -> Explanation:
     queue = await deployment.queue(about.queue)
-    return await explain(queue, about.id, partial(_moment, zone=wish.zone), redaction)
-
-
-def _moment(ms: int, zone: tzinfo | None) -> str:
-    when = datetime.fromtimestamp(ms / 1000, UTC).astimezone(zone)
-    return when.isoformat(sep=" ", timespec="seconds")
+    return await explain(queue, about.id, partial(said, zone=wish.zone), redaction)
 
 
 async def _picture(deployment: Deployment, wish: Wish) -> Snapshot:

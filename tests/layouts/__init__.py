@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 import redis
 
+from redisq_ops.core.resque import Job, SidekiqQueue
+
 HERE = Path(__file__).parent
 _PUT: dict[str, Callable[[redis.Redis, str, Any], Any]] = {
     "string": lambda client, key, value: client.set(key, value),
@@ -31,6 +33,14 @@ def put(client: redis.Redis, name: str) -> None:
     for key, typed in json.loads((HERE / f"{name}.json").read_text()).items():
         ((kind, value),) = typed.items()
         _PUT[kind](client, key, value)
+
+
+def far_apart(client: redis.Redis) -> None:
+    """Scheduled jobs of ``sidekiq:low``: near of 2030, and far: ms where seconds are meant."""
+    SidekiqQueue(client, "sidekiq:low").push([Job("Note", ["now"])])
+    for id, score in (("near", 1_893_456_000), ("far", 1_795_435_887_000)):
+        job = {"class": "Note", "args": [], "jid": id, "queue": "low", "created_at": 1_700_000_000}
+        client.zadd("schedule", {json.dumps(job): score})
 
 
 class Sidekiq:

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from datetime import UTC
 from typing import Any
 
 import pytest
@@ -30,6 +31,8 @@ from redisq_ops.tui.field import Field
 from redisq_ops.tui.frame import text
 from redisq_ops.tui.past import PastScreen
 from redisq_ops.tui.poller import Connected, Live, Missed, Seen
+
+from ..layouts import far_apart
 
 pytestmark = pytest.mark.alike
 
@@ -839,6 +842,19 @@ def test_read_only_holds_before_the_first_picture(url: str, client: redis.Redis)
 
     asyncio.run(go())
     assert written(client) == set()
+
+
+def test_a_time_no_calendar_reaches_is_said_by_its_year(url: str, client: redis.Redis) -> None:
+    far_apart(client)
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await see(pilot, "year 58865", "2030-01-01 00:00:00")
+        await press(pilot, "G", "enter")
+        await see(pilot, "far", "year 58865")
+        await press(pilot, "t")
+        await see(pilot, "delayed until year 58865")
+
+    drive_in(url, body, "6", queue="sidekiq:low", zone=UTC)
 
 
 @pytest.mark.slow

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime, tzinfo
+from datetime import tzinfo
 from typing import Any
 
 from rich.text import Text
 
 from redisq_ops.core.values import Entry
+from redisq_ops.ops.moment import said
 from redisq_ops.ops.snapshot import Snapshot, Upcoming
 from redisq_ops.ops.terminal import age, count
 from redisq_ops.tui.charts import timeline
@@ -86,7 +87,7 @@ def drawn(upcoming: Upcoming, width: int) -> Text:
 
 def moment(ms: int, zone: tzinfo | None) -> str:
     """A moment to the second, in the zone the header names."""
-    return datetime.fromtimestamp(ms / 1000, zone).strftime("%Y-%m-%d %H:%M:%S")
+    return said(ms, zone, offset=False)
 
 
 def zone_of(view: Any) -> tzinfo | None:
