@@ -268,6 +268,15 @@ def test_a_change_is_not_faster_than_allowed(
     assert 2 < max(rests) <= 3  # 300 entries are three seconds of it
 
 
+def test_a_password_file_that_is_no_text_is_said_without_a_word_of_it(
+    file: Path, redisq: Redisq, tmp_path: Path
+) -> None:
+    (tmp_path / "pw").write_bytes(b"p\xe4ss\n")
+    prod(file, f"password_file = '{tmp_path}/pw'")
+    said = redisq.refusal("ls", "--context", "prod", code=2)
+    assert f"password file {tmp_path}/pw: not UTF-8" in said
+
+
 @pytest.mark.parametrize(("typed", "held"), [((), "5/s"), (("--rate", "4/s"), "4/s")])
 @pytest.mark.parametrize("applied", [False, True])
 def test_a_ramp_is_not_faster_than_allowed_either(

@@ -1030,3 +1030,10 @@ def test_the_last_moment_of_all_is_said_in_any_zone(
     finally:
         monkeypatch.undo()
         time.tzset()
+
+
+def test_a_number_no_stream_has_is_nothing(redisq: Redisq, client: redis.Redis) -> None:
+    RequestQueue(client, "mail").submit([b"x"], id="r1")
+    for number in ("99999999999999999999999", "18446744073709551616"):
+        said = redisq("explain", f"mail/r1/{number}", code=1)
+        assert "request r1 has 1 entries, numbered from 1: there is no r1/" + number in said

@@ -369,6 +369,10 @@ def test_a_condition_compares_counts(text: str, holds: bool) -> None:
         ("waiting==0 or dead>x", 20),
         ("5x==5", 2),
         ("(" * 200 + "dead==0" + ")" * 200, 52),
+        ("waiting>=1__0", 11),
+        ("waiting>=1_", 11),
+        ("waiting>=²", 10),
+        ("waiting>=" + "9" * 5000, 10),
     ],
 )
 def test_a_bad_condition_is_pointed_at(text: str, column: int) -> None:

@@ -19,7 +19,7 @@ from redisq_ops.core.values import STATES, Counts, State
 Condition = Callable[[Counts], bool]
 Value = Callable[[Counts], int]
 
-_TOKEN = re.compile(r"\s*(?:(\d[\d_]*)|([a-z_]+)|(==|!=|<=|>=|<|>|\(|\)))")
+_TOKEN = re.compile(r"\s*(?:([0-9]+(?:_[0-9]+)*)|([a-z_]+)|(==|!=|<=|>=|<|>|\(|\)))")
 _COMPARE: dict[str, Callable[[int, int], bool]] = {
     "==": operator.eq,
     "!=": operator.ne,
@@ -29,6 +29,7 @@ _COMPARE: dict[str, Callable[[int, int], bool]] = {
     ">=": operator.ge,
 }
 _DEEPEST = 50
+_DIGITS = 100
 
 
 def condition(text: str) -> Condition:
@@ -75,7 +76,9 @@ class _Parser:
 
     def _value(self) -> Value:
         token = self._peek()
-        if token[:1].isdigit():
+        if "0" <= token[:1] <= "9":
+            if len(token) > _DIGITS:
+                raise self._error(f"a number of at most {_DIGITS} digits")
             self._take(token)
             number = int(token)
             return lambda counts: number

@@ -141,6 +141,8 @@ class Config:
                 password = Path(path).expanduser().read_text(encoding="utf-8").strip()
             except OSError as error:
                 raise BadInput(f"password file {path}: {error.strerror}") from error
+            except UnicodeDecodeError:  # which says some of what is in it
+                raise BadInput(f"password file {path}: not UTF-8") from None
         return Target(
             self["url"] or DEFAULT_URL, password, self["username"],
             self["tls_ca"], self["tls_cert"], self["tls_key"],

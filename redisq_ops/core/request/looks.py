@@ -20,6 +20,8 @@ from . import stream
 from .standing import standing, tokens
 from .waiting import waiting
 
+_DIGITS = 18
+"""a stream's ids have at most 64 bits"""
 _RECORD = (
     "state", "priority", "limit", "paused", "total", "waiting", "pending", "delayed", "done",
     "dead", "trash", "purged", "tok", "created", "added", "closed", "bytes", "dropped", "digest",
@@ -310,9 +312,9 @@ class RequestLooks(Queue[C_co]):
         if not rid:
             askers, listed = await both(self._askers(), together(tokens(self)))
             return replace(askers, open=sum(listed))
-        askers, own = await both(
-            self._askers(), standing(self, rid, int(n) if n.isdecimal() else None)
-        )
+        # What no stream can number is nothing of it, as what is no number.
+        number = int(n) if n.isdecimal() and len(n) <= _DIGITS else None
+        askers, own = await both(self._askers(), standing(self, rid, number))
         return replace(
             own, asked_ms=askers.asked_ms, askers=askers.askers, askers_all=askers.askers_all
         )
