@@ -81,6 +81,8 @@ def test_redisq_top_is_the_same_command(url: str) -> None:
         (["--url", "http://127.0.0.1"], "not a URL of a server"),
         (["--context", "nowhere"], "no context 'nowhere'"),
         (["--interval", "0"], "--interval"),
+        (["--interval", "nan"], "--interval nan: say how many seconds"),
+        (["--interval", "inf"], "--interval inf: say how many seconds"),
         (["--nonsense"], "No such option"),
     ],
 )

@@ -44,6 +44,12 @@ def top(
     Without a terminal, or with --once, prints one frame of COLUMNS × LINES, else 120 × 40. With
     --json it prints once what redisq ls prints, with --queue what redisq inspect queue does.
     """
+    from math import isfinite
+
+    from redisq_ops.core.errors import BadInput
+
+    if not isfinite(interval):
+        raise BadInput(f"--interval {interval}: say how many seconds")
     invocation = session(context)
     invocation.role = "top"
     with ExitStack() as stack:
