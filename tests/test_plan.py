@@ -864,6 +864,24 @@ def test_ctrl_c_says_what_was_done_and_what_goes_on(
     assert (outcome["done"], outcome["skipped"]) == (700, {})
 
 
+def test_ctrl_c_before_the_first_write_says_that_nothing_was_done(
+    redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = dead_letters(client, 3)
+    redisq("replay", "mail", "--plan", "p")
+
+    async def interrupted(_: Apply) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Apply, "_begin", interrupted)
+        out = redisq("apply", "p", "--yes", code=130)
+    assert "0 of 3" in out and "3 left; go on with: redisq apply p --yes\n" in redisq.err
+    assert queue.counts().dead == 3
+    (outcome,) = redisq.rows("apply", "p", "--yes")
+    assert (outcome["done"], outcome["skipped"]) == (3, {})
+
+
 def test_ctrl_c_while_planning_leaves_nothing(
     redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -184,8 +184,9 @@ class Apply(Bulk):
         outcome.skip("earlier", left_out - known)
 
     async def finish(self) -> None:
-        """Have the journal's word for what was done."""
-        await self._reread()
+        """Have the journal's word for what was done; it has none where nothing was begun."""
+        if self.handled or await journal.read(self.order.queue, self.plan.header.op) is not None:
+            await self._reread()
 
 
 async def progress(queue: Queue[Any], header: Header) -> Operation | None:
