@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from redisq_ops.core.errors import RedisqError, Refused
 from redisq_ops.core.io import arun
 from redisq_ops.core.settings import DEFAULTS
 from redisq_ops.core.states import Verb
@@ -338,12 +339,24 @@ async def hold_queues(changes: Changes, names: tuple[str, ...]) -> bool:
     lines = [*reasons[:_SAMPLE], *_handed_out(held, waiting, pending, "entries")]
     if not await changes.ask(Question(_ask_held(held, what), tuple(lines))):
         return False
-    change = control.resume if held else control.pause
+    change, author = control.resume if held else control.pause, Author.here(changes.why)
+    done, refused = 0, list[str]()
     for queue in queues:
-        outcome = await arun(client, change(queue, Author.here()))
-        changes.last_op = outcome.op or changes.last_op
-    _told_held(changes, held, what, len(names))
-    return True
+        try:
+            outcome = await arun(client, change(queue, author))
+        except Refused as error:  # another program's, as a rule: the others can be
+            refused.append(str(error))
+        except RedisqError as error:
+            refused += [str(error), "The rest was left as it is."]
+            break
+        else:
+            done, changes.last_op = done + 1, outcome.op or changes.last_op
+    if not refused:
+        _told_held(changes, held, what, done)
+        return True
+    said = f"{count(done)} of {what} {'resumed' if held else 'held'}" if len(names) > 1 else ""
+    changes.tell("\n".join([*([said] if said else []), *refused]), False)
+    return bool(done)
 
 
 async def hold_requests(changes: Changes, name: str, ids: tuple[str, ...]) -> bool:

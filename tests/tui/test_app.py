@@ -15,12 +15,14 @@ from redisq_ops.core.connect import aconnect
 from redisq_ops.core.delay import DelaySet
 from redisq_ops.core.errors import Unreachable
 from redisq_ops.core.io import run
+from redisq_ops.core.registry import Registered
 from redisq_ops.core.request import RequestQueue
 from redisq_ops.core.resque import Job, SidekiqQueue
 from redisq_ops.core.values import Failure, Settlement
 from redisq_ops.demo.server import EmbeddedServer
 from redisq_ops.ops.bulk import Bulk
 from redisq_ops.ops.deployment import Deployment
+from redisq_ops.ops.discover import register
 from redisq_ops.ops.journal import Author
 from redisq_ops.ops.selection import Filter, select
 from redisq_ops.ops.snapshot import Snapshot, Wish
@@ -774,6 +776,29 @@ def test_hold_stops_the_marked_queues_only(url: str, client: redis.Redis) -> Non
         await told(pilot, "2 queues held")
         taken = {name: len(queue.take(consumer="w1").deliveries) for name, queue in queues.items()}
         assert taken == {"a": 0, "b": 1, "c": 0}
+
+    drive(url, body)
+
+
+@pytest.mark.slow
+def test_hold_of_several_keeps_the_reason_and_says_what_was_refused(
+    url: str, client: redis.Redis
+) -> None:
+    queues = [RequestQueue(client, name) for name in ("a", "z")]
+    for queue in queues:
+        queue.submit([b"x"], id="r1")
+    client.xgroup_create("orders", "g", id="0", mkstream=True)
+    entry = Registered("stream:orders", "stream", 1, 0)
+    run(client, register(Deployment(client), [entry]))
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await see(pilot, "stream:orders")
+        await press(pilot, "space", "j", "space", "j", "space")
+        await asked(pilot, "H")
+        await press(pilot, "w", *"smtp", "enter", "y")
+        await told(pilot, "2 of 3 queues held")
+        await told(pilot, "queue stream:orders is kept by another program")
+        assert [queue.counts().paused for queue in queues] == ["smtp", "smtp"]
 
     drive(url, body)
 
