@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import suppress
 from random import Random
 from typing import Any, TypeVar
@@ -687,8 +687,10 @@ def test_settings_changed_by_one_who_does_not_know_the_new_shards_reach_them(
     first = slow._part(0)
     plain = first._configure
 
-    async def write(op: str, seq: int, changes: dict[str, str]) -> dict[str, str]:
-        said = await plain(op, seq, changes)
+    async def write(
+        op: str, seq: int, changes: dict[str, str], since: Mapping[str, str] | None = None
+    ) -> dict[str, str]:
+        said = await plain(op, seq, changes, since)
         if queue.shards == 3:
             queue.resize(6)
         return said

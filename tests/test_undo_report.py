@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from redisq_ops.core.delay.shards import ShardedDelaySet
-from redisq_ops.core.fair import FairQueue
+from redisq_ops.core.fair import FairQueue, ShardedFairQueue
 from redisq_ops.core.io import run
 from redisq_ops.core.request import RequestQueue, ShardedRequestQueue
 from redisq_ops.core.values import Settlement
@@ -58,6 +58,86 @@ def test_an_undo_that_was_killed_is_unfinished_until_another_ended(
     redisq("undo", done["op"], "--yes")
     assert "unfinished" not in redisq("log")
     assert [row["ended"] for row in redisq.rows("log")] == [True] * 4
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_a_setting_that_was_set_again_since_stays(
+    redisq: Redisq, client: redis.Redis, shards: int
+) -> None:
+    queue = ShardedRequestQueue(client, "mail", shards=shards)
+    queue.submit([b"x"] * 5, id="r1")
+    (mine,) = redisq.rows("queue", "pause", "mail", "--yes")
+    redisq("queue", "resume", "mail", "--yes")
+    redisq("queue", "pause", "mail", "--reason", "migration, do not resume", "--yes")
+    (back,) = redisq.rows("undo", mine["op"], "--yes", code=1)
+    assert (back["done"], back["skipped"], back["sample"]) == (0, {"changed": 1}, ["paused"])
+    assert redisq.rows("ls")[0]["paused"] == "migration, do not resume"
+    assert queue.take(1, consumer="w").deliveries == ()
+    assert "undone already" in redisq.refusal("undo", mine["op"], "--yes", code=1)
+
+    (mine,) = redisq.rows("retention", "mail", "max_failures=5", "max_lost=6", "--yes")
+    redisq("retention", "mail", "max_failures=7", "--yes")
+    assert "1 of 2" in redisq("undo", mine["op"], "--yes", code=3)
+    assert "left alone: mail/max_failures\n" in redisq.err
+    have = [run(client, part.settings.op()) for part in queue._union()]
+    assert all(one["max_failures"] == "7" and "max_lost" not in one for one in have)
+
+    redisq("queue", "resume", "mail", "--yes")
+    redisq("queue", "pause", "mail", "--reason", "-", "--yes")  # no value, in a script's reply
+    assert redisq.rows("undo", "--yes")[0]["done"] == 1
+    assert "paused" not in queue.settings()
+
+    # What somebody else put back already is as it was to be.
+    (mine,) = redisq.rows("queue", "drain", "mail", "--yes")
+    redisq("queue", "resume", "mail", "--yes")
+    (back,) = redisq.rows("undo", mine["op"], "--yes")
+    assert (back["done"], back["skipped"]) == (0, {"same": 1})
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_a_limit_or_rule_that_was_changed_again_since_stays(
+    redisq: Redisq, client: redis.Redis, shards: int
+) -> None:
+    mail = ShardedRequestQueue(client, "mail", shards=shards)
+    mail.submit([b"x"] * 5, id="r1", limit=4)
+    (mine,) = redisq.rows("request", "limit", "mail/r1", "16", "--yes")
+    redisq("request", "limit", "mail/r1", "1", "--yes")
+    (back,) = redisq.rows("undo", mine["op"], "--yes", code=1)
+    assert (back["skipped"], back["sample"]) == ({"changed": 1}, ["r1"])
+    request = mail.request("r1")
+    assert request is not None and request.limit == 1
+    jobs = ShardedFairQueue(client, "jobs", shards=shards)
+    jobs.submit("acme", [b"x"])
+    for rule, first, second in (("weight", "4", "9"), ("cap", "16", "1")):
+        (mine,) = redisq.rows("client", rule, "jobs", "acme", first, "--yes")
+        (theirs,) = redisq.rows("client", rule, "jobs", "acme", second, "--yes")
+        (back,) = redisq.rows("undo", mine["op"], "--yes", code=1)
+        assert (back["skipped"], back["sample"]) == ({"changed": 1}, ["acme"])
+        assert redisq.rows("client", "ls", "jobs")[0][rule] == int(second)
+        assert redisq.rows("undo", theirs["op"], "--yes")[0]["done"] == 1
+        assert redisq.rows("client", "ls", "jobs")[0][rule] == int(first)
+
+
+def test_what_an_earlier_release_wrote_down_is_taken_back_as_it_was(
+    redisq: Redisq, client: redis.Redis
+) -> None:
+    """Without what was set: nothing to compare what is there now with."""
+    queue = dead_letters(client, 1)
+    queue.submit([b"x"], id="r2", limit=4)
+    jobs = FairQueue(client, "jobs")
+    jobs.submit("acme", [b"x"])
+    for words, inverse, there in (
+        (("queue", "pause", "mail"), "set paused ", queue),
+        (("retention", "mail", "max_lost=5"), "set max_lost 9", queue),
+        (("request", "limit", "mail/r2", "16"), "limit r2 3", queue),
+        (("client", "weight", "jobs", "acme", "5"), "weight acme 2", jobs),
+    ):
+        (mine,) = redisq.rows(*words, "--yes")
+        client.hset(there.keys["op_"] + mine["op"], "inverse", inverse)
+        assert redisq.rows("undo", mine["op"], "--yes")[0]["done"] == 1
+    request, acme = queue.request("r2"), jobs.client_of("acme")
+    assert request is not None and request.limit == 3 and queue.settings() == {"max_lost": "9"}
+    assert acme is not None and acme.weight == 2
 
 
 def test_a_person_sees_some_of_them(redisq: Redisq, client: redis.Redis) -> None:

@@ -87,7 +87,9 @@ class ForeignQueue(Queue[C_co]):
     def settable(self) -> bool:
         return type(self)._configure is not ForeignQueue._configure
 
-    async def _configure(self, op: str, seq: int, changes: dict[str, str]) -> dict[str, str]:
+    async def _configure(
+        self, op: str, seq: int, changes: dict[str, str], since: Mapping[str, str] | None = None
+    ) -> dict[str, str]:
         raise self._refusal("it has no settings here")
 
     @operation

@@ -304,12 +304,19 @@ class Queue(Abilities[C_co]):
         await self._enrol()
         return await self._configure(op, seq, changes)
 
-    async def _configure(self, op: str, seq: int, changes: dict[str, str]) -> dict[str, str]:
+    async def _configure(
+        self, op: str, seq: int, changes: dict[str, str], since: Mapping[str, str] | None = None
+    ) -> dict[str, str]:
+        """``since``: of names in it only what still is as it says is changed."""
+        was = since or {}
         before = await self._script("configure").call(
             self.keys,
             self.clock,
             words,
-            [(name, quote(value, safe="")) for name, value in changes.items()],
+            [
+                (name, _kept(value), _kept(was[name]) if name in was else "*")
+                for name, value in changes.items()
+            ],
             caller=op,
             seq=seq,
         )
@@ -383,10 +390,21 @@ class Queue(Abilities[C_co]):
             return 0
         if verb != "set":
             raise Refused(f"nothing here knows how to take back {verb!r}")
-        name, value = args
-        await self._configure(op, seq, {name: unquote(value)})
-        return 1
+        name, value, *after = args
+        before = unquote(value)
+        since = {name: unquote(after[0])} if after else {}
+        was = (await self._configure(op, seq, {name: before}, since))[name]
+        if was == since.get(name, was):  # whatever it is, of one that didn't note what it set
+            return 1
+        if was != before:
+            left([name])
+        return 0
 
     def inverts(self, verb: str, args: Sequence[str]) -> int:
         """How many things an `invert` is about: entries, where it is about these."""
         return 1
+
+
+def _kept(value: str) -> str:
+    """A setting's value as it is stored; ``-`` alone would be read as none."""
+    return "%2D" if value == "-" else quote(value, safe="")

@@ -295,13 +295,24 @@ class Sharded(Overview[C_co, Part]):
         )
         return sum(back for back, _ in found), sum(touched for _, touched in found)
 
-    async def _configure(self, op: str, seq: int, changes: dict[str, str]) -> dict[str, str]:
-        """In the first shard first, from which `_equip` has what new shards get."""
+    async def _configure(
+        self, op: str, seq: int, changes: dict[str, str], since: Mapping[str, str] | None = None
+    ) -> dict[str, str]:
+        """In the first shard first, from which `_equip` has what new shards get.
+
+        What is another value there by now (not as ``since`` says, nor changed already, as by an
+        undo that was interrupted) stays in the others, too.
+        """
 
         async def everywhere() -> dict[str, str]:
             first, *others = self._union()
-            before = await first._configure(op, seq, changes)
-            await together(part._configure(op, seq, changes) for part in others)
+            before = await first._configure(op, seq, changes, since)
+            due = {
+                name: value
+                for name, value in changes.items()
+                if before[name] in (value, (since or before).get(name, before[name]))
+            }
+            await together(part._configure(op, seq, due, since) for part in others if due)
             return before
 
         return await self._informed(everywhere)

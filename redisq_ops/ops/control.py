@@ -67,6 +67,8 @@ async def change_request(
         inverse = f"{_INVERSE.get(verb, verb)} {id}"
         if verb in ("limit", "priority", "cancel"):
             inverse += f" {before}"
+        if verb in ("limit", "priority"):
+            inverse += f" {int(value)}"  # an undo leaves alone what is another value by then
         await journal.note(queue, op, inverse=inverse)
     if verb == "cancel":
         await _fence_off(requests, id, op)
@@ -161,7 +163,7 @@ async def change_client(
         outcome.skip("same")
     else:
         outcome.done = 1
-        await journal.note(queue, op, inverse=f"{rule} {client} {before}")
+        await journal.note(queue, op, inverse=f"{rule} {client} {before} {value}")
     await journal.note(queue, op, done=outcome.done, ended=1)
     return outcome
 
@@ -192,7 +194,8 @@ async def set_flags(
     for seq, (name, value) in enumerate(changes.items(), 1):
         before = await queue.configure.op(op, seq, {name: value})
         outcome.done += 1
-        inverses.append(f"set {name} {quote(before[name], safe='')}")
+        was, now_is = (quote(text, safe="") for text in (before[name], value))
+        inverses.append(f"set {name} {was} {now_is}")
         await journal.note(queue, op, inverse="\n".join(inverses))
     await journal.note(queue, op, done=outcome.done, ended=1)
     return outcome

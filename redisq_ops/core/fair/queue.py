@@ -199,17 +199,18 @@ class FairQueue(Queue[C_co]):
         checked_name(client, "client name")
         await self._enrol()
         said: list[str] = await self._guarded(
-            "govern", words, rule=rule, client=client, value=value
+            "govern", words, rule=rule, client=client, value=value, was=""
         )
         return int(said[1])
 
     @operation
     def control(
-        self, op: str, seq: int, rule: Rule, client: str, value: int
+        self, op: str, seq: int, rule: Rule, client: str, value: int, since: int | None = None
     ) -> Call[tuple[str, int]]:
         """`weigh`, `limit`, `block` and `unblock` as an operator's change that can be taken back.
 
-        Returns (``ok`` or ``same``, the value before).
+        Only where it still is ``since``, if that is given. Returns (``ok``, ``same`` or
+        ``changed``: it is not; and the value before).
         """
         checked_name(client, "client name")
         return self._script("govern").call(
@@ -221,6 +222,7 @@ class FairQueue(Queue[C_co]):
             rule=rule,
             client=client,
             value=value,
+            was="" if since is None else since,
         )
 
     @operation
@@ -240,7 +242,12 @@ class FairQueue(Queue[C_co]):
     ) -> int:
         if verb not in ("weight", "cap", "blocked"):
             return await Queue.invert(self, op, seq, verb, args, left)
-        word, _ = await self.control.op(op, seq, cast(Rule, verb), args[0], int(args[1]))
+        client, value, *since = args
+        word, _ = await self.control.op(
+            op, seq, cast(Rule, verb), client, int(value), *map(int, since)
+        )
+        if word == "changed":
+            left([client])
         return int(word == "ok")
 
     @operation

@@ -127,11 +127,14 @@ class ShardedFairQueue(Sharded[C_co, FairQueue[None]], FairQueue[C_co]):
 
     @operation
     async def control(
-        self, op: str, seq: int, rule: Rule, client: str, value: int
+        self, op: str, seq: int, rule: Rule, client: str, value: int, since: int | None = None
     ) -> tuple[str, int]:
-        said = await self._ruled(client, lambda part: part.control.op(op, seq, rule, client, value))
+        said = await self._ruled(
+            client, lambda part: part.control.op(op, seq, rule, client, value, since)
+        )
         befores = [before for _, before in said if before != USUAL[rule]]
-        word = "ok" if any(word == "ok" for word, _ in said) else "same"
+        heard = {word for word, _ in said}
+        word = next((word for word in ("ok", "changed") if word in heard), "same")
         return word, befores[0] if befores else USUAL[rule]
 
     async def _ruled(

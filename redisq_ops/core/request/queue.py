@@ -153,12 +153,15 @@ class RequestQueue(RequestLooks[C_co]):
 
     @operation
     def control(
-        self, op: str, seq: int, verb: Control, id: str, value: str = ""
+        self, op: str, seq: int, verb: Control, id: str, value: str = "", since: str = ""
     ) -> Call[tuple[str, str]]:
         """Cancel, reopen, pause, resume, or change limit or priority of a live request.
 
-        Returns (``ok`` or ``same``, the value before). Cancelling takes effect for new deliveries
-        at once; running ones are fenced off by requeueing them (ops does, in bounded steps).
+        A limit or priority is changed only where it still is ``since``, if that is given. Returns
+        (``ok``, ``same`` or ``changed``: it is not; and the value before).
+
+        Cancelling takes effect for new deliveries at once; running ones are fenced off by
+        requeueing them (ops does, in bounded steps).
         """
         given = int(value) if value.isdecimal() else -1
         if verb == "limit":
@@ -174,6 +177,7 @@ class RequestQueue(RequestLooks[C_co]):
             verb=verb,
             rid=id,
             value=value,
+            was=since,
         )
 
     @operation
@@ -197,6 +201,8 @@ class RequestQueue(RequestLooks[C_co]):
             if found is None or found.state != "cancelled":
                 left([id])  # what was in it is done
             return 0
+        if word == "changed":
+            left([id])
         return int(word == "ok")
 
     def abroad(self, op: str, id: str) -> str:

@@ -77,9 +77,9 @@ class ShardedRequestQueue(Sharded[C_co, RequestQueue[None]], RequestQueue[C_co])
 
     @operation
     async def control(
-        self, op: str, seq: int, verb: Control, id: str, value: str = ""
+        self, op: str, seq: int, verb: Control, id: str, value: str = "", since: str = ""
     ) -> tuple[str, str]:
-        return await (await self._holder(id)).control.op(op, seq, verb, id, value)
+        return await (await self._holder(id)).control.op(op, seq, verb, id, value, since)
 
     # --- workers -------------------------------------------------------------------------------
 

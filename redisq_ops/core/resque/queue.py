@@ -247,8 +247,10 @@ class ListLayout(ListLooks[C_co]):
 
     # --- as with queues of our own -------------------------------------------------------------
 
-    async def _configure(self, op: str, seq: int, changes: dict[str, str]) -> dict[str, str]:
-        return await Queue._configure(self, op, seq, changes)
+    async def _configure(
+        self, op: str, seq: int, changes: dict[str, str], since: Mapping[str, str] | None = None
+    ) -> dict[str, str]:
+        return await Queue._configure(self, op, seq, changes, since)
 
     @operation
     async def history(self, max: int = 100, before: str = "+") -> list[Event]:

@@ -1,9 +1,10 @@
 -- Change a live request: cancel, reopen (cancel's inverse), pause, resume, limit, priority.
 -- Tokens already in lists are of the old generation and die when popped.
--- ARGV: caller seq verb rid value
+-- ARGV: caller seq verb rid value was
 -- USES: guard moves
 -- FLAGS: allow-oom
--- Returns the word `ok` or `same`, and what the value was before.
+-- `was`: a limit or priority is changed only where it is that now; '' where it is anything.
+-- Returns the word `ok`, `same` or `changed` (it isn't what it `was`), and what the value was before.
 local said, late = replayed()
 if late then return superseded end
 if said then return said end
@@ -37,6 +38,7 @@ elseif verb == 'pause' or verb == 'resume' then
   q.paused = verb == 'pause' and 1 or 0
 else
   before = tostring(q[verb])
+  if was ~= '' and before ~= was and before ~= value then return remember({'changed', before}) end
   q[verb] = tonumber(value)
 end
 if before == tostring(q[verb]) or (verb == 'pause' and before == '1')
