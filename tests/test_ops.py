@@ -14,6 +14,7 @@ import redis.asyncio as aredis
 from redisq_ops.core.clock import FakeClock
 from redisq_ops.core.delay import DelaySet, ShardedDelaySet
 from redisq_ops.core.errors import BadInput, NotFound, QueueClosed, Refused
+from redisq_ops.core.fair import FairQueue
 from redisq_ops.core.io import Round, arun, run
 from redisq_ops.core.request import RequestQueue
 from redisq_ops.core.settings import Settings
@@ -462,6 +463,70 @@ def cancelled(
     outcome: Outcome = run(client, story())
     assert (outcome.done, outcome.exit_code) == (1, 0)
     return outcome
+
+
+class Stopped(Exception):
+    """Instead of a Ctrl+C, which would end the tests."""
+
+
+@pytest.mark.parametrize("done", [True, False])
+@pytest.mark.parametrize("verb", ["cancel", "pause", "limit", "set", "client"])
+def test_a_change_that_was_interrupted_can_be_taken_back(
+    client: redis.Redis, verb: str, done: bool
+) -> None:
+    """Right behind its step, or right before it: there it finds all as it was."""
+    mail, jobs = RequestQueue(client, "mail"), FairQueue(client, "jobs")
+    mail.submit([b"x"] * 5, id="r1", limit=4)
+    jobs.submit("acme", [b"x"])
+    queue: Any = jobs if verb == "client" else mail
+    name = {"set": "configure", "client": "govern"}.get(verb, "control")
+    sha = queue._script(name).sha
+
+    def stop() -> None:
+        raise Stopped
+
+    def look() -> tuple[Any, ...]:
+        request, acme = mail.request("r1"), jobs.client_of("acme")
+        assert request is not None and acme is not None
+        return request.state, request.paused, request.limit, acme.weight, mail.settings()
+
+    async def story(change: Any) -> Any:
+        sent = False
+
+        class Step:
+            def __init__(self, description: Any) -> None:
+                self._description = description.__await__()
+
+            def __await__(self) -> Any:
+                nonlocal sent
+                replies = None
+                while True:
+                    calls = self._description.send(replies)
+                    if not done and any(sha in call.command for call in calls):
+                        stop()
+                    if sent:
+                        stop()
+                    sent = any(sha in call.command for call in calls)
+                    replies = yield calls
+
+        return await Step(change)
+
+    before = look()
+    change: Any = {
+        "set": lambda: control.set_flags(mail, "retention", ME, {"max_lost": "7", "aging": "2"}),
+        "client": lambda: control.change_client(jobs, "acme", "weight", ME, 5),
+        "limit": lambda: control.change_request(mail, "r1", "limit", ME, "9"),
+    }.get(verb, lambda: control.change_request(mail, "r1", cast(Any, verb), ME))
+    with pytest.raises(Stopped):
+        run(client, story(change()))
+    assert (look() != before) == done
+    (operation,) = run(client, journal.last(queue, 5))
+    undo = Undo(queue, operation, ME)
+    while run(client, undo.step()):
+        pass
+    assert look() == before
+    assert (undo.outcome.done, undo.outcome.exit_code) == (int(done), 0)
+    assert undo.outcome.skipped.get("same", 0) == undo.outcome.matched - int(done)
 
 
 def test_cancelling_fences_off_all_that_was_begun_before_it(client: redis.Redis) -> None:

@@ -52,28 +52,43 @@ async def change_request(
     Nothing is written where it is so already. Cancelling stops new deliveries at once, then fences
     off the running ones, 100 at a time.
     """
-    if _already(await changeable(queue, id, verb, value), verb, value):
+    request = await changeable(queue, id, verb, value)
+    if _already(request, verb, value):
         return Outcome(None, 0)
     requests = requests_of(queue)
     op, now = journal.new_id(verb), await queue.now.op()
     outcome = Outcome(op, 1)
     what = f"request {id}" + (f" to {value}" if value else "")
-    await journal.begin(queue, op, verb, author, what, now_ms=now, matched=1)
-    word, before = await requests.control.op(op, 1, verb, id, value)
+    before = str(getattr(request, "state" if verb == "cancel" else verb, ""))
+    # Before the step, here and below: after a kill in between, an undo finds it as it was.
+    inverse = _inverse(id, verb, before, value)
+    await journal.begin(queue, op, verb, author, what, now_ms=now, matched=1, inverse=inverse)
+    try:
+        word, before = await requests.control.op(op, 1, verb, id, value)
+    except (QueueClosed, NotFound):  # whoever did that is not to be undone by this one's undo
+        await journal.note(queue, op, inverse="", ended=1)
+        raise
     if word == "same":
         outcome.skip("same")
+        await journal.note(queue, op, inverse="")
     else:
         outcome.done = 1
-        inverse = f"{_INVERSE.get(verb, verb)} {id}"
-        if verb in ("limit", "priority", "cancel"):
-            inverse += f" {before}"
-        if verb in ("limit", "priority"):
-            inverse += f" {int(value)}"  # an undo leaves alone what is another value by then
-        await journal.note(queue, op, inverse=inverse)
+        if (heard := _inverse(id, verb, before, value)) != inverse:
+            await journal.note(queue, op, inverse=heard)
     if verb == "cancel":
         await _fence_off(requests, id, op)
     await journal.note(queue, op, done=outcome.done, ended=1)
     return outcome
+
+
+def _inverse(id: str, verb: Control, before: str, value: str) -> str:
+    """What takes a change of a request back; with what it set, which alone is taken back."""
+    inverse = f"{_INVERSE.get(verb, verb)} {id}"
+    if verb == "cancel":
+        inverse += f" {before}"
+    elif verb in ("limit", "priority"):
+        inverse += f" {before} {int(value)}"
+    return inverse
 
 
 def _already(request: Request, verb: Control, value: str) -> bool:
@@ -152,18 +167,22 @@ async def change_client(
     Nothing is written where it is so already. A client nothing is here of can be given rules too.
     """
     rule, value = client_rule(verb, value)
-    if int(getattr(await client_changeable(queue, client, rule, value), rule) or 0) == value:
+    have = int(getattr(await client_changeable(queue, client, rule, value), rule) or 0)
+    if have == value:
         return Outcome(None, 0)
     op, now = journal.new_id(verb), await queue.now.op()
     outcome = Outcome(op, 1)
     what = f"client {client}" + (f" to {value}" if CLIENT_RULES[verb][1] is None else "")
-    await journal.begin(queue, op, verb, author, what, now_ms=now, matched=1)
+    inverse = f"{rule} {client} {have} {value}"
+    await journal.begin(queue, op, verb, author, what, now_ms=now, matched=1, inverse=inverse)
     word, before = await queue.govern.op(op, 1, rule, client, value)
     if word == "same":
         outcome.skip("same")
+        await journal.note(queue, op, inverse="")
     else:
         outcome.done = 1
-        await journal.note(queue, op, inverse=f"{rule} {client} {before} {value}")
+        if before != have:
+            await journal.note(queue, op, inverse=f"{rule} {client} {before} {value}")
     await journal.note(queue, op, done=outcome.done, ended=1)
     return outcome
 
@@ -189,14 +208,22 @@ async def set_flags(
     op, now = journal.new_id(verb), await queue.now.op()
     outcome = Outcome(op, len(changes))
     what = ", ".join(f"{name} = {value or 'default'}" for name, value in changes.items())
-    await journal.begin(queue, op, verb, author, what, now_ms=now, matched=len(changes))
-    inverses: list[str] = []
+
+    def inverse() -> str:
+        rows = ((name, have.get(name, ""), value) for name, value in changes.items())
+        return "\n".join(
+            f"set {name} {quote(was, safe='')} {quote(value, safe='')}" for name, was, value in rows
+        )
+
+    await journal.begin(
+        queue, op, verb, author, what, now_ms=now, matched=len(changes), inverse=inverse()
+    )
     for seq, (name, value) in enumerate(changes.items(), 1):
         before = await queue.configure.op(op, seq, {name: value})
         outcome.done += 1
-        was, now_is = (quote(text, safe="") for text in (before[name], value))
-        inverses.append(f"set {name} {was} {now_is}")
-        await journal.note(queue, op, inverse="\n".join(inverses))
+        if before[name] != have.get(name, ""):  # set by somebody else since it was read
+            have = {**have, **before}
+            await journal.note(queue, op, inverse=inverse())
     await journal.note(queue, op, done=outcome.done, ended=1)
     return outcome
 

@@ -195,10 +195,13 @@ class RequestQueue(RequestLooks[C_co]):
         try:
             word, _ = await self.control.op(op, seq, cast(Control, verb), id, *value)
         except (QueueClosed, NotFound):
-            if verb != "cancel":
+            if verb not in ("cancel", "reopen"):
                 raise
             found = await self.request.op(id)
-            if found is None or found.state != "cancelled":
+            if verb == "reopen":
+                if found is None or found.settled:
+                    raise
+            elif found is None or found.state != "cancelled":
                 left([id])  # what was in it is done
             return 0
         if word == "changed":
