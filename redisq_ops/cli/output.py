@@ -15,8 +15,7 @@ from datetime import UTC
 from shutil import get_terminal_size
 from typing import Any, Protocol
 
-from redisq_ops.ops.moment import said
-from redisq_ops.ops.terminal import age, count, printable
+from redisq_ops.ops.terminal import age, count, date, printable
 
 _LEAST = 24
 """cells that the last column of a table has at least"""
@@ -63,7 +62,7 @@ def when(ms: int | None, utc: bool = False) -> str:
     """A moment as ISO 8601 with its zone, to the second; local unless ``utc``."""
     if ms is None:
         return "-"
-    return said(ms, UTC if utc else None)
+    return date(ms, UTC if utc else None)
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

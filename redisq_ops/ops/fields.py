@@ -184,7 +184,7 @@ _ALL = (
     Field(
         "reason",
         "text",
-        "why it is dead: `failed`, `lost`, `rejected`",
+        "why it is dead: `failed`, `lost`, `rejected`; `invalid`: no id of ours, pushed by others",
         lambda s: _one(s.entry.reason),
     ),
     Field("error", "text", "the last error: its type, its message, or `TYPE: MESSAGE`", _error),

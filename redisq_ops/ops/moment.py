@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, time, timedelta, tzinfo
+from datetime import UTC, datetime, time, timedelta
 
 from redisq_ops.core.errors import BadInput
 
@@ -12,7 +12,6 @@ _UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _CLOCK = re.compile(r"\d{1,2}:\d\d(:\d\d)?")
 _RATE = re.compile(r"(\d+(?:\.\d+)?)(?:/(s|m|h))?")
 _EXAMPLE = "2026-11-20T03:12:00+01:00"
-_YEAR_MS = 31_556_952_000
 LONGEST_MS = 36_500 * 86_400_000
 
 
@@ -56,19 +55,6 @@ def moment_ms(text: str, now_ms: int, *, ahead: bool = False, utc: bool = False)
     if ahead:
         return min(at_ms for at_ms in found if at_ms > now_ms)
     return max(at_ms for at_ms in found if at_ms <= now_ms)
-
-
-def said(ms: int, zone: tzinfo | None = None, *, offset: bool = True) -> str:
-    """A moment as people write it, to the second: of ``zone``, local if None, with its ``offset``.
-
-    Another program may keep any number as a time (milliseconds where it means seconds): of what no
-    calendar here reaches, the year.
-    """
-    try:
-        at = datetime.fromtimestamp(ms / 1000, UTC).astimezone(zone)
-    except (ValueError, OverflowError, OSError):
-        return f"year {1970 + ms // _YEAR_MS}"
-    return (at if offset else at.replace(tzinfo=None)).isoformat(sep=" ", timespec="seconds")
 
 
 def per_second(text: str) -> float:

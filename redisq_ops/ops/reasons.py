@@ -16,12 +16,11 @@ from redisq_ops.core.standing import Ahead
 from redisq_ops.core.states import Verb
 from redisq_ops.core.values import State
 
-from . import moment
 from .hint import hint
 from .journal import Operation
 from .redaction import Redaction
 from .situation import MINUTES, Situation
-from .terminal import age, count
+from .terminal import age, count, date
 
 QUIET_MS = 60_000
 """nobody asked for work for so long: nobody takes. An idle worker asks every few seconds"""
@@ -31,7 +30,7 @@ When = Callable[[int], str]
 
 def utc(ms: int) -> str:
     """A moment as people write it, in UTC."""
-    return moment.said(ms, UTC)
+    return date(ms, UTC)
 
 
 @dataclass(frozen=True, slots=True)

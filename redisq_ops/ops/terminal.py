@@ -1,4 +1,4 @@
-"""How values reach a terminal: escaped text, ages, counts, sizes.
+"""How values reach a terminal: escaped text, ages, dates, counts, sizes.
 
 Everything here returns plain text. Square brackets are left as they are, so callers must hand it
 on as text (Rich ``Text``, Textual ``Strip`` or ``markup=False``), never as markup.
@@ -7,10 +7,12 @@ on as text (Rich ``Text``, Textual ``Strip`` or ``markup=False``), never as mark
 import codecs
 import re
 import unicodedata
+from datetime import UTC, datetime, tzinfo
 
 from rich.cells import cell_len, set_cell_size
 
 ELLIPSIS = "…"
+_YEAR_MS = 31_556_952_000
 
 # Every code point that is not a letter, mark, digit, sign or space needs a second look. Python's
 # own idea of printable is the widest cheap filter: it refuses Cc, Cf, Cs, Co, Cn, Zl, Zp and Zs.
@@ -112,3 +114,16 @@ def _scaled(number: int, step: int, units: tuple[str, ...]) -> str:
         if round(abs(value)) < step or unit == units[-1]:
             break
     return f"{value:.1f}{unit}" if abs(value) < 99.95 else f"{value:.0f}{unit}"
+
+
+def date(ms: int, zone: tzinfo | None = None, *, offset: bool = True) -> str:
+    """A moment as people write it, to the second: of ``zone``, local if None, with its ``offset``.
+
+    Another program may keep any number as a time (milliseconds where it means seconds): of what no
+    calendar here reaches, the year.
+    """
+    try:
+        at = datetime.fromtimestamp(ms / 1000, UTC).astimezone(zone)
+    except (ValueError, OverflowError, OSError):
+        return f"year {1970 + ms // _YEAR_MS}"
+    return (at if offset else at.replace(tzinfo=None)).isoformat(sep=" ", timespec="seconds")

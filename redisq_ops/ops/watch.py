@@ -25,10 +25,10 @@ from .explain import Explanation, explain
 from .groups import Groups
 from .inspect import entry_view, request_view
 from .look import overview
-from .moment import said
 from .redaction import NOTHING, Redaction
 from .selection import PAGE
 from .snapshot import GROUPED, About, Listed, Snapshot, Upcoming, Wish
+from .terminal import date
 
 HOLDERS = 200
 HISTORY = 100
@@ -58,7 +58,7 @@ async def _explained(
     deployment: Deployment, about: About, wish: Wish, redaction: Redaction
 ) -> Explanation:
     queue = await deployment.queue(about.queue)
-    return await explain(queue, about.id, partial(said, zone=wish.zone), redaction)
+    return await explain(queue, about.id, partial(date, zone=wish.zone), redaction)
 
 
 async def _picture(deployment: Deployment, wish: Wish) -> Snapshot:

@@ -8,9 +8,8 @@ from typing import Any
 from rich.text import Text
 
 from redisq_ops.core.values import Entry
-from redisq_ops.ops.moment import said
 from redisq_ops.ops.snapshot import Snapshot, Upcoming
-from redisq_ops.ops.terminal import age, count
+from redisq_ops.ops.terminal import age, count, date
 from redisq_ops.tui.charts import timeline
 from redisq_ops.tui.table import Column, Row
 from redisq_ops.tui.theme import DELAYED, DIM, OK
@@ -87,7 +86,7 @@ def drawn(upcoming: Upcoming, width: int) -> Text:
 
 def moment(ms: int, zone: tzinfo | None) -> str:
     """A moment to the second, in the zone the header names."""
-    return said(ms, zone, offset=False)
+    return date(ms, zone, offset=False)
 
 
 def zone_of(view: Any) -> tzinfo | None:
