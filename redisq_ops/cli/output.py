@@ -125,14 +125,16 @@ def conclude(line: str) -> None:
     why = _deaf.get()
     if not why:
         try:
-            return print(line, flush=True)
+            print(line, flush=True)
         except OSError as error:
             # What is still in its buffer would fail once more while Python ends.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             why = error.strerror or str(error)
             _deaf.set(why)  # of a change of several queues more is to come
+        else:
+            return
     say(line)
-    return say(f"redisq: stdout: {why}; that line was meant for it")
+    say(f"redisq: stdout: {why}; that line was meant for it")
 
 
 class Meter(Protocol):
