@@ -12,12 +12,14 @@ into the ``local`` lines, so what is documented is what runs::
 
 Fragments (in ``core/lua`` or the queue's own ``lua`` folder, which wins) have headers too; their
 keys are added to the script's. Every script gets ``now`` (integer ms, the server's TIME once per
-call unless a test's clock is given) and ``first`` (index of the first row in ARGV).
+call unless a test's clock is given) and ``first`` (index of the first row in ARGV), and of the
+fragments' functions those that it needs: each one takes the server time to set up, every call.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -38,6 +40,11 @@ BUSY = frozenset({"take", "settle", "submit", "push", "enqueue", "schedule"})
 (`Room`), all others look themselves, at every key before the first write"""
 _FIXED = frozenset(FIXED.items())
 _SHARED = "redisq_ops.core"
+_WORD = re.compile(r"\w+")
+_FUNCTION = re.compile(
+    r"^local function (\w+)\((?:[^\n]* end|.*?^end)$\n?", re.DOTALL | re.MULTILINE
+)
+"""in one line, or up to the first `end` that isn't indented"""
 _NOW = """local now = tonumber(ARGV[1])
 if not now then
   local t = redis.call('TIME')
@@ -128,7 +135,7 @@ def script(room: str, name: str, kinds: frozenset[tuple[str, str]] = _FIXED) -> 
         lines += [_kinds(full, dict(kinds)), _stripped(_read(room, "fit"))]
         lines += ["fit()"] if looks else []  # before the others, which may read
         texts.pop(order.index("fit"))
-    text = "\n".join([*lines, *map(_stripped, [*texts, body])])
+    text = _shaken("\n".join([*lines, *map(_stripped, [*texts, body])]))
     return Script(f"{room}/{name}", text, hashlib.sha1(text.encode()).hexdigest(), full)
 
 
@@ -162,3 +169,16 @@ def _read(room: str, name: str) -> str:
 
 def _stripped(text: str) -> str:
     return "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("--"))
+
+
+def _shaken(text: str) -> str:
+    """The script without functions that nothing of what runs mentions."""
+    functions = {found[1]: found[0] for found in _FUNCTION.finditer(text)}
+    assert len(functions) == len(_FUNCTION.findall(text)), "two functions of one name"
+    seen: set[str] = set()
+    ahead = [_FUNCTION.sub("", text)]
+    while ahead:
+        mentioned = set(_WORD.findall(ahead.pop())) & functions.keys() - seen
+        seen |= mentioned
+        ahead += [functions[name] for name in mentioned]
+    return _FUNCTION.sub(lambda found: found[0] if found[1] in seen else "", text)

@@ -405,8 +405,8 @@ class Model(ABC):
             if to == "waiting" and unit.ready > self.now:
                 to, at = "delayed", unit.ready
         elif target == "waiting" and source == "dead":
-            unit.failures = unit.lost = 0
-            unit.reason = "-"
+            unit.failures = unit.lost = unit.first = 0
+            unit.consumer = unit.reason = "-"
         elif target == "pending":
             unit.consumer = "operator"
             unit.receipt = self.records()[unit.id].split()[0]

@@ -39,18 +39,14 @@ if moved > 0 then
     count('gone', moved)
   else
     local lines, list = redis.call('HMGET', meta, unpack(ids)), undo_ .. caller .. ':' .. seq
-    local before, none, match, rest = table.concat(rows, ' '), packed(unpacked()), string.match, {}
+    local before, none = table.concat(rows, ' '), packed(unpacked())
+    local fresh = table.concat({'- 0 0 0', at, '-', caller, '- 0'}, ' ')
+    local find, match = string.find, string.match
     for k = 1, moved do
       local line = lines[k] or none
-      if to == 'waiting' then -- first delivery and consumer stay, the rest is as if it were new
-        local began, who = match(line, '^%S+ %d+ %d+ (%d+ )%d+( %S+ )')
-        if not began then line, began, who = none, '0 ', ' - ' end -- spoilt by hand
-        local behind = rest[who]
-        if not behind then
-          behind = at .. who .. caller .. ' - 0'
-          rest[who] = behind
-        end
-        rows[2 * k] = '- 0 0 ' .. began .. behind
+      if to == 'waiting' then
+        if line == '' or find(line, '\n', 1, true) then line = none end -- spoilt by hand
+        rows[2 * k] = fresh
       else
         local counts, who, why = match(line, '^%S+( %d+ %d+ %d+ )%d+( %S+ )%S+( %S+ %d+)$')
         if not counts then line, counts, who, why = none, ' 0 0 0 ', ' - ', ' - 0' end

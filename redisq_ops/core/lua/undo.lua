@@ -41,8 +41,8 @@ for k, id in ipairs(ids) do
   if ours and (there and there[k] or not there and room_score(id, is)) then
     local was, held = lines[k], from ~= 'dead' and from ~= 'trash'
     put = true
-    local a, c, d, e = ends(was)
-    if not held and was:byte(c + 1) ~= 48 then -- no holder, and delivered before: cut, as in `front`
+    local a, c, d, e, whole = ends(was)
+    if whole and not held and was:byte(c + 1) ~= 48 then -- no holder, and delivered before: only cut
       put = room_move(id, is, from, stays) ~= false
       if put then
         if zset_of[is] then

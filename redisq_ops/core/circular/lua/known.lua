@@ -5,7 +5,7 @@
 -- USES: fit elements
 local follows, moving -- whether any entry is to run again, or between two shards; asked once
 
-local function following(id)
+local function next_run(id)
   if follows == nil then follows = redis.call('EXISTS', again) == 1 end
   return follows and redis.call('HGET', again, id)
 end
@@ -30,7 +30,7 @@ end
 
 -- Pushed while it was worked on: begin the run that follows.
 local function room_again(id)
-  local row = following(id)
+  local row = next_run(id)
   if not row then return nil end
   fit()
   if not each then redis.call('HSET', body, id, row) end

@@ -43,7 +43,7 @@ for k = 1, rows do
     owed[#owed + 1] = id
   elseif state == 'pending' then
     word = 'again'
-    if not met[id] and not following(id) then come = come + 1 end
+    if not met[id] and not next_run(id) then come = come + 1 end
     met[id] = 'pending'
     touched[#touched + 1], touched[#touched + 2] = id, content
   else
