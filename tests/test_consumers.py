@@ -465,25 +465,12 @@ def test_a_group_is_not_struck_while_the_consumer_holds_something(client: redis.
     assert queue.strike("r1", "w1") == "gone"
     assert queue.strike("r1", "w1") == "absent"  # sent again
     assert queue.strike("r9", "w1") == "absent"
-    assert {"~delayed"} <= names(client, "rq:{mail}:s:r1", "g")
-    for reserved in ("~waiting", "~delayed"):
-        with pytest.raises(BadInput, match="reserved"):
-            queue.strike("r1", reserved)
-        with pytest.raises(BadInput, match="reserved"):
-            run(client, held_by(queue, reserved))
-
-
-def test_the_server_refuses_reserved_consumers_too(client: redis.Redis) -> None:
-    queue = RequestQueue(client, "mail")
-    queue.submit([b"x"], id="r1")
-    queue.settle(
-        [Settlement(d, "fail", b"{}", 60_000) for d in queue.take(1, consumer="w").deliveries]
-    )
-    call = queue._script("strike").call(
-        queue.keys, queue.clock, bytes.decode, rid="r1", consumer="~delayed"
-    )
-    assert run(client, call) == "holds"
+    assert names(client, "rq:{mail}:s:r1", "g") == set()
     assert queue.counts().delayed == 1 and queue.invariants() == []
+    with pytest.raises(BadInput, match="reserved"):
+        queue.strike("r1", "~w")
+    with pytest.raises(BadInput, match="reserved"):
+        run(client, held_by(queue, "~w"))
 
 
 def test_shards_and_kinds_without_groups(client: redis.Redis) -> None:

@@ -739,13 +739,12 @@ def test_counts_and_requests_say_how_old_they_are(queue: Queue, clock: FakeClock
     assert queue.counts().oldest_ms is None
 
 
-def test_the_streams_own_view_is_shown_with_its_reserved_consumers(queue: Queue) -> None:
+def test_the_streams_own_list_has_what_is_pending_and_nothing_else(queue: Queue) -> None:
     submit(queue, "r", 3, limit=3)
     _, two, three = take(queue, 3, "host:1")
     settle(queue, "release", two)
     queue.settle([Settlement(three, "fail", b"", 1000)])
-    seen = {c.name: (c.pending, c.reserved) for c in queue.consumers("r")}
-    assert seen == {"host:1": (1, False), "~waiting": (1, True), "~delayed": (1, True)}
+    assert {c.name: c.pending for c in queue.consumers("r")} == {"host:1": 1}
     assert sorted(queue.unsettled("r")) == [("r/1", "pending"), ("r/3", "delayed")]
 
 

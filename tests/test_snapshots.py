@@ -273,22 +273,20 @@ def entry(id: str) -> EntryView:
         payload=b'{"to": "ada@example.org", "subject": "[red]Hi[/red]",\n "body": "\x1b[2J\xff'
         + OSC_52.encode() + b'"}',
     )  # fmt: skip
-    return EntryView(RequestQueue(None, "mail"), NOW, found, None, None, story())
+    return EntryView(RequestQueue(None, "mail"), NOW, found, None, story())
 
 
 def request(id: str) -> RequestView:
     rows = [replace(row, id=f"{id}/{row.id.rpartition('/')[2]}") for row in pending()[6:12]]
-    held = tuple(Pending(row, 4_000, row.attempts + 1) for row in rows)
+    held = tuple(Pending(row, 4_000) for row in rows)
     consumers = (
-        Consumer("mail-1:1001", 4, 3 * SECOND, False),
-        Consumer("mail-2:1004", 2, 12 * SECOND, False),
-        Consumer("~delayed", 2, 4 * MINUTE, True),
+        Consumer("mail-1:1001", 4, 3 * SECOND),
+        Consumer("mail-2:1004", 2, 12 * SECOND),
     )
-    differences = (("~delayed", 2, "to run again later; kept in the stream's list"),)
     record = replace(requests()[2], id=id, limit=8, pending=6, delayed=2)
     return RequestView(
         RequestQueue(None, "mail"), NOW, record, "rq:{mail}:s:" + id, 24_117, consumers, held,
-        differences, story(),
+        (), story(),
     )  # fmt: skip
 
 

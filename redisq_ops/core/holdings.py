@@ -20,7 +20,7 @@ class Load:
     lag: int | None
     """given to nobody yet; None: the server can't tell"""
     again: int = 0
-    """in the group's own pending list only because they run again: under reserved consumers"""
+    """to run again, now or later; no consumer has them"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,6 @@ def holding(entry: Entry, now: int) -> Holding:
     since, deadline = entry.since_ms, entry.at_ms
     return Holding(
         entry.id, entry.consumer, None if since is None else now - since,
-        entry.attempts + 1 if entry.deliveries is None else entry.deliveries,
+        entry.attempts + 1 if entry.delivered is None else entry.delivered,
         None if deadline is None else now - deadline,
     )  # fmt: skip

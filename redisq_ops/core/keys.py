@@ -30,7 +30,7 @@ def checked_name(value: str, what: str) -> str:
 
 
 def checked_consumer(name: str) -> str:
-    """A consumer's name; ``~`` is reserved for the groups' own."""
+    """A consumer's name; ``~`` in front is kept for names of our own."""
     checked_name(name, "consumer name")
     if name.startswith("~"):
         raise BadInput(f"consumer name {name!r}: names that begin with ~ are reserved")

@@ -117,7 +117,7 @@ class Entry:
     failures: int = 0
     lost: int = 0
     first_ms: int | None = None
-    """first delivery"""
+    """first delivery; of what was replayed, the first since"""
     consumer: str | None = None
     """who has it, or had it last"""
     receipt: str | None = None
@@ -139,6 +139,13 @@ class Entry:
     @property
     def attempts(self) -> int:
         return self.failures + self.lost
+
+    @property
+    def delivered(self) -> int | None:
+        """How often it was given to a consumer, the present one included."""
+        if self.deliveries is None and self.state == "pending":
+            return self.attempts + 1
+        return self.deliveries
 
     @property
     def digest(self) -> str:
@@ -285,8 +292,6 @@ class Consumer:
     name: str
     pending: int
     idle_ms: int
-    reserved: bool
-    """~waiting and ~delayed hold what runs again; no process has such a name"""
 
 
 @dataclass(frozen=True, slots=True)

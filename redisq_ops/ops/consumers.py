@@ -123,11 +123,9 @@ async def _members(queue: Queue[Any], group: str) -> list[Consumer]:
     """A group's consumers by their own names; none where nobody but the leases knows them."""
     if not group:
         return []
-    found = await queue.consumers.op(group)
     return [
-        Consumer(one.name.removeprefix(f"{group}:"), one.pending, one.idle_ms, one.reserved)
-        for one in found
-        if not one.reserved
+        replace(one, name=one.name.removeprefix(f"{group}:"))
+        for one in await queue.consumers.op(group)
     ]
 
 

@@ -31,10 +31,6 @@ from .journal import Operation
 WINDOW = 1000
 """history events looked through for those about one request or entry"""
 SHOWN = 100
-_RESERVED = {
-    "~waiting": "to run again now; kept in the stream's list so that they can't be lost",
-    "~delayed": "to run again later; kept in the stream's list so that they can't be lost",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +67,10 @@ class QueueView:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """An entry a consumer has, and how the stream itself sees it."""
+    """An entry a consumer has, and how long ago the stream itself saw that."""
 
     entry: Entry
     idle_ms: int | None
-    deliveries: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +98,6 @@ class EntryView:
     now_ms: int
     entry: Entry
     idle_ms: int | None
-    deliveries: int | None
     story: Story
     operation: Operation | None = None
     """the operator's change that touched it last, while the journal has it"""
@@ -152,7 +146,7 @@ async def request_view(queue: Queue[Any], id: str, window: int = WINDOW) -> Requ
         both(requests.stream_of.op(id), story(queue, id, window)),
     )
     pending = tuple(
-        Pending(entry, row.idle_ms if row else None, row.deliveries if row else None)
+        Pending(entry, row.idle_ms if row else None)
         for entry, row in zip(entries, rows, strict=True)
         if entry is not None and entry.state == "pending"
     )
@@ -170,8 +164,7 @@ async def entry_view(queue: Queue[Any], id: str, window: int = WINDOW) -> EntryV
     if entry is None:
         raise await _no_entry(queue, id)
     row, operation = await both(_held(queue, id), _touched(queue, entry))
-    idle, deliveries = (row.idle_ms, row.deliveries) if row else (None, entry.deliveries)
-    return EntryView(queue, now, entry, idle, deliveries, told, operation)
+    return EntryView(queue, now, entry, row.idle_ms if row else None, told, operation)
 
 
 async def _no_entry(queue: Queue[Any], id: str) -> NotFound:
@@ -201,16 +194,11 @@ def _number(id: str) -> int:
 
 def differences(request: Request, consumers: list[Consumer]) -> list[tuple[str, int, str]]:
     """What the stream's pending list holds that isn't pending with us, and the reverse."""
-    said = [
-        (consumer.name, consumer.pending, _RESERVED.get(consumer.name, "a reserved consumer"))
-        for consumer in consumers
-        if consumer.reserved and consumer.pending
-    ]
-    held = sum(consumer.pending for consumer in consumers if not consumer.reserved)
-    if held != request.pending:
-        why = f"{request.pending} are pending here: it changed meanwhile, or see redisq fsck"
-        said.append(("consumers", held, why))
-    return said
+    held = sum(consumer.pending for consumer in consumers)
+    if held == request.pending:
+        return []
+    why = f"{request.pending} are pending here: it changed meanwhile, or see redisq fsck"
+    return [("consumers", held, why)]
 
 
 async def story(queue: Queue[Any], id: str, window: int = WINDOW) -> Story:

@@ -182,11 +182,11 @@ def _stream(text: Text, view: RequestView, now_ms: int) -> None:
         text.append(f"  {printable(entry.id, 36):<36} {printable(entry.consumer or '-', 24):<24} ")
         lease = f"lease {age(left)}" if left >= 0 else f"over {age(-left)}"
         text.append(f"{lease:<14}", OK if left >= 0 else BAD)
-        text.append(f" attempt {entry.attempts + 1}, delivered {held.deliveries or '?'}×\n", DIM)
+        text.append(f" attempt {entry.attempts + 1}\n", DIM)
     text.append("\nstream", "bold")
     text.append(f"  {printable(view.stream)}, {count(view.length)} entries\n", DIM)
     for consumer in view.consumers:
-        text.append(f"  {printable(consumer.name, 36):<36} ", DIM if consumer.reserved else "")
+        text.append(f"  {printable(consumer.name, 36):<36} ")
         text.append(f"{count(consumer.pending):>8} pending, idle {age(consumer.idle_ms)}\n", DIM)
     for name, number, why in view.differences:
         text.append(f"  {printable(name)} has {count(number)}: {printable(why)}\n", WARN)

@@ -10,6 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ..io import Call, both, together
+from ..keys import Keys
 from ..reply import members, words
 from ..settings import PRIORITIES
 from ..states import ZSETS
@@ -46,7 +47,7 @@ async def violations(queue: RequestQueue[Any]) -> list[str]:
     waiting = cancelled = 0
     open_ids, fin_ids = await members(keys["open"]), await members(keys["fin"])
     rids, opened = [*open_ids, *fin_ids], set(open_ids)
-    for rid, (request, (marks, (length, pel))) in zip(
+    for rid, (request, (marks, (length, pel, listed, later))) in zip(
         rids, await _looked_at(queue, rids), strict=True
     ):
         if request is None:
@@ -80,10 +81,9 @@ async def violations(queue: RequestQueue[Any]) -> list[str]:
                 gone = request.total - rest - request.pending - request.delayed - request.dead
                 gone -= binned
             _must(said, rid, "stream length", length, request.total - gone)
-            _must(said, rid, "PEL ~waiting", pel.get("~waiting", 0), again)
-            _must(said, rid, "PEL ~delayed", pel.get("~delayed", 0), request.delayed)
-            held = sum(n for name, n in pel.items() if not name.startswith("~"))
-            _must(said, rid, "PEL of consumers", held, request.pending)
+            _must(said, rid, "to run again", listed, again)
+            _must(said, rid, "to run again later", later, request.delayed)
+            _must(said, rid, "PEL", pel, request.pending)
         listed_tokens = tokens[f"{request.priority}|{rid}|{gen}"]
         _must(said, rid, "tokens listed", listed_tokens, tok)
         if live and not request.paused:
@@ -115,7 +115,7 @@ async def _looked_at(queue: RequestQueue[Any], rids: list[str]) -> list[Any]:
             lambda reply: [int(v or 0) for v in reply],
             key=queue.keys["r_"],
         )
-        return both(queue.request.op(rid), both(marks, _stream(queue.keys["s_"] + rid)))
+        return both(queue.request.op(rid), both(marks, _stream(queue.keys, rid)))
 
     found: list[Any] = []
     for i in range(0, len(rids), 100):
@@ -123,6 +123,11 @@ async def _looked_at(queue: RequestQueue[Any], rids: list[str]) -> list[Any]:
     return found
 
 
-async def _stream(key: str) -> tuple[int, dict[str, int]]:
-    """(entries, pending by consumer); an absent stream is an empty one."""
-    return await both(Call(("XLEN", key), int, key=key), stream.held_by(key))
+async def _stream(keys: Keys, rid: str) -> tuple[int, int, int, int]:
+    """Entries, pending ones, to run again, and later; an absent stream is an empty one."""
+    key, again, later = keys["s_"] + rid, keys["again_"] + rid, keys["later_"] + rid
+    (length, pel), (now, then) = await both(
+        both(Call(("XLEN", key), int, key=key), stream.pending(key)),
+        both(Call(("ZCARD", again), int, key=again), Call(("ZCARD", later), int, key=later)),
+    )
+    return length, pel, now, then

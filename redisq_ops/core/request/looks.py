@@ -132,19 +132,13 @@ class RequestLooks(Queue[C_co]):
     @operation
     async def unsettled(self, id: str, max: int = 100) -> list[tuple[str, State]]:
         """Sub-requests of a request that are pending or delayed: (id, state)."""
-        key = self.keys["s_"] + id
-        found: list[tuple[str, State]] = []
-        after = "-"
-        while len(found) < max:
-            rows = await stream.held(key, after, "+", max)
-            for row in rows:
-                if row.consumer != "~waiting":
-                    state: State = "delayed" if row.consumer == "~delayed" else "pending"
-                    found.append((f"{id}/{row.number}", state))
-            if len(rows) < max:
-                break
-            after = f"({rows[-1].number}-0"
-        return found[:max]
+        pending, delayed = await both(
+            stream.held(self.keys["s_"] + id, "-", "+", max),
+            stream.again(self.keys["later_"] + id, "-inf", "+inf", max),
+        )
+        states: list[tuple[int, State]] = [(row.number, "pending") for row in pending]
+        states += [(number, "delayed") for number in delayed]
+        return [(f"{id}/{number}", state) for number, state in sorted(states)[:max]]
 
     @operation
     def stream_of(self, id: str) -> Call[stream.Stream]:
@@ -169,13 +163,15 @@ class RequestLooks(Queue[C_co]):
         """Of one request's group, or of those of the hundred oldest open requests."""
         found = [await self.request.op(group)] if group else await self.requests.op(0, OTHERS)
         requests = [request for request in found if request is not None]
-        members = await together(self.consumers.op(request.id) for request in requests)
-        loads = []
-        for request, there in zip(requests, members, strict=True):
-            reserved = {one.name: one.pending for one in there if one.reserved}
-            lag = request.waiting - reserved.get("~waiting", 0)
-            loads.append(Load(request.id, request.pending, max(0, lag), sum(reserved.values())))
-        return loads
+        sizes = await together(
+            Call(("ZCARD", key), int, key=key)
+            for request in requests
+            for key in (self.keys["again_"] + request.id, self.keys["later_"] + request.id)
+        )
+        return [
+            Load(one.id, one.pending, max(0, one.waiting - again), again + later)
+            for one, again, later in zip(requests, sizes[::2], sizes[1::2], strict=True)
+        ]
 
     @operation
     async def holdings(

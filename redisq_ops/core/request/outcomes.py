@@ -32,7 +32,7 @@ async def outcomes(queue: RequestLooks[Any], id: str, start: int, max: int) -> l
     """Sub-requests ``start …``; a round trip, and one more each for dead and for removed ones."""
     queue = await queue._holder(id)
     keys = queue.keys
-    record, held = keys["r_"] + id, keys["s_"] + id
+    record, again_key = keys["r_"] + id, keys["again_"] + id
     marks = Call(
         ("HMGET", record, "state", "total", "waiting", "read", "purged"), list[Any], key=record
     )
@@ -41,7 +41,7 @@ async def outcomes(queue: RequestLooks[Any], id: str, start: int, max: int) -> l
         both(
             queue.results.op(id, start, max),
             both(
-                stream.held(held, f"{start}-0", f"{start + max - 1}-0", max, "~waiting"),
+                stream.again(again_key, str(start), str(start + max - 1), max),
                 together(
                     Call(
                         ("ZMSCORE", keys[part], *(f"{id}/{n}" for n in range(start, start + max))),
@@ -54,7 +54,7 @@ async def outcomes(queue: RequestLooks[Any], id: str, start: int, max: int) -> l
         ),
     )
     undelivered: State = "waiting" if int(waiting or 0) and state != b"cancelled" else "trash"
-    returned = {row.number for row in again}
+    returned = set(again)
     found = []
     removed = await queue.purged(id, start, max) if int(purged or 0) else [False] * max
     for (n, result), gone, *ranks in zip(results, removed, *scores, strict=True):

@@ -235,7 +235,7 @@ class RequestQueue(RequestLooks[C_co]):
             for id, _ in listed:
                 request = await self.request.op(id)
                 pieces = range((request.total if request else 0) // 1000 + 1)
-                keys = [self.keys["s_"] + id, self.keys["r_"] + id]
+                keys = [self.keys[part] + id for part in ("s_", "again_", "later_", "r_")]
                 keys += [f"{self.keys['res_']}{id}:{piece}" for piece in pieces]
                 gone += await Call(("UNLINK", *keys), int, key=keys[0])
                 await together(

@@ -51,13 +51,14 @@ async def standing(queue: RequestLooks[Any], rid: str, n: int | None) -> Standin
     word = f"{rid}|{gen}"
     place = Call(("LPOS", mine, word, "RANK", -1, "MAXLEN", DEPTH), number, key=mine)
     # What runs again comes before what was never delivered, by number.
-    returned = stream.held(group, "-", f"({n or 1}-0", DEPTH // 2, "~waiting")
-    busy = [one.name for one in members if one.pending and not one.reserved]
+    again_key = keys["again_"] + rid
+    returned = Call(("ZCOUNT", again_key, "-inf", f"({n or 1}"), int, key=again_key)
+    busy = [one.name for one in members if one.pending]
     (at, first), ((late, held), others) = await both(
         both(place, returned),
         both(
             both(
-                stream.held(group, "-", "+", _ROWS, "~delayed"),
+                stream.again(keys["later_"] + rid, "-inf", "+inf", _ROWS),
                 together(stream.held(group, "-", "+", _ROWS // 5, name) for name in busy[:HOLDERS]),
             ),
             together(queue._record(name) for name, _ in oldest if name != rid),
@@ -65,14 +66,12 @@ async def standing(queue: RequestLooks[Any], rid: str, n: int | None) -> Standin
     )
     ids = [f"{rid}/{row.number}" for rows in held for row in rows]
     holders, due = await both(
-        _holders(queue, ids), _scores(queue, "delay", [f"{rid}/{row.number}" for row in late])
+        _holders(queue, ids), _scores(queue, "delay", [f"{rid}/{number}" for number in late])
     )
     own = None
     if n is not None:
-        exact = len(first) < DEPTH // 2 if n <= read else not request.trash
-        own = Ahead(
-            "entries of its request", len(first) if n <= read else again + n - 1 - read, exact
-        )
+        there = first if n <= read else again + n - 1 - read
+        own = Ahead("entries of its request", there, n <= read or not request.trash)
     ahead = tuple(_ahead(request, listed, at, own))
     before = _before(request, own.number if own else 0, others)
     return Standing(

@@ -84,12 +84,20 @@ def held(key: str, low: str, high: str, max: int, consumer: str | None = None) -
     )
 
 
-def held_by(key: str) -> Call[dict[str, int]]:
-    """How many entries each consumer holds."""
+def again(key: str, low: str, high: str, max: int) -> Call[list[int]]:
+    """Numbers of sub-requests that are to run again, in order; ``key`` is their sorted set."""
+    return Call(
+        ("ZRANGE", key, low, high, "BYSCORE", "LIMIT", 0, max),
+        lambda reply: [int(n) for n in reply],
+        key=key,
+    )
 
-    def read(reply: Any) -> dict[str, int]:
-        rows = reply["consumers"] if reply else []
-        return {row["name"].decode(): int(row["pending"]) for row in rows}
+
+def pending(key: str) -> Call[int]:
+    """How many entries its consumers hold."""
+
+    def read(reply: Any) -> int:
+        return int(reply["pending"]) if reply else 0
 
     return Call(("XPENDING", key, GROUP), read, key=key, absent="NOGROUP")
 
@@ -103,7 +111,7 @@ def consumers(key: str) -> Call[list[Consumer]]:
             fields = row if isinstance(row, dict) else dict(zip(row[::2], row[1::2], strict=True))
             name = fields[b"name"].decode()
             idle, pending = int(fields[b"idle"]), int(fields[b"pending"])
-            found.append(Consumer(name, pending, idle, name.startswith("~")))
+            found.append(Consumer(name, pending, idle))
         return found
 
     return Call(("XINFO", "CONSUMERS", key, GROUP), read, key=key, absent="no such key")

@@ -1,6 +1,6 @@
 """What waits in a request queue, page by page: no list has it, each request's stream has its own.
 
-Of a request wait those that are to run again (in the group's list, under ``~waiting``), and behind
+Of a request wait those that are to run again (in a sorted set of their numbers), and behind
 them what was never delivered: the stream from the reading position on, without what was purged.
 """
 
@@ -78,11 +78,11 @@ async def _numbers(queue: RequestLooks[Any], request: bytes, behind: int, max: i
         lambda reply: [int(v or 0) for v in reply],
         key=record_key,
     )
-    again_rows = stream.held(key, f"({behind}-0", "+", max, "~waiting")
-    (left, again, read), reserved = await both(marks, again_rows)
+    (left, again, read), numbers = await both(
+        marks, stream.again(queue.keys["again_"] + rid, f"({behind}", "+inf", max)
+    )
     if not left:
         return []
-    numbers = [row.number for row in reserved]
     low = read if read > behind else behind
     while len(numbers) < max and left > again:
         page = await stream.numbers(key, f"({low}-0", "+", max)

@@ -97,7 +97,7 @@ def consumers(part: Part) -> Call[list[Consumer]]:
         return [
             Consumer(
                 part.label + row[b"name"].decode("utf-8", "backslashreplace"),
-                int(row[b"pending"]), int(row[b"idle"]), False,
+                int(row[b"pending"]), int(row[b"idle"]),
             )
             for row in rows
         ]  # fmt: skip

@@ -5,7 +5,10 @@ local fitting = {} -- lists that were looked at: most requests of a call have on
 local function room_ready()
   for rid, q in pairs(touched) do
     local list = p_ .. q.priority
-    local wrong = misfit(q.stream, 'stream') or not fitting[list] and misfit(list, 'list')
+    local wrong = misfit(q.stream, 'stream')
+      or q.come.waiting[1] and misfit(again_ .. rid, 'zset')
+      or q.come.delayed[1] and misfit(later_ .. rid, 'zset')
+      or not fitting[list] and misfit(list, 'list')
     if wrong then error(wrong) end
     fitting[list] = true
   end

@@ -1,5 +1,6 @@
 -- Requests as a call finds them: each record is read once, changed here, and written by the flush.
 -- KEYS: r_ s_
+-- USES: stream
 local FIELDS = {'state', 'priority', 'limit', 'paused', 'waiting', 'pending', 'delayed', 'done',
   'dead', 'trash', 'again', 'read', 'tok', 'gen', 'bytes', 'total', 'created', 'purged', 'moving',
   'born'}
@@ -14,7 +15,8 @@ local function request(rid)
     if not got[1] then
       q = false
     else
-      q = {rid = rid, stream = s_ .. rid, ends = {}, acks = {}, dels = {}, claims = {}}
+      q = {rid = rid, stream = s_ .. rid}
+      noting(q)
       for i = 1, #FIELDS do q[FIELDS[i]] = got[i] ~= '0' and tonumber(got[i]) or 0 end
       q.state = got[1]
       q.was_waiting, q.was_cancelled = q.waiting, q.state == 'cancelled'

@@ -1,8 +1,8 @@
 -- Requests. The record r_<rid> is the truth; a token (the request's id in the list of its priority)
 -- is a hint that there may be work, and publication is a hint too.
--- A sub-request's stream entry is <n>-0, which the server knows by <n> too. Delivered and unsettled
--- ones are in the group's PEL, under their consumer, or under ~waiting / ~delayed when they are to run
--- again; `again` counts the former, `read` is the highest n ever delivered.
+-- A sub-request's stream entry is <n>-0, which the server knows by <n> too; `read` is the highest n ever
+-- delivered. The group's PEL has those that are pending, no others. Those that are to run again are in
+-- again_<rid>, n -> n, and in later_<rid> until it is time; `again` counts the former.
 -- KEYS: p_ prios open fin retire res_ edited
 -- USES: append requests wake history counters hold
 local waiting_zset = nil
@@ -28,15 +28,17 @@ local function room_move(id, from, to, r, value)
     if to == 'gone' then q.dels[#q.dels + 1] = entry end
     return known >= KNOWN_MOST and 'full' or nil
   end
-  if from == 'waiting' then q.again = q.again - 1 end
-  if to == 'waiting' then q.again = q.again + 1 end
-  if to == 'waiting' or to == 'delayed' or to == 'pending' then
-    local owner = to == 'pending' and r.consumer or '~' .. to
-    local list = q.claims[owner]
-    if not list then list = {}; q.claims[owner] = list end
+  local went = from ~= to and q.went[from]
+  if went then went[#went + 1] = entry end
+  local come = q.come[to]
+  if come then
+    local n = #come
+    come[n + 1], come[n + 2] = entry, entry
+  elseif to == 'pending' then
+    local list = q.claims[r.consumer]
+    if not list then list = {}; q.claims[r.consumer] = list end
     list[#list + 1] = entry
   else
-    q.acks[#q.acks + 1] = entry
     if to == 'done' or to == 'gone' then
       q.dels[#q.dels + 1] = entry
       if some_edited() then ended[#ended + 1] = id end
@@ -88,8 +90,8 @@ local function room_score(id, state)
     local there = not redis.call('ZSCORE', trash, id) and redis.call('XRANGE', q.stream, entry, entry)
     return there and there[1] and began or nil
   end
-  local held = q.again > 0 and redis.call('XPENDING', q.stream, 'g', entry, entry, 1, '~waiting')
-  return held and held[1] and began or nil
+  local held = q.again > 0 and redis.call('ZSCORE', again_ .. rid, n)
+  return held and began or nil
 end
 
 -- Tokens in the list = what may be taken now. Surplus ones are dropped when they are popped.
@@ -130,16 +132,7 @@ local function room_flush()
   if #ended > 0 then redis.call('HDEL', edited, unpack(ended)) end
   ended = {}
   for rid, q in pairs(touched) do
-    if #q.ends > 0 then
-      redis.call('XACK', q.stream, 'g', unpack(q.ends))
-      redis.call('XDEL', q.stream, unpack(q.ends))
-    end
-    if #q.acks > 0 then redis.call('XACK', q.stream, 'g', unpack(q.acks)) end
-    if #q.dels > 0 then redis.call('XDEL', q.stream, unpack(q.dels)) end
-    for owner, list in pairs(q.claims) do
-      list[#list + 1], list[#list + 2] = 'FORCE', 'JUSTID' -- in the list: unpack must come last
-      redis.call('XCLAIM', q.stream, 'g', owner, 0, unpack(list))
-    end
+    write_stream(q)
     hold(q)
     settle_state(q)
     sync(q)
@@ -152,7 +145,6 @@ local function room_flush()
     count(before, -q.was_waiting)
     count(name, q.waiting)
     q.was_waiting, q.was_cancelled = q.waiting, q.state == 'cancelled'
-    q.ends, q.acks, q.dels, q.claims = {}, {}, {}, {}
   end
   touched = {}
 end
@@ -186,7 +178,7 @@ local function room_retire()
         redis.call('HSET', r_ .. rid, 'swept', upto + 1)
       else
         if cancelled then count('cancelled', -q.waiting) end
-        redis.call('UNLINK', s_ .. rid, r_ .. rid)
+        redis.call('UNLINK', s_ .. rid, again_ .. rid, later_ .. rid, r_ .. rid)
         redis.call('ZREM', fin, rid)
         redis.call('ZREM', retire, rid)
       end

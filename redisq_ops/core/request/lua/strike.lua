@@ -1,10 +1,9 @@
 -- Remove a consumer from a request's group, unless it holds something there: what a consumer holds
--- goes with it (XGROUP DELCONSUMER), and reserved ones hold what runs again.
+-- goes with it (XGROUP DELCONSUMER).
 -- KEYS: s_
 -- ARGV: rid consumer
 -- FLAGS: allow-oom
 -- Returns one word: gone | holds | absent.
-if consumer:sub(1, 1) == '~' then return 'holds' end
 local group = s_ .. rid
 if redis.call('EXISTS', group) == 0 then return 'absent' end
 if #redis.call('XPENDING', group, 'g', '-', '+', 1, consumer) > 0 then return 'holds' end

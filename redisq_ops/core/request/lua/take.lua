@@ -20,13 +20,14 @@ local taken, payloads, retried = {}, {}, {}
 local function supply(q, want)
   local got, have, sub = {}, 0, string.sub
   if q.again > 0 then
-    local rows = redis.call('XPENDING', q.stream, 'g', '-', '+', math.min(want, q.again), '~waiting')
+    local rows = redis.call('ZPOPMIN', again_ .. q.rid, want)
     if #rows > 0 then
       local ids = {}
-      for i, row in ipairs(rows) do ids[i] = row[1] end
+      for i = 1, #rows, 2 do ids[#ids + 1] = rows[i] end
+      q.again = q.again - #ids
+      ids[#ids + 1] = 'FORCE'
       got = redis.call('XCLAIM', q.stream, 'g', consumer, 0, unpack(ids))
       have = #got
-      q.again = q.again - have
       for i = 1, have do retried[#taken + i] = true end
     end
   end
@@ -39,7 +40,7 @@ local function supply(q, want)
     for i = 1, #entries do
       local entry = entries[i]
       if q.trash > 0 and redis.call('ZSCORE', trash, q.rid .. '/' .. sub(entry[1], 1, -3)) then
-        q.acks[#q.acks + 1] = entry[1] -- purged before anyone had it
+        q.went.pending[#q.went.pending + 1] = entry[1] -- purged before anyone had it
         budget = budget - 1
       else
         have = have + 1

@@ -1,0 +1,33 @@
+-- Where a request's sub-requests are, but for their states' sorted sets: entries of its stream, in the
+-- group's PEL while they are pending, and those that are to run again in again_<rid>, n -> n, or until
+-- it is time in later_<rid>. `q` notes what leaves (`went`) and what enters (`come`, each twice), who
+-- claims what, what goes from the stream (`dels`), and what was acknowledged (`ends`).
+-- KEYS: again_ later_
+local function noting(q)
+  q.ends, q.dels, q.claims = {}, {}, {}
+  q.went, q.come = {pending = {}, waiting = {}, delayed = {}}, {waiting = {}, delayed = {}}
+end
+
+local function written(key, went, come)
+  local more = 0
+  if #went > 0 then more = -redis.call('ZREM', key, unpack(went)) end
+  if #come > 0 then more = more + redis.call('ZADD', key, unpack(come)) end
+  return more
+end
+
+local function write_stream(q)
+  local stream, acks = q.stream, q.went.pending
+  if #q.ends > 0 then
+    redis.call('XACK', stream, 'g', unpack(q.ends))
+    redis.call('XDEL', stream, unpack(q.ends))
+  end
+  if #acks > 0 then redis.call('XACK', stream, 'g', unpack(acks)) end
+  if #q.dels > 0 then redis.call('XDEL', stream, unpack(q.dels)) end
+  q.again = q.again + written(again_ .. q.rid, q.went.waiting, q.come.waiting)
+  written(later_ .. q.rid, q.went.delayed, q.come.delayed)
+  for owner, list in pairs(q.claims) do
+    list[#list + 1], list[#list + 2] = 'FORCE', 'JUSTID' -- in the list: unpack must come last
+    redis.call('XCLAIM', stream, 'g', owner, 0, unpack(list))
+  end
+  noting(q)
+end
