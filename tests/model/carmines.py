@@ -96,9 +96,8 @@ class CarmineModel(Model):
             unit.follow = (0, content)
             return "updated"
         if update and unit.state == "delayed":
-            unit.payload, unit.op = content, "-"
-            if not unit.first:  # replayed before: now nothing is known of it, nor why it died
-                unit.error = None
+            unit.payload = content
+            unit.touch()
             return "updated"
         if unit.state == "pending":
             return "locked-with-requeue" if unit.follow else "locked"

@@ -78,9 +78,8 @@ class DelayModel(Model):
             self.units[id] = fresh
             return "ok", ready
         if mode == "move" and unit.state == "delayed":
-            unit.at, unit.payload, unit.op, unit.follow = ready, payload, "-", None
-            if not unit.first:  # replayed before: now nothing is known of it, nor why it died
-                unit.error = None
+            unit.at, unit.payload, unit.follow = ready, payload, None
+            unit.touch()
             return "moved", ready
         if mode == "move" and unit.state == "pending":
             unit.follow = (ready, payload)

@@ -79,6 +79,13 @@ class Unit:
         words = (self.receipt, self.failures, self.lost, self.first, self.since, self.consumer)
         return " ".join(map(str, (*words, self.op, self.reason, self.ready)))
 
+    def touch(self) -> None:
+        """Somebody did something with it: an operator's undo leaves it alone. Of what was replayed
+        before, nothing is known any more, nor why it died."""
+        self.op = "-"
+        if not self.first:
+            self.error = None
+
 
 @dataclass
 class Step:
@@ -347,10 +354,16 @@ class Model(ABC):
         )
         for unit in meant:
             self.moved(unit, step, source, target, LEASE)
+        self.redated(step)
         left = (len(met) - len(meant),)
         assert (front.moved, front.left, front.over) == (len(meant), left, not met)
         if step.rows and target != "gone":
             self.steps.append(step)
+
+    def redated(self, step: Step) -> None:
+        """What is put back of a whole state is put where its record says since when it was there."""
+        for before, _ in step.rows:
+            before.at = before.since
 
     def edit(self) -> None:
         """Other payloads: for some that are so already, some that were read wrong or elsewhere."""

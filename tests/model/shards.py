@@ -390,8 +390,8 @@ class Carried(Shards):
         for k, keys in enumerate(self.places()):
             rows = self.client.lrange(f"{keys['undo_']}{step.op}:{step.seq}", 0, -1)
             there = there or bool(rows)
-            if rows and rows[0].startswith(b" "):  # of a whole state: ids and their times
-                ids = rows[1].split(b" ")[::2]
+            if rows and rows[0].startswith(b" "):  # of a whole state
+                ids = rows[1].split(b" ")
             else:
                 ids = [row.split(b" ", 1)[0] for row in rows]
             self.reachable |= {id.decode() for id in ids if where.get(id.decode()) == k}

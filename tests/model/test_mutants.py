@@ -204,7 +204,7 @@ MUTANTS = [
         often=("control", "take", "submit"),
     ),
     mutant(
-        "done entries stay in the stream", ("room", "if #q.dels > 0", "if false"), models=REQUESTS
+        "done entries stay in the stream", ("stream", "if #q.dels > 0", "if false"), models=REQUESTS
     ),
     mutant(
         "requests retired with dead letters",
@@ -267,7 +267,7 @@ TOOLKIT = [
     ),
     mutant(
         "a step behind its operation's undo",
-        ("front", "if redis.call('HGET', op_ .. caller, 'undoing') then return {} end", ""),
+        ("front", "if journal[1] then return {} end", ""),
         models=BOTH,
         often=("move_whole", "undo"),
     ),

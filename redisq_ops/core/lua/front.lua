@@ -2,7 +2,8 @@
 -- that couldn't be moved, those that have been in it since before `high_water` (ms). Its score says so,
 -- or of what an undo put back, with the score it had, the record. From dead or trash to waiting, trash,
 -- gone: as `move` with all ids of the state, at a third of its cost: strings cost, so few are made.
--- What was before goes to this step's undo list, in one piece: `undo` tells it by its blank.
+-- What was before goes to this step's undo list, in one piece: `undo` tells it by its blank. No scores
+-- are in it: they are dear to read, and the records say since when it was so.
 -- KEYS: undo_ op_
 -- ARGV: caller seq from to high_water n left
 -- USES: guard moves
@@ -12,13 +13,13 @@
 local said, late = replayed()
 if late then return superseded end
 if said then return said end
-if redis.call('HGET', op_ .. caller, 'undoing') then return {} end
+local journal = redis.call('HMGET', op_ .. caller, 'undoing', 'done')
+if journal[1] then return {} end
 by = caller
-local rows = redis.call('ZRANGE', zset_of[from], '-inf', high_water, 'BYSCORE', 'LIMIT', left, n,
-  'WITHSCORES')
+local rows = redis.call('ZRANGE', zset_of[from], '-inf', high_water, 'BYSCORE', 'LIMIT', left, n)
 local ids, moved, stuck, stays = {}, 0, 0, {failures = 0, lost = 0, first = 0}
 local limit, back = tonumber(high_water), tonumber(redis.call('HGET', stat, 'put_back')) or 0
-for i = 1, #rows, 2 do
+for i = 1, #rows do
   local id = rows[i]
   local since = back > limit and unpacked(redis.call('HGET', meta, id)).since or 0
   local so = (since <= limit or since > now) and room_move(id, from, to, stays)
@@ -26,11 +27,10 @@ for i = 1, #rows, 2 do
     stuck = stuck + 1
   else
     moved = moved + 1
-    ids[moved], rows[2 * moved - 1], rows[2 * moved] = id, id, rows[i + 1]
+    ids[moved] = id
     if so == 'full' then break end -- as much as a call is for, whatever was asked
   end
 end
-for i = #rows, 2 * moved + 1, -1 do rows[i] = nil end
 room_ready(admit)
 if moved > 0 then
   local at = string.format('%.0f', now)
@@ -39,24 +39,22 @@ if moved > 0 then
     count('gone', moved)
   else
     local lines, list = redis.call('HMGET', meta, unpack(ids)), undo_ .. caller .. ':' .. seq
-    local before, none = table.concat(rows, ' '), packed(unpacked())
-    local fresh = table.concat({'- 0 0 0', at, '-', caller, '- 0'}, ' ')
+    local fresh, none = table.concat({'- 0 0 0', at, '-', caller, '- 0'}, ' '), packed(unpacked())
     local find, match = string.find, string.match
     for k = 1, moved do
       local line = lines[k] or none
       if to == 'waiting' then
         if line == '' or find(line, '\n', 1, true) then line = none end -- spoilt by hand
-        rows[2 * k] = fresh
+        kept[2 * k - 1], kept[2 * k] = ids[k], fresh
       else
         local counts, who, why = match(line, '^%S+( %d+ %d+ %d+ )%d+( %S+ )%S+( %S+ %d+)$')
         if not counts then line, counts, who, why = none, ' 0 0 0 ', ' - ', ' - 0' end
-        rows[2 * k] = '-' .. counts .. at .. who .. caller .. why
+        kept[2 * k - 1], kept[2 * k] = ids[k], '-' .. counts .. at .. who .. caller .. why
       end
       lines[k] = line
     end
-    redis.call('RPUSH', list, ' ' .. from, before, table.concat(lines, '\n'))
+    redis.call('RPUSH', list, ' ' .. from, table.concat(ids, ' '), table.concat(lines, '\n'))
     redis.call('PEXPIRE', list, conf.trash_ms)
-    kept = rows
   end
   if stuck == 0 then -- they stand side by side
     redis.call('ZREMRANGEBYRANK', zset_of[from], left, left + moved - 1)
@@ -69,8 +67,8 @@ if moved > 0 then
   end
   note('op', table.concat({caller, from, to, moved}, '|'))
 end
-local done = redis.call('HINCRBY', op_ .. caller, 'done', moved)
-redis.call('HSET', op_ .. caller, 'steps', seq)
-redis.call('PEXPIRE', op_ .. caller, 2592000000) -- also what nobody entered into the journal
+local done = string.format('%.0f', (tonumber(journal[2]) or 0) + moved)
+redis.call('HSET', op_ .. caller, 'done', done, 'steps', seq)
+if not journal[2] then redis.call('PEXPIRE', op_ .. caller, 2592000000) end -- perhaps not in the journal
 flush()
-return remember({tostring(moved), tostring(stuck), string.format('%.0f', done)})
+return remember({tostring(moved), tostring(stuck), done})

@@ -12,9 +12,8 @@ local list = undo_ .. op .. ':' .. step
 local rows, ids, froms, scores, lines = redis.call('LRANGE', list, 0, 499), {}, {}, {}, {}
 if rows[1] and rows[1]:sub(1, 1) == ' ' then -- a step of a whole state, in one piece: see `front`
   local from = rows[1]:sub(2)
-  for id, score in rows[2]:gmatch('(%S+) (%S+)') do
-    local k = #ids + 1
-    ids[k], froms[k], scores[k] = id, from, score
+  for id in rows[2]:gmatch('%S+') do
+    ids[#ids + 1], froms[#froms + 1] = id, from
   end
   for line in rows[3]:gmatch('[^\n]+') do lines[#lines + 1] = line end
 else
@@ -42,6 +41,7 @@ for k, id in ipairs(ids) do
     local was, held = lines[k], from ~= 'dead' and from ~= 'trash'
     put = true
     local a, c, d, e, whole = ends(was)
+    local score = scores[k] or whole and sub(was, d + 1, e - 1) or at
     if whole and not held and was:byte(c + 1) ~= 48 then -- no holder, and delivered before: only cut
       put = room_move(id, is, from, stays) ~= false
       if put then
@@ -51,12 +51,12 @@ for k, id in ipairs(ids) do
         end
         local enters = listed(adds, zset_of[from])
         local n = #enters
-        enters[n + 1], enters[n + 2] = scores[k], id
+        enters[n + 1], enters[n + 2] = score, id
         keep(id, '-' .. sub(was, a, d) .. at .. sub(was, e))
       end
     else
       local r = unpacked(was) -- a holder's receipt is good again too, and as old as it was
-      move(id, is, from, scores[k], r, held and r.since)
+      move(id, is, from, score, r, held and r.since)
     end
     if put then back = back + 1 end
   end
