@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from ctypes.util import find_library
+from pathlib import Path
 from typing import Any
 
 import redis
@@ -24,13 +27,15 @@ def servers() -> Iterator[Iterable[tuple[str, redis.Redis]]]:
 
     def each() -> Iterator[tuple[str, redis.Redis]]:
         for path in binaries().values():
-            server = EmbeddedServer(path)
+            with _jemalloc():
+                server = EmbeddedServer(path)
             started.append(server)
             client = connect(server.url, "benchmark")
             assert isinstance(client, redis.Redis)
             info: Any = client.info("server")
             name = "Valkey" if "valkey_version" in info else "Redis"
-            yield f"{name} {info.get('valkey_version') or info['redis_version']}", client
+            version = info.get("valkey_version") or info["redis_version"]
+            yield f"{name} {version}, {_allocator(server)}", client
             client.close()
             server.close()
 
@@ -39,6 +44,27 @@ def servers() -> Iterator[Iterable[tuple[str, redis.Redis]]]:
     finally:
         for server in started:
             server.close()
+
+
+@contextmanager
+def _jemalloc() -> Iterator[None]:
+    """Servers that start meanwhile allocate with jemalloc if it is here, as they do where they are
+    in use: it is what both are built with on Linux. Valkey's wheel isn't; with the C library's
+    malloc it takes twice as long to change a million records."""
+    library, before = find_library("jemalloc"), os.environ.get("LD_PRELOAD")
+    if library is None or before is not None:
+        yield
+        return
+    os.environ["LD_PRELOAD"] = library
+    try:
+        yield
+    finally:
+        del os.environ["LD_PRELOAD"]
+
+
+def _allocator(server: EmbeddedServer) -> str:
+    mapped = Path(f"/proc/{server.pid}/maps").read_text()
+    return "jemalloc" if "jemalloc" in mapped else "its own malloc"
 
 
 def url_of(client: redis.Redis) -> str:
