@@ -41,7 +41,7 @@ KINDS: dict[str, tuple[type[Queue[Any]], dict[str, Any]]] = {
 }
 NAMES = {"carmine": "carmine:q"}
 VARIABLE = ("rate", "op", "undo")
-REQUESTS = ("s:r", "p:50")
+REQUESTS = ("s:r", "again:r", "later:r", "p:50")
 ERROR = Failure("Boom", "it broke").encoded()
 STATES: tuple[State, ...] = ("waiting", "pending", "delayed", "dead", "trash")
 

@@ -1398,6 +1398,31 @@ def test_a_full_server_leaves_all_where_it_was(
             sound(source, target)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_dead_letters_that_come_after_the_look_are_not_meant(
+    redisq: Redisq, client: redis.Redis, kind: str
+) -> None:
+    """They died before it, elsewhere, and have that time here."""
+    source, target = filled(client, kind, "a", 4), made(client, kind, named(kind, "b"))
+    put(target, ["own"])
+    target.settle([Settlement(d, "reject", b"{}") for d in target.take(1, consumer="w").deliveries])
+    time.sleep(0.002)
+    look = target.now()
+    time.sleep(0.002)
+    redisq("move", source.name, "--to", target.name, "--where", "state:dead", "--yes")
+    come = set(entries(target, "dead")) - {"own"}
+    assert len(come) == 4
+    said = target.move_front("op", 1, 9, source="dead", target="waiting", high_water_ms=look)
+    assert (said.moved, said.left) == (1, (4,))
+    assert set(entries(target, "dead")) == come
+    redisq("undo", "--yes")
+    assert set(entries(source, "dead")) >= come
+    assert source.move_front(
+        "op2", 1, 9, source="dead", target="waiting", high_water_ms=look
+    ).moved == len(entries(source, "dead")) - len(come) == 0
+    sound(source, target)
+
+
 # --- calls that are sent again ------------------------------------------------
 
 

@@ -93,6 +93,22 @@ def test_a_whole_state_moves_as_its_entries_by_name_do(
     assert ours.invariants() == []
 
 
+@pytest.mark.parametrize("move", [front, named])
+def test_what_is_replayed_is_as_new(made: Callable[[str], Any], move: Callable[..., Any]) -> None:
+    queue = made("q")
+    dead = {entry.id: entry for entry in queue.page("dead", None, 500).entries}
+    assert all(entry.first_ms and entry.consumer for entry in dead.values())
+    move(queue, "op", "waiting")
+    for entry in queue.page("waiting", None, 500).entries:
+        assert (entry.attempts, entry.first_ms, entry.consumer) == (0, None, None)
+        assert entry.op == "op"
+    queue.clock.advance(1000)
+    for given in queue.take(100, consumer="next").deliveries:
+        entry = queue.get(given.id)
+        assert (entry.first_ms, entry.consumer, given.attempt) == (queue.now(), "next", 1)
+    assert queue.invariants() == []
+
+
 @pytest.mark.parametrize("target", ["waiting", "trash"])
 def test_undo_puts_back_what_was_moved_whole(made: Callable[[str], Any], target: str) -> None:
     queue = made("q")

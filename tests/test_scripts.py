@@ -129,6 +129,27 @@ def _no_global_is_read(which: str, text: str) -> None:
         assert re.search(rf"\b(local|for|function)\b[^\n]*\b{word}\b", bare), f"{which}: {word}"
 
 
+def test_a_script_has_the_functions_it_needs_and_no_others() -> None:
+    function = re.compile(r"^local function (\w+)", re.M)
+    for room in ROOMS:
+        for each in ("take", "settle", "move", "front", "undo"):
+            text = script(room, each).text
+            named = function.findall(text)
+            assert len(named) == len(set(named)) > 10
+            for name in named:
+                assert len(re.findall(rf"\b{name}\b", text)) > 1, f"{room}/{each}: {name}"
+    # What only a function calls goes with it, and what nothing calls goes.
+    assert "function located" in script("request", "front").text
+    assert "function room_retire" in script("request", "sweep").text
+    assert "function room_retire" not in script("request", "front").text
+    kept = "local function b()\n  return 1\nend\n"
+    user = "local function a() return b() end\n"
+    text = "local function c()\n  if a() then\n    return a()\n  end\nend\n"
+    assert scripts._shaken(f"{kept}{user}{text}return a()") == f"{kept}{user}return a()"
+    with pytest.raises(AssertionError, match="two functions"):
+        scripts._shaken(f"{kept}{kept}return b()")
+
+
 def test_what_lua_has_as_defaults_is_what_python_has() -> None:
     text = script("request", "settle").text
     for field in ("max_failures", "max_lost", "keep_ms", "trash_ms", "history_max"):

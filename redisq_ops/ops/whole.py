@@ -27,14 +27,14 @@ from .selection import Filter
 LARGE = 10_000
 """up to so many entries all of them are looked at, and the plan is exact"""
 LOOKED = 1_000
-STEP_S = {1: 0.0005, 2: 0.0003}
+STEP_S = {1: 0.0005, 2: 0.0002}
 """how long a step is to keep the server busy, by how many are on their way at a time: others wait
 for all of them"""
 LARGEST = 120
 """entries a step moves: so that taking it back, at 6 µs each, stays under a millisecond too"""
 USUAL = 20
-"""steps among which one is as quick as the server allows; some 6 ms of them"""
-COST_US = 4.5
+"""steps among which one is as quick as the server allows; some 5 ms of them"""
+COST_US = 4.0
 """server time of one entry, µs, as `python -m benchmarks replay` measures it"""
 MOVES: frozenset[Verb] = frozenset({"replay", "purge", "hard"})
 

@@ -256,7 +256,7 @@ TOOLKIT = [
     ),
     mutant(
         "nobody learns that an undo put anything back",
-        ("undo", "if back > 0 then redis.call('HSET', stat, 'put_back', now) end", ""),
+        ("moves", "if backdated then redis.call('HSET', stat, 'put_back', now) end", ""),
         models=BOTH,
         often=("move_whole", "undo"),
     ),

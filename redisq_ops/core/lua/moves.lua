@@ -9,6 +9,7 @@
 -- USES: fit noted history counters room ready
 local changed = false -- whether an entry is on its way to another state, and might be lost half way
 local concluded = {} -- what was acknowledged
+local backdated = false -- whether an entry became dead, or went to the trash, as of an earlier time
 
 -- Deliveries that were acknowledged, most of what happens: all of a call at once.
 local function finish(ids)
@@ -36,6 +37,7 @@ local function move(id, from, to, score, r, since)
     list[#list + 1] = id
   end
   if zset_of[to] then admit(zset_of[to], score, id) end
+  if (to == 'dead' or to == 'trash') and tonumber(score) < now then backdated = true end
   if to ~= 'pending' then r.receipt = '-' end
   r.since, changed = since or now, true
   retain(id, r)
@@ -59,8 +61,9 @@ local function flush()
     redis.call('HDEL', meta, unpack(forgotten))
     redis.call('HDEL', err, unpack(forgotten))
   end
+  if backdated then redis.call('HSET', stat, 'put_back', now) end -- `front` asks
   room_flush()
-  drops, adds, kept, forgotten, concluded, changed = {}, {}, {}, {}, {}, false
+  drops, adds, kept, forgotten, concluded, changed, backdated = {}, {}, {}, {}, {}, false, false
   write_counters()
   write_history()
 end

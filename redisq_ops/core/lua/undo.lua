@@ -51,7 +51,7 @@ for k, id in ipairs(ids) do
         end
         local enters = listed(adds, zset_of[from])
         local n = #enters
-        enters[n + 1], enters[n + 2] = score, id
+        enters[n + 1], enters[n + 2], backdated = score, id, true
         keep(id, '-' .. sub(was, a, d) .. at .. sub(was, e))
       end
     else
@@ -63,7 +63,6 @@ for k, id in ipairs(ids) do
   if not put then left[#left + 1] = id end
 end
 room_ready(admit)
-if back > 0 then redis.call('HSET', stat, 'put_back', now) end -- `front` asks
 redis.call('DEL', list)
 redis.call('HINCRBY', op_ .. op, 'undone', back)
 redis.call('PEXPIRE', op_ .. op, 2592000000) -- as in `move`: a shard may have nothing of the two

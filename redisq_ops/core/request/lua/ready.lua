@@ -2,13 +2,15 @@
 -- USES: room fit
 local fitting = {} -- lists that were looked at: most requests of a call have one priority
 
+local function no_set(q, state, key)
+  return (q.went[state][1] or q.come[state][1]) and misfit(key .. q.rid, 'zset')
+end
+
 local function room_ready()
-  for rid, q in pairs(touched) do
+  for _, q in pairs(touched) do
     local list = p_ .. q.priority
-    local wrong = misfit(q.stream, 'stream')
-      or q.come.waiting[1] and misfit(again_ .. rid, 'zset')
-      or q.come.delayed[1] and misfit(later_ .. rid, 'zset')
-      or not fitting[list] and misfit(list, 'list')
+    local wrong = misfit(q.stream, 'stream') or no_set(q, 'waiting', again_)
+      or no_set(q, 'delayed', later_) or not fitting[list] and misfit(list, 'list')
     if wrong then error(wrong) end
     fitting[list] = true
   end
