@@ -748,9 +748,8 @@ def test_the_streams_own_list_has_what_is_pending_and_nothing_else(queue: Queue)
     assert sorted(queue.unsettled("r")) == [("r/1", "pending"), ("r/3", "delayed")]
 
 
-def test_what_was_removed_from_the_stream_by_hand_holds_up_nobody(
-    queue: Queue, client: redis.Redis
-) -> None:
+def test_what_was_removed_from_the_stream_by_hand_holds_up_nobody(client: redis.Redis) -> None:
+    queue = RequestQueue(client, "mail")
     submit(queue, "r", 4, limit=4)
     settle(queue, "release", *take(queue, 3))
     client.xdel(queue.keys["s_"] + "r", "1-0")

@@ -356,7 +356,7 @@ def test_a_step_with_one_behind_it_is_smaller() -> None:
     stride.flying = 2
     stride.way = 0.08
     for _ in range(9):  # of a server that is far away we wait for half the way
-        stride.learn(50, (stride.way + 50 * 0.000_006) / 2)
+        stride.learn(50, (stride.way + 50 * each) / 2)
     assert stride.size == 50
 
 

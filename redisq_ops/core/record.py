@@ -9,6 +9,8 @@ FIELDS = (
     "receipt", "failures", "lost", "first", "since", "consumer", "op", "reason", "ready",
 )  # fmt: skip
 """the words of a line, in order"""
+REPLAYED = 1
+"""the first delivery of what nobody was given since it was replayed, but was before"""
 
 
 def entry(
@@ -34,7 +36,8 @@ def entry(
             payload=payload,
             failures=int(failures),
             lost=int(lost),
-            first_ms=int(first) or None,
+            first_ms=int(first) if int(first) not in (0, REPLAYED) else None,
+            handed=int(first) != 0,
             consumer=_some(consumer),
             receipt=_some(receipt),
             reason=_some(reason),

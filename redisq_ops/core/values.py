@@ -132,6 +132,8 @@ class Entry:
     """whose work it is, in a fair queue"""
     called: str | None = None
     """what the queue's own users call its state, where they have a word of their own"""
+    handed: bool = field(default=False, compare=False, repr=False)
+    """whether anybody was ever given it, before a replay too"""
     put_ms: int | None = field(default=None, compare=False, repr=False)
     """when it was last put into its state, where its record says so; an undo gives back the old
     ``since_ms``, and puts it there all the same"""

@@ -210,7 +210,7 @@ _ALL = (
     Field("ready", "left", "how long until it is ready", _left("waiting", "delayed")),
     Field("lease", "left", "how long its lease lasts", _left("pending")),
     Field("since", "moment", "when it came into its state", lambda s: s.entry.since_ms),
-    Field("first", "moment", "when it was first delivered, since it was replayed", lambda s: s.entry.first_ms),
+    Field("first", "moment", "first delivered, since a replay", lambda s: s.entry.first_ms),
     Field("failures", "number", "how often its handler failed", lambda s: s.entry.failures),
     Field("lost", "number", "how often its lease ran out", lambda s: s.entry.lost),
     Field("attempts", "number", "both together", lambda s: s.entry.attempts),

@@ -12,6 +12,7 @@ from typing import Any, cast
 from redisq_ops.core import relocation
 from redisq_ops.core.io import together
 from redisq_ops.core.queue import Queue
+from redisq_ops.core.record import REPLAYED
 from redisq_ops.core.registry import find
 from redisq_ops.core.relocation import OK, WITHDRAWN, Cargo, put_back, taken_out, verdict
 from redisq_ops.core.settings import DAY_MS
@@ -106,12 +107,14 @@ class Recall(Undo):
 
 def _an_operators(entry: Entry, moved: Cargo) -> bool:
     """Whether nobody was handed an entry since it was moved, though it was changed."""
-    _, failures, _, first_ms, *_ = moved.row[2].split(b" ")
+    _, failures, _, began, *_ = moved.row[2].split(b" ")
     if entry.state == "trash" and entry.op is None:
         # What its request's cancel took along has no operation of its own.
         return entry.failures <= int(failures)
-    first_there = (entry.first_ms or 0) != int(first_ms)
-    return entry.op is not None and entry.state != "pending" and not first_there
+    first = entry.first_ms or (REPLAYED if entry.handed else 0)
+    # What was replayed there died there, unless it had come as a dead letter.
+    had = first != int(began) and not (first == REPLAYED and moved.row[0] == b"dead")
+    return entry.op is not None and entry.state != "pending" and not had
 
 
 async def taking_back(

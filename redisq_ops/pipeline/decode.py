@@ -127,18 +127,19 @@ def _recorded(columns: Columns, lines: Sequence[bytes | None], at: pa.Array, sta
     if state in ("dead", "trash"):
         since = at if rows.size == len(lines) else pc.if_else(pc.is_valid(since), at, None)
     else:
-        since = _nonzero(since)
+        since = _unless(since, 0)
     columns |= {
         "failures": failures, "lost": lost, "attempts": attempts,
-        "first_at": moment(_nonzero(word("first"))), "since_at": moment(since),
+        "first_at": moment(_unless(word("first"), 0, record.REPLAYED)), "since_at": moment(since),
         "consumer": _said(word("consumer")), "op": _said(word("op")),
         "reason": _said(word("reason")),
     }  # fmt: skip
 
 
-def _nonzero(text: pa.Array) -> pa.Array:
+def _unless(text: pa.Array, *none: int) -> pa.Array:
+    """Times, but for those that say there is none."""
     number = text.cast(pa.int64())
-    return pc.if_else(pc.equal(number, 0), None, number)
+    return pc.if_else(pc.is_in(number, pa.array(none, pa.int64())), None, number)
 
 
 def _said(word: pa.Array) -> pa.Array:

@@ -52,7 +52,7 @@ _ENTRY = (
     Column("failures", "int", "how often a handler said no"),
     Column("lost", "int", "how often its lease ran out"),
     Column("attempts", "int", "both together"),
-    Column("first_at", "timestamp", "its first delivery, since it was replayed"),
+    Column("first_at", "timestamp", "its first delivery, since a replay"),
     Column("since_at", "timestamp", "when it entered its state"),
     Column("consumer", "string", "who has it, or had it last"),
     Column("op", "string", "the operator's change that touched it last"),

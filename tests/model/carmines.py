@@ -96,8 +96,7 @@ class CarmineModel(Model):
             unit.follow = (0, content)
             return "updated"
         if update and unit.state == "delayed":
-            unit.payload = content
-            unit.touch()
+            unit.payload, unit.op = content, "-"
             return "updated"
         if unit.state == "pending":
             return "locked-with-requeue" if unit.follow else "locked"

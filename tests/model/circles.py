@@ -116,8 +116,8 @@ class CircleModel(Model):
         if unit.state == "pending":
             unit.follow = (1, payload)
             return "again"
-        unit.payload, unit.follow, unit.lost = payload, None, 0
-        unit.touch()
+        unit.payload, unit.follow, unit.op = payload, None, "-"
+        unit.lost = 0
         return "queued"
 
     def renew(self, unit: Unit, payload: bytes) -> None:

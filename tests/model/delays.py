@@ -78,8 +78,7 @@ class DelayModel(Model):
             self.units[id] = fresh
             return "ok", ready
         if mode == "move" and unit.state == "delayed":
-            unit.at, unit.payload, unit.follow = ready, payload, None
-            unit.touch()
+            unit.at, unit.payload, unit.op, unit.follow = ready, payload, "-", None
             return "moved", ready
         if mode == "move" and unit.state == "pending":
             unit.follow = (ready, payload)

@@ -79,12 +79,9 @@ class Unit:
         words = (self.receipt, self.failures, self.lost, self.first, self.since, self.consumer)
         return " ".join(map(str, (*words, self.op, self.reason, self.ready)))
 
-    def touch(self) -> None:
-        """Somebody did something with it: an operator's undo leaves it alone. Of what was replayed
-        before, nothing is known any more, nor why it died."""
-        self.op = "-"
-        if not self.first:
-            self.error = None
+    def given(self, now: int) -> None:
+        """Somebody has it; of what was replayed it is the first delivery again."""
+        self.first = self.first if self.first > 1 else now
 
 
 @dataclass
@@ -201,7 +198,7 @@ class Model(ABC):
                 unit.ready = unit.at
             unit.state, unit.at, unit.receipt = "pending", delivery.deadline_ms, delivery.receipt
             unit.consumer, unit.op, unit.since = consumer, "-", self.now
-            unit.first = unit.first or self.now
+            unit.given(self.now)
             fresh.append(delivery)
         self.after_take(taken, n)
         (self.zombies if self.rng.random() < CRASHES else self.held).extend(fresh)
@@ -361,7 +358,7 @@ class Model(ABC):
             self.steps.append(step)
 
     def redated(self, step: Step) -> None:
-        """What is put back of a whole state is put where its record says since when it was there."""
+        """Of a whole state each is put back to where its record says since when it was there."""
         for before, _ in step.rows:
             before.at = before.since
 
@@ -418,7 +415,7 @@ class Model(ABC):
             if to == "waiting" and unit.ready > self.now:
                 to, at = "delayed", unit.ready
         elif target == "waiting" and source == "dead":
-            unit.failures = unit.lost = unit.first = 0
+            unit.failures, unit.lost, unit.first = 0, 0, 1
             unit.consumer = unit.reason = "-"
         elif target == "pending":
             unit.consumer = "operator"
@@ -636,7 +633,7 @@ class Model(ABC):
                 if self.ready_kept:
                     unit.ready = unit.at
                 unit.state, unit.receipt = "pending", delivery.receipt
-                unit.first = unit.first or self.now
+                unit.given(self.now)
             ack = [Settlement(delivery, "ack") for delivery in taken.deliveries]
             assert run(self.client, self.queue.settle.op(ack)) == [self.ended(s) for s in ack]
             if not taken.deliveries and not self.busy():

@@ -273,7 +273,7 @@ TOOLKIT = [
     ),
     mutant(
         "attempts kept by a whole replay",
-        ("front", "{'- 0 0 0', at,", "{'- 1 0 0', at,"),
+        ("front", "{'- 0 0 1', at,", "{'- 1 0 1', at,"),
         often=("move_whole",),
     ),
     mutant(

@@ -39,7 +39,7 @@ if moved > 0 then
     count('gone', moved)
   else
     local lines, list = redis.call('HMGET', meta, unpack(ids)), undo_ .. caller .. ':' .. seq
-    local fresh, none = table.concat({'- 0 0 0', at, '-', caller, '- 0'}, ' '), packed(unpacked())
+    local fresh, none = table.concat({'- 0 0 1', at, '-', caller, '- 0'}, ' '), packed(unpacked())
     local find, match = string.find, string.match
     for k = 1, moved do
       local line = lines[k] or none
