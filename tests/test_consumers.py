@@ -493,6 +493,27 @@ def test_shards_and_kinds_without_groups(client: redis.Redis) -> None:
         run(client, held_by(later, "w1"))
 
 
+@pytest.mark.parametrize("shards", [1, 3])
+def test_what_runs_again_is_told_apart_in_whichever_shard(client: redis.Redis, shards: int) -> None:
+    queue: Any = RequestQueue(client, "mail")
+    if shards > 1:
+        queue = ShardedRequestQueue(client, "wide", shards=shards)
+    for n in range(6):
+        queue.submit([b"x"] * 4, id=f"r{n}", limit=4)
+    had: set[str] = set()
+    for _ in range(4):
+        held = queue.take(3, consumer="w").deliveries
+        had |= {d.id for d in held}
+        queue.settle([Settlement(d, "release") for d in held[:2]])
+        queue.settle([Settlement(d, "fail", b"{}", 60_000) for d in held[2:]])
+    again = Counter(id.partition("/")[0] for id in had)
+    loads = queue.loads()
+    assert {load.group: (load.pending, load.lag, load.again) for load in loads} == {
+        f"r{n}": (0, 4 - again[f"r{n}"], again[f"r{n}"]) for n in range(6)
+    }
+    assert queue.loads("r5") == [next(load for load in loads if load.group == "r5")]
+
+
 def test_what_was_taken_in_shards_is_counted_once_and_given_back(client: redis.Redis) -> None:
     wide = ShardedRequestQueue(client, "wide", shards=3)
     for n in range(6):

@@ -129,6 +129,17 @@ def test_undo_puts_back_what_was_moved_whole(made: Callable[[str], Any], target:
     assert queue.invariants() == []
 
 
+def test_when_it_died_is_the_same_after_each_undo(made: Callable[[str], Any]) -> None:
+    queue = made("q")
+    died = {entry.id: entry.since_ms for entry in queue.page("dead", None, 500).entries}
+    for op in ("one", "two", "three"):
+        queue.clock.advance(60_000)
+        for step in range(1, front(queue, op, "waiting")):
+            queue.undo(op, step, target="waiting", by=f"undo-{op}", seq=step)
+        found = {entry.id: entry.since_ms for entry in queue.page("dead", None, 500).entries}
+        assert found == died, op
+
+
 def test_a_step_that_arrives_behind_the_undos_moves_nothing(made: Callable[[str], Any]) -> None:
     """Two are on their way at a time: the undo takes the place of one, not of the other."""
     queue = made("q")

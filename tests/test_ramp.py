@@ -69,6 +69,32 @@ def ramping() -> Course:
     return through(course, well(100, 10), well(200, 10))
 
 
+@pytest.mark.parametrize("kind", [CircularQueue, DelaySet])
+def test_what_a_producer_touches_while_it_waits_has_not_ended(
+    client: redis.Redis, kind: type[Any]
+) -> None:
+    """It was replayed and nobody has had it since: nothing is known of how it goes."""
+    queue = kind(client, "q")
+
+    def put(payload: bytes) -> None:
+        if kind is CircularQueue:
+            queue.push([("e", payload)])
+        else:
+            queue.schedule([("e", payload)], after_ms=0, mode="move")
+
+    put(b"x")
+    queue.settle([Settlement(d, "reject", b"{}") for d in queue.take(1, consumer="w").deliveries])
+    fates = queue.fates()
+    run(client, fates.begin())
+    at_ms = queue.now()
+    queue.move("op", 1, ["e"], source="dead", target="waiting", high_water_ms=at_ms)
+    run(client, fates.add(["e"], at_ms, "op", 1))
+    put(b"y")
+    assert (run(client, fates.look()), fates.unsettled) == ([], 1)
+    queue.settle([Settlement(d, "ack") for d in queue.take(1, consumer="w").deliveries])
+    assert (run(client, fates.look()), fates.unsettled) == ([False], 0)
+
+
 def test_canary_goes_first_and_is_judged() -> None:
     course = begin(LIMITS, START)
     assert (course.phase, course.goal) == ("canary", 10)

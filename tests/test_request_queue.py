@@ -748,6 +748,22 @@ def test_the_streams_own_list_has_what_is_pending_and_nothing_else(queue: Queue)
     assert sorted(queue.unsettled("r")) == [("r/1", "pending"), ("r/3", "delayed")]
 
 
+def test_what_is_to_run_again_outlasts_a_claim_that_fails(client: redis.Redis) -> None:
+    queue = RequestQueue(client, "mail")
+    submit(queue, "r", 4, limit=4)
+    settle(queue, "release", *take(queue, 2))
+    stream = queue.keys["s_"] + "r"
+    client.rename(stream, "saved")
+    client.set(stream, "somebody else's")
+    with pytest.raises(WrongKind):
+        take(queue, 4)
+    client.rename("saved", stream)
+    assert client.zrange(queue.keys["again_"] + "r", 0, -1) == [b"1", b"2"]
+    queue.control("op", 1, "limit", "r", "5")
+    assert sorted(d.id for d in take(queue, 9)) == ["r/1", "r/2", "r/3", "r/4"]
+    assert queue.invariants() == []
+
+
 def test_what_was_removed_from_the_stream_by_hand_holds_up_nobody(client: redis.Redis) -> None:
     queue = RequestQueue(client, "mail")
     submit(queue, "r", 4, limit=4)

@@ -396,18 +396,30 @@ def test_a_far_server_gets_no_smaller_steps() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["garbage", "", "- 0 0 x 5 w - - 0", "- 1 0 1.7e+12 5 w - failed 0"]
-)
+    "line",
+    [
+        None, "garbage", "", "two\nlines", "- 0 0 x 5 w - - 0", "- 1 0 1.7e+12 5 w - failed 0",
+        "- 0 0 5 abc w - failed 0", "- 0 0 0 - - - - 0", "- 1 0 5  w - failed 0",
+    ],
+)  # fmt: skip
 @pytest.mark.parametrize("target", ["waiting", "trash"])
 def test_a_record_spoilt_by_hand_holds_up_nobody(
-    client: redis.Redis, target: Any, line: str
+    client: redis.Redis, target: Any, line: str | None
 ) -> None:
     queue = dead_letters(client, 5)
-    client.hset(queue.keys["meta"], "r1/2", line)
+    client.hdel(queue.keys["meta"], "r1/2")
+    if line is not None:
+        client.hset(queue.keys["meta"], "r1/2", line)
+    died: Any = client.zrange(queue.keys["dead"], 0, -1, withscores=True)
     change = queue.move_front("op-1", 1, 5, source="dead", target=target, high_water_ms=queue.now())
     assert change.moved == 5 and queue.counts().of(target) == 5 and queue.invariants() == []
     back = queue.undo("op-1", 1, target=target, by="op-2", seq=1)
-    assert back == (5, 0) and queue.counts().dead == 5
+    assert back == (5, 0) and queue.counts().dead == 5 and queue.invariants() == []
+    again: Any = client.zrange(queue.keys["dead"], 0, -1, withscores=True)
+    was, now = dict(died), dict(again)
+    told, true = now.pop(b"r1/2"), was.pop(b"r1/2")
+    assert now == was
+    assert told >= true if line else told == true
 
 
 def test_max_is_kept_to_the_entry(redisq: Redisq, client: redis.Redis) -> None:

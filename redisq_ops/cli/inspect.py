@@ -105,7 +105,7 @@ def inspect_request(context: typer.Context, address: Where) -> None:
     request, now = view.request, view.now_ms
     pending = [
         {**entry_row(view.queue.name, row.entry), "idle_ms": row.idle_ms,
-         "deliveries": row.entry.delivered, "lease_left_ms": (row.entry.at_ms or now) - now}
+         "lease_left_ms": (row.entry.at_ms or now) - now}
         for row in view.pending
     ]  # fmt: skip
     differ = [dict(zip(("who", "entries", "why"), row, strict=True)) for row in view.differences]
@@ -147,10 +147,10 @@ def inspect_request(context: typer.Context, address: Where) -> None:
     if pending:
         print()
         table(
-            ["pending", "consumer", "idle", "deliveries", "lease left"],
+            ["pending", "consumer", "idle", "attempt", "lease left"],
             [
                 [row["id"], row["consumer"], row["idle_ms"] and age(row["idle_ms"]),
-                 row["deliveries"], age(row["lease_left_ms"])]
+                 row["attempts"] + 1, age(row["lease_left_ms"])]
                 for row in pending
             ],
         )  # fmt: skip
@@ -175,7 +175,7 @@ def inspect_entry(context: typer.Context, address: Where) -> None:
     at = place(s, address, "entry")
     view = s.run(entry_view(at.queue, at.id or ""))
     row = entry_row(view.queue.name, view.entry)
-    row |= {"idle_ms": view.idle_ms, "deliveries": view.entry.delivered}
+    row |= {"idle_ms": view.idle_ms, "deliveries": view.entry.deliveries}
     done = view.operation
     if s.json:
         operation = done and {**asdict(done), "undoable": done.undoable}

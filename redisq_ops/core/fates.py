@@ -105,8 +105,8 @@ class Fates:
 
     def _anew_there(self, entry: Entry) -> bool:
         """Whether it is there for its next run, ordered while it was being worked on: this one is
-        over then. What was replayed has that in its record, and what was given back who had it."""
-        return entry.op is None and entry.first_ms is None
+        over then. Of what was replayed, or given back, the record says that somebody had it."""
+        return entry.op is None and not entry.handed
 
     def _fails(self, entry: Entry) -> bool:
         return bool(entry.attempts)  # a replay has both counts begin afresh

@@ -66,6 +66,6 @@ def holding(entry: Entry, now: int) -> Holding:
     since, deadline = entry.since_ms, entry.at_ms
     return Holding(
         entry.id, entry.consumer, None if since is None else now - since,
-        entry.attempts + 1 if entry.delivered is None else entry.delivered,
+        entry.attempts + 1 if entry.deliveries is None else entry.deliveries,
         None if deadline is None else now - deadline,
     )  # fmt: skip

@@ -52,7 +52,7 @@ def entry(
 
 def line(entry: Entry) -> str:
     """The record line of an entry nobody has: its counts, since when, and why it is dead."""
-    began, since = entry.first_ms or 0, entry.since_ms or 0
+    began, since = entry.first_ms or (REPLAYED if entry.handed else 0), entry.since_ms or 0
     counts = f"{entry.failures} {entry.lost} {began} {since}"
     return f"- {counts} - - {entry.reason or '-'} 0"
 

@@ -38,8 +38,6 @@ T = TypeVar("T")
 BUSY = frozenset({"take", "settle", "submit", "push", "enqueue", "schedule"})
 """scripts that run once a delivery or more often: for these a process looks at the keys' types once
 (`Room`), all others look themselves, at every key before the first write"""
-STEPS = frozenset({"front"})
-"""scripts of which an operation makes thousands of steps: the first one looks for all"""
 _FIXED = frozenset(FIXED.items())
 _SHARED = "redisq_ops.core"
 _WORD = re.compile(r"\w+")
@@ -135,8 +133,7 @@ def script(room: str, name: str, kinds: frozenset[tuple[str, str]] = _FIXED) -> 
     lines.append(f"local running = '{name}'")
     if "fit" in order:
         lines += [_kinds(full, dict(kinds)), _stripped(_read(room, "fit"))]
-        if looks:  # before the others, which may read
-            lines.append("if seq == '1' then fit() end" if name in STEPS else "fit()")
+        lines += ["fit()"] if looks else []  # before the others, which may read
         texts.pop(order.index("fit"))
     text = _shaken("\n".join([*lines, *map(_stripped, [*texts, body])]))
     return Script(f"{room}/{name}", text, hashlib.sha1(text.encode()).hexdigest(), full)

@@ -143,13 +143,6 @@ class Entry:
         return self.failures + self.lost
 
     @property
-    def delivered(self) -> int | None:
-        """How often it was given to a consumer, the present one included."""
-        if self.deliveries is None and self.state == "pending":
-            return self.attempts + 1
-        return self.deliveries
-
-    @property
     def digest(self) -> str:
         """Short; tells entries that had the same id one after the other by payload and client."""
         text = (self.client or "").encode() + b"\0" + (self.payload or b"")

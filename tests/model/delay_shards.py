@@ -86,7 +86,6 @@ class ShardedDelayModel(InTime, DelayModel):
         meant = [unit for unit in met if unit.since <= high_water]
         for unit in meant:
             self.moved(unit, step, source, target, LEASE)
-        self.redated(step)
         left = len(met) - len(meant)
         assert (front.moved, sum(front.left), front.over) == (len(meant), left, not there)
         if step.rows and target != "gone":

@@ -351,16 +351,10 @@ class Model(ABC):
         )
         for unit in meant:
             self.moved(unit, step, source, target, LEASE)
-        self.redated(step)
         left = (len(met) - len(meant),)
         assert (front.moved, front.left, front.over) == (len(meant), left, not met)
         if step.rows and target != "gone":
             self.steps.append(step)
-
-    def redated(self, step: Step) -> None:
-        """Of a whole state each is put back to where its record says since when it was there."""
-        for before, _ in step.rows:
-            before.at = before.since
 
     def edit(self) -> None:
         """Other payloads: for some that are so already, some that were read wrong or elsewhere."""

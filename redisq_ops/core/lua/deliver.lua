@@ -17,7 +17,7 @@ local function deliver(ids, lines, contents, ready)
       local r = unpacked(line)
       r.receipt, r.consumer, r.op, r.since = fence + i .. tail, consumer, '-', now
       if ready then r.ready = ready[i] end
-      if r.first <= 1 then r.first = now end
+      if r.first <= REPLAYED then r.first = now end
       if r.failures + r.lost > 0 then
         odd[#odd + 1] = i .. ' ' .. r.failures .. ' ' .. r.lost
       end

@@ -3,7 +3,7 @@
 -- or of what was put back, or came from elsewhere, with the score it had, its record. From dead or trash
 -- to waiting, trash, gone: as `move` with all ids of the state, at a third of its cost: strings cost,
 -- so few are made. What was before goes to this step's undo list, in one piece: `undo` tells it by its
--- blank. No scores are in it: they are dear to read, and the records say since when it was so.
+-- blank. Scores are dear to read, and the records say the same, but where something was put back.
 -- KEYS: undo_ op_
 -- ARGV: caller seq from to high_water n left
 -- USES: guard moves
@@ -16,18 +16,21 @@ if said then return said end
 local journal = redis.call('HMGET', op_ .. caller, 'undoing', 'done')
 if journal[1] then return {} end
 by = caller
-local rows = redis.call('ZRANGE', zset_of[from], '-inf', high_water, 'BYSCORE', 'LIMIT', left, n)
-local ids, moved, stuck, stays = {}, 0, 0, {failures = 0, lost = 0, first = 0}
-local limit, back = tonumber(high_water), tonumber(redis.call('HGET', stat, 'put_back')) or 0
-for i = 1, #rows do
+local limit, back = tonumber(high_water), tonumber(redis.call('HGET', stat, 'put_back'))
+local range = {zset_of[from], '-inf', high_water, 'BYSCORE', 'LIMIT', left, n}
+if back then range[8] = 'WITHSCORES' end
+local rows, wide = redis.call('ZRANGE', unpack(range)), back and 2 or 1
+local ids, scores, moved, stuck, stays = {}, {}, 0, 0, {failures = 0, lost = 0, first = 0}
+for i = 1, #rows, wide do
   local id = rows[i]
-  local since = back > limit and unpacked(redis.call('HGET', meta, id)).since or 0
+  local since = back and back > limit and unpacked(redis.call('HGET', meta, id)).since or 0
   local so = (since <= limit or since > now) and room_move(id, from, to, stays)
   if so == false then
     stuck = stuck + 1
   else
     moved = moved + 1
     ids[moved] = id
+    if back then scores[moved] = rows[i + 1] end
     if so == 'full' then break end -- as much as a call is for, whatever was asked
   end
 end
@@ -39,21 +42,22 @@ if moved > 0 then
     count('gone', moved)
   else
     local lines, list = redis.call('HMGET', meta, unpack(ids)), undo_ .. caller .. ':' .. seq
-    local fresh, none = table.concat({'- 0 0 1', at, '-', caller, '- 0'}, ' '), packed(unpacked())
+    local fresh = table.concat({'- 0 0', REPLAYED, at, '-', caller, '- 0'}, ' ')
     local find, match = string.find, string.match
     for k = 1, moved do
-      local line = lines[k] or none
-      if to == 'waiting' then
-        if line == '' or find(line, '\n', 1, true) then line = none end -- spoilt by hand
-        kept[2 * k - 1], kept[2 * k] = ids[k], fresh
-      else
-        local counts, who, why = match(line, '^%S+( %d+ %d+ %d+ )%d+( %S+ )%S+( %S+ %d+)$')
-        if not counts then line, counts, who, why = none, ' 0 0 0 ', ' - ', ' - 0' end
-        kept[2 * k - 1], kept[2 * k] = ids[k], '-' .. counts .. at .. who .. caller .. why
+      local line, now_so = lines[k], fresh
+      if not line or line == '' or find(line, '\n', 1, true) then -- removed or spoilt by hand
+        line = '- 0 0 0 ' .. redis.call('ZSCORE', zset_of[from], ids[k]) .. ' - - - 0'
       end
-      lines[k] = line
+      if to ~= 'waiting' then
+        local counts, who, why = match(line, '^%S+( %d+ %d+ %d+ )%d+( %S+ )%S+( %S+ %d+)$')
+        if not counts then counts, who, why = ' 0 0 0 ', ' - ', ' - 0' end
+        now_so = '-' .. counts .. at .. who .. caller .. why
+      end
+      kept[2 * k - 1], kept[2 * k], lines[k] = ids[k], now_so, line
     end
-    redis.call('RPUSH', list, ' ' .. from, table.concat(ids, ' '), table.concat(lines, '\n'))
+    redis.call('RPUSH', list, ' ' .. from, table.concat(ids, ' '), table.concat(lines, '\n'),
+      table.concat(scores, ' '))
     redis.call('PEXPIRE', list, conf.trash_ms)
   end
   if stuck == 0 then -- they stand side by side

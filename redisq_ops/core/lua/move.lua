@@ -43,7 +43,7 @@ for k, r in ipairs(records(ids)) do
       target = r.reason ~= '-' and 'dead' or r.ready > now and 'delayed' or 'waiting'
       at = target == 'delayed' and r.ready or now
     elseif to == 'waiting' and from == 'dead' then
-      r.failures, r.lost, r.first, r.consumer, r.reason = 0, 0, 1, '-', '-' -- as if it were new
+      r.failures, r.lost, r.first, r.consumer, r.reason = 0, 0, REPLAYED, '-', '-' -- as new
     elseif to == 'pending' then
       r.consumer = consumer
       r.receipt = redis.call('HINCRBY', stat, 'fence', 1) .. '-' .. caller

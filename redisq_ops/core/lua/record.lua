@@ -1,8 +1,10 @@
 -- What is known of an entry that was delivered or touched at least once, as one line of words:
 -- receipt failures lost first-delivery-ms since-ms consumer operation reason ready-ms.
 -- An entry that only ever waited has no record; what somebody spoilt by hand counts as none.
--- `since`: when it entered its present state. A first delivery of 1: it was before a replay.
+-- `since`: when it entered its present state. A first delivery of `REPLAYED`: it was before
+-- a replay, and there was none since.
 -- KEYS: meta
+local REPLAYED = 1
 local function unpacked(line)
   local receipt, failures, lost, began, since, consumer, op, reason, ready
   if line then

@@ -16,6 +16,7 @@ if rows[1] and rows[1]:sub(1, 1) == ' ' then -- a step of a whole state, in one 
     ids[#ids + 1], froms[#froms + 1] = id, from
   end
   for line in rows[3]:gmatch('[^\n]+') do lines[#lines + 1] = line end
+  for score in rows[4]:gmatch('%S+') do scores[#scores + 1] = score end
 else
   for k, row in ipairs(rows) do
     ids[k], froms[k], scores[k], lines[k] = row:match('^(%S+) (%S+) (%S+) (.+)$')
@@ -40,9 +41,10 @@ for k, id in ipairs(ids) do
   if ours and (there and there[k] or not there and room_score(id, is)) then
     local was, held = lines[k], from ~= 'dead' and from ~= 'trash'
     put = true
-    local a, c, d, e, whole = ends(was)
-    local score = scores[k] or whole and sub(was, d + 1, e - 1) or at
-    if whole and not held and was:byte(c + 1) ~= 48 then -- no holder, and delivered before: only cut
+    local a, c, d, e = ends(was)
+    local sound = was:find('^%S+ %d+ %d+ %d+ %d+ %S+ %S+ %S+ %d+$') -- else it was spoilt by hand
+    local score = scores[k] or sound and sub(was, d + 1, e - 1) or at
+    if sound and not held and was:byte(c + 1) ~= 48 then -- no holder, and delivered before: only cut
       put = room_move(id, is, from, stays) ~= false
       if put then
         if zset_of[is] then

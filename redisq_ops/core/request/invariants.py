@@ -81,9 +81,9 @@ async def violations(queue: RequestQueue[Any]) -> list[str]:
                 gone = request.total - rest - request.pending - request.delayed - request.dead
                 gone -= binned
             _must(said, rid, "stream length", length, request.total - gone)
-            _must(said, rid, "to run again", listed, again)
-            _must(said, rid, "to run again later", later, request.delayed)
-            _must(said, rid, "PEL", pel, request.pending)
+        _must(said, rid, "to run again", listed, again)
+        _must(said, rid, "to run again later", later, request.delayed)
+        _must(said, rid, "PEL", pel, request.pending)
         listed_tokens = tokens[f"{request.priority}|{rid}|{gen}"]
         _must(said, rid, "tokens listed", listed_tokens, tok)
         if live and not request.paused:

@@ -163,15 +163,18 @@ class RequestLooks(Queue[C_co]):
         """Of one request's group, or of those of the hundred oldest open requests."""
         found = [await self.request.op(group)] if group else await self.requests.op(0, OTHERS)
         requests = [request for request in found if request is not None]
-        sizes = await together(
-            Call(("ZCARD", key), int, key=key)
-            for request in requests
-            for key in (self.keys["again_"] + request.id, self.keys["later_"] + request.id)
-        )
+        returned = await together(self.returned.op(request.id) for request in requests)
         return [
             Load(one.id, one.pending, max(0, one.waiting - again), again + later)
-            for one, again, later in zip(requests, sizes[::2], sizes[1::2], strict=True)
+            for one, (again, later) in zip(requests, returned, strict=True)
         ]
+
+    @operation
+    async def returned(self, id: str) -> tuple[int, int]:
+        """How many sub-requests of a request are to run again: now, and later."""
+        keys = (self.keys["again_"] + id, self.keys["later_"] + id)
+        again, later = await together(Call(("ZCARD", key), int, key=key) for key in keys)
+        return again, later
 
     @operation
     async def holdings(

@@ -134,6 +134,10 @@ class ShardedRequestQueue(Sharded[C_co, RequestQueue[None]], RequestQueue[C_co])
         return await (await self._holder(id)).held.op(id, numbers)
 
     @operation
+    async def returned(self, id: str) -> tuple[int, int]:
+        return await (await self._holder(id)).returned.op(id)
+
+    @operation
     async def consumers(self, id: str) -> list[Consumer]:
         found = await self._each(lambda part: part.consumers.op(id))
         return [consumer for part in found for consumer in part]

@@ -16,12 +16,10 @@ GROUP = "g"
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A row of the pending list: who holds sub-request ``number``, since when, how often given."""
+    """A row of the pending list: sub-request ``number``, and how long ago it was given."""
 
     number: int
-    consumer: str
     idle_ms: int
-    deliveries: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +63,7 @@ def held(key: str, low: str, high: str, max: int, consumer: str | None = None) -
 
     def read(reply: Any) -> list[Held]:
         return [
-            Held(
-                entry_number(row["message_id"]),
-                row["consumer"].decode(),
-                int(row["time_since_delivered"]),
-                int(row["times_delivered"]),
-            )
+            Held(entry_number(row["message_id"]), int(row["time_since_delivered"]))
             for row in reply or []
         ]
 

@@ -28,7 +28,7 @@ for i, r in ipairs(records(ids)) do
     leave(id, 'waiting', 'done')
     went = went + 1
   else
-    r.reason, r.consumer, r.first = 'rejected', by, r.first > 1 and r.first or now
+    r.reason, r.consumer, r.first = 'rejected', by, r.first > REPLAYED and r.first or now
     redis.call('HSET', err, id, '{"type": "Exists", "message": "the id is taken in the target"}')
     note('dead', id .. '|rejected')
     move(id, 'waiting', 'dead', now, r)

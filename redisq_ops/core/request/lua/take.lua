@@ -20,14 +20,13 @@ local taken, payloads, retried = {}, {}, {}
 local function supply(q, want)
   local got, have, sub = {}, 0, string.sub
   if q.again > 0 then
-    local rows = redis.call('ZPOPMIN', again_ .. q.rid, want)
-    if #rows > 0 then
-      local ids = {}
-      for i = 1, #rows, 2 do ids[#ids + 1] = rows[i] end
-      q.again = q.again - #ids
-      ids[#ids + 1] = 'FORCE'
-      got = redis.call('XCLAIM', q.stream, 'g', consumer, 0, unpack(ids))
-      have = #got
+    local numbers = redis.call('ZRANGE', again_ .. q.rid, 0, want - 1)
+    local n = #numbers
+    if n > 0 then
+      numbers[n + 1] = 'FORCE' -- none is in the group's list
+      got = redis.call('XCLAIM', q.stream, 'g', consumer, 0, unpack(numbers))
+      redis.call('ZREMRANGEBYRANK', again_ .. q.rid, 0, n - 1)
+      q.again, have = q.again - n, #got
       for i = 1, have do retried[#taken + i] = true end
     end
   end
