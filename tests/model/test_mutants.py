@@ -273,7 +273,7 @@ TOOLKIT = [
     ),
     mutant(
         "attempts kept by a whole replay",
-        ("front", "{'- 0 0 1', at,", "{'- 1 0 1', at,"),
+        ("front", "{'- 0 0', REPLAYED,", "{'- 1 0', REPLAYED,"),
         often=("move_whole",),
     ),
     mutant(
