@@ -207,6 +207,16 @@ MUTANTS = [
         "done entries stay in the stream", ("stream", "if #q.dels > 0", "if false"), models=REQUESTS
     ),
     mutant(
+        "what is taken stays to be taken again",
+        ("take", "redis.call('ZREMRANGEBYRANK', again_", "redis.call('ZCOUNT', again_"),
+        models=REQUESTS,
+    ),
+    mutant(
+        "what ran again stays in its set",
+        ("stream", "if #went > 0 then more = -redis.call('ZREM', key, unpack(went)) end", ""),
+        models=REQUESTS,
+    ),
+    mutant(
         "requests retired with dead letters",
         ("room", "q.dead > 0 or q.trash", "q.trash"),
         models=REQUESTS,
@@ -275,6 +285,17 @@ TOOLKIT = [
         "attempts kept by a whole replay",
         ("front", "{'- 0 0', REPLAYED,", "{'- 1 0', REPLAYED,"),
         often=("move_whole",),
+    ),
+    mutant(
+        "delivered before a replay, and forgotten",
+        ("front", "{'- 0 0', REPLAYED,", "{'- 0 0', 0,"),
+        often=("move_whole",),
+    ),
+    mutant(
+        "undone twice, and dead since the first undo",
+        ("front", "if back then scores[moved] = rows[i + 1] end", ""),
+        models=BOTH,
+        often=("move_whole", "undo"),
     ),
     mutant(
         "one too many leaves a whole state",

@@ -13,10 +13,11 @@ local function some_edited()
   return edits
 end
 
+local latest -- request that was touched
 local function room_move(id, from, to, r, value)
   local q, entry = located(id)
   if not q then return false end -- its record was evicted or removed by hand: no reason to stop
-  touched[q.rid] = q
+  if q ~= latest then touched[q.rid], latest = q, q end
   q[from] = q[from] - 1
   local into = to == 'gone' and 'purged' or to
   q[into] = q[into] + 1
@@ -24,7 +25,8 @@ local function room_move(id, from, to, r, value)
     redis.call('HSET', res_ .. q.rid .. ':' .. math.floor(entry / 1000), '-' .. entry, '')
   end
   if to == 'trash' and from ~= 'dead' and (r.op or ''):find(MOVED) then q.moving = q.moving + 1 end
-  if unread(q, entry) then -- only the reading position speaks for it
+  -- Only the reading position speaks for one that nobody had.
+  if (from == 'waiting' or from == 'trash') and unread(q, entry) then
     if to == 'gone' then q.dels[#q.dels + 1] = entry end
     return known >= KNOWN_MOST and 'full' or nil
   end
@@ -32,8 +34,8 @@ local function room_move(id, from, to, r, value)
   if went then went[#went + 1] = entry end
   local come = q.come[to]
   if come then
-    local n = #come
-    come[n + 1], come[n + 2] = entry, entry
+    local n = come.n
+    come[n + 1], come[n + 2], come.n = entry, entry, n + 2
   elseif to == 'pending' then
     local list = q.claims[r.consumer]
     if not list then list = {}; q.claims[r.consumer] = list end
@@ -146,7 +148,7 @@ local function room_flush()
     count(name, q.waiting)
     q.was_waiting, q.was_cancelled = q.waiting, q.state == 'cancelled'
   end
-  touched = {}
+  touched, latest = {}, nil
 end
 
 -- Remove finished requests past their time, some thousands of sub-requests a call; one with dead

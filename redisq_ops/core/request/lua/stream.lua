@@ -5,13 +5,13 @@
 -- KEYS: again_ later_
 local function noting(q)
   q.ends, q.dels, q.claims = {}, {}, {}
-  q.went, q.come = {pending = {}, waiting = {}, delayed = {}}, {waiting = {}, delayed = {}}
+  q.went, q.come = {pending = {}, waiting = {}, delayed = {}}, {waiting = {n = 0}, delayed = {n = 0}}
 end
 
 local function written(key, went, come)
   local more = 0
   if #went > 0 then more = -redis.call('ZREM', key, unpack(went)) end
-  if #come > 0 then more = more + redis.call('ZADD', key, unpack(come)) end
+  if come.n > 0 then more = more + redis.call('ZADD', key, unpack(come)) end
   return more
 end
 
