@@ -7,6 +7,7 @@ import asyncio
 import os
 import random
 import re
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -278,15 +279,14 @@ def entry(id: str) -> EntryView:
 
 def request(id: str) -> RequestView:
     rows = [replace(row, id=f"{id}/{row.id.rpartition('/')[2]}") for row in pending()[6:12]]
+    rows.sort(key=lambda row: int(row.id.rpartition("/")[2]))
     held = tuple(Pending(row, 4_000) for row in rows)
-    consumers = (
-        Consumer("mail-1:1001", 4, 3 * SECOND),
-        Consumer("mail-2:1004", 2, 12 * SECOND),
-    )
+    has = sorted(Counter(row.consumer or "-" for row in rows).items())
+    consumers = tuple(Consumer(name, n, (3 + 4 * k) * SECOND) for k, (name, n) in enumerate(has))
     record = replace(requests()[2], id=id, limit=8, pending=6, delayed=2)
     return RequestView(
-        RequestQueue(None, "mail"), NOW, record, "rq:{mail}:s:" + id, 24_117, consumers, held,
-        (), story(),
+        RequestQueue(None, "mail"), NOW, record, "rq:{mail}:s:" + id, record.total - record.done,
+        consumers, held, (), story(),
     )  # fmt: skip
 
 

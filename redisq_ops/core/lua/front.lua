@@ -1,6 +1,6 @@
 -- One step of an operator's bulk move of a whole state: the first `n` entries behind the `left` ones
 -- that couldn't be moved, those that have been in it since before `high_water` (ms). Its score says so,
--- or of what was put back, or came from elsewhere, with the score it had, its record. From dead or trash
+-- or of what was put back, or moved here, with the score it had, its record. From dead or trash
 -- to waiting, trash, gone: as `move` with all ids of the state, at a third of its cost: strings cost,
 -- so few are made. What was before goes to this step's undo list, in one piece: `undo` tells it by its
 -- blank. Scores are dear to read, and the records say the same, but where something was put back.

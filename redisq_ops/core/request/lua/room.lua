@@ -1,8 +1,7 @@
 -- Requests. The record r_<rid> is the truth; a token (the request's id in the list of its priority)
 -- is a hint that there may be work, and publication is a hint too.
 -- A sub-request's stream entry is <n>-0, which the server knows by <n> too; `read` is the highest n ever
--- delivered. The group's PEL has those that are pending, no others. Those that are to run again are in
--- again_<rid>, n -> n, and in later_<rid> until it is time; `again` counts the former.
+-- delivered, `again` how many are in again_<rid>. (`stream` has where they are.)
 -- KEYS: p_ prios open fin retire res_ edited
 -- USES: append requests wake history counters hold
 local waiting_zset = nil
