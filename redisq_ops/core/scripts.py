@@ -38,6 +38,9 @@ T = TypeVar("T")
 BUSY = frozenset({"take", "settle", "submit", "push", "enqueue", "schedule"})
 """scripts that run once a delivery or more often: for these a process looks at the keys' types once
 (`Room`), all others look themselves, at every key before the first write"""
+STEPS = frozenset({"front"})
+"""scripts that run thousands of times in a row: the first time they look at every key, too, so that
+one in the way is named, then at those alone that they write and haven't read"""
 _FIXED = frozenset(FIXED.items())
 _SHARED = "redisq_ops.core"
 _WORD = re.compile(r"\w+")
@@ -133,7 +136,8 @@ def script(room: str, name: str, kinds: frozenset[tuple[str, str]] = _FIXED) -> 
     lines.append(f"local running = '{name}'")
     if "fit" in order:
         lines += [_kinds(full, dict(kinds)), _stripped(_read(room, "fit"))]
-        lines += ["fit()"] if looks else []  # before the others, which may read
+        look = "if seq == '1' then fit() end" if name in STEPS else "fit()"
+        lines += [look] if looks else []  # before the others, which may read
         texts.pop(order.index("fit"))
     text = _shaken("\n".join([*lines, *map(_stripped, [*texts, body])]))
     return Script(f"{room}/{name}", text, hashlib.sha1(text.encode()).hexdigest(), full)

@@ -35,13 +35,16 @@ for i = 1, #rows, wide do
   end
 end
 room_ready(admit)
+local list = undo_ .. caller .. ':' .. seq
+local wrong = misfit(list, 'list') or zset_of[to] and misfit(zset_of[to], 'zset')
+if wrong then error(wrong) end
 if moved > 0 then
   local at = string.format('%.0f', now)
   if to == 'gone' then
     forgotten = ids
     count('gone', moved)
   else
-    local lines, list = redis.call('HMGET', meta, unpack(ids)), undo_ .. caller .. ':' .. seq
+    local lines = redis.call('HMGET', meta, unpack(ids))
     local fresh = table.concat({'- 0 0', REPLAYED, at, '-', caller, '- 0'}, ' ')
     local find, match = string.find, string.match
     for k = 1, moved do

@@ -18,7 +18,6 @@ local function berth(id, payload, own)
   if not q then
     q = begun(into, 'sealed', priority, limit)
     q.paused = tonumber(paused)
-    redis.call('HSET', r_ .. into, 'paused', paused)
   elseif redis.call('EXISTS', q.stream) == 0 then -- all that came before is done
     redis.call('XGROUP', 'CREATE', q.stream, 'g', '0', 'MKSTREAM')
   end

@@ -46,8 +46,6 @@ if before == tostring(q[verb]) or (verb == 'pause' and before == '1')
   word = 'same'
 else
   q.gen, q.tok = redis.call('HINCRBY', stat, 'gen', 1), 0
-  redis.call('HSET', r_ .. rid, 'gen', q.gen, 'paused', q.paused, 'limit', q.limit,
-    'priority', q.priority)
   note('op', table.concat({caller, verb, rid, value == '' and '-' or value}, '|'))
 end
 touch(q)

@@ -4,12 +4,10 @@
 -- KEYS: retire
 -- USES: requests config moved
 local function hold(q)
-  if q.moving == q.was_moving then return end
-  redis.call('HSET', r_ .. q.rid, 'moving', q.moving)
+  if q.moving == (q.had.moving or 0) then return end
   if q.moving > 0 then
     redis.call('ZADD', retire, now + conf.trash_ms, q.rid)
   elseif q.state == 'open' or q.state == 'sealed' then
     redis.call('ZREM', retire, q.rid)
   end
-  q.was_moving = q.moving
 end

@@ -1,18 +1,29 @@
--- The keys of the requests that a change touches: their streams, and the lists their tokens go to.
--- USES: room fit
-local fitting = {} -- lists that were looked at: most requests of a call have one priority
+-- The keys that a change writes: the states' sorted sets it moves entries between, what every change
+-- writes, and of the requests it touches their streams, and the lists their tokens go to. Each is asked
+-- for once; to ask for all that there are would take as long as a change of thirty entries.
+-- USES: fit noted room
+local fitting, met = {}, {}
 
-local function no_set(q, state, key)
-  return (q.went[state][1] or q.come[state][1]) and misfit(key .. q.rid, 'zset')
+local function fits(key, kind)
+  if fitting[key] then return end
+  local wrong = misfit(key, kind)
+  if wrong then error(wrong) end
+  fitting[key] = true
 end
 
 local function room_ready()
+  for key in pairs(drops) do fits(key, 'zset') end
+  for key in pairs(adds) do fits(key, 'zset') end
+  for key, kind in pairs({[meta] = 'hash', [err] = 'hash', [stat] = 'hash', [hist] = 'stream',
+    [wake] = 'list', [prios] = 'zset', [edited] = 'hash'}) do fits(key, kind) end
   for _, q in pairs(touched) do
-    local list = p_ .. q.priority
-    local wrong = misfit(q.stream, 'stream') or no_set(q, 'waiting', again_)
-      or no_set(q, 'delayed', later_) or not fitting[list] and misfit(list, 'list')
-    if wrong then error(wrong) end
-    fitting[list] = true
+    fits(q.stream, 'stream')
+    fits(p_ .. q.priority, 'list')
+    if q.went.waiting[1] or q.come.waiting[1] then fits(again_ .. q.rid, 'zset') end
+    if q.went.delayed[1] or q.come.delayed[1] then fits(later_ .. q.rid, 'zset') end
+    if q.state == 'done' or q.waiting + q.pending + q.delayed == 0 or q.moving ~= q.had.moving then
+      for _, key in ipairs({open, fin, retire}) do fits(key, 'zset') end
+    end
   end
 end
 
@@ -20,14 +31,14 @@ end
 -- where its record says.
 local function room_fits(_, own)
   local list, key = p_ .. own:match('^%d+'), s_ .. own:match('%S+$')
-  if fitting[list] and fitting[key] then return end
-  local wrong = misfit(list, 'list') or misfit(key, 'stream')
-  local last = not wrong and redis.call('XREVRANGE', key, '+', '-', 'COUNT', 1)[1]
+  fits(list, 'list')
+  if met[key] then return end
+  met[key] = true
+  fits(key, 'stream')
+  local last = redis.call('XREVRANGE', key, '+', '-', 'COUNT', 1)[1]
   local q = request(own:match('%S+$'))
-  if not wrong and (last and tonumber(last[1]:match('^%d+')) > (q and q.total or 0)
-    or not q and redis.call('EXISTS', key) == 1) then
-    wrong = {err = 'MISFIT key ' .. key .. ' has entries that no request knows of'}
+  if last and tonumber(last[1]:match('^%d+')) > (q and q.total or 0)
+    or not q and redis.call('EXISTS', key) == 1 then
+    error({err = 'MISFIT key ' .. key .. ' has entries that no request knows of'})
   end
-  if wrong then error(wrong) end
-  fitting[list], fitting[key] = true, true
 end

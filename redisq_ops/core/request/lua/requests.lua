@@ -1,4 +1,5 @@
--- Requests as a call finds them: each record is read once, changed here, and written by the flush.
+-- Requests as a call finds them: each record is read once, changed here, and the flush writes what
+-- differs from `had`.
 -- KEYS: r_ s_
 -- USES: stream
 local FIELDS = {'state', 'priority', 'limit', 'paused', 'waiting', 'pending', 'delayed', 'done',
@@ -15,12 +16,12 @@ local function request(rid)
     if not got[1] then
       q = false
     else
-      q = {rid = rid, stream = s_ .. rid}
-      noting(q)
-      for i = 1, #FIELDS do q[FIELDS[i]] = got[i] ~= '0' and tonumber(got[i]) or 0 end
-      q.state = got[1]
-      q.was_waiting, q.was_cancelled = q.waiting, q.state == 'cancelled'
-      q.was_moving = q.moving
+      local had = {state = got[1]}
+      q = {rid = rid, stream = s_ .. rid, state = got[1], had = had}
+      for i = 2, #FIELDS do
+        local field, value = FIELDS[i], got[i] ~= '0' and tonumber(got[i]) or 0
+        q[field], had[field] = value, got[i] and value
+      end
     end
     requests[rid] = q
   end
@@ -28,7 +29,21 @@ local function request(rid)
 end
 
 local function touch(q)
+  if touched[q.rid] then return end
   touched[q.rid] = q
+  noting(q)
+end
+
+local function write_record(q)
+  local news, had = {}, q.had
+  for i = 1, #FIELDS do
+    local field = FIELDS[i]
+    local value = q[field]
+    if value ~= had[field] then
+      news[#news + 1], news[#news + 2], had[field] = field, value, value
+    end
+  end
+  if #news > 0 then redis.call('HSET', r_ .. q.rid, unpack(news)) end
 end
 
 local function split(id)

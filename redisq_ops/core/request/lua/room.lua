@@ -16,7 +16,10 @@ local latest -- request that was touched
 local function room_move(id, from, to, r, value)
   local q, entry = located(id)
   if not q then return false end -- its record was evicted or removed by hand: no reason to stop
-  if q ~= latest then touched[q.rid], latest = q, q end
+  if q ~= latest then
+    touch(q)
+    latest = q
+  end
   q[from] = q[from] - 1
   local into = to == 'gone' and 'purged' or to
   q[into] = q[into] + 1
@@ -62,8 +65,8 @@ local function room_done(ids)
   for k = 1, #ids do
     local its, entry = located(ids[k])
     if its and its ~= q then -- none: its record was evicted or removed by hand
+      touch(its)
       q, list, n = its, its.ends, #its.ends
-      touch(q)
     end
     if its then
       n = n + 1
@@ -137,15 +140,12 @@ local function room_flush()
     hold(q)
     settle_state(q)
     sync(q)
-    redis.call('HSET', r_ .. rid, 'state', q.state, 'waiting', q.waiting, 'pending', q.pending,
-      'delayed', q.delayed, 'done', q.done, 'dead', q.dead, 'trash', q.trash, 'purged', q.purged,
-      'again', q.again, 'read', q.read, 'tok', q.tok, 'bytes', q.bytes, 'total', q.total)
     -- In a cancelled request what would wait counts as trash: brought back by undo, not by workers.
     local name = q.state == 'cancelled' and 'cancelled' or 'waiting'
-    local before = q.was_cancelled and 'cancelled' or 'waiting'
-    count(before, -q.was_waiting)
+    local before = q.had.state == 'cancelled' and 'cancelled' or 'waiting'
+    count(before, -(q.had.waiting or 0))
     count(name, q.waiting)
-    q.was_waiting, q.was_cancelled = q.waiting, q.state == 'cancelled'
+    write_record(q)
   end
   touched, latest = {}, nil
 end

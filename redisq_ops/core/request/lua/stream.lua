@@ -29,5 +29,4 @@ local function write_stream(q)
     list[#list + 1], list[#list + 2] = 'FORCE', 'JUSTID' -- in the list: unpack must come last
     redis.call('XCLAIM', stream, 'g', owner, 0, unpack(list))
   end
-  noting(q)
 end

@@ -53,7 +53,6 @@ local function supply(q, want)
     local entry = got[i]
     taken[at + i], payloads[at + i] = prefix .. sub(entry[1], 1, -3), entry[2][2]
   end
-  touch(q)
 end
 
 local order = conf.paused and {} or redis.call('ZRANGE', prios, 0, -1)
