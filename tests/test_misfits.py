@@ -160,7 +160,11 @@ def in_the_way(client: redis.Redis, key: str, saved: str = "saved") -> Iterator[
 
 
 def key_of(queue: Queue[redis.Redis], part: str, clock: FakeClock) -> str:
-    variable = {"rate": f"rate_{clock.now_ms // 3_600_000}", "op": "op_front", "undo": "undo_front:2"}
+    variable = {
+        "rate": f"rate_{clock.now_ms // 3_600_000}",
+        "op": "op_front",
+        "undo": "undo_front:2",
+    }
     base, _, rest = variable.get(part, part).partition("_")
     whole = part in queue.parts or part in FIXED or not rest
     return queue.keys[part] if whole else queue.keys[base + "_"] + rest
@@ -199,6 +203,24 @@ def test_what_is_refused_has_changed_nothing(
                 seen = shown()
     assert seed.invariants() == []
     assert before <= ids(seed)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("part", ["meta", "err", "hist", "stat"])
+def test_what_is_emptied_whole_is_refused_whole(client: redis.Redis, kind: str, part: str) -> None:
+    """A step that isn't an operation's first, whose keys were all right then."""
+    clock = FakeClock()
+    queue = made(client, kind, clock)
+    filled(queue, clock)
+    clock.advance(1)
+    with in_the_way(client, queue.keys[part]):
+        seen = picture(client)
+        with pytest.raises(WrongKind):
+            queue.move_front(
+                "front", 2, 9, source="trash", target="gone", high_water_ms=clock.now_ms
+            )
+        assert picture(client) == seen
+    assert queue.invariants() == []
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ if late then return superseded end
 if said then return said end
 local journal = redis.call('HMGET', op_ .. caller, 'undoing', 'done')
 if journal[1] then return {} end
+if to == 'gone' then fit() end -- `room_move` writes where they were
 by = caller
 local limit, back = tonumber(high_water), tonumber(redis.call('HGET', stat, 'put_back'))
 local range = {zset_of[from], '-inf', high_water, 'BYSCORE', 'LIMIT', left, n}
@@ -44,9 +45,8 @@ if moved > 0 then
     forgotten = ids
     count('gone', moved)
   else
-    local lines = redis.call('HMGET', meta, unpack(ids))
+    local lines, find, match = redis.call('HMGET', meta, unpack(ids)), string.find, string.match
     local fresh = table.concat({'- 0 0', REPLAYED, at, '-', caller, '- 0'}, ' ')
-    local find, match = string.find, string.match
     for k = 1, moved do
       local line, now_so = lines[k], fresh
       if not line or line == '' or find(line, '\n', 1, true) then -- removed or spoilt by hand
@@ -54,8 +54,7 @@ if moved > 0 then
       end
       if to ~= 'waiting' then
         local counts, who, why = match(line, '^%S+( %d+ %d+ %d+ )%d+( %S+ )%S+( %S+ %d+)$')
-        if not counts then counts, who, why = ' 0 0 0 ', ' - ', ' - 0' end
-        now_so = '-' .. counts .. at .. who .. caller .. why
+        now_so = '-' .. (counts or ' 0 0 0 ') .. at .. (who or ' - ') .. caller .. (why or ' - 0')
       end
       kept[2 * k - 1], kept[2 * k], lines[k] = ids[k], now_so, line
     end

@@ -1,6 +1,6 @@
 -- The keys that a change writes: the states' sorted sets it moves entries between, what every change
--- writes, and of the requests it touches their streams, and the lists their tokens go to. Each is asked
--- for once; to ask for all that there are would take as long as a change of thirty entries.
+-- writes (but for the records, which it has read), and of the requests it touches their streams, and the
+-- lists their tokens go to. To ask for all that there are takes as long as to move thirty entries.
 -- USES: fit noted room
 local fitting, met = {}, {}
 
@@ -14,8 +14,8 @@ end
 local function room_ready()
   for key in pairs(drops) do fits(key, 'zset') end
   for key in pairs(adds) do fits(key, 'zset') end
-  for key, kind in pairs({[meta] = 'hash', [err] = 'hash', [stat] = 'hash', [hist] = 'stream',
-    [wake] = 'list', [prios] = 'zset', [edited] = 'hash'}) do fits(key, kind) end
+  for key, kind in pairs({[err] = 'hash', [stat] = 'hash', [hist] = 'stream', [wake] = 'list',
+    [prios] = 'zset', [edited] = 'hash'}) do fits(key, kind) end
   for _, q in pairs(touched) do
     fits(q.stream, 'stream')
     fits(p_ .. q.priority, 'list')
