@@ -75,7 +75,10 @@ class Call(Generic[T]):
     def outgoing(self) -> tuple[Arg, ...]:
         """The command as it is sent: names that are no UTF-8 are their bytes again, and numbers are
         text. hiredis would make it of them, and a Ctrl+C just then kills the interpreter."""
-        return tuple([word if type(word) is bytes else _sent(word) for word in self.command])
+        return tuple([
+            word if type(word) is bytes or (type(word) is str and word.isascii()) else _sent(word)
+            for word in self.command
+        ])  # fmt: skip
 
     @property
     def route(self) -> str | bytes | None:
@@ -85,7 +88,7 @@ class Call(Generic[T]):
 
 def _sent(word: Arg) -> Arg:
     if isinstance(word, str):
-        return word if word.isascii() else bytes_of(word)
+        return bytes_of(word)
     return str(word) if isinstance(word, (int, float)) else word
 
 

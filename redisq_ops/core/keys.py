@@ -40,14 +40,21 @@ def checked_consumer(name: str) -> str:
 class Keys:
     """The key names of one queue (``tag``: its name, or name/shard)."""
 
-    __slots__ = ("base", "tag")
+    __slots__ = ("_lists", "base", "tag")
 
     def __init__(self, tag: str, prefix: str = PREFIX) -> None:
         self.tag = tag
         self.base = f"{prefix}:{{{tag}}}:"
+        self._lists: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     def __getitem__(self, part: str) -> str:
         return self.base + (part[:-1] + ":" if part.endswith("_") else part)
+
+    def of(self, parts: tuple[str, ...]) -> tuple[str, ...]:
+        """A script's keys, some twenty; built once, for it may be sent a million times."""
+        if parts not in self._lists:
+            self._lists[parts] = tuple([self[part] for part in parts])
+        return self._lists[parts]
 
 
 def registry_key(prefix: str = PREFIX) -> str:

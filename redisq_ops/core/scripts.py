@@ -98,7 +98,7 @@ class Script:
         """Describe one run. ``argv`` must name exactly the header's ARGV; each row its REST."""
         if tuple(argv) != self.header.argv:
             raise TypeError(f"{self.name} takes {self.header.argv}, not {tuple(argv)}")
-        names = [keys[part] for part in self.header.keys]
+        names = keys.of(self.header.keys)
         rows = list(rows)
         if len(rows) > MAX_BATCH:  # a call's length is everybody's wait, and unpack() has an end
             raise BadInput(f"{self.name}: {len(rows)} at once, {MAX_BATCH} at most")
