@@ -57,6 +57,19 @@ class Keys:
         return self._lists[parts]
 
 
+class GivenKeys(Keys):
+    """Names that follow no scheme of ours."""
+
+    __slots__ = ("_names",)
+
+    def __init__(self, **names: str) -> None:
+        super().__init__("")
+        self._names = names
+
+    def __getitem__(self, part: str) -> str:
+        return self._names[part]
+
+
 def registry_key(prefix: str = PREFIX) -> str:
     """The hash of all queues; written before a queue's first key, in a slot of its own.
 

@@ -51,7 +51,8 @@ class _Pair(Keys):
     __slots__ = ("_target",)
 
     def __init__(self, source: Keys, target: Keys) -> None:
-        self.tag, self.base, self._target = source.tag, source.base, target
+        super().__init__(source.tag)
+        self.base, self._target = source.base, target
 
     def __getitem__(self, part: str) -> str:
         return self._target[part[3:]] if part.startswith("to_") else Keys.__getitem__(self, part)

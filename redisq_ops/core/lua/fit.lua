@@ -6,13 +6,19 @@ local function misfit(key, kind)
   return {err = 'MISFIT key ' .. key .. ' is a ' .. is .. ' where a ' .. kind .. ' belongs'}
 end
 
--- Ask of all keys that have a type (`kinds` is the loader's), once a call.
+-- Nothing is written if it isn't of that type. Asked once a call.
+local fitting = {}
+local function must_be(key, kind)
+  if fitting[key] then return end
+  local wrong = misfit(key, kind)
+  if wrong then error(wrong) end
+  fitting[key] = true
+end
+
+-- Ask of all keys that have a type (`kinds` is the loader's).
 local asked = false
 local function fit()
   if asked then return end
   asked = true
-  for key, kind in pairs(kinds()) do
-    local wrong = misfit(key, kind)
-    if wrong then error(wrong) end
-  end
+  for key, kind in pairs(kinds()) do must_be(key, kind) end
 end

@@ -6,7 +6,7 @@
 -- blank. Scores are dear to read, and the records say the same, but where something was put back.
 -- KEYS: undo_ op_
 -- ARGV: caller seq from to high_water n left
--- USES: guard moves
+-- USES: guard moves run
 -- FLAGS: allow-oom
 -- Returns how many were moved, how many could not be (both 0: that was all), and how many all of the
 -- operation's steps moved. Nothing of one that is being taken back: a step may arrive behind the undo's.
@@ -20,27 +20,27 @@ by = caller
 local limit, back = tonumber(high_water), tonumber(redis.call('HGET', stat, 'put_back'))
 local range = {zset_of[from], '-inf', high_water, 'BYSCORE', 'LIMIT', left, n}
 if back then range[8] = 'WITHSCORES' end
-local rows, wide = redis.call('ZRANGE', unpack(range)), back and 2 or 1
-local ids, scores, moved, stuck, stays = {}, {}, 0, 0, {failures = 0, lost = 0, first = 0}
-for i = 1, #rows, wide do
-  local id = rows[i]
-  local since = back and back > limit and unpacked(redis.call('HGET', meta, id)).since or 0
-  local so = (since <= limit or since > now) and room_move(id, from, to, stays)
-  if so == false then
-    stuck = stuck + 1
-  else
-    moved = moved + 1
-    ids[moved] = id
-    if back then scores[moved] = rows[i + 1] end
-    if so == 'full' then break end -- as much as a call is for, whatever was asked
+local ids, score_of, scores, stuck = redis.call('ZRANGE', unpack(range)), {}, {}, nil
+if back then
+  local rows = ids
+  ids = {}
+  for i = 1, #rows, 2 do
+    local id = rows[i]
+    local since = back > limit and unpacked(redis.call('HGET', meta, id)).since or 0
+    ids[#ids + 1], score_of[id] = (since <= limit or since > now) and id, rows[i + 1]
   end
 end
+ids, stuck = room_run(ids, from, to)
+local moved = #ids
+for k = 1, back and moved or 0 do scores[k] = score_of[ids[k]] end
+local list, at = undo_ .. caller .. ':' .. seq, string.format('%.0f', now)
+if moved > 0 and zset_of[to] then
+  local enters = listed(adds, zset_of[to])
+  for k = 1, moved do enters[2 * k - 1], enters[2 * k] = at, ids[k] end
+end
+must_be(list, 'list')
 room_ready(admit)
-local list = undo_ .. caller .. ':' .. seq
-local wrong = misfit(list, 'list') or zset_of[to] and misfit(zset_of[to], 'zset')
-if wrong then error(wrong) end
 if moved > 0 then
-  local at = string.format('%.0f', now)
   if to == 'gone' then
     forgotten = ids
     count('gone', moved)
@@ -66,10 +66,6 @@ if moved > 0 then
     redis.call('ZREMRANGEBYRANK', zset_of[from], left, left + moved - 1)
   else
     drops[zset_of[from]] = ids
-  end
-  if zset_of[to] then
-    local enters = listed(adds, zset_of[to])
-    for k = 1, moved do enters[2 * k - 1], enters[2 * k] = at, ids[k] end
   end
   note('op', table.concat({caller, from, to, moved}, '|'))
 end

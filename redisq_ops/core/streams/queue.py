@@ -10,7 +10,7 @@ by all stays in the stream, and nobody counts it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar, cast
+from typing import ClassVar
 
 from redis import RedisCluster
 from redis.asyncio import RedisCluster as AsyncRedisCluster
@@ -19,7 +19,7 @@ from ..errors import NotFound
 from ..foreign import ForeignQueue
 from ..holdings import HOLDINGS, Holding, Holdings, Load, Reassigned
 from ..io import C_co, Call, both, operation, together
-from ..keys import Keys
+from ..keys import GivenKeys
 from ..quoting import bytes_of, legal, raw_of, text
 from ..registry import Registered, adopt, find, server_ms
 from ..reply import words
@@ -197,8 +197,8 @@ class StreamQueue(ForeignQueue[C_co]):
 
         # The stream is its owner's key: a cluster has our journal elsewhere.
         apart = not op or isinstance(self.client, (RedisCluster, AsyncRedisCluster))
-        journal = self.key if apart else self.keys["op_"] + op
-        keys = cast(Keys, {"stream": self.key, "journal": journal})
+        stream = text(self.key)
+        keys = GivenKeys(stream=stream, journal=stream if apart else self.keys["op_"] + op)
 
         def read(reply: list[bytes]) -> Reassigned:
             said = words(reply)
