@@ -18,6 +18,7 @@ if journal[1] then return {} end
 if to == 'gone' then fit() end -- `room_move` writes where they were
 by = caller
 local limit, back = tonumber(high_water), tonumber(redis.call('HGET', stat, 'put_back'))
+fitting[stat] = true -- what was read needs no asking
 local range = {zset_of[from], '-inf', high_water, 'BYSCORE', 'LIMIT', left, n}
 if back then range[8] = 'WITHSCORES' end
 local ids, score_of, scores, stuck = redis.call('ZRANGE', unpack(range)), {}, {}, nil
