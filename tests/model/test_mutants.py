@@ -293,13 +293,25 @@ TOOLKIT = [
     ),
     mutant(
         "undone twice, and dead since the first undo",
-        ("front", "if back then scores[moved] = rows[i + 1] end", ""),
+        ("front", "scores[k] = score_of[ids[k]]", ""),
         models=BOTH,
         often=("move_whole", "undo"),
     ),
     mutant(
         "one too many leaves a whole state",
         ("front", "left + moved - 1)", "left + moved)"),
+        often=("move_whole",),
+    ),
+    mutant(
+        "a run that forgets what leaves the dead",
+        ("run", "q.dead, q[to] = q.dead - 1, q[to] + 1", "q[to] = q[to] + 1"),
+        models=REQUESTS,
+        often=("move_whole",),
+    ),
+    mutant(
+        "a run that goes on into the next request",
+        ("run", "find(id, ahead, 1, true) == 1", "true"),
+        models=REQUESTS,
         often=("move_whole",),
     ),
     mutant(

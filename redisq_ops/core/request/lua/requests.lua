@@ -1,5 +1,5 @@
 -- Requests as a call finds them: each record is read once, changed here, and the flush writes what
--- differs from `had`.
+-- differs from `had`. A field that isn't there is 0.
 -- KEYS: r_ s_
 -- USES: stream
 local FIELDS = {'state', 'priority', 'limit', 'paused', 'waiting', 'pending', 'delayed', 'done',
@@ -20,7 +20,7 @@ local function request(rid)
       q = {rid = rid, stream = s_ .. rid, state = got[1], had = had}
       for i = 2, #FIELDS do
         local field, value = FIELDS[i], got[i] ~= '0' and tonumber(got[i]) or 0
-        q[field], had[field] = value, got[i] and value
+        q[field], had[field] = value, value
       end
     end
     requests[rid] = q

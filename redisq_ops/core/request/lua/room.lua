@@ -143,7 +143,7 @@ local function room_flush()
     -- In a cancelled request what would wait counts as trash: brought back by undo, not by workers.
     local name = q.state == 'cancelled' and 'cancelled' or 'waiting'
     local before = q.had.state == 'cancelled' and 'cancelled' or 'waiting'
-    count(before, -(q.had.waiting or 0))
+    count(before, -q.had.waiting)
     count(name, q.waiting)
     write_record(q)
   end
