@@ -205,6 +205,41 @@ def test_what_is_refused_has_changed_nothing(
     assert before <= ids(seed)
 
 
+@pytest.mark.parametrize("verb", ["take", "settle"])
+@pytest.mark.parametrize(
+    ("kind", "part"),
+    [
+        (kind, part)
+        for kind, (cls, _) in KINDS.items()
+        for part in ("err", "trash", "body", "edited", "dead", "delay", "stat")
+        if part in {*FIXED, *cls.parts}
+    ],
+)
+def test_what_changes_an_entry_s_state_is_refused_whole_by_a_process_that_looked_before(
+    client: redis.Redis, kind: str, verb: str, part: str
+) -> None:
+    """Workers' calls: leases that lapsed, and an ack that comes with a release."""
+    clock = FakeClock()
+    queue = made(client, kind, clock)
+    held = filled(queue, clock)
+    clock.advance(6000 if verb == "take" else 1)
+    with in_the_way(client, queue.keys[part]):
+        seen = picture(client)
+        try:
+            if verb == "take":
+                queue.take(3, consumer="w2")
+            else:
+                queue.settle([Settlement(held[6], "ack"), Settlement(held[7], "release")])
+        except WrongKind:
+            now = picture(client)
+            for found in (seen, now):
+                stat = found.get(queue.keys["stat"].encode())
+                if isinstance(stat, dict):
+                    stat.pop(b"fence", None)
+            assert now == seen
+    assert queue.invariants() == []
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("part", ["meta", "err", "hist", "stat"])
 def test_what_is_emptied_whole_is_refused_whole(client: redis.Redis, kind: str, part: str) -> None:

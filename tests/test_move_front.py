@@ -12,7 +12,7 @@ from redisq_ops import DelaySet, RequestQueue
 from redisq_ops.core.clock import FakeClock
 from redisq_ops.core.errors import Superseded
 from redisq_ops.core.io import run
-from redisq_ops.core.values import Entry, State
+from redisq_ops.core.values import Entry, Settlement, State
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.journal import Author, begin, find
 from redisq_ops.ops.undo import Undo
@@ -235,6 +235,25 @@ def test_an_entry_whose_request_is_gone_stays_and_stops_nothing(client: redis.Re
             break
     assert (moved, left) == (2, (2,))
     assert [entry.id for entry in queue.page("dead").entries] == ["r1/1", "r1/2"]
+
+
+@pytest.mark.parametrize("gone", ["r1", "r2", "r3"])
+def test_a_request_that_is_gone_is_not_taken_for_its_neighbour(
+    client: redis.Redis, gone: str
+) -> None:
+    queue = RequestQueue(client, "q", clock=FakeClock())
+    for rid in ("r1", "r2", "r3"):
+        queue.submit([b"1", b"2", b"3"], id=rid, limit=5)
+        bury(queue)
+    client.delete(queue.keys["r_"] + gone)
+    front(queue, "op", "waiting")
+    assert [entry.id for entry in queue.page("dead").entries] == [f"{gone}/{n}" for n in (1, 2, 3)]
+    for rid in {"r1", "r2", "r3"} - {gone}:
+        request = queue.request(rid)
+        assert request and (request.waiting, request.dead) == (3, 0)
+    taken = queue.take(9, consumer="w").deliveries
+    queue.settle([Settlement(one, "ack") for one in taken])
+    assert [queue.counts().of(state) for state in ("waiting", "pending", "done")] == [0, 0, 6]
 
 
 @pytest.mark.parametrize("target", ["waiting", "trash"])

@@ -37,10 +37,10 @@ T = TypeVar("T")
 
 BUSY = frozenset({"take", "settle", "submit", "push", "enqueue", "schedule"})
 """scripts that run once a delivery or more often: for these a process looks at the keys' types once
-(`Room`), all others look themselves, at every key before the first write"""
+(`Room`), all others but `STEPS` look themselves, at every key before the first write"""
 STEPS = frozenset({"front"})
-"""scripts that run thousands of times in a row: the first time they look at every key, too, so that
-one in the way is named, then at those alone that they write and haven't read"""
+"""scripts that run thousands of times in a row, numbered by ``seq``: the first looks at every key,
+so that one in the way is named, the later ones at those that they write and haven't read"""
 _FIXED = frozenset(FIXED.items())
 _SHARED = "redisq_ops.core"
 _WORD = re.compile(r"\w+")

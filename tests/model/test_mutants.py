@@ -304,7 +304,11 @@ TOOLKIT = [
     ),
     mutant(
         "a run that forgets what leaves the dead",
-        ("run", "q.dead, q[to] = q.dead - 1, q[to] + 1", "q[to] = q[to] + 1"),
+        (
+            "run",
+            "whose.dead, whose[to] = whose.dead - 1, whose[to] + 1",
+            "whose[to] = whose[to] + 1",
+        ),
         models=REQUESTS,
         often=("move_whole",),
     ),

@@ -6,7 +6,7 @@ local function misfit(key, kind)
   return {err = 'MISFIT key ' .. key .. ' is a ' .. is .. ' where a ' .. kind .. ' belongs'}
 end
 
--- Nothing is written if it isn't of that type. Asked once a call.
+-- The call fails where a key is of another type. Each is asked for once.
 local fitting = {}
 local function must_be(key, kind)
   if fitting[key] then return end

@@ -6,7 +6,7 @@
 -- blank. Scores are dear to read, and the records say the same, but where something was put back.
 -- KEYS: undo_ op_
 -- ARGV: caller seq from to high_water n left
--- USES: guard moves run
+-- USES: guard moves run written
 -- FLAGS: allow-oom
 -- Returns how many were moved, how many could not be (both 0: that was all), and how many all of the
 -- operation's steps moved. Nothing of one that is being taken back: a step may arrive behind the undo's.
@@ -15,31 +15,28 @@ if late then return superseded end
 if said then return said end
 local journal = redis.call('HMGET', op_ .. caller, 'undoing', 'done')
 if journal[1] then return {} end
-if to == 'gone' then fit() end -- `room_move` writes where they were
+if to == 'gone' then fit() end -- `room_move` writes of those itself
 by = caller
 local limit, back = tonumber(high_water), tonumber(redis.call('HGET', stat, 'put_back'))
-fitting[stat] = true -- what was read needs no asking
 local range = {zset_of[from], '-inf', high_water, 'BYSCORE', 'LIMIT', left, n}
 if back then range[8] = 'WITHSCORES' end
-local ids, score_of, scores, stuck = redis.call('ZRANGE', unpack(range)), {}, {}, nil
+local rows, score_of, scores = redis.call('ZRANGE', unpack(range)), {}, {}
+local chosen = back and {} or rows
 if back then
-  local rows = ids
-  ids = {}
   for i = 1, #rows, 2 do
     local id = rows[i]
     local since = back > limit and unpacked(redis.call('HGET', meta, id)).since or 0
-    ids[#ids + 1], score_of[id] = (since <= limit or since > now) and id, rows[i + 1]
+    chosen[#chosen + 1], score_of[id] = (since <= limit or since > now) and id, rows[i + 1]
   end
 end
-ids, stuck = room_run(ids, from, to)
-local moved = #ids
-for k = 1, back and moved or 0 do scores[k] = score_of[ids[k]] end
-local list, at = undo_ .. caller .. ':' .. seq, string.format('%.0f', now)
+local ids, stuck = room_run(chosen, from, to)
+local moved, list, at = #ids, undo_ .. caller .. ':' .. seq, string.format('%.0f', now)
 if moved > 0 and zset_of[to] then
   local enters = listed(adds, zset_of[to])
   for k = 1, moved do enters[2 * k - 1], enters[2 * k] = at, ids[k] end
 end
 must_be(list, 'list')
+fit_written()
 room_ready(admit)
 if moved > 0 then
   if to == 'gone' then
@@ -58,6 +55,9 @@ if moved > 0 then
         now_so = '-' .. (counts or ' 0 0 0 ') .. at .. (who or ' - ') .. caller .. (why or ' - 0')
       end
       kept[2 * k - 1], kept[2 * k], lines[k] = ids[k], now_so, line
+    end
+    if back then
+      for k = 1, moved do scores[k] = score_of[ids[k]] end
     end
     redis.call('RPUSH', list, ' ' .. from, table.concat(ids, ' '), table.concat(lines, '\n'),
       table.concat(scores, ' '))

@@ -6,7 +6,7 @@
 -- who move what they find: false: it can't be moved; 'full': that one was, and is enough for one call.
 -- Who writes anything of a change before the flush has `room_ready` look at it first.
 -- KEYS: err
--- USES: noted history counters room ready
+-- USES: fit noted history counters room ready
 local changed = false -- whether an entry is on its way to another state, and might be lost half way
 local concluded = {} -- what was acknowledged
 local backdated = false -- whether an entry became dead, or went to the trash, as of an earlier time
@@ -45,7 +45,10 @@ local function move(id, from, to, score, r, since)
 end
 
 local function flush()
-  if changed then room_ready(admit) end
+  if changed then
+    fit()
+    room_ready(admit)
+  end
   if #concluded > 0 then
     redis.call('ZREM', lease, unpack(concluded))
     redis.call('HDEL', meta, unpack(concluded))

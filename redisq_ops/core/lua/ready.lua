@@ -1,8 +1,5 @@
--- What a kind looks at before a change is written. `room_ready`: all keys that the flush of what was
--- noted writes, `room_fits`: keys that no header can name, of an entry that is about to come.
--- USES: fit
-local function room_ready()
-  fit()
-end
+-- What a kind still has to look at before a change is written: keys that no header can name.
+-- `room_ready`: the entries that were moved, `room_fits`: one that is about to come, by its payload.
+local function room_ready() end
 
 local function room_fits() end

@@ -67,6 +67,7 @@ tally('o', acked)
 if plainly > 0 then finish(over) end
 if #errors > 0 then
   room_ready(admit)
+  fit()
   redis.call('HSET', err, unpack(errors))
 end
 flush()

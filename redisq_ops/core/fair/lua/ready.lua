@@ -6,7 +6,6 @@ local workers = {take = true, settle = true, sweep = true}
 local looked_at, looked = nil, 0
 
 local function room_ready(admit)
-  fit()
   if looked_at == moved and looked == #moved then return end
   looked_at, looked = moved, #moved
   local ids, at = {}, {}

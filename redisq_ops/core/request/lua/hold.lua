@@ -4,7 +4,7 @@
 -- KEYS: retire
 -- USES: requests config moved
 local function hold(q)
-  if q.moving == q.had.moving then return end
+  if q.moving == (q.had.moving or 0) then return end
   if q.moving > 0 then
     redis.call('ZADD', retire, now + conf.trash_ms, q.rid)
   elseif q.state == 'open' or q.state == 'sealed' then

@@ -1,5 +1,5 @@
 -- Requests as a call finds them: each record is read once, changed here, and the flush writes what
--- differs from `had`. A field that isn't there is 0.
+-- differs from `had`. A field that isn't there, or was spoilt by hand, is 0 and in `had` nil.
 -- KEYS: r_ s_
 -- USES: stream
 local FIELDS = {'state', 'priority', 'limit', 'paused', 'waiting', 'pending', 'delayed', 'done',
@@ -19,8 +19,8 @@ local function request(rid)
       local had = {state = got[1]}
       q = {rid = rid, stream = s_ .. rid, state = got[1], had = had}
       for i = 2, #FIELDS do
-        local field, value = FIELDS[i], got[i] ~= '0' and tonumber(got[i]) or 0
-        q[field], had[field] = value, value
+        local field, number = FIELDS[i], got[i] == '0' and 0 or tonumber(got[i])
+        q[field], had[field] = number or 0, number
       end
     end
     requests[rid] = q

@@ -12,14 +12,10 @@ local function some_edited()
   return edits
 end
 
-local latest -- request that was touched
 local function room_move(id, from, to, r, value)
   local q, entry = located(id)
   if not q then return false end -- its record was evicted or removed by hand: no reason to stop
-  if q ~= latest then
-    touch(q)
-    latest = q
-  end
+  touch(q)
   q[from] = q[from] - 1
   local into = to == 'gone' and 'purged' or to
   q[into] = q[into] + 1
@@ -135,7 +131,7 @@ end
 local function room_flush()
   if #ended > 0 then redis.call('HDEL', edited, unpack(ended)) end
   ended = {}
-  for rid, q in pairs(touched) do
+  for _, q in pairs(touched) do
     write_stream(q)
     hold(q)
     settle_state(q)
@@ -143,11 +139,11 @@ local function room_flush()
     -- In a cancelled request what would wait counts as trash: brought back by undo, not by workers.
     local name = q.state == 'cancelled' and 'cancelled' or 'waiting'
     local before = q.had.state == 'cancelled' and 'cancelled' or 'waiting'
-    count(before, -q.had.waiting)
+    count(before, -(q.had.waiting or 0))
     count(name, q.waiting)
     write_record(q)
   end
-  touched, latest = {}, nil
+  touched = {}
 end
 
 -- Remove finished requests past their time, some thousands of sub-requests a call; one with dead

@@ -12,10 +12,7 @@ by = consumer
 n = tonumber(n)
 local due = redis.call('ZRANGE', delay, '-inf', now, 'BYSCORE', 'LIMIT', 0, 16)
 for i, r in ipairs(records(due)) do move(due[i], 'delayed', 'waiting', 0, r) end
-if #due + reap(16) > 0 then
-  must_be(edited, 'hash') -- to be read when it is too late
-  flush()
-end
+if #due + reap(16) > 0 then flush() end
 
 local budget = n + 64
 local taken, payloads, retried = {}, {}, {}
