@@ -319,6 +319,12 @@ TOOLKIT = [
         often=("move_whole",),
     ),
     mutant(
+        "a whole state emptied, and its payloads kept",
+        ("run", "append(gone, moved)", ""),
+        models=DELAYS,
+        often=("move_whole",),
+    ),
+    mutant(
         "undo of what was taken",
         ("deliver", "tail, consumer, '-', now", "tail, consumer, r.op, now"),
         models=REQUESTS,

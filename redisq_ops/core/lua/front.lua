@@ -15,7 +15,7 @@ if late then return superseded end
 if said then return said end
 local journal = redis.call('HMGET', op_ .. caller, 'undoing', 'done')
 if journal[1] then return {} end
-if to == 'gone' then fit() end -- `room_move` writes of those itself
+if to == 'gone' then fit() end -- `room_move` writes where they were at once
 by = caller
 local limit, back = tonumber(high_water), tonumber(redis.call('HGET', stat, 'put_back'))
 local range = {zset_of[from], '-inf', high_water, 'BYSCORE', 'LIMIT', left, n}
@@ -31,10 +31,7 @@ if back then
 end
 local ids, stuck = room_run(chosen, from, to)
 local moved, list, at = #ids, undo_ .. caller .. ':' .. seq, string.format('%.0f', now)
-if moved > 0 and zset_of[to] then
-  local enters = listed(adds, zset_of[to])
-  for k = 1, moved do enters[2 * k - 1], enters[2 * k] = at, ids[k] end
-end
+local enters = moved > 0 and zset_of[to] and listed(adds, zset_of[to])
 must_be(list, 'list')
 fit_written()
 room_ready(admit)
@@ -55,6 +52,7 @@ if moved > 0 then
         now_so = '-' .. (counts or ' 0 0 0 ') .. at .. (who or ' - ') .. caller .. (why or ' - 0')
       end
       kept[2 * k - 1], kept[2 * k], lines[k] = ids[k], now_so, line
+      if enters then enters[2 * k - 1], enters[2 * k] = at, ids[k] end
     end
     if back then
       for k = 1, moved do scores[k] = score_of[ids[k]] end
