@@ -31,10 +31,10 @@ STEP_S = {1: 0.0005, 2: 0.0002}
 """how long a step is to keep the server busy, by how many are on their way at a time: others wait
 for all of them"""
 LARGEST = 120
-"""entries a step moves: so that taking it back, at 6 µs each, stays under a millisecond too"""
+"""entries a step moves at most: to take one back, at 8 to 10 µs each, is about a millisecond then"""
 USUAL = 20
 """steps among which one is as quick as the server allows; some 5 ms of them"""
-COST_US = 4.0
+COST_US = 5.0
 """server time of one entry, µs, as `python -m benchmarks replay` measures it"""
 MOVES: frozenset[Verb] = frozenset({"replay", "purge", "hard"})
 
