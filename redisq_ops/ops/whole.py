@@ -31,7 +31,7 @@ STEP_S = {1: 0.0005, 2: 0.0002}
 """how long a step is to keep the server busy, by how many are on their way at a time: others wait
 for all of them"""
 LARGEST = 120
-"""entries a step moves at most: to take one back, at 8 to 10 µs each, is about a millisecond then"""
+"""entries a step moves at most: to take one back, at 8 to 10 µs each, is about 1 ms then"""
 USUAL = 20
 """steps among which one is as quick as the server allows; some 5 ms of them"""
 COST_US = 5.0
