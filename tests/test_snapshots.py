@@ -283,7 +283,9 @@ def request(id: str) -> RequestView:
     held = tuple(Pending(row, 4_000) for row in rows)
     has = sorted(Counter(row.consumer or "-" for row in rows).items())
     consumers = tuple(Consumer(name, n, (3 + 4 * k) * SECOND) for k, (name, n) in enumerate(has))
-    record = replace(requests()[2], id=id, limit=8, pending=6, delayed=2)
+    record = replace(requests()[2], id=id, limit=8, pending=6, delayed=2, tokens=2)
+    over = record.pending + record.delayed + record.done + record.dead + record.trash
+    record = replace(record, waiting=record.total - over)
     return RequestView(
         RequestQueue(None, "mail"), NOW, record, "rq:{mail}:s:" + id, record.total - record.done,
         consumers, held, (), story(),

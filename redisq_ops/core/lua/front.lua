@@ -15,7 +15,7 @@ if late then return superseded end
 if said then return said end
 local journal = redis.call('HMGET', op_ .. caller, 'undoing', 'done')
 if journal[1] then return {} end
-if to == 'gone' then fit() end -- `room_move` writes where they were at once
+if to == 'gone' then fit() end -- of those `room_move` writes something at once
 by = caller
 local limit, back = tonumber(high_water), tonumber(redis.call('HGET', stat, 'put_back'))
 local range = {zset_of[from], '-inf', high_water, 'BYSCORE', 'LIMIT', left, n}
