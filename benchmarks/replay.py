@@ -39,7 +39,9 @@ MANY = 1_000_000
 AIM_S = 6.0
 PEER_JOBS = {"rq": 2_000, "bullmq": 20_000}
 GOALS = {"rq": 100.0, "bullmq": 1.0}
-IDLE_S = 3.0
+PINGED = 5
+"""rounds with another client beside: what the machine does meanwhile decides a 99th of a hundred"""
+IDLE_S = 2.0
 _PING = """
 import redis, sys, time
 client = redis.Redis.from_url(sys.argv[1])
@@ -148,6 +150,16 @@ def pinged(url: str) -> Iterator[list[float]]:
         times += [float(line) for line in said.splitlines()[:-1]]
 
 
+def held_up_ms(seconds: float = IDLE_S) -> float:
+    """For how long at most the machine held up a loop that does nothing but read the clock."""
+    began = last = time.perf_counter()
+    longest = 0.0
+    while last - began < seconds:
+        now = time.perf_counter()
+        longest, last = max(longest, now - last), now
+    return longest * 1000
+
+
 def p99(times: list[float]) -> float:
     return statistics.quantiles(times, n=100)[98]
 
@@ -155,19 +167,23 @@ def p99(times: list[float]) -> float:
 def ours(client: redis.Redis, kind: str) -> float:
     """Print what replaying `MANY` costs; entries per second of the whole command, the median.
 
-    The last round has another client beside it, which takes some of the machine for itself.
+    The last rounds have another client beside them, which takes some of the machine for itself.
     """
     fill, url = FILLS[kind], url_of(client)
     there, back, kept = Calls(), Calls(), 0.0
-    for nth in range(ROUNDS + 1):
+    idles: list[float] = []
+    meanwhile: list[float] = []
+    for nth in range(ROUNDS + PINGED):
         empty(client)
         fill(client, MANY)
         queue = (RequestQueue if kind == "request queue" else DelaySet)(client, "mail")
-        if nth == ROUNDS:
+        if nth >= ROUNDS:
             with pinged(url) as idle:
                 time.sleep(IDLE_S)
             with pinged(url) as busy:
                 replay(url)
+            idles.append(p99(idle))
+            meanwhile.append(p99(busy))
         else:
             there.add(client, MANY, partial(replay, url))
         left = queue.counts().dead
@@ -179,10 +195,9 @@ def ours(client: redis.Redis, kind: str) -> float:
     print(f"  {kind}, {MANY:,} dead letters: {spread(there.seconds, 's')}, aim {AIM_S:g}")
     there.show()
     print(f"    its inverse takes {kept:.0f} B an entry")
-    print(
-        f"    another client's PING p99: idle {p99(idle):.2f} ms, meanwhile {p99(busy):.2f} ms "
-        f"of {len(busy):,}; aim 1 ms above"
-    )
+    above = [busy - idle for idle, busy in zip(idles, meanwhile, strict=True)]
+    print(f"    another client's PING p99: idle {spread(idles, 'ms')}")
+    print(f"      meanwhile {spread(meanwhile, 'ms')}, above idle {spread(above, 'ms')}, aim 1")
     print(f"  … and taken back: {back.seconds[0]:.2f} s")
     back.show()
     return MANY / statistics.median(there.seconds)
@@ -253,6 +268,8 @@ def main() -> None:
     with servers(in_use=True) as each:
         for name, client in each:
             print(f"{name}, load {os.getloadavg()[0]:.1f}:", flush=True)
+            held_up = held_up_ms()
+            print(f"  a loop that only reads the clock was held up for {held_up:.2f} ms, at most")
             rates = [ours(client, kind) for kind in FILLS]
             for other in PEER_JOBS:
                 # rq's is a command, bullmq's a call that is given steps as large as ours were.

@@ -215,6 +215,38 @@ def test_a_step_sent_twice_moves_once(made: Callable[[str], Any]) -> None:
     assert everything(queue) == after and first.moved
 
 
+def test_the_history_is_told_of_a_seconds_steps_at_once(made: Callable[[str], Any]) -> None:
+    queue = made("q")
+    say = {"source": "dead", "target": "waiting", "high_water_ms": queue.now()}
+
+    def told() -> list[int]:
+        items = (
+            item.split("|") for event in queue.history(100) for item in event.what.get("op", ())
+        )
+        return [int(number) for op, *_, number in items if op == "op"][::-1]
+
+    shards = len(queue.all_keys)
+    first = queue.move_front("op", 1, shards, **say).done
+    assert sum(told()) == first  # at once, so that it is seen to begin
+    for step in (2, 3):
+        queue.clock.advance(400)
+        queue.move_front("op", step, shards, **say)
+    assert sum(told()) == first and len(told()) <= shards
+    queue.clock.advance(400)
+    fourth = queue.move_front("op", 4, shards, **say).done
+    assert sum(told()) == fourth > first and len(told()) <= 2 * shards
+    fifth = queue.move_front("op", 5, shards, **say).done
+    assert sum(told()) == fourth < fifth
+    last = queue.move_front("op", 6, shards, **say, last=True).done
+    assert sum(told()) == last > fifth
+    seventh = queue.move_front("op", 7, shards, **say).done
+    assert sum(told()) == last < seventh
+    step, left = 8, (0,)
+    while not (done := queue.move_front("op", step, 10, **say, left=left)).over:
+        step, left = step + 1, done.left
+    assert sum(told()) == done.done > seventh  # nothing was left
+
+
 def test_an_entry_whose_request_is_gone_stays_and_stops_nothing(client: redis.Redis) -> None:
     clock = FakeClock()
     queue = RequestQueue(client, "q", clock=clock)

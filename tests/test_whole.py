@@ -69,13 +69,27 @@ def test_all_of_a_state_is_replayed_and_undone(redisq: Redisq, client: redis.Red
     client.config_resetstat()
     (ended,) = redisq.rows("dlq", "replay", "mail", "--yes")
     assert (ended["matched"], ended["done"], ended["skipped"]) == (N, N, {})
-    # Steps of up to 120, and nobody asked for the ids: a page of 20, whatever N is.
+    # Steps of up to 64, and nobody asked for the ids: a page of 20, whatever N is.
     steps = calls(client, "evalsha")
-    assert N // whole.LARGEST <= steps < N // 10
+    assert N // whole.LARGEST[2] <= steps < N // 10
     assert queue.counts().waiting == N and queue.counts().dead == 0
     (back,) = redisq.rows("undo", "--yes")
     assert back["done"] == N
     assert queue.counts().dead == N and queue.invariants() == []
+
+
+@pytest.mark.parametrize("max", [None, 1000])
+def test_the_history_is_told_of_all_of_it_and_not_of_each_step(
+    redisq: Redisq, client: redis.Redis, max: int | None
+) -> None:
+    """Thousands of steps would push out of it what else an operator wants to know."""
+    queue = dead_letters(client, N)
+    before, steps = queue.history_length(), calls(client, "evalsha")
+    redisq.rows("dlq", "replay", "mail", "--yes", *(["--max", str(max)] if max else []))
+    steps = calls(client, "evalsha") - steps
+    told = [event.what["op"] for event in queue.history(500) if "op" in event.what]
+    assert sum(int(item.split("|")[3]) for (item,) in told) == (max or N)
+    assert queue.history_length() - before == len(told) < steps / 4
 
 
 @pytest.mark.parametrize("kind", ["request", "delay"])
@@ -374,11 +388,15 @@ def test_steps_are_as_large_as_half_a_millisecond_is_for() -> None:
     assert stride.size == 28
     for _ in range(9):
         stride.learn(stride.size, stride.size * 0.000_000_1)
-    assert stride.size == whole.LARGEST  # taking it back has a bound too
+    assert stride.size == whole.LARGEST[1]  # taking it back has a bound too
+    stride.flying = 2
+    for _ in range(9):
+        stride.learn(stride.size, stride.size * 0.000_000_1)
+    assert stride.size == whole.LARGEST[2]
 
 
 def test_steps_that_a_rate_keeps_small_are_learnt_from_too() -> None:
-    stride = whole.EvenStride(whole.LARGEST)
+    stride = whole.EvenStride(whole.LARGEST[1])
     for _ in range(9):
         asked = min(stride.size, 25)  # a second
         stride.learn(asked, asked * 0.000_1, asked)

@@ -187,12 +187,14 @@ class Queue(Abilities[C_co]):
         target: str,
         high_water_ms: int,
         left: Sequence[int] = (0,),
+        last: bool = False,
     ) -> Description[Front]:
         """One step of a bulk move of a whole state: the first ``n`` of what is meant.
 
         Meant is what has been in ``source`` (of `fronts`) since before ``high_water_ms``, as with
         `move` for all their ids. ``left`` is the earlier step's `Front.left`. The same ``op`` and
-        ``step`` sent again answer the same and change nothing.
+        ``step`` sent again answer the same and change nothing. The history is told of the steps of
+        a second at once, and of the rest with the ``last`` one or when nothing is left.
         """
         checked_name(op, "operation")
 
@@ -212,6 +214,7 @@ class Queue(Abilities[C_co]):
             high_water=high_water_ms,
             n=n,
             left=left[0],
+            last=int(last),
         )
 
     @operation

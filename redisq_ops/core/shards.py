@@ -260,6 +260,7 @@ class Sharded(Overview[C_co, Part]):
         target: str,
         high_water_ms: int,
         left: Sequence[int] = (),
+        last: bool = False,
     ) -> Front:
         """As of one shard: of each the first of its share of ``n``, all at once."""
         share = -(-n // len(self._union()))
@@ -268,7 +269,7 @@ class Sharded(Overview[C_co, Part]):
             return together(
                 part.move_front.op(
                     op, step, share, source=source, target=target, high_water_ms=high_water_ms,
-                    left=left[k : k + 1] or (0,),
+                    left=left[k : k + 1] or (0,), last=last,
                 )
                 for k, part in enumerate(self._union())
             )  # fmt: skip

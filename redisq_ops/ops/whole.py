@@ -30,8 +30,9 @@ LOOKED = 1_000
 STEP_S = {1: 0.0005, 2: 0.0002}
 """how long a step is to keep the server busy, by how many are on their way at a time: others wait
 for all of them"""
-LARGEST = 120
-"""entries a step moves at most: to take one back, at 8 to 10 µs each, is about 1 ms then"""
+LARGEST = {1: 120, 2: 64}
+"""entries a step moves at most, by the same: to take one back, at 6 to 9 µs each, is no call above
+1 ms then, and a quick server's others wait less than they might"""
 USUAL = 20
 """steps among which one is as quick as the server allows; some 5 ms of them"""
 COST_US = 5.0
@@ -94,6 +95,8 @@ class _Step:
     number: int
     size: int
     left: tuple[int, ...]
+    last: bool
+    """whether it may be all that is wanted"""
     call: Call[Moved] | None = None
     """the very call that was sent ahead"""
 
@@ -151,19 +154,21 @@ class Front:
 
     def _behind(self) -> _Step | None:
         """The step behind those that are under way; nothing, if these may be all."""
-        size = min(self._asked, LARGEST)
+        size, last = min(self._asked, LARGEST[self.flying]), False
         if self._room is not None:
-            size = min(size, self._room - sum(step.size for step in self._under_way))
+            room = self._room - sum(step.size for step in self._under_way)
+            size, last = min(size, room), size >= room
         if size < 1:
             return None
-        self._under_way.append(_Step(self.steps + len(self._under_way) + 1, size, self._left))
+        number = self.steps + len(self._under_way) + 1
+        self._under_way.append(_Step(number, size, self._left, last))
         return self._under_way[-1]
 
     def _description(self, op: str, step: _Step) -> Description[Moved]:
         order = self.order
         made: Description[Moved] = step.call or order.queue.move_front.op(
             op, step.number, step.size, source=order.state, target=VERBS[order.verb][1],
-            high_water_ms=order.high_water_ms, left=step.left,
+            high_water_ms=order.high_water_ms, left=step.left, last=step.last,
         )  # fmt: skip
         if self._ahead and step.call is None and isinstance(made, Call):  # of one shard
             made = step.call = replace(made, follows=partial(self._following, op))
@@ -209,7 +214,7 @@ class EvenStride(Stride):
             return
         self._each.append(busy * len(latest) / sum(done for done, _ in latest))
         usual = sorted(self._each)[:2][-1]
-        aim = max(10, min(LARGEST, round(STEP_S[self.flying] / usual)))
+        aim = max(10, min(LARGEST[self.flying], round(STEP_S[self.flying] / usual)))
         if abs(aim - self.size) > self.size // 8:
             self.size = aim
 

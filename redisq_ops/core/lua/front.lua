@@ -2,10 +2,10 @@
 -- that couldn't be moved, those that have been in it since before `high_water` (ms). Its score says so,
 -- or of what was put back, or moved here, with the score it had, its record. From dead or trash
 -- to waiting, trash, gone: as `move` with all ids of the state, at a third of its cost: strings cost,
--- so few are made. What was before goes to this step's undo list, in one piece: `undo` tells it by its
--- blank. Scores are dear to read, and the records say the same, but where something was put back.
+-- so few are made. What was before goes to the step's undo list in one piece, which its blank tells. The
+-- history gets one entry a second, and the rest with the `last` (1): each step's would push out others.
 -- KEYS: undo_ op_
--- ARGV: caller seq from to high_water n left
+-- ARGV: caller seq from to high_water n left last
 -- USES: guard moves run written
 -- FLAGS: allow-oom
 -- Returns how many were moved, how many could not be (both 0: that was all), and how many all of the
@@ -13,7 +13,7 @@
 local said, late = replayed()
 if late then return superseded end
 if said then return said end
-local journal = redis.call('HMGET', op_ .. caller, 'undoing', 'done')
+local journal = redis.call('HMGET', op_ .. caller, 'undoing', 'done', 'told', 'told_ms')
 if journal[1] then return {} end
 if to == 'gone' then fit() end -- of those `room_move` writes something at once
 by = caller
@@ -66,10 +66,15 @@ if moved > 0 then
   else
     drops[zset_of[from]] = ids
   end
-  note('op', table.concat({caller, from, to, moved}, '|'))
 end
-local done = string.format('%.0f', (tonumber(journal[2]) or 0) + moved)
+local total = (tonumber(journal[2]) or 0) + moved
+local done, untold = string.format('%.0f', total), total - (tonumber(journal[3]) or 0)
+local quiet_ms = math.abs(now - (tonumber(journal[4]) or 0))
 redis.call('HSET', op_ .. caller, 'done', done, 'steps', seq)
+if untold > 0 and (last == '1' or moved + stuck == 0 or quiet_ms >= 1000) then
+  note('op', table.concat({caller, from, to, untold}, '|'))
+  redis.call('HSET', op_ .. caller, 'told', done, 'told_ms', now)
+end
 if not journal[2] then redis.call('PEXPIRE', op_ .. caller, 2592000000) end -- perhaps not in the journal
 flush()
 return remember({tostring(moved), tostring(stuck), done})
