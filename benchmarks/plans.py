@@ -64,7 +64,7 @@ def entry_us(client: redis.Redis, verb: Any, source: Any) -> float:
 
 
 def main() -> None:
-    with servers() as found, tempfile.TemporaryDirectory() as folder:
+    with servers(in_use=True) as found, tempfile.TemporaryDirectory() as folder:
         for name, client in found:
             empty(client)
             requests(client, FEW)

@@ -10,6 +10,7 @@ import redis
 
 from redisq_ops import DelaySet, RequestQueue
 from redisq_ops.core.clock import FakeClock
+from redisq_ops.core.delay import ShardedDelaySet
 from redisq_ops.core.errors import Superseded
 from redisq_ops.core.io import run
 from redisq_ops.core.values import Entry, Settlement, State
@@ -228,23 +229,52 @@ def test_the_history_is_told_of_a_seconds_steps_at_once(made: Callable[[str], An
     shards = len(queue.all_keys)
     first = queue.move_front("op", 1, shards, **say).done
     assert sum(told()) == first  # at once, so that it is seen to begin
-    for step in (2, 3):
-        queue.clock.advance(400)
+    for step, later_ms in ((2, 400), (3, 599)):
+        queue.clock.advance(later_ms)
         queue.move_front("op", step, shards, **say)
     assert sum(told()) == first and len(told()) <= shards
-    queue.clock.advance(400)
+    queue.clock.advance(1)
     fourth = queue.move_front("op", 4, shards, **say).done
     assert sum(told()) == fourth > first and len(told()) <= 2 * shards
     fifth = queue.move_front("op", 5, shards, **say).done
     assert sum(told()) == fourth < fifth
     last = queue.move_front("op", 6, shards, **say, last=True).done
     assert sum(told()) == last > fifth
+    queue.clock.advance(-10_000)
     seventh = queue.move_front("op", 7, shards, **say).done
-    assert sum(told()) == last < seventh
-    step, left = 8, (0,)
+    assert sum(told()) == seventh > last  # by a clock that is behind, it would be a long time
+    eighth = queue.move_front("op", 8, shards, **say).done
+    assert sum(told()) == seventh < eighth
+    step, left = 9, (0,)
     while not (done := queue.move_front("op", step, 10, **say, left=left)).over:
         step, left = step + 1, done.left
-    assert sum(told()) == done.done > seventh  # nothing was left
+    assert sum(told()) == done.done > eighth  # nothing was left
+
+
+def test_the_history_is_told_nothing_twice_when_shards_are_given_up(client: redis.Redis) -> None:
+    """What was told in theirs is for who exported it; what goes on is told in the first one's."""
+    queue = ShardedDelaySet(client, "q", shards=3, clock=FakeClock())
+    queue.schedule([(f"e{n}", b"x") for n in range(N)], after_ms=0)
+    bury(queue)
+    queue.clock.advance(1000)
+    author = Author("me", "here")
+    say = {"source": "dead", "target": "waiting", "high_water_ms": queue.now()}
+    run(client, begin(queue, "op", "replay", author, "all", now_ms=queue.now(),
+        source="dead", target="waiting", matched=N))  # fmt: skip
+
+    def told() -> int:
+        items = [item for event in queue.history(100) for item in event.what.get("op", ())]
+        return sum(int(item.split("|")[3]) for item in items)
+
+    first = queue.move_front("op", 1, 9, **say)
+    assert told() == first.done > 0
+    while queue.resize(1):
+        pass
+    kept = told()
+    step, left = 2, (0,)
+    while not (done := queue.move_front("op", step, 9, **say, left=left)).over:
+        step, left = step + 1, done.left
+    assert told() - kept == done.done - first.done and done.done == N
 
 
 def test_an_entry_whose_request_is_gone_stays_and_stops_nothing(client: redis.Redis) -> None:

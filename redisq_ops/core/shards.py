@@ -28,7 +28,7 @@ from .settings import LEASE_MS, MAX_BATCH
 from .values import Front, State
 
 _WORDS = ("moved", "theirs", "same", "away", "late", "changed")
-_COUNTED = ("done", "undone")
+_COUNTED = ("done", "undone", "told")
 
 __all__ = ["MAX_SHARDS", "NEVER", "SHARDS", "Head", "Part", "Sharded", "checked_shards", "home"]
 

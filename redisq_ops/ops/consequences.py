@@ -12,7 +12,6 @@ from typing import Any
 
 from redisq_ops.core.io import both, together
 from redisq_ops.core.queue import Queue
-from redisq_ops.core.settings import BATCH
 from redisq_ops.core.states import VERBS, Verb
 from redisq_ops.core.values import Counts, Entry, Rates, Request, State
 
@@ -134,10 +133,11 @@ class Consequences:
         old = self.now_ms - entry.since_ms
         return next((name for name, bound in AGES if old < bound), "7d and more")
 
-    def stands_for(self, all_of_them: int, cost_us: float) -> None:
-        """From now on about so many, of which those counted so far were looked at."""
+    def stands_for(self, all_of_them: int, cost_us: float, step: int) -> None:
+        """From now on about so many, of which those counted so far were looked at; ``step``:
+        entries a call moves."""
         self.looked, self.count, self.cost_us = self.count, all_of_them, cost_us
-        self.step = BATCH
+        self.step = step
 
     async def look_around(self) -> None:
         """How much waits already, and how fast the queue gets through it."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -31,11 +32,13 @@ STEP_S = {1: 0.0005, 2: 0.0002}
 """how long a step is to keep the server busy, by how many are on their way at a time: others wait
 for all of them"""
 LARGEST = {1: 120, 2: 64}
-"""entries a step moves at most, by the same: to take one back, at 6 to 9 µs each, is no call above
-1 ms then, and a quick server's others wait less than they might"""
+"""entries a step moves at most, by the same: to take one back, at 6 to 9 µs each, is about 1 ms at
+most then, or half of that; and of a quick server others need not wait as long as they may"""
+MEAN = 50
+"""entries a step moves on average"""
 USUAL = 20
 """steps among which one is as quick as the server allows; some 5 ms of them"""
-COST_US = 5.0
+COST_US = 4.0
 """server time of one entry, µs, as `python -m benchmarks replay` measures it"""
 MOVES: frozenset[Verb] = frozenset({"replay", "purge", "hard"})
 
@@ -83,7 +86,7 @@ async def whole(
     first = replace(filter, window=LOOKED)
     selection, weight = await weigh(queue, state, first, progress, shown=shown)
     meant = selection.total if filter.max is None else min(selection.total, filter.max)
-    weight.stands_for(meant, COST_US)
+    weight.stands_for(meant, COST_US, MEAN)
     chosen = Whole(queue, state, filter, selection.high_water_ms, meant, selection.sample)
     return chosen, weight
 
@@ -148,13 +151,22 @@ class Front:
             return Counter(moved=moved, changed=stuck)
         return await self.step(op, size) if self._under_way else Counter()
 
+    async def told(self, op: str) -> None:
+        """Have the history told of all steps so far, by one of nothing. What those moved that were
+        not heard of, a later one says with the total."""
+        step = _Step(self.steps + len(self._under_way) + 1, 0, self._left, True)
+        with suppress(Superseded):  # it was taken back meanwhile
+            await self._alone(op, step)
+        self._under_way.clear()
+        self.steps = step.number
+
     def _heard(self) -> None:
         self._under_way.popleft()
         self.steps += 1
 
     def _behind(self) -> _Step | None:
         """The step behind those that are under way; nothing, if these may be all."""
-        size, last = min(self._asked, LARGEST[self.flying]), False
+        size, last = self._asked, False
         if self._room is not None:
             room = self._room - sum(step.size for step in self._under_way)
             size, last = min(size, room), size >= room
@@ -165,13 +177,18 @@ class Front:
         return self._under_way[-1]
 
     def _description(self, op: str, step: _Step) -> Description[Moved]:
+        made: Description[Moved] = step.call or self._alone(op, step)
+        if self._ahead and step.call is None and isinstance(made, Call):  # of one shard
+            made = step.call = replace(made, follows=partial(self._following, op))
+        return made
+
+    def _alone(self, op: str, step: _Step) -> Description[Moved]:
+        """Without one that follows it."""
         order = self.order
-        made: Description[Moved] = step.call or order.queue.move_front.op(
+        made: Description[Moved] = order.queue.move_front.op(
             op, step.number, step.size, source=order.state, target=VERBS[order.verb][1],
             high_water_ms=order.high_water_ms, left=step.left, last=step.last,
         )  # fmt: skip
-        if self._ahead and step.call is None and isinstance(made, Call):  # of one shard
-            made = step.call = replace(made, follows=partial(self._following, op))
         return made
 
     def _called(self, op: str, step: _Step) -> Call[Moved]:
@@ -202,6 +219,9 @@ class EvenStride(Stride):
         """how many are under way at a time, as `Front` has it"""
         self._latest: deque[tuple[int, float]] = deque(maxlen=2)
         self._each: deque[float] = deque(maxlen=USUAL)
+
+    def fly(self, n: int) -> None:
+        self.flying, self.size = n, min(self.size, LARGEST[n])
 
     def learn(self, done: int, seconds: float, asked: int | None = None) -> None:
         if done < (asked or self.size) // 2:  # nothing to be learnt from
@@ -248,8 +268,14 @@ class WholeBulk(Bulk):
         return self._front
 
     async def step(self) -> bool:
-        self._stride.flying = self._front.flying
+        self._stride.fly(self._front.flying)
         more = await super().step()
         if not more:  # what was in the state when it was counted, and left it before its turn
             self.outcome.skip("changed", max(0, self.outcome.matched - self.handled))
         return more
+
+    async def reached(self) -> int:
+        done = await super().reached()
+        if done:  # else nothing was begun, or its queue was destroyed
+            await self._front.told(self.op)
+        return done

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -311,6 +312,9 @@ async def _drive(changes: Changes, change: Driven, what: str, past: str, undo: b
                 break
     except Exception as error:
         stopped = f"stopped: {' '.join(str(error).split())}"
+    if stopped:  # a step that wasn't heard of may have been carried out
+        with suppress(Exception):
+            outcome.done = await arun(changes.deployment.client, change.reached())
     _told(changes, outcome, past, stopped, undo)
 
 

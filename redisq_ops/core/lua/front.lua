@@ -1,9 +1,9 @@
 -- One step of an operator's bulk move of a whole state: the first `n` entries behind the `left` ones
 -- that couldn't be moved, those that have been in it since before `high_water` (ms). Its score says so,
 -- or of what was put back, or moved here, with the score it had, its record. From dead or trash
--- to waiting, trash, gone: as `move` with all ids of the state, at a third of its cost: strings cost,
--- so few are made. What was before goes to the step's undo list in one piece, which its blank tells. The
--- history gets one entry a second, and the rest with the `last` (1): each step's would push out others.
+-- to waiting, trash, gone: as `move` with all ids of the state, at a third of its cost: strings cost, so
+-- few are made. What was before goes to an undo list in one piece, which `undo` tells by its blank. The
+-- history gets an entry a second, else others had no room in it: the rest with the `last` or with none.
 -- KEYS: undo_ op_
 -- ARGV: caller seq from to high_water n left last
 -- USES: guard moves run written
