@@ -78,17 +78,17 @@ def test_all_of_a_state_is_replayed_and_undone(redisq: Redisq, client: redis.Red
     assert queue.counts().dead == N and queue.invariants() == []
 
 
-@pytest.mark.parametrize("max", [None, 1000, 100])  # 100: two steps of 50
+@pytest.mark.parametrize("most", [None, 1000, 100])  # 100: two steps of 50
 def test_the_history_is_told_of_all_of_it_and_not_of_each_step(
-    redisq: Redisq, client: redis.Redis, max: int | None
+    redisq: Redisq, client: redis.Redis, most: int | None
 ) -> None:
     """Thousands of steps would push out of it what else an operator wants to know."""
     queue = dead_letters(client, N)
     before, steps = queue.history_length(), calls(client, "evalsha")
-    redisq.rows("dlq", "replay", "mail", "--yes", *(["--max", str(max)] if max else []))
+    redisq.rows("dlq", "replay", "mail", "--yes", *(["--max", str(most)] if most else []))
     steps = calls(client, "evalsha") - steps
     told = [event.what["op"] for event in queue.history(500) if "op" in event.what]
-    assert sum(int(item.split("|")[3]) for (item,) in told) == (max or N)
+    assert sum(int(item.split("|")[3]) for (item,) in told) == (most or N)
     assert queue.history_length() - before == len(told) <= max(2, steps // 4)
 
 
