@@ -288,7 +288,7 @@ def test_a_bare_id_is_found_in_any_queue_and_refused_in_two(
         ("inspect request mail/nope", 1, "no request nope in queue mail"),
         ("inspect request nope", 1, "nothing here is called 'nope'"),
         ("inspect request mail", 2, "is a queue"),
-        ("inspect request later/e1", 2, "no requests"),
+        ("inspect request later/e1", 1, "no requests"),
         ("inspect entry mail/r1/99", 1, "no entry r1/99 in queue mail"),
         ("inspect entry mail/r1/x", 1, "no entry r1/x"),
         ("inspect queue a{b}", 2, "can't be used"),
@@ -533,7 +533,7 @@ def test_an_unreachable_server_is_tried_three_times_and_named(
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
         redisq.url = f"redis://:hush@127.0.0.1:{port}"
-        said = redisq.refusal("ls", code=2)
+        said = redisq.refusal("ls", code=4)
     assert f"{port}" in said and "hush" not in said
     # Threads of earlier tests may be calling elsewhere.
     assert 1 <= attempts.count(("127.0.0.1", port)) <= 3
@@ -544,9 +544,9 @@ def test_an_unreachable_server_is_tried_three_times_and_named(
 def test_a_wrong_password(own: Callable[..., EmbeddedServer], redisq: Redisq) -> None:
     server = own("--requirepass", "sesame")
     redisq.url = server.url
-    assert "password" in redisq.refusal("ls", code=2)
+    assert "password" in redisq.refusal("ls", code=1)
     redisq.url = server.url.replace("//", "//:wrong@")
-    said = redisq.refusal("ls", code=2)
+    said = redisq.refusal("ls", code=1)
     assert "wrong user name or password" in said
     redisq.url = server.url.replace("//", "//:sesame@")
     redisq("ls")
@@ -568,7 +568,7 @@ def test_a_server_that_is_no_redis(redisq: Redisq) -> None:
         thread = threading.Thread(target=answer, daemon=True)
         thread.start()
         redisq.url = f"redis://127.0.0.1:{listener.getsockname()[1]}"
-        redisq.refusal("ls", code=2)
+        redisq.refusal("ls", code=4)
         listener.shutdown(socket.SHUT_RDWR)
     thread.join()
 

@@ -311,7 +311,7 @@ def test_a_lost_server_leaves_a_request_that_goes_on(
             until(lambda: total(RequestQueue(client), "r") > 1_000)
             own.kill()
             _, err = process.communicate(whole[9_000:])
-            assert process.returncode == 2
+            assert process.returncode == 4
             assert "stays open with at least" in err.decode()
             assert "can't reach the server" in err.decode()
             own.restart()
@@ -408,7 +408,6 @@ def test_a_dry_run_counts_and_writes_nothing(
         (["in.txt", "--split", "0"], "--split"),
         (["in.txt", "--per-line", "--split", "2"], "--split"),
         (["in.txt", "--limit", "x"], "--limit"),
-        (["in.txt", "--queue", "later"], "queue later is a delay queue"),
     ],
 )
 def test_input_that_cannot_be_submitted(
@@ -664,6 +663,54 @@ def test_waiters_hear_of_the_end(
     assert (request.returncode, when.returncode, err) == (0, 0, b"")
     row = json.loads(out)
     assert (row["name"], row["waiting"], row["done"]) == ("default", 0, 2)
+
+
+WAITS = {"request": ("request", "default/r"), "when": ("when", "waiting==0 and pending==0")}
+
+
+def is_waiting(client: redis.Redis) -> bool:
+    stats: dict[str, dict[str, int]] = client.info("commandstats")
+    looks = stats.get("cmdstat_zcard", {}).get("calls", 0) // 4
+    return looks > 1 or bool(client.pubsub_channels())
+
+
+@pytest.mark.parametrize("words", WAITS.values(), ids=WAITS)
+def test_waiters_go_on_through_a_restart_of_the_server(
+    words: tuple[str, ...], started: Callable[..., subprocess.Popen[bytes]]
+) -> None:
+    with EmbeddedServer(appendonly=True, args=["--appendfsync", "always"]) as own:
+        with redis.Redis.from_url(own.url) as client:
+            queue = RequestQueue(client)
+            queue.submit([b"1"], id="r")
+            process = started("wait", *words, "--url", own.url)
+            until(lambda: is_waiting(client))
+            own.kill()
+            assert process.stderr is not None
+            said = process.stderr.readline()
+            assert said.startswith(b"connection lost: can't reach the server: ")
+            assert said.endswith(b"; retrying\n")
+            own.restart()
+            for delivery in queue.take(1, consumer="w").deliveries:
+                queue.settle([Settlement(delivery, "ack")])
+            out, err = process.communicate()
+        assert (process.returncode, err) == (0, b"the server answers again\n")
+        assert b"1 done" in out
+
+
+@pytest.mark.parametrize("words", WAITS.values(), ids=WAITS)
+def test_waiters_of_a_server_that_is_gone_time_out(
+    words: tuple[str, ...], started: Callable[..., subprocess.Popen[bytes]]
+) -> None:
+    with EmbeddedServer() as own:
+        with redis.Redis.from_url(own.url) as client:
+            RequestQueue(client).submit([b"1"], id="r")
+            process = started("wait", *words, "--timeout", "1s", "--url", own.url)
+            until(lambda: is_waiting(client))
+        own.kill()
+        out, err = process.communicate()
+    assert (process.returncode, out) == (124, b"")
+    lost, late = err.decode().splitlines()
+    assert lost.startswith("connection lost: ") and late.startswith("redisq: timed out; ")
 
 
 def test_a_bad_expression_is_pointed_at(capfd: pytest.CaptureFixture[str]) -> None:

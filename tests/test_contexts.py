@@ -209,7 +209,7 @@ def test_the_name_has_to_be_said_beside_yes(
     queue = dead_letters(client, 3)
     prod(file, 'confirm = "name"')
     pause = ("queue", "pause", "mail", "--context", "prod", "--yes")
-    redisq(*pause, code=2)
+    redisq(*pause, code=5)
     assert "context prod wants its name: add --confirm prod" in redisq.err
     redisq(*pause, "--confirm", "staging", code=2)
     assert "--confirm staging: this is context prod" in redisq.err

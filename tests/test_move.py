@@ -1328,7 +1328,7 @@ def test_what_can_not_be_moved(
     assert "no entry e99" in refusal("a/e99", "--to", "b", code=1)
     redisq("move", "a", "--state", "dead", "--yes", code=2)
     assert "--to" in redisq.err
-    assert "--yes" in redisq("move", "a", "--to", "b", "--state", "dead", code=2) + redisq.err
+    assert "--yes" in redisq("move", "a", "--to", "b", "--state", "dead", code=5) + redisq.err
     assert picture(client) == before
     assert redisq.rows("move", "a", "--to", "b", "--where", "state:dead id=zzz", "--yes") == [
         {"op": None, "matched": 0, "done": 0, "skipped": {}}

@@ -143,7 +143,7 @@ def test_what_can_not_be_planned(redisq: Redisq, client: redis.Redis) -> None:
     everywhere(client, "news")
     assert "one queue" in redisq.refusal("replay", "mail", "news", "--plan", "p", code=2)
     assert "one of them" in redisq.refusal("replay", "mail", "--plan", "p", "--dry-run", code=2)
-    assert "no/such" in redisq.refusal("replay", "mail", "--plan", "no/such/p", code=1)
+    assert "no/such" in redisq.refusal("replay", "mail", "--plan", "no/such/p", code=2)
     assert os.listdir() == []
 
 
@@ -522,7 +522,7 @@ def test_many_are_typed(
 ) -> None:
     queue = dead_letters(client, 1001)
     redisq("replay", "mail", "--plan", "p")
-    assert "--yes" in redisq("apply", "p", code=2) + redisq.err
+    assert "--yes" in redisq("apply", "p", code=5) + redisq.err
     monkeypatch.setattr(Session, "interactive", True)
     for typed, code in (("y\n", 1), ("1001\n", 0)):
         monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
@@ -901,7 +901,7 @@ def test_a_report_that_can_not_be_written_is_told(
 ) -> None:
     queue = dead_letters(client, 3)
     redisq("replay", "mail", "--plan", "p")
-    redisq("apply", "p", "--yes", "--report", "nowhere/r", code=1)
+    redisq("apply", "p", "--yes", "--report", "nowhere/r", code=2)
     assert "nowhere/r" in redisq.err.splitlines()[-1]
     assert states(queue) == (3, 0)
     redisq("apply", "p", "--yes", "--report", "/dev/full", code=1)

@@ -113,14 +113,15 @@ def _run(words: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
-        from redisq_ops.core.errors import RedisqError, translate
+        from redisq_ops.core.errors import RedisqError, file_error, translate
 
         known = translate(error)
         if isinstance(known, RedisqError):
             return _say(f"{known}{_at_another_port(known)}", known.exit_code, as_json, known)
         if isinstance(error, OSError):
             where = f": {error.filename}" if error.filename else ""
-            return _say(f"{error.strerror or error}{where}", 1, as_json)
+            said = file_error(error, f"{error.strerror or error}{where}")
+            return _say(str(said), said.exit_code, as_json)
         raise
 
 
@@ -138,13 +139,14 @@ def _at_another_port(error: Exception) -> str:
     """Words for who speaks TLS to a server that doesn't, or not to one that does."""
     from redis.exceptions import ConnectionError, RedisClusterException, TimeoutError
 
-    from redisq_ops.core.errors import RedisqError
+    from redisq_ops.core.errors import LoginRefused, RedisqError
     from redisq_ops.ops.port import other
 
     from .session import current
 
     cause = error.__cause__
     heard = not isinstance(cause, (ConnectionError, RedisClusterException, TimeoutError))
+    heard = heard or isinstance(error, LoginRefused)  # to redis-py a connection error, too
     if heard or "refused" in str(cause) or (session := current()) is None:
         return ""
     with suppress(RedisqError):

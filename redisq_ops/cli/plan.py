@@ -26,9 +26,9 @@ def agreed(s: Session, plans: Sequence[Plan], given: Mapping[str, Any]) -> bool:
     """Show what would be done and find out whether to do it; False for a dry run.
 
     A person is asked, and types a number or name where much is at stake. Without a terminal and
-    without ``--yes`` the plan is the output, and the exit code 2 says that nothing was done.
+    without ``--yes`` the plan is the output, and exit code 5 says that nothing was done.
     """
-    from redisq_ops.core.errors import BadInput, Refused
+    from redisq_ops.core.errors import Refused, Unconfirmed
 
     from .output import emit, say
 
@@ -52,7 +52,7 @@ def agreed(s: Session, plans: Sequence[Plan], given: Mapping[str, Any]) -> bool:
     guard.checked([plan.facts for plan in plans])
     guard.named(s.confirm, not yes)
     if unasked:
-        raise BadInput("no terminal to ask on: add --yes to go ahead")
+        raise Unconfirmed("no terminal to ask on: add --yes to go ahead")
     if yes:
         return True
     with untouched():

@@ -134,15 +134,15 @@ def reporting(
         report = Report(path, op, of)
         yield report
     except OSError as error:
-        from redisq_ops.core.errors import RedisqError
+        from redisq_ops.core.errors import file_error
 
         from .output import count, emit, printable, say
 
         change = None if report is None else report.change
         done = before if change is None else s.run(change.reached())
-        said = RedisqError(f"--report {path}: {error.strerror or error}")
+        said = file_error(error, f"--report {path}: {error.strerror or error}")
         if change is None or done == before:
-            said = RedisqError(f"{said}: nothing was changed")
+            said = file_error(error, f"{said}: nothing was changed")
         else:
             outcome, said.exit_code = change.outcome, 3
             outcome.done = done

@@ -167,11 +167,11 @@ spark.command(
 
 
 def held_back(s: Session, given: dict[str, Any]) -> int:
-    from redisq_ops.core.errors import BadInput
+    from redisq_ops.core.errors import BadInput, NotFound
 
     queue, slash, request = given["request"].rpartition("/")
     if slash and given["queue"] not in (None, queue):
-        raise BadInput(f"{given['request']} isn't in queue {given['queue']}")
+        raise NotFound(f"{given['request']} isn't in queue {given['queue']}")
     queue = queue or given["queue"]
     if printed(given):
         return 0
@@ -244,7 +244,7 @@ def _report(
     request: str | None = None,
 ) -> Iterator[tuple[Report, Progress]]:
     """The report's two tables, of the server or of a lake, and a meter for its parts."""
-    from redisq_ops.core.errors import BadInput, NotFound
+    from redisq_ops.core.errors import BadInput
 
     try:  # it counts through Arrow, before the session that would say the same is asked for
         from redisq_ops.pipeline import scale
@@ -256,7 +256,7 @@ def _report(
     names = tuple(given["queues"] or ())
     lake: Path | None = given["lake"]
     if lake is not None and not lake.is_dir():
-        raise NotFound(f"no lake at {lake}")
+        raise BadInput(f"no lake at {lake}")
     if lake is None:
         there(s, names)
     since, until = _range(s, given, DAY if history else None)

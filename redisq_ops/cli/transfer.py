@@ -145,15 +145,16 @@ def _whole(file: str | None) -> Iterator[BinaryIO]:
 
 
 def _cut(error: OSError, file: str | None, entries: int | None) -> Exception:
-    from redisq_ops.core.errors import RedisqError
+    from redisq_ops.core.errors import RedisqError, file_error
     from redisq_ops.ops.terminal import entries as some
 
     after = f" after {some(entries)}" if entries else ""
     if file is None or file == "-":
         return RedisqError(f"stdout: {error.strerror}{after}: what was written is no whole export")
-    return RedisqError(
+    return file_error(
+        error,
         f"{file}: {error.strerror}{after}: it was not written; make room or choose another place "
-        "with -o, and export again"
+        "with -o, and export again",
     )
 
 

@@ -28,7 +28,7 @@ _INVERSE = {"cancel": "reopen", "pause": "resume", "resume": "pause"}
 def requests_of(queue: Queue[Any]) -> RequestQueue[Any]:
     """The queue, if it has requests."""
     if not isinstance(queue, RequestQueue):
-        raise BadInput(f"queue {queue.name} is a {queue.kind} queue: it has no requests")
+        raise WrongKind(f"queue {queue.name} is a {queue.kind} queue: it has no requests")
     return queue
 
 
@@ -144,7 +144,7 @@ def client_rule(verb: str, given: int | None = None) -> tuple[str, int]:
 def served(queue: Queue[Any]) -> None:
     """Refuse a queue that knows of no clients."""
     if "clients" not in queue.capabilities:
-        raise BadInput(f"queue {queue.name} is a {queue.kind} queue: it has no clients")
+        raise WrongKind(f"queue {queue.name} is a {queue.kind} queue: it has no clients")
 
 
 async def client_changeable(queue: Queue[Any], client: str, rule: str, value: int) -> Client:

@@ -516,8 +516,8 @@ def test_a_terminal_is_shown_no_one_elses_bytes(capsys: pytest.CaptureFixture[st
         (["report", "--client", "("], 2, "--client"),
         (["report", "--client", "acme"], 2, "first group"),
         (["report", "--html", "/nowhere/report.html"], 2, "a folder that is there"),
-        (["report", "--lake", "/nowhere"], 1, "no lake at /nowhere"),
-        (["critical-path", "mail/r", "--queue", "push"], 2, "isn't in queue push"),
+        (["report", "--lake", "/nowhere"], 2, "no lake at /nowhere"),
+        (["critical-path", "mail/r", "--queue", "push"], 1, "isn't in queue push"),
     ],
 )
 def test_what_can_not_be_is_said_before_spark_starts(

@@ -194,7 +194,7 @@ def test_replay_is_planned_agreed_to_done_logged_and_undone(
     assert queue.counts().dead == 130
     (earlier,) = redisq.rows("spark", "replay", "--all", "--until", "1h", "--dry-run")
     assert earlier["matched"] == 0
-    assert "--yes" in redisq("spark", "replay", "--all", code=2) + redisq.err
+    assert "--yes" in redisq("spark", "replay", "--all", code=5) + redisq.err
     (done,) = redisq.rows(*group, "--yes", "--plan", str(tmp_path / "plan"))
     assert (done["matched"], done["done"], done["skipped"]) == (130, 130, {})
     assert queue.counts().waiting == 130
