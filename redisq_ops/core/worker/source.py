@@ -7,13 +7,15 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from math import inf
+from shlex import quote
 from time import monotonic
 
 from ..handler import Work
 from ..io import BlockingClient, Description
 from ..queue import Queue
-from ..settings import MAX_BATCH
-from ..values import Failure, Settlement, Taken
+from ..settings import MAX_BATCH, MAX_LIMIT
+from ..values import Failure, Limit, Settlement, Taken
 
 log = logging.getLogger("redisq_ops.worker")
 
@@ -37,6 +39,10 @@ class Source:
     look_at: float = 0.0
     rung: bool = False
     """whether there was a hint while a look was under way, which may have been too early for it"""
+    empty: bool = False
+    """whether the latest look, with nothing of this worker's under way, found nothing to take"""
+    limits_at: float = 0.0
+    """monotonic seconds before which nobody asks whether limits keep slots idle; inf: it is said"""
     known: set[str] = field(default_factory=set)
     """types of errors that were told of"""
 
@@ -90,6 +96,23 @@ class Source:
         for work, word in zip(works, said, strict=True):
             if word != "done":
                 self._report(work, word)
+
+    def tell_limits(self, reached: Sequence[Limit], idle: int, slots: int) -> None:
+        """Say once that slots stay idle because of a limit, and how to raise it."""
+        if not reached:
+            return
+        self.limits_at = inf
+        first, more = reached[0], len(reached) - 1
+        name, most = quote(self.queue.name), min(first.most + idle, MAX_LIMIT)
+        if first.what == "request":
+            rule, command = "limit", f"request limit {name}/{quote(first.id)} {most}"
+        else:
+            rule, command = "cap", f"client cap {name} {quote(first.id)} {most}"
+        others = f" (so are {more} more)" if more else ""
+        log.warning(
+            "queue %s: %s %s is at its %s of %d%s: %d of %d slots stay idle; to raise it: redisq %s",
+            self.queue.name, first.what, first.id, rule, first.most, others, idle, slots, command,
+        )  # fmt: skip
 
     def _report(self, work: Work, word: str) -> None:
         if word == "stale":
