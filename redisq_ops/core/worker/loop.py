@@ -32,7 +32,7 @@ from .lanes import Answer, Lanes
 from .line import Line
 from .ping import Endpoint
 from .slots import Slots, slots
-from .source import Source, Sources, log, settlements
+from .source import Redacted, Source, Sources, log, settlements
 
 UPKEEP_S = 30.0
 MUCH = 40
@@ -66,6 +66,9 @@ class Worker:
     ``burst`` ends when all queues were found empty with nothing of this worker's under way. It
     waits for its turn where a request is at its limit, or a client at its cap, by the work of
     others; not for what is delayed, paused or blocked, nor for what others have.
+
+    The log shows type and message of failures (at debug level the traceback, too) as ``redacted``
+    returns them; a message may quote a payload.
     """
 
     def __init__(
@@ -81,6 +84,7 @@ class Worker:
         timeout_s: float | None = None,
         burst: bool = False,
         ping: int | str | None = None,
+        redacted: Redacted = lambda failure: failure,
         random: Random = unseeded,
     ) -> None:
         several = [queues] if isinstance(queues, Queue) else list(queues)
@@ -101,7 +105,7 @@ class Worker:
         named = consumer or (self._endpoint.name if self._endpoint else fallback)
         self.consumer = checked_consumer(named)
         self._client = several[0].client
-        self._sources = Sources(several, lease_ms)
+        self._sources = Sources(several, lease_ms, redacted)
         self._lists = deque(self._sources.by_wake_list)
         self._handler = as_handler(handler)
         self._concurrency, self._batch, self._lease_ms = concurrency, batch, lease_ms
