@@ -23,6 +23,8 @@ from .values import Delivery, Settlement, State, Taken
 SHARDS = 12
 MAX_SHARDS = 256
 _ROUNDS = 3
+FELL_MS = 1_000
+"""how far back the server's clock is set where that counts; as `fallen.lua` has it"""
 NEVER = float("inf")
 _RUN = re.compile(r"@\d{13}$")
 
@@ -73,6 +75,7 @@ class Parts(Queue[C_co], Generic[C_co, Part]):
         self.old_shards = 0
         self._random = random or Random()
         self._parts: dict[tuple[int, int], Part] = {}
+        self._latest_ms = 0
         if entry is not None:
             self._adopt(entry)
 
@@ -179,6 +182,9 @@ class Parts(Queue[C_co], Generic[C_co, Part]):
             together(self._peek(part) for part in parts),
         )
         self._adopt(entry)
+        fell, self._latest_ms = now < self._latest_ms - FELL_MS, now
+        if fell:  # no shard that has nothing due would be asked, and so learn of it
+            await together(part.sweep.op() for part in parts)
         begin = self._random.randrange(len(parts))
         turn = [*range(begin, len(parts)), *range(begin)]
         ranked = sorted((k for k in turn if heads[k][0] < NEVER), key=lambda k: heads[k][::-1])

@@ -315,6 +315,17 @@ class Client:
 
 
 @dataclass(frozen=True, slots=True)
+class Limit:
+    """A request, or a client, that has work waiting and as much pending as it may have."""
+
+    what: Literal["request", "client"]
+    id: str
+    most: int
+    """its limit, or cap"""
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True)
 class Clients:
     """Some clients of a queue, by name."""
 

@@ -24,9 +24,9 @@ from ..queue import Queue
 from ..reply import row_words, words
 from ..scan import Line
 from ..settings import BATCH, MAX_PAYLOAD
-from ..standing import Standing
+from ..standing import OTHERS, Standing
 from ..states import ZSETS
-from ..values import Client, Clients, Counts, Delivery, Entry, Page, State
+from ..values import Client, Clients, Counts, Delivery, Entry, Limit, Page, State
 from . import places
 from .account import Account
 from .client import ClientQueue
@@ -148,6 +148,14 @@ class FairQueue(Queue[C_co]):
         )
         found = await self._accounts(names)
         return Clients(tuple(a.shown(name) for name, a in found.items() if a is not None), total)
+
+    @operation
+    async def limits_reached(self, max: int = OTHERS) -> list[Limit]:
+        return [
+            Limit("client", one.client, one.cap, one.waiting)
+            for one in (await self.clients.op(0, max)).clients
+            if one.waiting and not one.blocked and one.cap and one.pending >= one.cap
+        ]
 
     @operation
     async def client_of(self, client: str) -> Client | None:

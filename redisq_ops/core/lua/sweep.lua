@@ -4,6 +4,7 @@
 -- USES: due unheard
 -- FLAGS: allow-oom
 -- Returns how many things went; 0 means nothing was due.
+clock_read(redis.call('HGET', callers, CLOCK))
 local went = reap(tonumber(max))
 flush()
 local old = redis.call('ZRANGE', trash, '-inf', now - conf.trash_ms, 'BYSCORE', 'LIMIT', 0, max)
@@ -11,5 +12,6 @@ for i, r in ipairs(records(old)) do move(old[i], 'trash', 'gone', 0, r) end
 flush()
 went = went + #old + room_retire(tonumber(max))
 flush()
+redis.call('HSET', callers, CLOCK, clock_word())
 forget_unheard()
 return went

@@ -15,7 +15,7 @@ from ..scan import Line, Span, page, spans
 from ..settings import PRIORITIES
 from ..standing import OTHERS, Standing
 from ..states import ZSETS
-from ..values import Consumer, Counts, Entry, Level, Page, Request, State
+from ..values import Consumer, Counts, Entry, Level, Limit, Page, Request, State
 from . import stream
 from .standing import standing, tokens
 from .waiting import waiting
@@ -60,6 +60,14 @@ class RequestLooks(Queue[C_co]):
         rows = await scored(key, str(start), str(start + max - 1), *rev)
         found = await together(self._record(id) for id, _ in rows)
         return [request for request in found if request is not None]
+
+    @operation
+    async def limits_reached(self, max: int = OTHERS) -> list[Limit]:
+        return [
+            Limit("request", request.id, request.limit, request.waiting)
+            for request in await self.requests.op(0, max)
+            if request.waiting and not request.paused and request.pending >= request.limit
+        ]
 
     @operation
     def requests_total(self, settled: bool = False) -> Call[int]:

@@ -25,14 +25,14 @@ from ..keys import checked_consumer
 from ..queue import Queue
 from ..registry import server_ms
 from ..settings import LEASE_MS, MAX_BATCH
-from ..values import Settlement, Taken
+from ..values import Limit, Settlement, Taken
 from .doorbell import Doorbell, Rung
 from .heartbeat import Heartbeat
 from .lanes import Answer, Lanes
 from .line import Line
 from .ping import Endpoint
 from .slots import Slots, slots
-from .source import Source, Sources, log, settlements
+from .source import Redacted, Source, Sources, log, settlements
 
 UPKEEP_S = 30.0
 MUCH = 40
@@ -60,8 +60,15 @@ class Worker:
 
     The first `stop` (SIGTERM, SIGINT) takes nothing more, gives back what wasn't begun, and waits
     ``grace_s`` for the rest; what is unfinished then is given back without counting as an attempt.
-    The second one doesn't wait. ``burst`` ends when nothing is waiting. ``ping`` (a port, or
-    ``host:port``) answers a `Monitor`, and names the consumer by that address.
+    The second one doesn't wait. ``ping`` (a port, or ``host:port``) answers a `Monitor`, and names
+    the consumer by that address.
+
+    ``burst`` ends when all queues were found empty with nothing of this worker's under way. It
+    waits for its turn where a request is at its limit, or a client at its cap, by the work of
+    others; not for what is delayed, paused or blocked, nor for what others have.
+
+    The log shows type and message of failures (at debug level the traceback, too) as ``redacted``
+    returns them; a message may quote a payload.
     """
 
     def __init__(
@@ -77,6 +84,7 @@ class Worker:
         timeout_s: float | None = None,
         burst: bool = False,
         ping: int | str | None = None,
+        redacted: Redacted = lambda failure: failure,
         random: Random = unseeded,
     ) -> None:
         several = [queues] if isinstance(queues, Queue) else list(queues)
@@ -97,7 +105,7 @@ class Worker:
         named = consumer or (self._endpoint.name if self._endpoint else fallback)
         self.consumer = checked_consumer(named)
         self._client = several[0].client
-        self._sources = Sources(several, lease_ms)
+        self._sources = Sources(several, lease_ms, redacted)
         self._lists = deque(self._sources.by_wake_list)
         self._handler = as_handler(handler)
         self._concurrency, self._batch, self._lease_ms = concurrency, batch, lease_ms
@@ -117,6 +125,7 @@ class Worker:
         self._leave_by = inf
         self._quick = False
         self._quiet_until = 0.0
+        self._limits: list[Limit] | None = None  # what a burst waits for; None: to be asked
 
     def stop(self) -> None:
         """Begin to end; called again: end at once. Safe in signal handlers and other threads."""
@@ -166,6 +175,7 @@ class Worker:
         withdrawn = False
         while True:
             try:
+                self._confirm_end()
                 self._meanwhile(self._patience())
                 if self._stops and not withdrawn:
                     withdrawn = True
@@ -184,8 +194,30 @@ class Worker:
     def _is_done(self) -> bool:
         if self._sources.held() or self._lanes.busy:
             return self._is_late()
-        looked = all(source.look_at > monotonic() for source in self._sources)
-        return self._stops > 0 or (self._burst and looked)
+        return self._stops > 0 or (self._burst and self._limits == [])
+
+    def _confirm_end(self) -> None:
+        """Before a burst ends, ask every queue once more with nothing of ours under way.
+
+        An answer from before is older than what was settled (which makes room under a limit) or
+        submitted by a handler since.
+        """
+        if not self._burst or self._stops or self._sources.held() or self._lanes.busy:
+            return
+        unsure = [source for source in self._sources if not source.empty]
+        for source in unsure:
+            source.look_at = 0.0
+        if not unsure and self._limits is None:
+            asks = [source.queue.limits_reached.op(MAX_BATCH) for source in self._sources]
+            self._lanes.send(asks, self._told_limits)
+
+    def _told_limits(self, said: list[Any]) -> None:
+        if any(isinstance(answer, Exception) for answer in said):
+            for source in self._sources:
+                source.empty = False  # begin the end anew
+        else:
+            self._limits = [limit for limits in said for limit in limits]
+        self._quiet_until = monotonic() + self._line.heed(said, work=False)
 
     def _is_late(self) -> bool:
         return self._stops > 1 or (self._stops > 0 and monotonic() >= self._leave_by)
@@ -304,33 +336,55 @@ class Worker:
             self._quick = whole and now - (told[0].started or 0.0) < LINGER_S
         free = min(self._free(), MAX_BATCH, self._concurrency * self._batch)
         source = self._sources.next([s for s, _ in telling]) if free > 0 else None
+        alone = not self._sources.held() and not self._lanes.busy
         if source:
             asks.append(source.ask(free, self.consumer))
         self._sources.since = now if self._sources.finished() else None
-        self._lanes.send(asks, lambda said: self._turned(telling, source, free, said))
+        self._lanes.send(asks, lambda said: self._turned(telling, source, free, alone, said))
 
     def _turned(
         self,
         telling: Sequence[tuple[Source, list[Work]]],
         source: Source | None,
         asked: int,
+        alone: bool,
         said: list[Any],
     ) -> None:
+        """``alone``: nothing else of this worker's was under way when that was sent."""
         if source:
             source.asked -= asked
             taken = said[-1]
             if isinstance(taken, Taken):
                 source.plenty = len(taken.deliveries) == asked
                 self._took(source, taken)
-                if self._burst and telling and not taken.deliveries:
-                    # A script the server didn't know is sent again, behind the take that it made
-                    # room for: nothing waits only if a take alone says so.
-                    source.look_at = 0.0
+                source.empty = alone and not taken.deliveries and not taken.more
+                self._limits = None
+                if taken.deliveries:  # whose handlers may submit to any queue
+                    for other in self._sources:
+                        other.empty = False
+                if len(taken.deliveries) < asked and not taken.more:
+                    self._ask_limits(source)
         for (teller, works), words in zip(telling, said, strict=False):
             teller.told(works, words)
         if self._sources.since is None and self._sources.finished():
             self._sources.since = monotonic()
         self._quiet_until = monotonic() + self._line.heed(said, work=True)
+
+    def _ask_limits(self, source: Source) -> None:
+        """Find out, once in a while, whether slots stay idle only because of a limit."""
+        now = monotonic()
+        if now < source.limits_at or self._stops or self._idle_slots() < 1:
+            return
+        source.limits_at = now + UPKEEP_S
+
+        def tell(said: list[Any]) -> None:
+            if isinstance(said[0], list) and (idle := self._idle_slots()) > 0:
+                source.tell_limits(said[0], idle, self._concurrency)
+
+        self._lanes.send([source.queue.limits_reached.op()], tell)
+
+    def _idle_slots(self) -> int:
+        return self._concurrency - len(self._overdue) - self._sources.running()
 
     def _upkeep(self) -> None:
         """Set our watch, and do for each queue what is to be done from time to time."""

@@ -4,13 +4,14 @@
 -- KEYS: transit
 -- ARGV: caller seq mode layout
 -- REST: id at payload
--- USES: guard moves large
+-- USES: guard moves large due
 -- Returns a word per row, or one for all: ok | same | moved | again | exists | elsewhere, and behind a
 -- colon the ready time.
 local said, late = replayed()
 if late then return superseded end
 if said then return said end
 if conf.closed then return {err = 'CLOSED the queue is draining and takes no new entries'} end
+if fall or latest > now then bring_forward(100) end
 local ids = {}
 local rows = (#ARGV - first + 1) / width
 for k = 1, rows do ids[k] = ARGV[first + (k - 1) * width] end
@@ -52,7 +53,10 @@ for k = 1, rows do
   if word == 'ok' or word == 'moved' then
     put[n + 1], put[n + 2], bodies[n + 1], bodies[n + 2], n = text, id, id, content, n + 2
     times[id], contents[id] = ready, content
-    if word == 'ok' then fresh = fresh + 1 end
+    if word == 'ok' then
+      fresh = fresh + 1
+      if fall then keep_recent(id) end
+    end
     if not soonest or ready < soonest then soonest = ready end
     if every then note('submitted', id .. '|' .. text) end
   end
@@ -66,6 +70,7 @@ if #follow > 0 then redis.call('HSET', next, unpack(follow)) end
 if #moved > 0 then redis.call('HDEL', next, unpack(moved)) end -- the latest wish is what counts
 for i, r in ipairs(records(moved)) do
   r.op = '-' -- touched: an operator's undo leaves it alone
+  r.since = fall and now or 0 -- its time was chosen: no back-off, which a clock that falls brings forward
   retain(moved[i], r)
 end
 if n > 0 then

@@ -2,7 +2,7 @@
 -- receipt, and who holds none that is there holds nothing. `lost`: how often a payload's worker
 -- vanished, and when last, by its digest; forgotten when a delivery of it is settled.
 -- KEYS: lease body lost stat
--- USES: record counters burial wake
+-- USES: record counters burial wake fallen
 local function tickets(n)
   return redis.call('HINCRBY', stat, 'fence', n) - n
 end
@@ -24,9 +24,17 @@ local function let_go(list)
   redis.call('HDEL', meta, unpack(list))
 end
 
+local function bring_forward(max)
+  return after_fall({lease}, false, max, function(_, ticket, deadline, r)
+    redis.call('ZADD', lease, deadline, ticket)
+    redis.call('HSET', meta, ticket, packed(r))
+  end)
+end
+
 local function reap(max)
+  local brought = (fall or latest > now) and bring_forward(100) or 0
   local late = redis.call('ZRANGE', lease, '-inf', now, 'BYSCORE', 'LIMIT', 0, max)
-  if #late == 0 then return 0 end
+  if #late == 0 then return brought end
   local payloads, lines = redis.call('HMGET', body, unpack(late)), records(late)
   for i = #late, 1, -1 do -- the one that was due first is the next one taken
     local payload = payloads[i]
@@ -46,5 +54,5 @@ local function reap(max)
   end
   let_go(late)
   wake_workers(#late)
-  return #late
+  return #late + brought
 end

@@ -5,6 +5,7 @@
 -- USES: held promote trash unheard
 -- FLAGS: allow-oom
 -- Returns how many things went; 0 means nothing was due.
+clock_read(redis.call('HGET', callers, CLOCK))
 local went = reap(tonumber(max)) + promote(math.min(tonumber(max), 100))
 went = went + empty_trash(max)
 write_counters()
@@ -16,5 +17,6 @@ for i = 1, #counted[2], 2 do
     redis.call('HDEL', lost, counted[2][i])
   end
 end
+redis.call('HSET', callers, CLOCK, clock_word())
 forget_unheard()
 return went
