@@ -48,6 +48,12 @@ _FUNCTION = re.compile(
     r"^local function (\w+)\((?:[^\n]* end|.*?^end)$\n?", re.DOTALL | re.MULTILINE
 )
 """in one line, or up to the first `end` that isn't indented"""
+_CALL = re.compile(r"redis\.call\(\s*([^,)]+)(?:,\s*'([A-Z]+)')?")
+_COMMAND = re.compile(r"'([A-Z]+)'")
+_CONTAINERS = frozenset({"XGROUP", "XINFO"})
+_READ_FIRST = {"config": "HGETALL", "guard": "HGET"}
+"""fragment -> the command with which it reads before anything is written; as `TIME`, which every
+script calls first, it needs no check: where the user may not run it, the script ends there"""
 _NOW = """local now = tonumber(ARGV[1])
 if not now then
   local t = redis.call('TIME')
@@ -140,6 +146,8 @@ def script(room: str, name: str, kinds: frozenset[tuple[str, str]] = _FIXED) -> 
         lines += [look] if looks else []  # before the others, which may read
         texts.pop(order.index("fit"))
     text = _shaken("\n".join([*lines, *map(_stripped, [*texts, body])]))
+    if "no-writes" not in full.flags:
+        text = text.replace(_NOW, _rights(text, full) + _NOW, 1)
     return Script(f"{room}/{name}", text, hashlib.sha1(text.encode()).hexdigest(), full)
 
 
@@ -155,6 +163,41 @@ def _kinds(header: Header, kinds: dict[str, str]) -> str:
         named["land_"] = f"land_ .. {op} .. ':' .. {step}", "hash"
     typed += [f"[{named[key][0]}] = '{named[key][1]}'" for key in header.keys if key in named]
     return f"local function kinds() return {{{', '.join(typed)}}} end"
+
+
+def commands(text: str) -> list[tuple[str, ...]]:
+    """The commands that a script may run by `redis.call`, subcommands too, each once."""
+    found: dict[tuple[str, ...], None] = {}
+    for name, second in _CALL.findall(text):
+        spelled = _COMMAND.findall(name)
+        assert spelled, f"redis.call({name}, …): write the command's name there"
+        for word in spelled:
+            found[(word, second) if word in _CONTAINERS else (word,)] = None
+    return list(found)
+
+
+def _rights(text: str, header: Header) -> str:
+    """Lua that ends the script before its first write if the user lacks a command.
+
+    A script that fails later keeps what it has written. The keys' rights need no check: EVALSHA
+    asks for reading and writing of every key that is declared.
+    """
+    free = {"TIME", *(_READ_FIRST[use] for use in header.uses if use in _READ_FIRST)}
+    checks = []
+    for words in commands(text):
+        if words[0] not in free:
+            key = "'STREAMS', {}, '>'" if words[0] == "XREADGROUP" else "{}"
+            asked = ", ".join([*(f"'{word}'" for word in words), key.format(header.keys[0])])
+            checks.append(f"not may({asked}) and '{'|'.join(words).lower()}'")
+    if len(checks) < 2:
+        return ""
+    chain = "\n    or ".join(checks)
+    return f"""do
+  local may = redis.acl_check_cmd
+  local lacks = {chain}
+  if lacks then return {{err = "NOPERM this user has no permissions to run the '" .. lacks .. "' command"}} end
+end
+"""
 
 
 def _collect(room: str, uses: Iterable[str], order: list[str]) -> None:
