@@ -48,12 +48,13 @@ _FUNCTION = re.compile(
     r"^local function (\w+)\((?:[^\n]* end|.*?^end)$\n?", re.DOTALL | re.MULTILINE
 )
 """in one line, or up to the first `end` that isn't indented"""
-_CALL = re.compile(r"redis\.call\(\s*([^,)]+)(?:,\s*'([A-Z]+)')?")
+_CALL = re.compile(r"redis\.p?call\(\s*([^,)]+)(?:,\s*'([A-Z]+)')?")
 _COMMAND = re.compile(r"'([A-Z]+)'")
 _CONTAINERS = frozenset({"XGROUP", "XINFO"})
 _READ_FIRST = {"config": "HGETALL", "guard": "HGET"}
-"""fragment -> the command with which it reads before anything is written; as `TIME`, which every
-script calls first, it needs no check: where the user may not run it, the script ends there"""
+"""fragment -> the command with which it reads before anything is written. As TIME, which every
+script runs first, it needs no check: if the user may not run it, the script ends there (these
+are `denial.READ_FIRST`)"""
 _NOW = """local now = tonumber(ARGV[1])
 if not now then
   local t = redis.call('TIME')
@@ -166,36 +167,47 @@ def _kinds(header: Header, kinds: dict[str, str]) -> str:
 
 
 def commands(text: str) -> list[tuple[str, ...]]:
-    """The commands that a script may run by `redis.call`, subcommands too, each once."""
+    """The commands that a script may run, a container's with the subcommand, each once.
+
+    Not PUBLISH: it wakes who waits for a request, who looks every two seconds all the same. So
+    scripts run it by `redis.pcall`, and a user without it, or without channels, loses no more.
+    """
     found: dict[tuple[str, ...], None] = {}
     for name, second in _CALL.findall(text):
         spelled = _COMMAND.findall(name)
         assert spelled, f"redis.call({name}, …): write the command's name there"
         for word in spelled:
             found[(word, second) if word in _CONTAINERS else (word,)] = None
+    found.pop(("PUBLISH",), None)
     return list(found)
 
 
-def _rights(text: str, header: Header) -> str:
-    """Lua that ends the script before its first write if the user lacks a command.
+def _asked(command: tuple[str, ...], key: str) -> str:
+    """Arguments of `redis.acl_check_cmd`: the command, with a key where the ACL looks for it."""
+    words = [f"'{word}'" for word in command]
+    return ", ".join([*words, *(["'STREAMS'", key, "'>'"] if words == ["'XREADGROUP'"] else [key])])
 
-    A script that fails later keeps what it has written. The keys' rights need no check: EVALSHA
-    asks for reading and writing of every key that is declared.
+
+def _rights(text: str, header: Header) -> str:
+    """Lua that ends the script before its first write if the user may not run all its commands.
+
+    A script that fails later keeps what it has written. Keys need no check: EVALSHA asks for
+    reading and writing of every key that is declared.
     """
-    free = {"TIME", *(_READ_FIRST[use] for use in header.uses if use in _READ_FIRST)}
-    checks = []
-    for words in commands(text):
-        if words[0] not in free:
-            key = "'STREAMS', {}, '>'" if words[0] == "XREADGROUP" else "{}"
-            asked = ", ".join([*(f"'{word}'" for word in words), key.format(header.keys[0])])
-            checks.append(f"not may({asked}) and '{'|'.join(words).lower()}'")
-    if len(checks) < 2:
+    first = {"TIME", *(_READ_FIRST[use] for use in header.uses if use in _READ_FIRST)}
+    checked = [command for command in commands(text) if command[0] not in first]
+    if len(checked) < 2:
         return ""
-    chain = "\n    or ".join(checks)
+    chain = "\n    or ".join(
+        f"not may({_asked(command, header.keys[0])}) and '{'|'.join(command).lower()}'"
+        for command in checked
+    )
     return f"""do
   local may = redis.acl_check_cmd
   local lacks = {chain}
-  if lacks then return {{err = "NOPERM this user has no permissions to run the '" .. lacks .. "' command"}} end
+  if lacks then
+    return {{err = "NOPERM this user has no permissions to run the '" .. lacks .. "' command"}}
+  end
 end
 """
 
