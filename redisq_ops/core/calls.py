@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, S
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar, cast
 
-from .errors import RedisqError, Unreachable, Unreadable, WrongKind, translate
+from .errors import Forbidden, RedisqError, Unreachable, Unreadable, WrongKind, translate
 from .quoting import bytes_of
 
 T = TypeVar("T")
@@ -52,6 +52,8 @@ class Call(Generic[T]):
             if isinstance(error, WrongKind) and self.source is None and self.key:
                 cause, error = error.__cause__, WrongKind(f"{error}: {self._place}")
                 error.__cause__ = cause  # (a script says it itself, if it knows)
+            if isinstance(error, Forbidden) and error.denial and error.denial.kind == "key":
+                error.tell(names=self._keys)
             error.add_note(f"in {self.command[0]!s} {self.key or ''!s}")
             raise error
         try:
@@ -60,6 +62,14 @@ class Call(Generic[T]):
             if isinstance(spoilt, RedisqError):
                 raise
             raise Unreadable(f"what stands in key {self._place} can't be read") from spoilt
+
+    @property
+    def _keys(self) -> tuple[str, ...]:
+        """A script's keys; of another command its first one."""
+        if self.source is None:
+            return (self._place,) if self.key else ()
+        names = self.command[3 : 3 + int(self.command[2])]
+        return tuple(n.decode(errors="replace") if isinstance(n, bytes) else str(n) for n in names)
 
     @property
     def _place(self) -> str:

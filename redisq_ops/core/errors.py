@@ -28,6 +28,8 @@ import re
 
 import redis.exceptions as rx
 
+from .denial import Denial
+
 
 class RedisqError(Exception):
     """Base of all; ``exit_code`` is what the command line ends with."""
@@ -40,7 +42,22 @@ class Refused(RedisqError):
 
 
 class Forbidden(Refused):
-    """The server's ACL doesn't let this user do or see that."""
+    """The server's ACL doesn't let this user do or see that; the text names the rule to add.
+
+    ``denial``: the right that is missing, where the server's words say it.
+    """
+
+    def __init__(self, what: str | Denial) -> None:
+        super().__init__(what)
+        self.denial = what if isinstance(what, Denial) else None
+
+    def tell(self, user: str = "", names: tuple[str, ...] = ()) -> None:
+        """Add what the server left out: who asked, and the keys it was one of."""
+        if self.denial is not None:
+            self.denial = self.denial.among(names, user)
+
+    def __str__(self) -> str:
+        return super().__str__() if self.denial is None else str(self.denial)
 
 
 class NotFound(Refused):
@@ -217,6 +234,10 @@ def translate(error: Exception) -> Exception:
     elif text.startswith("SELECT is not allowed in cluster mode"):
         found = BadInput
         rest = "the server is a node of a Cluster and has database 0 only: change the URL's"
+    elif isinstance(error, rx.ResponseError) and (denial := Denial.read(text)) is not None:
+        forbidden = Forbidden(denial)
+        forbidden.__cause__ = error
+        return forbidden
     elif isinstance(error, rx.NoPermissionError):
         found, rest = Forbidden, f"the server's ACL says no: {text}"
     else:

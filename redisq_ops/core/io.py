@@ -23,12 +23,12 @@ import redis.asyncio as aredis
 import redis.exceptions as rx
 
 from .calls import Arg, Call, Description, Replies, Round, apart, attempt, both, checked, together
-from .errors import translate
+from .errors import Forbidden, translate
 from .exchange import AsyncClient, BlockingClient, Line, aexchange, exchange
 
 __all__ = [
     "Arg", "AsyncClient", "BlockingClient", "Bound", "C_co", "Call", "Client", "Description",
-    "Replies", "Round", "apart", "arun", "attempt", "both", "operation", "run", "together",
+    "Replies", "Round", "apart", "arun", "attempt", "both", "operation", "run", "together", "user",
 ]  # fmt: skip
 
 P = ParamSpec("P")
@@ -41,6 +41,14 @@ Client = BlockingClient | AsyncClient
 
 def run(client: BlockingClient, description: Description[T]) -> T:
     """Run a description on a blocking client."""
+    try:
+        return _run(client, description)
+    except Forbidden as error:
+        error.tell(user(client))
+        raise
+
+
+def _run(client: BlockingClient, description: Description[T]) -> T:
     if isinstance(description, Call):
         try:
             return description.result(exchange(client, (description,))[0])
@@ -76,6 +84,14 @@ def run(client: BlockingClient, description: Description[T]) -> T:
 
 async def arun(client: AsyncClient, description: Description[T]) -> T:
     """Run a description on an asyncio client."""
+    try:
+        return await _arun(client, description)
+    except Forbidden as error:
+        error.tell(user(client))
+        raise
+
+
+async def _arun(client: AsyncClient, description: Description[T]) -> T:
     if isinstance(description, Call):
         try:
             return description.result((await aexchange(client, (description,)))[0])
@@ -94,6 +110,15 @@ async def arun(client: AsyncClient, description: Description[T]) -> T:
         return cast(T, stop.value)
     finally:
         description.close()
+
+
+def user(client: Client) -> str:
+    """The name as which a client connects; empty: it isn't known."""
+    for holder in ("connection_pool", "nodes_manager"):
+        known = getattr(getattr(client, holder, None), "connection_kwargs", None)
+        if known is not None:
+            return str(known.get("username") or "default")
+    return ""
 
 
 def _interrupted(client: BlockingClient, error: BaseException) -> None:

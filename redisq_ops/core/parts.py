@@ -89,7 +89,9 @@ class Parts(Queue[C_co], Generic[C_co, Part]):
 
     async def _enrol(self) -> None:
         if not self._enrolled:
-            entry = await enrol(self.name, self.kind, self.schema, self.prefix, self.shards)
+            entry = await enrol(
+                self.name, self.kind, self.schema, self.prefix, self.shards, self._permitted
+            )
             self._adopt(entry)
             await self._unobstructed()
             self._enrolled = True

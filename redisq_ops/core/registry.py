@@ -7,7 +7,9 @@ never missing a queue that has data.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any
 
 from .errors import BadInput, NotFound, SchemaTooNew, WrongKind
 from .io import Call
@@ -104,13 +106,24 @@ def find(name: str, prefix: str = PREFIX) -> Call[Registered | None]:
 
 
 async def enrol(
-    name: str, kind: str, schema: int, prefix: str = PREFIX, shards: int = 1
+    name: str,
+    kind: str,
+    schema: int,
+    prefix: str = PREFIX,
+    shards: int = 1,
+    permitted: Callable[[], Coroutine[Any, Any, None]] | None = None,
 ) -> Registered:
-    """Find a queue's entry or create it; refuses another kind and a newer schema."""
+    """Find a queue's entry or create it; refuses another kind and a newer schema.
+
+    ``permitted`` is asked before an entry is created: it raises `Forbidden` to a user who may not
+    put anything into the queue.
+    """
     checked_name(name, "queue name")
     entry = await find(name, prefix)
     if entry is None:
         unreserved(name, kind)
+        if permitted is not None:
+            await permitted()
         key = registry_key(prefix)
         now = await server_ms()
         mine = Registered(name, kind, schema, now, shards)

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+from redisq_ops.core import rights
 from redisq_ops.core.errors import Forbidden, NotFound, Unreachable
 from redisq_ops.core.io import Call, apart, attempt, together
 from redisq_ops.core.keys import Keys
@@ -181,7 +182,11 @@ async def begin(
     parts: int = 0,
     **more: str | int,
 ) -> None:
-    """Write an operation down before its first step; ``parts``: see `part`."""
+    """Write an operation down before its first step; ``parts``: see `part`.
+
+    Raises `Forbidden` where the server's ACL wouldn't let the user take the steps.
+    """
+    await rights.to_change(queue)
     await _write(
         queue, id, str(now_ms),
         verb=verb, started_ms=now_ms, who=author.who, whence=author.whence, why=author.why,

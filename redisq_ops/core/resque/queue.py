@@ -57,6 +57,7 @@ class ListLayout(ListLooks[C_co]):
             )
         entry, _ = await both(find(self.name, self.prefix), self._unobstructed())
         if entry is None:
+            await self._permitted()
             mine = Registered(self.name, self.kind, self.schema, await server_ms(), at=self.at)
             key = registry_key(self.prefix)
             await Call(("HSETNX", key, self.name, mine.encoded()), int, key=key)

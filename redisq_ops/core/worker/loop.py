@@ -18,9 +18,10 @@ from typing import Any
 from redis import Redis, RedisCluster
 from redis.exceptions import RedisError
 
-from ..errors import BadInput, RedisqError
+from .. import rights
+from ..errors import BadInput, Forbidden, RedisqError
 from ..handler import Handler, Random, Work, as_handler, timed_out
-from ..io import BlockingClient, Description
+from ..io import BlockingClient, Description, run
 from ..keys import checked_consumer
 from ..queue import Queue
 from ..registry import server_ms
@@ -126,6 +127,7 @@ class Worker:
         self._quick = False
         self._quiet_until = 0.0
         self._limits: list[Limit] | None = None  # what a burst waits for; None: to be asked
+        self._refused: Forbidden | None = None
 
     def stop(self) -> None:
         """Begin to end; called again: end at once. Safe in signal handlers and other threads."""
@@ -138,8 +140,9 @@ class Worker:
         """Work until stopped. In the main thread SIGTERM and SIGINT stop it meanwhile.
 
         Raises `Unreachable` if there is no server to begin with; one that goes away later is
-        waited for. Raises what waiting can't mend: `SchemaTooNew`, `WrongKind`, a programming
-        error. A worker runs once.
+        waited for. Raises `Forbidden` if the server's ACL doesn't let the user work on a queue, or
+        if results couldn't be told at the end because it no longer did. Raises what waiting can't
+        mend: `SchemaTooNew`, `WrongKind`, a programming error. A worker runs once.
         """
         post = self._inbox.put
         self._lanes = Lanes(1 if self._batch == 1 else 2, self._line, post)
@@ -148,6 +151,7 @@ class Worker:
         heartbeat = Heartbeat(self._sources, self._lease_ms)
         with self._signals():
             try:
+                self._ask_rights()
                 self._serve()
             finally:
                 self._leave()
@@ -155,6 +159,8 @@ class Worker:
                 self._bell.close()
                 if self._endpoint:
                     self._endpoint.close()
+        if self._refused is not None:
+            raise self._refused
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
@@ -168,6 +174,11 @@ class Worker:
         finally:
             for number, handler in zip(which, before, strict=True):
                 signal.signal(number, handler)
+
+    def _ask_rights(self) -> None:
+        for source in self._sources:
+            if warning := run(self._client, rights.to_work(source.queue)):
+                log.warning(warning)
 
     # --- the loop ------------------------------------------------------------------------------
 
@@ -443,6 +454,8 @@ class Worker:
             except (RedisqError, RedisError) as error:
                 n = len(source.finished)
                 log.warning("%d results couldn't be told, their leases will run out: %s", n, error)
+                if isinstance(error, Forbidden):
+                    self._refused = error
 
     def _health(self) -> dict[str, Any]:
         held, queues = self._sources.held(), self._sources.names

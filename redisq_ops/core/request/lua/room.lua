@@ -116,7 +116,7 @@ local function settle_state(q)
     redis.call('ZADD', fin, now, q.rid)
     redis.call('ZADD', retire, now + conf.keep_ms, q.rid)
     redis.call('HSET', r_ .. q.rid, 'closed', now)
-    redis.call('PUBLISH', r_ .. q.rid, 'done')
+    redis.pcall('PUBLISH', r_ .. q.rid, 'done')
     note('request-done', q.rid)
   elseif q.state == 'done' and live > 0 then
     q.state = 'sealed'
