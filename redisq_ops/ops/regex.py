@@ -83,6 +83,16 @@ class Regex:
         """Whether it is found anywhere in the first `SEARCHED` characters."""
         return self._compiled.search(_bytes(text[:SEARCHED])) is not None
 
+    def group(self, text: str) -> str:
+        """What the first group matches where the expression is found first; empty: nothing."""
+        found = self._compiled.search(_bytes(text[:SEARCHED]))
+        return _text((found and found[1]) or b"")
+
+    @property
+    def groups(self) -> int:
+        """How many groups it has."""
+        return int(self._compiled.groups)
+
     def replace(self, text: str, by: str) -> str:
         """The whole text with each match replaced, and from match `REPLACED` on with one ``by``
         for all that is left. Lone surrogates (bytes that are no UTF-8) are characters."""

@@ -235,7 +235,8 @@ async def group_all(changes: Changes, name: str) -> Scanned | None:
     """Groups of all dead letters there are now; None after Esc. Reads only."""
     client = changes.deployment.client
     queue = await arun(client, changes.deployment.queue(name))
-    grouping = Grouping(queue, "dead", Filter(), await arun(client, queue.now.op()))
+    filter = Filter(redaction=changes.redaction)
+    grouping = Grouping(queue, "dead", filter, await arun(client, queue.now.op()))
     while not grouping.over:
         await arun(client, grouping.step())
         changes.say(f"grouping: {count(grouping.scanned)} of {grouping.scan.of}")
