@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from redisq_ops.tui.app import Top
 from redisq_ops.tui.frame import text as drawn
 from redisq_ops.tui.poller import Connected, Live
 
-from .cli import Redisq
+from .cli import ERROR, Redisq
 
 pytestmark = pytest.mark.alike
 
@@ -99,7 +100,7 @@ def test_tables_add_up() -> None:
         ({"keys": [3]}, "config.toml: redact.keys: 3 is no key"),
         ({"keys": ["a..b"]}, "'a..b' is no key"),
         ({"patterns": ["x"]}, "redact.patterns is a table"),
-        ({"patterns": {"card": "(4\\d+"}}, "redact.patterns.card: '(4\\\\d+': missing )"),
+        ({"patterns": {"card": "(4\\d+"}}, "redact.patterns.card: '(4\\\\d+': column 1: missing )"),
         ({"patterns": {"card": "x*"}}, "matches nothing at all"),
         ({"patterns": {"card": 4}}, "redact.patterns.card is a regular expression in quotes"),
         ({"forced": "yes"}, "redact.forced is true or false"),
@@ -265,6 +266,79 @@ def test_the_dashboard_shows_none_of_it(url: str, dead: RequestQueue[redis.Redis
 
     asyncio.run(run())
     assert copied and "***" in copied[0]
+
+
+@pytest.mark.parametrize(
+    ("op", "says"),
+    [
+        ({"op": "copy", "from": "/password", "path": "/x"}, "it would show what is redacted"),
+        ({"op": "move", "from": "/password", "path": "/to"}, "it would show what is redacted"),
+        ({"op": "copy", "from": "/card", "path": "/x"}, "it would show what is redacted"),
+        ({"op": "copy", "from": "", "path": "/x"}, "changes"),
+        ({"op": "copy", "from": "/password", "path": "/secrets/password"}, "doesn't apply"),
+        ({"op": "copy", "from": "/password", "path": "/card/number"}, "changes"),
+        ({"op": "remove", "path": "/password"}, "changes"),
+        ({"op": "replace", "path": "/to", "value": "eve"}, "changes"),
+        ({"op": "test", "path": "/to", "value": "ann"}, "same"),
+    ],
+    ids=str,
+)
+def test_a_patch_shows_nothing_that_is_redacted(
+    configuration: Path, client: redis.Redis, redisq: Redisq, op: dict[str, str], says: str
+) -> None:
+    configuration.write_text('[redact]\nkeys = ["password", "card.number"]\nforced = true\n')
+    queue = RequestQueue(client, "mail")
+    payload = {"password": SECRET, "card": {"number": SECRET}, "to": "ann"}
+    queue.submit([json.dumps(payload).encode()], id="r1", limit=2)
+    queue.settle([Settlement(queue.take(1, consumer="w").deliveries[0], "reject", ERROR.encoded())])
+    patch = ("dlq", "edit", "mail/r1/1", "--patch", json.dumps([op]))
+    out = redisq(*patch, "--dry-run") + redisq(*patch, "--dry-run", "--json") + redisq.err
+    assert says in out if says != "same" else '"changes": 0' in out
+    redisq(*patch, "--yes", code=None)
+    out += redisq.err + redisq("inspect", "entry", "mail/r1/1") + redisq("dlq", "ls", "mail")
+    assert SECRET not in out
+
+
+@pytest.mark.parametrize("how", ["test", "replace", "inside", "payload"])
+def test_an_edit_does_not_tell_whether_a_guess_is_right(
+    configuration: Path, client: redis.Redis, redisq: Redisq, how: str
+) -> None:
+    """Two entries that differ only in what is redacted: an edit says the same of both."""
+    queue = RequestQueue(client, "mail")
+    said = []
+    for number, secret in enumerate((SECRET, "other")):
+        payload = json.dumps({"password": secret, "to": "ann"})
+        queue.submit([payload.encode()], id=f"r{number}", limit=2)
+        (one,) = queue.take(1, consumer="w").deliveries
+        queue.settle([Settlement(one, "reject", ERROR.encoded())])
+        patch = {
+            "test": [{"op": "test", "path": "/password", "value": SECRET},
+                     {"op": "replace", "path": "/to", "value": "eve"}],
+            "inside": [{"op": "test", "path": "", "value": {"password": SECRET, "to": "ann"}}],
+            "replace": [{"op": "replace", "path": "/password", "value": SECRET}],
+        }.get(how)  # fmt: skip
+        new = json.dumps({"password": SECRET, "to": "ann"})
+        words = ("--patch", json.dumps(patch)) if patch else ("--payload", new)
+        edit = ("dlq", "edit", f"mail/r{number}/1", *words)
+        out = redisq(*edit, "--dry-run") + redisq(*edit, "--dry-run", "--json") + redisq.err
+        out += redisq(*edit, "--yes", code=None) + redisq.err
+        out += json.dumps([{**row, "id": "", "started_ms": 0, "ended_ms": 0, "at_ms": 0}
+                           for row in redisq.rows("log", "--max", "1")])  # fmt: skip
+        said.append(re.sub(r"r\d/1|[0-9a-f]{8,}|\d{4}-\d\d-\S+|\d{13}", "", out))
+    assert said[0] == said[1]
+
+
+def test_an_editor_is_not_opened_on_what_is_redacted(
+    configuration: Path, dead: RequestQueue[redis.Redis], redisq: Redisq,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setenv("EDITOR", "cat")
+    monkeypatch.delenv("VISUAL", raising=False)
+    edit = ("dlq", "edit", "mail/r1/1")
+    assert "redacted" in redisq.refusal(*edit, "--yes", code=1)
+    assert "the payload is as it was" in redisq(*edit, "--yes", "--no-redact")
+    configuration.write_text(CONFIGURATION.replace("[redact]\n", "[redact]\nforced = true\n"))
+    assert "--no-redact" not in redisq.refusal(*edit, "--yes", code=1)
 
 
 def test_delays_are_redacted_like_requests(

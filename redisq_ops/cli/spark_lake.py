@@ -24,6 +24,7 @@ def exported(s: Session, given: dict[str, Any]) -> int:
     from redisq_ops.ops.terminal import size
     from redisq_ops.pipeline.lake import export
     from redisq_ops.pipeline.options import parsed, table
+    from redisq_ops.pipeline.redacted import redacted
 
     from .output import count, emit, say
 
@@ -44,7 +45,7 @@ def exported(s: Session, given: dict[str, Any]) -> int:
     with on_spark(s, given, stopped=so) as session:
 
         def read(name: str, **more: str) -> DataFrame:
-            return frame(s, session, name, **more)
+            return redacted(frame(s, session, name, **more), s.redaction)
 
         for name, options in wanted.items():
             take = partial(
@@ -93,6 +94,7 @@ spark.command(
 
 
 def collected(s: Session, given: dict[str, Any]) -> int:
+    from redisq_ops.pipeline.redacted import redacted
     from redisq_ops.pipeline.results import FORMATS, checked, chosen, write
 
     from .output import count, emit, say
@@ -108,7 +110,7 @@ def collected(s: Session, given: dict[str, Any]) -> int:
     _known(s, queue, requests)
     options = {"request": requests[0]} if len(requests) == 1 else {}
     with on_spark(s, given, stopped="nothing was written") as session:
-        found = frame(s, session, "results", queue=queue, **options)
+        found = redacted(frame(s, session, "results", queue=queue, **options), s.redaction)
         picked = chosen(found, requests, given["starting"] or "")
         put = partial(write, picked, out, format, overwrite=given["overwrite"], some=not requests)
         done = awaited(session, "collecting", put)

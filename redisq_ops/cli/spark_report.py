@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -364,13 +363,15 @@ def _range(
 
 def _pattern(text: str | None) -> str | None:
     from redisq_ops.core.errors import BadInput
+    from redisq_ops.ops.regex import BadRegex, regex
 
     if text is None:
         return None
     try:
-        groups = re.compile(text).groups
-    except re.error as error:
-        raise BadInput(f"--client {text!r}: {error}") from error
+        groups = regex(text).groups
+    except BadRegex as error:
+        at = f" column {error.at + 1}:" if error.at is not None else ""
+        raise BadInput(f"--client {text!r}:{at} {error}") from error
     if groups < 1:
         raise BadInput(f"--client {text!r}: its first group is the client, as in '^(\\w+)-'")
     return text

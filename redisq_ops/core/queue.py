@@ -230,7 +230,7 @@ class Queue(Abilities[C_co]):
         """One step of a change of payloads, of entries in ``source`` (of `editable`).
 
         A row is an id, its payload as it was read, and what it is to be. One word each: moved |
-        same (it is so already) | changed (another payload or state now) | late, as `move` has them.
+        changed (another payload or state now) | late, as `move` has them.
         """
         checked_name(op, "operation")
         return self._script("edit").call(

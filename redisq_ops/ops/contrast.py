@@ -216,7 +216,7 @@ class Contrast:
         depth = ENVELOPE if foreign else DEPTH
         skip = SAID if foreign else ()
         self.here, self.rest = (Side(seed, depth, skip, redaction) for seed in (1, 2))
-        self.groups = Groups()
+        self.groups = Groups(redaction=redaction)
         self.samples: list[Entry] = []
         """the latest entries of the group"""
         self._scan = Scan(queue, state, filter, now_ms)

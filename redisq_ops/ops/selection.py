@@ -38,8 +38,8 @@ def pattern(text: str) -> Regex:
     try:
         return regex(text)
     except BadRegex as error:
-        at = f" at column {error.at + 1}" if error.at is not None else ""
-        raise BadInput(f"--match {text!r}: {error}{at}") from error
+        at = f" column {error.at + 1}:" if error.at is not None else ""
+        raise BadInput(f"--match {text!r}:{at} {error}") from error
 
 
 @dataclass(frozen=True, slots=True)

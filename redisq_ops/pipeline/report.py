@@ -203,7 +203,7 @@ class Report:
                 t.latency(self.attempts, anomaly_ms, self.accuracy),
                 anomaly_ms,
             ),
-            "dead_groups": t.dead_groups(self.dead),
+            "dead_groups": t.dead_groups(self.dead, self.redaction),
             "contrasts": t.contrasts(self.dead, payloads=payloads),
             "fairness": t.fairness(
                 self.attempts, t.demanded(self.history, self.client), weights=self._weighed()
@@ -235,7 +235,7 @@ class Report:
             if progress is not None:
                 progress(n, len(frames) + len(series))
             taken = _home(frame).limit(ROWS + 1).collect()
-            found.append([self._shown(row.asDict()) for row in taken])
+            found.append([row.asDict() for row in taken])
         rows = dict(zip(frames, found, strict=False))
         return Figures(
             extent["begin"], extent["end"], self.step_ms, self.anomaly_ms, self.accuracy,
@@ -252,7 +252,7 @@ class Report:
 
         payloads = t.payload_fields(self.dead, self.redaction) if self.payloads else None
         frames = {
-            "dead_groups": t.dead_groups(self.dead),
+            "dead_groups": t.dead_groups(self.dead, self.redaction),
             "contrasts": t.contrasts(self.dead, payloads=payloads),
         }
         found = {}
@@ -260,7 +260,7 @@ class Report:
             if progress is not None:
                 progress(n, len(frames))
             rows = _home(frame).limit(ROWS).collect()
-            found[name] = [self._shown(row.asDict()) for row in rows]
+            found[name] = [row.asDict() for row in rows]
         return found
 
     def path(
@@ -295,13 +295,6 @@ class Report:
         )
         return tuple(row.queue for row in rows)
 
-    def _shown(self, row: Row) -> Row:
-        """A row as it may be shown."""
-        for key in ("message", "form"):
-            if row.get(key) is not None:
-                row[key] = self.redaction.text(row[key])
-        return row
-
     def write(self, folder: Path, progress: Progress | None = None) -> dict[str, Path]:
         """Each table as Parquet below the folder; what an earlier report left there is replaced,
         when all tables are written: of a report that fails on the way nothing is there.
@@ -314,8 +307,6 @@ class Report:
             for n, (name, frame) in enumerate(frames.items()):
                 if progress is not None:
                     progress(n, len(frames))
-                if name == "dead_groups" and self.redaction:
-                    frame = _redacted(frame, self.redaction)
                 # One file, so that it keeps the table's order.
                 frame.coalesce(1).write.mode("overwrite").parquet(str(aside / name))
             for name, frame in frames.items():
@@ -429,16 +420,6 @@ def _only(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
     return frame.select(
         *(c if c in frame.columns else F.lit(None).cast("string").alias(c) for c in columns)
     )
-
-
-def _redacted(groups: DataFrame, redaction: Redaction) -> DataFrame:
-    from pyspark.sql import functions as F
-
-    def shown(text: str | None) -> str | None:
-        return None if text is None else redaction.text(text)
-
-    masked = F.udf(shown, "string", useArrow=True)
-    return groups.withColumn("message", masked("message")).withColumn("form", masked("form"))
 
 
 def _home(frame: DataFrame) -> DataFrame:

@@ -348,6 +348,12 @@ def test_groups_have_the_same_names_as_the_cli_gives_them(spark: "SparkSession")
     assert (first.failed, first.lost, found[1].lost) == (6, 0, 1)
     assert (since(first.first_at), since(first.last_at)) == (0, 5000)
     assert {row.form for row in found[1:]} == {"lost", "no such user"}
+    # Redacted before numbers are folded away and the end is cut off.
+    email = Redaction.read([({"patterns": {"email": r"[\w.]+@[\w.]+\.org"}}, "")])
+    texts = ("to ann7@example.org", "x" * 990 + " ann@example.org")
+    letters = [dead(n, text, error_type="of ann@example.org") for n, text in enumerate(texts)]
+    shown = dead_groups(frame(spark, "dead", letters).drop("fingerprint"), email).collect()
+    assert len(shown) == 2 and not [row for row in shown if "ann" in str(row)]
 
 
 @slow

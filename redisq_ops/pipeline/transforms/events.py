@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
+from redisq_ops.ops.regex import regex
+
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 ENDS = ("done", "failed", "lost", "dead")
 """events that end a delivery"""
@@ -94,7 +96,7 @@ def attempts(history: DataFrame, client: str | None = None) -> DataFrame:
         .where(F.col("event") == "taken")
     )
     unknown = F.col("ended").eqNullSafe("lost") | F.col("reason").eqNullSafe("lost")
-    by_id = F.regexp_extract("id", client, 1) if client else F.lit("")
+    by_id = first_group("id", client) if client else F.lit("")
     whose = F.when(F.col("kind") == "fair", detail) if client is None else by_id
     return rows.select(
         "queue", "kind", "id", "request", "number",
@@ -124,6 +126,16 @@ def sized(history: DataFrame) -> DataFrame:
     part = F.split("detail", r"\|")
     size = F.when(ranged, part[1].cast("long") - part[0].cast("long") + 1).otherwise(1)
     return rows.where(F.col("event").isin(*COUNTED)).withColumn("entries", size)
+
+
+def first_group(column: str, pattern: str) -> Column:
+    """What a user's expression finds; RE2, as everywhere: Java's own engine may never end."""
+    found = regex(pattern)
+
+    def group(text: str | None) -> str | None:
+        return None if text is None else found.group(text)
+
+    return F.udf(group, "string", useArrow=True)(column)
 
 
 def readable(rows: DataFrame) -> DataFrame:

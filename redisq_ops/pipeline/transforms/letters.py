@@ -21,6 +21,7 @@ from redisq_ops.ops.contrast import (
 from redisq_ops.ops.fingerprint import fingerprint, normal
 from redisq_ops.ops.redaction import MASK, NOTHING, Redaction
 
+from ..redacted import redacted_text
 from .events import readable
 from .steps import ms
 
@@ -39,9 +40,9 @@ def fingerprinted(dead: DataFrame) -> DataFrame:
     return dead.withColumn("fingerprint", _fingerprints("error_type", "error", "reason"))
 
 
-def dead_groups(dead: DataFrame) -> DataFrame:
+def dead_groups(dead: DataFrame, redaction: Redaction = NOTHING) -> DataFrame:
     """Dead letters by what went wrong, the largest group of each queue first; as `redisq dlq
-    groups` has them, to the same fingerprints."""
+    groups` has them, to the same fingerprints. Errors are redacted before they are cut."""
     latest = F.struct("since_at", "id")
     rows = readable(fingerprinted(dead))
     reasons = [F.count(F.when(F.col("reason") == r, 1)).alias(r) for r in _REASONS]
@@ -54,12 +55,15 @@ def dead_groups(dead: DataFrame) -> DataFrame:
         F.max("since_at").alias("last_at"),
         F.max_by("id", latest).alias("sample"),
         F.max_by("error_type", latest).alias("error_type"),
-        F.max_by(F.substring("error", 1, 1000), latest).alias("message"),
+        F.max_by("error", latest).alias("message"),
         F.max_by("reason", latest).alias("reason"),
     )
     all_ = F.sum("entries").over(Window.partitionBy("queue"))
     return (
         groups.withColumn("share", F.col("entries") / all_)
+        .withColumn("error_type", redacted_text(F.col("error_type"), redaction))
+        .withColumn("message", redacted_text(F.col("message"), redaction))
+        .withColumn("message", F.substring("message", 1, 1000))
         .withColumn("form", F.coalesce(_forms("message"), "reason", F.lit("no error known")))
         .select(
             "queue", "fingerprint", "entries", "share", *_REASONS, "clients", "requests",
