@@ -18,6 +18,7 @@ from typing import Any, Literal, TypeVar
 from .errors import RedisqError, Unreadable
 from .io import Call, Description, Replies, Round, both, together
 from .reply import number
+from .reply import spelt as _score
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -145,17 +146,13 @@ def spelt(place: Position) -> str:
     return f"{_score(score)}:{member.decode('utf-8', 'surrogateescape')}"
 
 
-def _score(score: float) -> str:
-    return f"{score:.17g}"
-
-
 async def spans(key: str, size: int, low: float | None, high: float | None) -> list[Span]:
     """A sorted set's members with scores from ``low`` to ``high``, cut into even parts.
 
     The parts are of the moment: what comes behind the last one later isn't in any.
     """
-    bottom = "-inf" if low is None else f"{low:.0f}"
-    top = "+inf" if high is None else f"{high:.0f}"
+    bottom = "-inf" if low is None else _score(low)
+    top = "+inf" if high is None else _score(high)
     before, total = await together(
         [
             Call(("ZCOUNT", key, "-inf", "-inf" if low is None else f"({bottom}"), int, key=key),
