@@ -31,9 +31,9 @@ from redisq_ops.core.carmine import CarmineQueue
 from redisq_ops.core.circular import CircularQueue
 from redisq_ops.core.delay import DelaySet, Periodic
 from redisq_ops.core.fair import FairQueue
-from redisq_ops.core.request import RequestQueue, ShardedRequestQueue
+from redisq_ops.core.request import ShardedRequestQueue
 from redisq_ops.core.resque import Job, ResqueQueue, SidekiqQueue
-from redisq_ops.core.values import Failure, Settlement
+from redisq_ops.core.values import Failure, Outcome, Settlement
 
 from . import test_discover, test_faults_circular, test_faults_delay, test_faults_request
 from .cli import everywhere
@@ -77,7 +77,7 @@ class Mutation:
 
     key: bytes
     what: str
-    apply: Callable[[redis.Redis], Any] = field(compare=False, repr=False)
+    apply: Callable[[Any], Any] = field(compare=False, repr=False)
 
     def __str__(self) -> str:
         return f"{self.key.decode(errors='backslashreplace')}: {self.what}"
@@ -113,16 +113,15 @@ def populate(client: redis.Redis, url: str) -> None:
     carmine = CarmineQueue(client, "carmine:q")
     carmine.enqueue([(f"e{n}", b"x") for n in range(8)])
     settled: Sequence[Any] = (sharded, later, ring, turn, fair, carmine)
+    ends: tuple[Outcome, ...] = ("reject", "reject", "fail", "ack")
     for queue in settled:
         held = queue.take(5, consumer="w1", lease_ms=60_000).deliveries
-        ends = zip(held, ("reject", "reject", "fail", "ack"), strict=False)
-        queue.settle([Settlement(d, end, ERROR, 60_000) for d, end in ends])
+        queue.settle([Settlement(*end, ERROR, 60_000) for end in zip(held, ends, strict=False)])
     jobs = [Job("Mail", [n]) for n in range(8)]
     for other in (ResqueQueue(client, "resque:low"), SidekiqQueue(client, "sidekiq:low")):
         other.push(jobs)
         held = other.take(4, consumer="w1").deliveries
-        ends = zip(held, ("reject", "reject", "fail"), strict=False)
-        other.settle([Settlement(d, end, ERROR, 60_000) for d, end in ends])
+        other.settle([Settlement(*end, ERROR, 60_000) for end in zip(held, ends[:3], strict=False)])
     client.hset("host:1:abc", mapping={"info": json.dumps({
         "hostname": "host", "started_at": 1.5e9, "pid": 1, "tag": "", "concurrency": 3,
         "queues": ["low"], "labels": [], "identity": "host:1:abc"}),
@@ -132,7 +131,12 @@ def populate(client: redis.Redis, url: str) -> None:
         {"queue": "low", "payload": json.dumps({"class": "Mail", "args": [], "jid": "j"}),
          "run_at": time.time()}))  # fmt: skip
     _articles(client)
-    with patch.dict(os.environ, REDIS_URL=url), contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+    nowhere = io.StringIO()
+    with (
+        patch.dict(os.environ, REDIS_URL=url),
+        contextlib.redirect_stdout(nowhere),
+        contextlib.redirect_stderr(nowhere),
+    ):
         assert cli.run(["discover", "--register", "--yes"]) in (0, 3)
         for name in (*OURS, "resque:low", "sidekiq:low"):
             assert cli.run(["dlq", "purge", "--queue", name, "--max", "1", "--yes"]) == 0
@@ -212,23 +216,23 @@ def changes(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
                 ("delay", "reschedule", "later/f1", "--in", "5m"))  # fmt: skip
 
 
-def mutations(client: redis.Redis, keys: Sequence[bytes], chance: random.Random) -> Mutation:
-    """One change of one value."""
-    key = chance.choice(keys)
-    kind: Any = client.type(key)
+def mutations(client: Any, keys: Sequence[bytes], chance: random.Random) -> Mutation:
+    """One change of one value; the registry's turn comes more often than any other key's."""
+    key = b"rq:registry" if chance.random() < 0.06 else chance.choice(keys)
+    kind = client.type(key)
     name, value = chance.choice(list(VALUES.items()))
     if chance.random() < 0.12:
         return Mutation(key, f"a {kind.decode()} became another type", _other_type(key, kind))
     match kind:
         case b"hash":
-            at = chance.choice(sorted(client.hkeys(key)))  # type: ignore[type-var]
+            at = chance.choice(sorted(client.hkeys(key)))
             if chance.random() < 0.12:
                 odd = chance.choice(NAMES)
                 return Mutation(key, f"field {odd[:20]!r} added: {name}",
                                 lambda c: c.hset(key, odd, value))  # fmt: skip
             return Mutation(key, f"field {at!r}: {name}", lambda c: c.hset(key, at, value))
         case b"list":
-            n = chance.randrange(client.llen(key))  # type: ignore[arg-type]
+            n = chance.randrange(client.llen(key))
             return Mutation(key, f"element {n}: {name}", lambda c: c.lset(key, n, value))
         case b"set":
             return Mutation(key, f"member added: {name}", lambda c: c.sadd(key, value))
@@ -238,23 +242,24 @@ def mutations(client: redis.Redis, keys: Sequence[bytes], chance: random.Random)
                 odd = chance.choice([*NAMES, *VALUES.values()])
                 return Mutation(key, f"member {odd[:20]!r} added",
                                 lambda c: c.zadd(key, {odd: score}))  # fmt: skip
-            at = chance.choice(client.zrange(key, 0, -1))  # type: ignore[arg-type]
-            return Mutation(key, f"score of {at!r}: {score}", lambda c: c.zadd(key, {at: score}))
+            member = chance.choice(client.zrange(key, 0, -1))
+            return Mutation(key, f"score of {member!r}: {score}",
+                            lambda c: c.zadd(key, {member: score}))  # fmt: skip
         case b"stream":
             names: dict[Any, Any] = {chance.choice([b"t", b"p", b"x", b"\xff"]): value}
             return Mutation(key, f"entry {list(names)} added: {name}", lambda c: c.xadd(key, names))
     return Mutation(key, f"value: {name}", lambda c: c.set(key, value))
 
 
-def _other_type(key: bytes, kind: bytes) -> Callable[[redis.Redis], Any]:
-    def apply(c: redis.Redis) -> Any:
+def _other_type(key: bytes, kind: bytes) -> Callable[[Any], Any]:
+    def apply(c: Any) -> Any:
         c.delete(key)
         return c.set(key, "x") if kind != b"string" else c.rpush(key, "x")
 
     return apply
 
 
-def victims(key: bytes, names: Sequence[str], mutation: Mutation) -> set[str]:
+def victims(key: bytes, names: set[str], mutation: Mutation) -> set[str]:
     """Queues whose own value it is; the commands of the others go on as before."""
     text = key.decode(errors="replace")
     if found := re.match(r"rq:\{([^}/]*)", text):
@@ -277,11 +282,13 @@ class Deployment:
         self.client = redis.Redis.from_url(url, protocol=3)
         self.client.flushall()
         populate(self.client, url)
-        self.names = queues(self.client)
+        self.names = set(queues(self.client))
         keys: Any = self.client.keys("*")
         self.keys = sorted(keys)
         self._dumps: list[Any] = [self.client.dump(key) for key in self.keys]
-        self.usual = {words: self.run(words)[0] for words in looks(self.names)}
+        self.ended = Counter[str]()
+        """how often commands ended with which code"""
+        self.usual = {words: self.run(words)[0] for words in looks(sorted(self.names))}
 
     def restore(self) -> None:
         pipe = self.client.pipeline(transaction=False)
@@ -312,6 +319,7 @@ class Deployment:
         if "Traceback (most" in said:
             ended = said[-500:]
         out.seek(0)
+        self.ended[str(ended)[:20]] += 1
         return ended, out.read(), said
 
     def close(self) -> None:
@@ -331,39 +339,36 @@ def _where(error: BaseException) -> str:
 def fuzz(
     there: Deployment, seed: int, count: int, commands: int, progress: Callable[[str], None]
 ) -> list[Finding]:
-    """Findings of ``count`` mutations, with ``commands`` drawn commands each (0: with all)."""
+    """Findings of ``count`` mutations. After each run the commands over all queues, ``commands``
+    of those on the corrupt queue (0: every one, as a table and as JSON, and every change), and a
+    few on its neighbours."""
     chance = random.Random(seed)
     found: list[Finding] = []
-    every = list(looks(there.names))
-    writes = list(changes(there.names))
+    every, writes = list(looks(sorted(there.names))), list(changes(sorted(there.names)))
+    overall = [words for words in every if not there.names & _queues_of(words)]
     for nth in range(count):
         mutation = mutations(there.client, there.keys, chance)
         mutation.apply(there.client)
         hit = victims(mutation.key, there.names, mutation)
-        drawn = every if not commands else chance.sample(every, commands)
-        for words in drawn:
-            form = [*words, "--json"] if chance.random() < 0.5 or not commands else [*words]
-            forms = [form] if commands else [form, list(words)]
-            for one in forms:
-                ended, _, said = there.run(one)
-                wrong = None
-                own = not hit & {word.partition("/")[0] for word in words}
-                named = any(word.partition("/")[0] in there.names for word in words)
-                if isinstance(ended, str):
-                    wrong = ended
-                elif named and own and ended != there.usual[words]:
-                    wrong = f"exit {ended}, not {there.usual[words]}: {said[-200:]}"
-                elif not named and hit < set(there.names) and words[0] != "config":
-                    if ended not in (there.usual[words], 1 if words[0] == "fsck" else 3):
-                        wrong = f"exit {ended} of all queues: {said[-200:]}"
-                if wrong:
-                    found.append(Finding(str(mutation), " ".join(one), wrong))
-        if isinstance((listed := there.run(["ls", "--json"]))[0], int):
-            rows = [json.loads(line) for line in listed[1].splitlines()]
-            for row in rows:
-                if row["problem"] and row["name"] not in hit and hit < set(there.names):
-                    found.append(Finding(str(mutation), "ls", f"{row['name']}: {row['problem']}"))
-        for words in writes if not commands else chance.sample(writes, max(1, commands // 4)):
+        own = [words for words in every if _queues_of(words) & hit]
+        rest = [words for words in every if words not in own and words not in overall]
+        drawn = [*overall, *own, *chance.sample(rest, min(20, len(rest)))]
+        if commands:
+            drawn = chance.sample(overall, 3) + chance.sample(own, min(len(own), commands))
+            drawn += chance.sample(rest, min(len(rest), 2))
+        for words in [("ls",), *drawn]:
+            forms = [[*words], [*words, "--json"]]
+            for form in forms if not commands else [chance.choice(forms)]:
+                ended, out, said = there.run(form)
+                if wrong := _wrong(there, words, ended, said, hit):
+                    found.append(Finding(str(mutation), " ".join(form), wrong))
+                elif form == ["ls", "--json"] and hit < there.names:
+                    rows = [json.loads(line) for line in out.splitlines()]
+                    blind = {row["name"] for row in rows if row["problem"]} - hit
+                    blind |= there.names - hit - {row["name"] for row in rows}
+                    found += [Finding(str(mutation), "ls", f"{name} isn't shown") for name in blind]
+        mine = [words for words in writes if _queues_of(words) & hit]
+        for words in mine if not commands else chance.sample(mine, min(len(mine), 2)):
             for way in ("--dry-run", "--yes"):
                 ended, _, _ = there.run([*words, way])
                 if isinstance(ended, str):
@@ -371,6 +376,25 @@ def fuzz(
         there.restore()
         progress(f"{nth + 1}/{count}: {len(found)} findings")
     return found
+
+
+def _queues_of(words: Sequence[str]) -> set[str]:
+    """The queue a command is about, if it is about one."""
+    return {word.partition("/")[0] for word in words[1:]}
+
+
+def _wrong(
+    there: Deployment, words: tuple[str, ...], ended: int | str, said: str, hit: set[str]
+) -> str | None:
+    """What is wrong with how a command ended."""
+    if isinstance(ended, str):
+        return ended
+    usual, about = there.usual[words], _queues_of(words) & there.names
+    if about and not about & hit:
+        return None if ended == usual else f"exit {ended}, not {usual}: {said[-200:]}"
+    if not about and hit < there.names and ended not in (usual, 1 if words[0] == "fsck" else 3):
+        return f"exit {ended} of all queues: {said[-200:]}"
+    return None
 
 
 def main() -> None:
@@ -399,7 +423,9 @@ def main() -> None:
     for what, number in kinds.most_common(given.show):
         example = next(o for o in found if re.sub(r"\d+", "N", o.what)[-130:] == what)
         print(f"{number:5}  {example.what}\n         {example.command}   [{example.mutation}]")
-    print(f"{given.mutations} mutations, {len(found)} findings, {time.monotonic() - began:.0f} s")
+    print(
+        f"{given.mutations} mutations, {len(found)} findings, {dict(there.ended)}, {time.monotonic() - began:.0f} s"
+    )
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, S
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar, cast
 
-from .errors import RedisqError, Unreachable, Unreadable, WrongKind, translate
+from .errors import CORRUPT, RedisqError, Unreachable, Unreadable, WrongKind, translate
 from .quoting import bytes_of
 
 T = TypeVar("T")
@@ -56,10 +56,10 @@ class Call(Generic[T]):
             raise error
         try:
             return self.read(reply)
-        except ValueError as spoilt:
-            if isinstance(spoilt, RedisqError):
+        except CORRUPT as corrupt:
+            if isinstance(corrupt, RedisqError):
                 raise
-            raise Unreadable(f"what stands in key {self._place} can't be read") from spoilt
+            raise Unreadable(f"key {self._place} holds a corrupt value") from corrupt
 
     @property
     def _place(self) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from . import record
 from .io import C_co, Call, both, operation, together
 from .quoting import bytes_of
-from .reply import number, scored, spelt
+from .reply import moment, number, scored, spelt
 from .room import Room
 from .states import ZSETS
 from .values import Checkup, Counts, Entry, Event, Page, Rates, State
@@ -113,10 +113,12 @@ class Looks(Room[C_co]):
                 Call(("HMGET", self.keys[part], *ids), list[Any], key=self.keys[part])
                 for part in ("meta", "err")
             ),
-            self._payloads(ids if payloads else ()),
+            self._contents(ids if payloads else ()),
         )
         return [
             record.readable(id, state, score, line, error, payload)
+            if not isinstance(payload, Exception)
+            else Entry(id, state, at_ms=moment(score), problem=f"its payload is corrupt: {payload}")
             for (id, score), line, error, payload in zip(
                 rows, meta, errors, contents or [None] * len(ids), strict=True
             )
@@ -124,6 +126,10 @@ class Looks(Room[C_co]):
 
     @abstractmethod
     async def _payloads(self, ids: Sequence[str]) -> list[bytes | None]: ...
+
+    async def _contents(self, ids: Sequence[str]) -> list[bytes | Exception | None]:
+        """Payloads; an error is one that is corrupt."""
+        return [*await self._payloads(ids)]
 
     @abstractmethod
     async def _page_waiting(
@@ -220,10 +226,18 @@ def _order(row: tuple[str, float]) -> tuple[float, bytes]:
 
 
 def _events(reply: Any) -> list[Event]:
-    events = []
-    for id, raw in reply:
-        fields = {k.decode(): v.decode("utf-8", "backslashreplace") for k, v in raw.items()}
-        at, by = int(fields.pop("t")), fields.pop("by")
-        what = {name: tuple(items.split(" ")) for name, items in fields.items()}
-        events.append(Event(id.decode(), at, by, what))
-    return events
+    return [_event(id.decode(), raw) for id, raw in reply]
+
+
+def _event(id: str, raw: dict[bytes, bytes]) -> Event:
+    """One event; an entry that somebody else put into the history is called ``foreign``."""
+    fields = {
+        name.decode("utf-8", "backslashreplace"): value.decode("utf-8", "backslashreplace")
+        for name, value in raw.items()
+    }
+    try:
+        at, by = int(fields["t"]), fields["by"]
+    except (KeyError, ValueError):
+        return Event(id, int(id.partition("-")[0]), "-", {"foreign": tuple(fields)})
+    what = {n: tuple(v.split(" ")) for n, v in fields.items() if n not in ("t", "by")}
+    return Event(id, at, by, what)

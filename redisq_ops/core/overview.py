@@ -13,7 +13,6 @@ from .standing import Standing, joined
 from .states import ZSETS
 from .values import Counts, Entry, Event, Page, Rates, State
 
-
 _FURTHEST = 10**14
 """ms: the year 5138, as far as the library takes times"""
 
@@ -81,14 +80,17 @@ class Overview(Parts[C_co, Part]):
         while k < len(sizes) and skip >= sizes[k]:
             skip, k = skip - sizes[k], k + 1
         entries: list[Entry] = []
+        problems: list[str] = []
         while k < len(sizes) and len(entries) < max:
             page = await self._part(k).page.op(
                 "waiting", inner or None, max - len(entries), skip or None, payloads
             )
             entries += page.entries
+            problems += [page.problem] if page.problem else []
             inner, skip = page.cursor or "", 0
             k += not inner
-        return Page(tuple(entries), f"{k}~{inner}" if k < len(sizes) else None, sum(sizes))
+        onward = f"{k}~{inner}" if k < len(sizes) else None
+        return Page(tuple(entries), onward, sum(sizes), problem="; ".join(problems) or None)
 
     def _zset(self, state: State) -> str:
         """The sorted set that keeps a state."""

@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise, zip_longest
 from typing import Any, Literal, TypeVar
 
-from .errors import RedisqError, Unreadable
+from .errors import RedisqError
 from .io import Call, Description, Replies, Round, both, together
+from .quoting import legal, text
 from .reply import number
 from .reply import spelt as _score
 
@@ -51,6 +52,10 @@ class Unread:
     name: bytes
     error: Exception
 
+    def __str__(self) -> str:
+        why = f": {self.error}" if isinstance(self.error, RedisqError) else ""
+        return f"{self.what} {legal(self.name)} is corrupt, and what waits of it unknown{why}"
+
 
 @dataclass(frozen=True, slots=True)
 class Line:
@@ -66,14 +71,12 @@ class Line:
 
     @property
     def names(self) -> list[str]:
-        """The ids for people; what can't be read is an error."""
-        for spoilt in self.unread:
-            if isinstance(spoilt.error, RedisqError):
-                raise spoilt.error
-            name = spoilt.name.decode(errors="replace")
-            said = f"what waits of {spoilt.what} {name} can't be read"
-            raise Unreadable(said) from spoilt.error
-        return [id.decode() for id in self.ids]
+        return [text(id) for id in self.ids]
+
+    @property
+    def problem(self) -> str | None:
+        """What of it can't be read; the rest is here."""
+        return "; ".join(map(str, self.unread)) or None
 
 
 @dataclass(frozen=True, slots=True)

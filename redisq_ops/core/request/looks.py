@@ -300,7 +300,7 @@ class RequestLooks(Queue[C_co]):
         total = (await self.counts.op()).waiting
         line = await self._line(cursor, max, start)
         entries = await self._entries("waiting", [(id, None) for id in line.names], payloads)
-        return Page(tuple(entries), line.cursor, total)
+        return Page(tuple(entries), line.cursor, total, problem=line.problem)
 
     async def _line(self, cursor: str | None, max: int, start: int | None = None) -> Line:
         return await waiting(self, cursor, max, start)
