@@ -122,7 +122,27 @@ def _run(words: Sequence[str]) -> int:
             where = f": {error.filename}" if error.filename else ""
             said = file_error(error, f"{error.strerror or error}{where}")
             return _say(str(said), said.exit_code, as_json)
-        raise
+        return _unexpected(error, words, as_json)
+
+
+def _unexpected(error: Exception, words: Sequence[str], as_json: bool) -> int:
+    """A mistake of ours: one line, and at ``-vv`` the traceback for a report of it."""
+    import traceback
+
+    if sum(_verbosity(word) for word in words) >= 2:
+        traceback.print_exception(error)
+    # Its own words may quote a payload.
+    frames = traceback.extract_tb(error.__traceback__)
+    at = [frame for frame in frames if "redisq_ops" in frame.filename][-1]
+    where = f"{at.filename.rpartition('redisq_ops/')[2]}:{at.lineno}"
+    what = f"unexpected error: {type(error).__name__} at {where}"
+    return _say(f"{what}; please report it with what -vv shows", 1, as_json)
+
+
+def _verbosity(word: str) -> int:
+    if word == "--verbose":
+        return 1
+    return word.count("v") if word.startswith("-") and set(word[1:]) == {"v"} else 0
 
 
 @cache

@@ -151,7 +151,7 @@ def listed(s: Session, state: State, given: Mapping[str, Any]) -> int:
     from redisq_ops.ops.selection import Scan
 
     from .output import emit, say, table
-    from .rows import entry_row
+    from .rows import entry_row, tell_unread
 
     most = given["max"] or (None if s.json else 100)
     broken = False
@@ -179,9 +179,7 @@ def listed(s: Session, state: State, given: Mapping[str, Any]) -> int:
             say(f"{queue.name}: {entries(scan.found, state)}{of}{looked}")
         elif scan.looked:
             say(f"{queue.name}: {scan.looked}")
-        if scan.problem:
-            broken = True
-            say(f"{queue.name}: {scan.problem}")
+        broken = tell_unread([scan]) or broken
         _say_cancelled(s, target)
     return 3 if broken else 0
 
@@ -211,7 +209,7 @@ def _table(queue: str, state: State, rows: list[Entry], now: int) -> tuple[list[
             + ([entry.at_ms and age(entry.at_ms - now)] if clock else [])
             + [entry.failures, entry.lost, entry.consumer,
                GONE if entry.called == GONE else entry.reason,
-               f"{error.type}: {error.message}" if error else None]
+               f"{error.type}: {error.message}" if error else entry.problem]
         )  # fmt: skip
     return [*headers, "reason", "error"], texts
 
@@ -312,9 +310,10 @@ def changed(s: Session, verb: Verb, states: Sequence[State], given: Mapping[str,
                 print(printable(f"0 matched: {plan}"))
             elif given["dry_run"]:
                 emit({"plan": plan.title, **plan.facts})
+        left_out = sum(len(getattr(chosen, "corrupt", ())) for chosen, _ in weighed)
         if s.json and not given["dry_run"]:
-            emit(Outcome(None, 0))
-        return 0
+            emit(Outcome(None, left_out, 0, {"corrupt": left_out} if left_out else {}))
+        return 1 if left_out and not given["dry_run"] else 0
     return _moved(s, bulks, ramp) if agreed(s, plans, given) else 0
 
 

@@ -30,18 +30,21 @@ def grouped(s: Session, given: Mapping[str, Any]) -> int:
     from redisq_ops.ops.groups import Grouping
 
     from .output import emit
+    from .rows import tell_unread
 
+    broken = False
     for target in meant(s, (STATE,), given):
         queue, now = target.queue, s.run(target.queue.now.op())
         grouping = Grouping(queue, target.state, target.filter, now)
         for page in pages(s, grouping.scan, given):
-            grouping.groups.add(page)
+            grouping.groups.add([entry for entry in page if not entry.problem])
+        broken = tell_unread([grouping.scan]) or broken
         if s.json:
             for row in _rows(grouping):
                 emit(row)
         else:
             _tell(grouping)
-    return 0
+    return 3 if broken else 0
 
 
 def _rows(grouping: Grouping) -> list[dict[str, Any]]:

@@ -73,7 +73,7 @@ def log(context: typer.Context, queue: OneQueue = None, max: Most = 50) -> int:
 
     from redisq_ops.ops import journal
 
-    from .output import emit, say, table, when
+    from .output import emit, printable, say, table, when
 
     s = session(context)
     found = s.run(journal.log(s.deployment, max, queue))
@@ -94,7 +94,7 @@ def log(context: typer.Context, queue: OneQueue = None, max: Most = 50) -> int:
     elif not found.unread:
         say("no operations yet")
     for name, why in found.unread.items():
-        say(f"{name}: not looked at: {why}")
+        say(printable(f"{name}: not looked at: {why}"))
     return 3 if found.unread else 0
 
 
@@ -194,7 +194,7 @@ def fsck(
     Exit 1 if something doesn't, else 3 if some couldn't be read. A queue at work changes while it
     is read, so a finding counts when every look sees it again.
     """
-    from redisq_ops.core.errors import Forbidden, Refused, Unreachable
+    from redisq_ops.core.errors import Forbidden, Refused, Unreachable, Unreadable
     from redisq_ops.core.io import apart
     from redisq_ops.core.registry import all_queues
     from redisq_ops.ops.audit import Audit
@@ -202,12 +202,19 @@ def fsck(
     from .output import emit
 
     s = session(context)
-    names = [queue] if queue else [q.name for q in s.run(all_queues(s.deployment.prefix))]
-    codes = {0}
+    codes, corrupt = {0}, dict[str, str]()
+    if queue is not None:
+        names = [queue]
+    else:
+        entries = s.run(all_queues(s.deployment.prefix))
+        names = [entry.name for entry in entries]
+        corrupt = {entry.name: entry.problem for entry in entries if entry.problem is not None}
     for name in names:
         row: dict[str, Any] = {"queue": name, "kind": None, "looks": 0, "momentary": 0}
         said, broken, unseen = "adds up", list[str](), None
         try:
+            if name in corrupt:
+                raise Unreadable(corrupt[name])
             there = s.run(s.deployment.queue(name))
             audit = Audit(there)
             while (again := s.run(apart(audit.look()))) is True and audit.looks < LOOKS:

@@ -48,6 +48,8 @@ _QUEUE = typer.Option(
 def export(s: Session, given: dict[str, Any]) -> int:
     from redisq_ops.ops.export import Export
 
+    from .rows import tell_unread
+
     redaction = _redaction(s, given["raw_payloads"])
     states = _states(given.pop("state"))
     file = given.pop("output")
@@ -66,7 +68,7 @@ def export(s: Session, given: dict[str, Any]) -> int:
         except KeyboardInterrupt as stop:
             raise _interrupted(file, sum(one.written for one in done)) from stop
     _told(s, done, file)
-    return 0
+    return 3 if tell_unread(section.scan for section in done) else 0
 
 
 def _redaction(s: Session, raw: bool) -> Redaction:

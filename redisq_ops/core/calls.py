@@ -6,7 +6,15 @@ from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, S
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar, cast
 
-from .errors import Forbidden, RedisqError, Unreachable, Unreadable, WrongKind, translate
+from .errors import (
+    CORRUPT,
+    Forbidden,
+    RedisqError,
+    Unreachable,
+    Unreadable,
+    WrongKind,
+    translate,
+)
 from .quoting import bytes_of
 
 T = TypeVar("T")
@@ -58,10 +66,10 @@ class Call(Generic[T]):
             raise error
         try:
             return self.read(reply)
-        except ValueError as spoilt:
-            if isinstance(spoilt, RedisqError):
+        except CORRUPT as corrupt:
+            if isinstance(corrupt, RedisqError):
                 raise
-            raise Unreadable(f"what stands in key {self._place} can't be read") from spoilt
+            raise Unreadable(f"key {self._place} holds a corrupt value") from corrupt
 
     @property
     def _keys(self) -> tuple[str, ...]:

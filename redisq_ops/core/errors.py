@@ -11,7 +11,7 @@
     │   ├── WrongKind        the queue is of another kind, or a key of another type is in the way
     │   ├── TooLarge         a payload or result over its limit
     │   ├── Lost             history went under its reader
-    │   ├── Unreadable       what stands in a key of the queue was spoilt
+    │   ├── Unreadable       a value in a key of the queue is corrupt
     │   └── Superseded       an older call of the same caller arrived late
     ├── BadInput         a name, number, URL or file that can't be used  (exit 2)
     ├── Unreachable      the server can't be reached, or was lost        (exit 4)
@@ -93,10 +93,14 @@ class Lost(Refused):
 
 
 class Unreadable(Refused, ValueError):
-    """What stands in a key of the queue can't be read: somebody else wrote it.
+    """A value in a key of the queue is corrupt: not as this program, or the layout's, writes it.
 
-    No word of it is in the message: it may be what isn't to be shown.
+    The message names the key and never the value: that may be what isn't to be shown.
     """
+
+
+CORRUPT = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError)
+"""what reading a value raises that isn't as we would have written it"""
 
 
 class Superseded(Refused):
@@ -175,6 +179,11 @@ _UNKNOWN = re.compile("unknown command '([A-Z]+)'")
 _COMMON = ("HGETALL", "HGET", "TIME", "CLUSTER")
 """what is asked first; a Sentinel has none of them"""
 
+_UNFIT = re.compile(
+    r"value is not an? |would overflow|would produce NaN|Invalid stream ID|user_script:\d+: "
+)
+"""what the server, or Lua, says of a number that is none, where a script counts or computes"""
+
 # A slot on its way to another node, a node without its slots, a master that is being replaced: the
 # next try may meet a cluster that agrees again.
 CHANGING = (
@@ -245,6 +254,8 @@ def translate(error: Exception) -> Exception:
         # redis-py strips the leading word of some replies, so the type says what the text doesn't.
         if found is None and "Operation against a key holding the wrong kind" in text:
             found, word = WrongKind, "WRONGTYPE"
+    if found is None and isinstance(error, rx.ResponseError) and _UNFIT.search(text):
+        found, rest = Unreadable, f"a key of the queue holds a corrupt value: {text}"
     if found is None:
         return error
     said = found(_IN_WORDS.get(word, rest or text))

@@ -8,7 +8,8 @@ from typing import Any
 
 from . import record
 from .io import C_co, Call, both, operation, together
-from .reply import number, scored
+from .quoting import bytes_of
+from .reply import moment, number, scored, spelt
 from .room import Room
 from .states import ZSETS
 from .values import Checkup, Counts, Entry, Event, Page, Rates, State
@@ -82,9 +83,9 @@ class Looks(Room[C_co]):
                 size, rank = await both(total, found)
             else:
                 size = await total
-            bottom, offset, more = f"{after[0]:.0f}" if after else low, 0, True
+            bottom, offset, more = spelt(after[0]) if after else low, 0, True
             if after is not None and rank is not None:
-                page = await scored(key, f"{rank:.0f}", f"{rank + max + 1:.0f}")
+                page = await scored(key, str(int(rank)), str(int(rank) + max + 1))
                 # Still in its place: what follows it is exact, however many have its score.
                 if page[:1] == [(after[1], after[0])]:
                     rows, more = [row for row in page[1:] if row[1] <= float(high)], False
@@ -94,12 +95,12 @@ class Looks(Room[C_co]):
                 )
                 more = len(page) == max + 1
                 offset += len(page)
-                rows += [row for row in page if after is None or (row[1], row[0]) > after]
+                rows += [row for row in page if after is None or _order(row) > _order(after[::-1])]
             more = len(rows) > max
             rows = rows[:max]
         entries = await self._entries(state, rows, payloads)
-        last = f"{rows[-1][1]:.0f}:{rows[-1][0]}" if rows and more else None
-        return Page(tuple(entries), last, size)
+        last = f"{spelt(rows[-1][1])}:{rows[-1][0]}" if rows and more else None
+        return Page(tuple(entries), last, size, scores=tuple(score for _, score in rows))
 
     async def _entries(
         self, state: State, rows: Sequence[tuple[str, float | None]], payloads: bool = True
@@ -112,10 +113,12 @@ class Looks(Room[C_co]):
                 Call(("HMGET", self.keys[part], *ids), list[Any], key=self.keys[part])
                 for part in ("meta", "err")
             ),
-            self._payloads(ids if payloads else ()),
+            self._contents(ids if payloads else ()),
         )
         return [
-            record.entry(id, state, score, line, error, payload)
+            record.readable(id, state, score, line, error, payload)
+            if not isinstance(payload, Exception)
+            else Entry(id, state, at_ms=moment(score), problem=f"its payload is corrupt: {payload}")
             for (id, score), line, error, payload in zip(
                 rows, meta, errors, contents or [None] * len(ids), strict=True
             )
@@ -123,6 +126,10 @@ class Looks(Room[C_co]):
 
     @abstractmethod
     async def _payloads(self, ids: Sequence[str]) -> list[bytes | None]: ...
+
+    async def _contents(self, ids: Sequence[str]) -> list[bytes | Exception | None]:
+        """Payloads; an error is one that is corrupt."""
+        return [*await self._payloads(ids)]
 
     @abstractmethod
     async def _page_waiting(
@@ -213,11 +220,24 @@ def _cursor(text: str | None) -> tuple[float, str] | None:
     return float(score), member
 
 
+def _order(row: tuple[str, float]) -> tuple[float, bytes]:
+    """Where a (member, score) is in its sorted set: the server compares bytes."""
+    return row[1], bytes_of(row[0])
+
+
 def _events(reply: Any) -> list[Event]:
-    events = []
-    for id, raw in reply:
-        fields = {k.decode(): v.decode("utf-8", "backslashreplace") for k, v in raw.items()}
-        at, by = int(fields.pop("t")), fields.pop("by")
-        what = {name: tuple(items.split(" ")) for name, items in fields.items()}
-        events.append(Event(id.decode(), at, by, what))
-    return events
+    return [_event(id.decode(), raw) for id, raw in reply]
+
+
+def _event(id: str, raw: dict[bytes, bytes]) -> Event:
+    """One event; an entry that somebody else put into the history is called ``foreign``."""
+    fields = {
+        name.decode("utf-8", "backslashreplace"): value.decode("utf-8", "backslashreplace")
+        for name, value in raw.items()
+    }
+    try:
+        at, by = int(fields["t"]), fields["by"]
+    except (KeyError, ValueError):
+        return Event(id, int(id.partition("-")[0]), "-", {"foreign": tuple(fields)})
+    what = {n: tuple(v.split(" ")) for n, v in fields.items() if n not in ("t", "by")}
+    return Event(id, at, by, what)

@@ -124,10 +124,6 @@ class Sheets(Looks[C_co]):
             columns["payloads"] = self._contents(ids)
         return columns
 
-    async def _contents(self, ids: Sequence[str]) -> list[bytes | Exception | None]:
-        """Payloads; an error is one that can't be read."""
-        return [*await self._payloads(ids)]
-
     @operation
     def reach(self) -> Call[Reach]:
         """How far the history goes. Of one leaf."""

@@ -95,7 +95,7 @@ class Failure:
         try:
             found: Any = json.loads(data)
             return cls(str(found["type"]), str(found["message"]), str(found.get("traceback", "")))
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             return cls("error", data.decode("utf-8", "backslashreplace"))
 
 
@@ -132,6 +132,8 @@ class Entry:
     """whose work it is, in a fair queue"""
     called: str | None = None
     """what the queue's own users call its state, where they have a word of their own"""
+    problem: str | None = None
+    """why its other fields can't be read: its record is corrupt"""
     handed: bool = field(default=False, compare=False, repr=False)
     """whether anybody was ever given it, before a replay too"""
     put_ms: int | None = field(default=None, compare=False, repr=False)
@@ -162,6 +164,8 @@ class Page:
     """False: ``total`` are those that were seen, and there may be more"""
     problem: str | None = None
     """what of the state can't be read; the rest is here"""
+    scores: tuple[float, ...] = ()
+    """the exact score of each entry, of a page of one sorted set"""
 
 
 @dataclass(frozen=True, slots=True)

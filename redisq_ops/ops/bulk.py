@@ -302,7 +302,9 @@ class Bulk:
         self.verb = verb
         self.author = author
         self.rate = rate
-        self.outcome = Outcome(journal.new_id(verb), selection.count)
+        left_out = len(selection.corrupt) if isinstance(selection, Selection) else 0
+        self.outcome = Outcome(journal.new_id(verb), selection.count + left_out)
+        self.outcome.skip("corrupt", left_out)
         self.handled = 0
         """entries this object dealt with"""
         self.halted = ""

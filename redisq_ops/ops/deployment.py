@@ -8,13 +8,12 @@ QUEUE/REQUEST/N       mail/r1/17
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from redisq_ops.core.callers import Callers
 from redisq_ops.core.clock import Clock
-from redisq_ops.core.errors import BadInput, Forbidden, NotFound, Refused, Unreachable
+from redisq_ops.core.errors import BadInput, Forbidden, NotFound, Refused, Unreachable, Unreadable
 from redisq_ops.core.foreign import ForeignQueue
 from redisq_ops.core.io import Description, apart, together
 from redisq_ops.core.keys import PREFIX, checked_name
@@ -48,7 +47,10 @@ class Deployment:
         self.callers = Callers()
 
     def open(self, entry: Registered) -> Queue[Any]:
-        """The queue of a registry entry; refuses a kind or schema this release doesn't know."""
+        """The queue of a registry entry; refuses a kind or schema this release doesn't know, and a
+        corrupt entry (`Unreadable`)."""
+        if entry.problem is not None:
+            raise Unreadable(entry.problem)
         made = room(entry.kind) if entry.at is None else layout(entry.kind)
         if made is None:
             raise NotFound(f"queue {entry.name} is of kind {entry.kind}, unknown to this release")
@@ -77,11 +79,18 @@ class Deployment:
 
     async def queues(self) -> list[Queue[Any]]:
         """Every queue this release can open, by name; one round trip."""
-        queues = []
+        return (await self.registered())[0]
+
+    async def registered(self) -> tuple[list[Queue[Any]], dict[str, Refused]]:
+        """Every queue this release can open, by name, and why it can't open the others: one that
+        is too new, or whose registry entry is corrupt, must not hide the rest. One round trip."""
+        queues, refused = [], dict[str, Refused]()
         for entry in await all_queues(self.prefix):
-            with suppress(Refused):  # one that is too new must not hide the others
+            try:
                 queues.append(self.open(entry))
-        return queues
+            except Refused as refusal:
+                refused[entry.name] = refusal
+        return queues, refused
 
     async def apart(self) -> list[Queue[Any]]:
         """As `queues`, with each entry in one of them only: a whole deployment of another program

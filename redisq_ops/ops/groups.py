@@ -162,7 +162,7 @@ class Grouping:
         self.groups = Groups(kept, filter.redaction)
         self.now_ms = now_ms
         self._filter = filter
-        self.scan = Scan(queue, state, filter, now_ms)
+        self.scan = Scan(queue, state, filter, now_ms, partly=True)
 
     @property
     def over(self) -> bool:
@@ -185,7 +185,7 @@ class Grouping:
 
     async def step(self) -> None:
         """One page."""
-        self.groups.add(await self.scan.step())
+        self.groups.add([entry for entry in await self.scan.step() if not entry.problem])
 
 
 async def groups(

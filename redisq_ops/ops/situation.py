@@ -113,7 +113,7 @@ async def look(queue: Queue[Any], id: str | None) -> Situation:
     if entry is not None and entry.state == "dead" and entry.error is not None:
         alike = await _alike(queue, entry)
     if entry is not None and entry.op and all(o.id != entry.op for o in operations):
-        touched = await journal.read(queue, entry.op)
+        touched = await journal.known(queue, entry.op)
         operations = [*operations, *([touched] if touched else [])]
     held = () if id else await _held(queue)
     heads = {

@@ -264,7 +264,7 @@ class CircularQueue(Queue[C_co]):
             replace(entry, payload=line.unmet.get(id)) if entry.payload is None else entry
             for id, entry in zip(line.ids, entries, strict=True)
         )
-        return Page(tuple(told), line.cursor, total)
+        return Page(tuple(told), line.cursor, total, problem=line.problem)
 
     async def _line(self, cursor: str | None, max: int, start: int | None = None) -> Line:
         return (await self._lined(cursor, max, start))[0]

@@ -21,6 +21,7 @@ from ..given import PAIR, PAYLOAD, checked_pairs, listed, pair
 from ..io import C_co, Call, Description, both, operation, together
 from ..keys import checked_name
 from ..queue import Queue
+from ..quoting import text
 from ..reply import row_words, words
 from ..scan import Line
 from ..settings import BATCH, MAX_PAYLOAD
@@ -333,7 +334,7 @@ class FairQueue(Queue[C_co]):
             Call(("HMGET", key, *(id for id, _ in rows)), list[bytes | None], key=key),
         )
         return [
-            replace(entry, client=owner.decode() if owner else None)
+            replace(entry, client=text(owner) if owner else None)
             for entry, owner in zip(entries, owners, strict=True)
         ]
 
@@ -369,7 +370,7 @@ class FairQueue(Queue[C_co]):
         found = await self._entries("waiting", [(id, None) for id in line.names], payloads)
         owned = zip(found, line.clients or (), strict=True)
         entries = (replace(entry, client=client) for entry, client in owned)
-        return Page(tuple(entries), line.cursor, total)
+        return Page(tuple(entries), line.cursor, total, problem=line.problem)
 
     async def _line(self, cursor: str | None, max: int, start: int | None = None) -> Line:
         return await places.page(self, cursor, max, start)

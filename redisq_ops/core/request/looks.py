@@ -10,7 +10,7 @@ from ..errors import NotFound
 from ..holdings import HOLDINGS, Holdings, Load, holding
 from ..io import C_co, Call, attempt, both, operation, together
 from ..queue import Queue
-from ..reply import scored, words
+from ..reply import moment, scored, words
 from ..scan import Line, Span, page, spans
 from ..settings import PRIORITIES
 from ..standing import OTHERS, Standing
@@ -46,7 +46,7 @@ class RequestLooks(Queue[C_co]):
         )
         pending, delayed, dead, trash = sizes
         waiting, cancelled, done = counters
-        since = int(oldest[0][1]) if oldest and waiting else None
+        since = moment(oldest[0][1]) if oldest and waiting else None
         return Counts(
             waiting, pending, delayed, dead, trash + cancelled, done, since, paused, closed
         )
@@ -308,7 +308,7 @@ class RequestLooks(Queue[C_co]):
         total = (await self.counts.op()).waiting
         line = await self._line(cursor, max, start)
         entries = await self._entries("waiting", [(id, None) for id in line.names], payloads)
-        return Page(tuple(entries), line.cursor, total)
+        return Page(tuple(entries), line.cursor, total, problem=line.problem)
 
     async def _line(self, cursor: str | None, max: int, start: int | None = None) -> Line:
         return await waiting(self, cursor, max, start)

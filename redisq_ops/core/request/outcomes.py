@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..io import Call, both, together
-from ..reply import number
+from ..reply import moment, number
 from ..states import ZSETS
 from ..values import Entry, Failure, State
 from . import stream
@@ -63,7 +63,7 @@ async def outcomes(queue: RequestLooks[Any], id: str, start: int, max: int) -> l
         named = [(name, at) for name, at in zip(ZSETS, ranks, strict=True) if at is not None]
         if named:
             where, at = named[0]
-            found.append(Outcome(n, where, result, at_ms=int(at)))
+            found.append(Outcome(n, where, result, at_ms=moment(at)))
         else:
             idle = n > int(read or 0) or n in returned
             ended: State = "trash" if gone else undelivered if idle else "done"
