@@ -47,8 +47,8 @@ def refusal(first: Reject, count: int, kind: type[RedisqError] = TooLarge) -> Re
 class RejectFile:
     """A file of rejects, a JSON object a line: ``file``, ``row``, ``request``, ``reason``.
 
-    It replaces an earlier file when the block ends, however it ends; only its owner can read it.
-    ``count`` is the number of rejects. `BadInput` if it can't be written there.
+    It replaces an earlier file when the block ends (with an error: if it has a reject); only its
+    owner can read it. ``count`` is the number of rejects. `BadInput` if it can't be written there.
     """
 
     def __init__(self, path: Path) -> None:
@@ -79,7 +79,8 @@ class RejectFile:
     ) -> None:
         try:
             self._out.close()
-            os.replace(self._part, self.path)
+            if kind is None or self.count:
+                os.replace(self._part, self.path)
         finally:
             with suppress(FileNotFoundError):
                 os.unlink(self._part)
