@@ -131,6 +131,7 @@ def test_from_a_file_to_its_results(queue: RequestQueue[redis.Redis]) -> None:
         "word": "same",
         "total": 4,
         "state": "done",
+        "refused": 0,
     }
     assert queue.invariants() == []
 
@@ -266,11 +267,12 @@ def commands(err: str) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_a_payload_over_the_limit_far_in_the_file(queue: RequestQueue[redis.Redis]) -> None:
+def test_a_payload_over_the_limit_far_in_a_pipe(queue: RequestQueue[redis.Redis]) -> None:
+    """A pipe is read once: what came before the line is there already."""
     good = numbers(Path("in.txt"), 2_000)
-    Path("in.txt").write_bytes(b"\n".join([*good, b"x" * 101, b"end"]))
-    words = ("submit", "in.txt", "--id", "r", "--max-payload", "100")
-    done = redisq(*words)
+    fed = b"\n".join([*good, b"x" * 101, b"end"])
+    words = ("submit", "-", "--id", "r", "--max-payload", "100")
+    done = redisq(*words, input=fed)
     err = done.stderr.decode()
     assert (done.returncode, done.stdout) == (1, b"")
     assert err.splitlines()[-1] == (
@@ -282,14 +284,14 @@ def test_a_payload_over_the_limit_far_in_the_file(queue: RequestQueue[redis.Redi
     assert content(queue, "r") == good[: found.total]
     assert 1_500 < found.total <= 2_000
 
-    told = json.loads(redisq(*words, "--json").stderr)
+    told = json.loads(redisq(*words, "--json", input=fed).stderr)
     assert told["exit"] == 1
     assert "line 2,001" in told["error"]
-    assert "continue: redisq submit in.txt" in told["error"]
+    assert "continue: … | redisq submit -" in told["error"]
 
-    Path("in.txt").write_bytes(b"\n".join([*good, b"x" * 100, b"end"]))
     said = commands(err)
-    assert ok(*shlex.split(said["continue"])[1:]) == "r\n"
+    mended = b"\n".join([*good, b"x" * 100, b"end"])
+    assert ok(*shlex.split(said["continue"])[3:], input=mended) == "r\n"
     assert content(queue, "r") == [*good, b"x" * 100, b"end"]
     ok(*shlex.split(said["cancel"])[1:], "--yes")
     found = queue.request("r")
@@ -364,6 +366,7 @@ def test_a_request_per_line_and_its_memory(
         "word": "same",
         "total": 1_000,
         "state": "sealed",
+        "refused": 0,
     }
     assert err.startswith("1,000 requests take about 4.9 MiB of the server's memory;")
     with Path("in.txt").open("rb") as file:
@@ -379,7 +382,8 @@ def test_a_dry_run_counts_and_writes_nothing(
     assert cli.run(["submit", "in.txt", "--dry-run", "--split", "2", "--id", "r", "--json"]) == 0
     assert cli.run(["submit", "in.txt", "--dry-run", "--max-payload", "4"]) == 1
     out, err = capfd.readouterr()
-    text, as_json = out.splitlines()
+    text, as_json, short = out.splitlines()
+    assert short == "3 lines, 3 bytes: 2 sub-requests of one request, not sent"
     assert text == "3 lines, 8 bytes: 3 sub-requests of one request, not sent"
     assert json.loads(as_json) == {
         "id": "r",
@@ -389,8 +393,9 @@ def test_a_dry_run_counts_and_writes_nothing(
         "state": None,
         "lines": 3,
         "bytes": 9,
+        "refused": 0,
     }
-    assert err == "redisq: line 3 is over the limit of 4 bytes (--max-payload)\n"
+    assert err.startswith("1 line would be refused, and all with it, the first: in.txt, row 3, ")
     assert client.dbsize() == 0
 
 

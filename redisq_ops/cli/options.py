@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from inspect import Parameter, Signature
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -106,6 +107,13 @@ WHEN: Options = {
 OneQueue = Annotated[
     str | None,
     typer.Option("--queue", metavar="NAME", help="The queue.", autocompletion=queues),
+]
+
+SkipInvalid = Annotated[
+    Path | None,
+    typer.Option(
+        "--skip-invalid", metavar="FILE", help="Send the rest; list what can't be sent in FILE."
+    ),
 ]
 
 

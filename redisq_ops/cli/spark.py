@@ -129,13 +129,27 @@ def _no_interrupt(record: logging.LogRecord) -> bool:
     return not record.getMessage().endswith("while sending command.")
 
 
+def announced(s: Session) -> None:
+    """Tell a person that Spark starts, which takes some seconds."""
+    if not s.json:
+        print("starting Spark…", file=sys.stderr, flush=True)
+
+
 @contextmanager
 def on_spark(
-    s: Session, given: Mapping[str, Any], *, stopped: str = "", waits: bool = True
+    s: Session,
+    given: Mapping[str, Any],
+    *,
+    stopped: str = "",
+    waits: bool = True,
+    announces: bool = True,
 ) -> Iterator[SparkSession]:
     """That session while a command runs; what fails on it is one line.
 
-    ``stopped``: what Ctrl+C says, where there is something to say."""
+    ``stopped``: what Ctrl+C says, where there is something to say. ``announces``: says first that
+    Spark starts."""
+    if announces:
+        announced(s)
     logging.getLogger().addFilter(_no_interrupt)
     made = started(s, given, waits=waits)
     with suppress(ValueError):  # not the main thread

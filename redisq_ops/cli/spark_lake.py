@@ -94,6 +94,7 @@ spark.command(
 
 
 def collected(s: Session, given: dict[str, Any]) -> int:
+    from redisq_ops.core.errors import BadInput
     from redisq_ops.pipeline.redacted import redacted
     from redisq_ops.pipeline.results import FORMATS, checked, chosen, write
 
@@ -105,6 +106,8 @@ def collected(s: Session, given: dict[str, Any]) -> int:
     end = out.suffix.removeprefix(".")
     format = given["format"] or {"txt": "text"}.get(end, end if end in FORMATS else "parquet")
     checked(out, format, overwrite=given["overwrite"])
+    if given["no_final_newline"] and not (given["single_file"] and format == "text"):
+        raise BadInput("--no-final-newline is for --single-file --format text")
     queue = given["queue"] or s.config["queue"] or "default"
     requests = given["requests"] or []
     _known(s, queue, requests)
@@ -112,7 +115,10 @@ def collected(s: Session, given: dict[str, Any]) -> int:
     with on_spark(s, given, stopped="nothing was written") as session:
         found = redacted(frame(s, session, "results", queue=queue, **options), s.redaction)
         picked = chosen(found, requests, given["starting"] or "")
-        put = partial(write, picked, out, format, overwrite=given["overwrite"], some=not requests)
+        put = partial(
+            write, picked, out, format, overwrite=given["overwrite"], some=not requests,
+            single_file=given["single_file"], final_newline=not given["no_final_newline"],
+        )  # fmt: skip
         done = awaited(session, "collecting", put)
     if s.json:
         emit({"out": str(out), "format": format, **asdict(done)})
@@ -144,19 +150,22 @@ _OUT_FORMAT = typer.Option("--format", metavar="FORMAT", help="parquet, json, cs
 
 spark.command(
     "results",
-    help="Write requests' results to a folder, in order. text has the results alone.",
+    help="Write requests' results to a folder, or with --single-file to one file, in order: by "
+    "request (ID-1, ID-2 … ID-10), then by number. text has the results alone.",
     epilog=examples(
         "redisq spark results out.parquet r1 r2 --queue mail",
-        "redisq spark results out.txt --queue mail --starting today- --overwrite",
+        "redisq spark results out.txt --single-file --queue mail --starting today- --overwrite",
     ),
 )(
     command(
         {
-            "out": argument("OUT", help="The folder to write."),
+            "out": argument("OUT", help="The folder, or the file, to write."),
             "requests": (Annotated[list[str] | None, typer.Argument(metavar="[REQUEST]...")], None),
             **QUEUE,
             "starting": (Annotated[str | None, _STARTING], None),
             "format": (Annotated[str | None, _OUT_FORMAT], None),
+            "single_file": flag("--single-file", "Write one file, by one task; not a folder."),
+            "no_final_newline": flag("--no-final-newline", "End the last line without a newline."),
             "overwrite": flag("--overwrite", "Take the place of what is there."),
             **RUNNING,
         },

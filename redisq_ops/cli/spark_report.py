@@ -14,7 +14,7 @@ from .app import examples
 from .completion import queues
 from .options import Options, argument, command, flag
 from .session import Session
-from .spark import RUNNING, frame, moment, on_spark, printed, spark, there
+from .spark import RUNNING, announced, frame, moment, on_spark, printed, spark, there
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -245,10 +245,6 @@ def _report(
     """The report's two tables, of the server or of a lake, and a meter for its parts."""
     from redisq_ops.core.errors import BadInput
 
-    try:  # it counts through Arrow, before the session that would say the same is asked for
-        from redisq_ops.pipeline import scale
-    except ModuleNotFoundError as error:
-        raise BadInput("Spark isn't installed: pip install 'redisq-ops[spark]'") from error
     from .output import progress
 
     redaction = s.redaction
@@ -259,8 +255,14 @@ def _report(
     if lake is None:
         there(s, names)
     since, until = _range(s, given, DAY if history else None)
+    announced(s)
+    try:  # it counts through Arrow, before the session that would say the same is asked for
+        from redisq_ops.pipeline import scale
+    except ModuleNotFoundError as error:
+        raise BadInput("Spark isn't installed: pip install 'redisq-ops[spark]'") from error
     ours = scale.started_with(_rows(s, lake, names, history, request is None))
-    with on_spark(s, {**given, "conf": [*ours, *(given["conf"] or ())]}) as running:
+    own = {**given, "conf": [*ours, *(given["conf"] or ())]}
+    with on_spark(s, own, announces=False) as running:
         from redisq_ops.pipeline.report import Report
         from redisq_ops.pipeline.session import settings_of
 
@@ -279,9 +281,9 @@ def _report(
             report = Report(
                 events, letters, client, bool(given.get("payloads")), redaction, weights
             )
-            own = settings_of(given["conf"] or ())
+            asked = settings_of(given["conf"] or ())
             for name, value in (report.settings if history else {}).items():
-                if name not in own:
+                if name not in asked:
                     running.conf.set(name, value)
             yield report, meter
 
