@@ -785,7 +785,7 @@ KILLING = """
 import os, signal, sys
 from redisq_ops import cli
 from redisq_ops.core import queue, relocation as core
-from redisq_ops.ops import recall, relocation as ops
+from redisq_ops.ops import relocation as ops
 
 point, nth, *words = sys.argv[1:]
 seen = 0
@@ -814,9 +814,7 @@ elif point == "forgotten":
     core.forget = wrapped(core.forget, True)
 else:
     name = {"read": "taken_out", "in": "land"}.get(point, "put_back")
-    for module in (ops, recall):
-        if hasattr(module, name):
-            setattr(module, name, wrapped(getattr(module, name), point == "refused"))
+    setattr(core, name, wrapped(getattr(core, name), point == "refused"))
 cli.run(words)
 """
 
@@ -915,10 +913,10 @@ def test_ctrl_c_ends_the_step_that_was_under_way(
     land = core_relocation.land
 
     async def interrupted(*given: Any) -> Any:
-        monkeypatch.setattr("redisq_ops.ops.relocation.land", land)
+        monkeypatch.setattr(core_relocation, "land", land)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("redisq_ops.ops.relocation.land", interrupted)
+    monkeypatch.setattr(core_relocation, "land", interrupted)
     (outcome,) = redisq.rows("move", "a", "--to", "b", "--state", "dead", "--yes", code=130)
     assert outcome["done"] == len(entries(target, "dead")) == 10 and not entries(source, "dead")
     sound(source, target)

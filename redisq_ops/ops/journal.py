@@ -94,6 +94,8 @@ class Operation:
     """steps of a move that are known to have ended in both queues"""
     origin: str = ""
     """the queue an operation belongs to, where this one only had a part in it"""
+    taking: int = 0
+    """of a move: the step that is being taken back, or was last"""
 
     @property
     def by(self) -> str:
@@ -154,12 +156,14 @@ class Outcome:
 _FIELDS = (
     "verb", "started_ms", "who", "whence", "why", "what", "source", "target", "matched", "done",
     "steps", "undone", "inverse", "ended", "tried", "rest", "undoing", "span", "parts", "into",
-    "into_ms", "landed", "origin",
+    "into_ms", "landed", "origin", "taking",
 )  # fmt: skip
 _NUMBERS = {
     "started_ms", "matched", "done", "steps", "undone", "tried", "rest", "undoing", "parts",
-    "into_ms", "landed",
+    "into_ms", "landed", "taking",
 }  # fmt: skip
+_HIGHEST = {"steps", "tried", "undoing", "parts", "landed", "taking"}
+"""numbers of which shards that differ know the one that counts; of the others each has its share"""
 _OWN = {"ended", "span"}
 
 
@@ -292,8 +296,7 @@ async def read(queue: Queue[Any], id: str) -> Operation | None:
         said = f"operation {id} of queue {queue.name} is corrupt in the journal"
         raise Unreadable(said) from corrupt
     counted = {
-        name: max(values) if name in ("steps", "tried", "undoing", "parts") else sum(values)
-        for name, values in numbers.items()
+        name: max(values) if name in _HIGHEST else sum(values) for name, values in numbers.items()
     }
     of_parts = await together(reached(queue, part(id, k)) for k in range(counted["parts"]))
     for steps, done, undone in of_parts:

@@ -11,6 +11,7 @@ import pytest
 import redis
 from _pytest.mark import ParameterSet
 
+from redisq_ops.core import relocation
 from redisq_ops.ops import journal
 from redisq_ops.ops.relocation import Onward
 
@@ -50,17 +51,19 @@ def test_each_is_in_one_queue_once(
         assert model.told["out"] and model.told["killed"]
 
 
-async def all_of_it(onward: Onward, op: str, step: int, cargo: Any, said: Any) -> None:
+async def all_of_it(source: Any, op: str, step: int, cargo: Any, said: Any) -> None:
     """Put back whatever was said of it over there."""
-    await put_back(onward, op, step, cargo, {})
+    await refused(source, op, step, cargo, {})
 
 
 async def nothing(*given: Any) -> None:
     """Steps that others began are left as they are."""
 
 
-put_back = Onward._back
-PYTHON: dict[str, tuple[Any, int]] = {"_back": (all_of_it, 5), "settle": (nothing, 8)}
+refused = relocation._refused
+PYTHON: dict[str, tuple[Any, Any, int]] = {
+    "_refused": (relocation, all_of_it, 5), "settle": (Onward, nothing, 8),
+}  # fmt: skip
 """what stands there instead, and the story that tells"""
 LUA = {
     "landed twice": (("land", "had[k + 1] or had[1] or", "had[1] or"), 10),
@@ -85,8 +88,8 @@ OFTEN = {
 def test_a_mutant_is_found(
     valkey_url: str, monkeypatch: pytest.MonkeyPatch, name: str, story: Callable[..., MoveModel]
 ) -> None:
-    mutant, first = PYTHON[name]
-    monkeypatch.setattr(Onward, name, mutant)
+    place, mutant, first = PYTHON[name]
+    monkeypatch.setattr(place, name, mutant)
     assert noticed(valkey_url, story, OFTEN.get(name, ()), first)
 
 

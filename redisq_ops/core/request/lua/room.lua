@@ -147,15 +147,20 @@ local function room_flush()
 end
 
 -- Remove finished requests past their time, some thousands of sub-requests a call; one with dead
--- letters stays. What was cancelled while it waited may have records.
-local function room_retire()
+-- letters stays. What was cancelled while it waited may have records. `moves`: whether some move between
+-- two queues is unfinished, which may be what a request waits for.
+local function room_retire(_, moves)
   local went = 0
   for _, rid in ipairs(redis.call('ZRANGE', retire, '-inf', now, 'BYSCORE', 'LIMIT', 0, 50)) do
     local q = request(rid)
     if q and (q.state == 'open' or q.state == 'sealed') then
-      q.moving = 0
-      redis.call('ZREM', retire, rid)
-      touch(q)
+      if moves then
+        redis.call('ZADD', retire, now + 3600000, rid)
+      else
+        q.moving = 0
+        redis.call('ZREM', retire, rid)
+        touch(q)
+      end
     elseif q and (q.dead > 0 or q.trash > 0 or q.pending + q.delayed > 0) then
       redis.call('ZADD', retire, now + 3600000, rid)
     else
