@@ -532,7 +532,7 @@ def test_rights_to_sidekiq_s_keys_as_the_docs_name_them(
         jobs.push([Job("A", [n]) for n in range(4)])
         one, *_ = jobs.take(1, consumer="w").deliveries
         jobs.settle([Settlement(one, "reject", Failure("E", "x").encoded())])
-        client.sadd("processes", "web-1:4711:0a1b")
+        client.sadd("processes", "web-1:4711:0a1b2c3d4e5f")
         one_of_us = Redisq(url.replace("//", "//redisq-sidekiq:change-me@"), redisq._capsys)
         for words in (
             "dlq replay sidekiq:mail --yes", "undo --yes",

@@ -37,6 +37,9 @@ TRIES = {
     "history.lua": "redis.pcall('HINCRBY', ",
     "resque/tallies.lua": "redis.pcall('INCRBY', ",
     "fair/leave.lua": "redis.pcall('LPOP', ",
+    # Who hasn't the right to publish changes a request all the same.
+    "request/control.lua": "redis.pcall('PUBLISH', ",
+    "request/room.lua": "redis.pcall('PUBLISH', ",
 }
 
 

@@ -78,7 +78,7 @@ class Denial:
         names, more = list(self.names[:_SHOWN]), len(self.names) - _SHOWN
         if self.kind == "command":
             one = "" if self.names else "one of "
-            shown = ", ".join((names or READ_FIRST)).upper().replace("|", " ")
+            shown = ", ".join(names or READ_FIRST).upper().replace("|", " ")
             return f"run {one}{shown}" + (f" and {more} more commands" if more > 0 else "")
         if len(self.names) == 1:
             return f"use {self.kind} {self.names[0]}"

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from .denial import Denial, setuser
 from .errors import Forbidden
 from .io import Call, together, user
-from .keys import Keys
 from .scripts import commands
 
 if TYPE_CHECKING:
@@ -26,16 +25,19 @@ if TYPE_CHECKING:
 PUT = ("submit", "schedule", "push", "enqueue")
 WORK = ("take", "settle", "extend", "sweep", "fire")
 """names of scripts; each kind has some of them"""
-_OF_WORKERS = ("blpop", "lpush")
+_OF_WORKERS = ("blpop", "eval", "lpush")
+_OF_OPERATORS = ("eval", "hdel", "hsetnx", "unlink", "zrem")
 _CORE = Path(__file__).parent
 _ASK = """#!lua flags=no-writes
 local function may(words)
+  words[#words + 1] = KEYS[1]
   if words[1] == 'xreadgroup' then
-    words[2], words[4] = 'streams', '>'
+    words = {words[1], 'streams', KEYS[1], '>'}
+  elseif words[1] == 'eval' then -- without the number of keys the server would read past the end
+    words = {words[1], '', '1', KEYS[1]}
   elseif words[1] == 'publish' then
     words[3] = ''
   end
-  words[words[1] == 'xreadgroup' and 3 or #words] = KEYS[1]
   local known, allowed = pcall(redis.acl_check_cmd, unpack(words))
   return allowed or not known -- an older server doesn't know the command, and is never sent it
 end
@@ -59,21 +61,21 @@ async def to_work(queue: Queue[Any]) -> str | None:
     if lacks != ("publish",) or queue.kind != "request":
         _refuse(queue, tuple(name for name in lacks if name != "publish"))
         return None
-    rules = f"+publish &{queue.prefix}:*"
+    rule = setuser(user(queue.client), f"+publish &{queue.prefix}:*")
     return (
-        f"the server's ACL doesn't let the user publish to channels {queue.prefix}:*: who waits for "
-        f"a request hears of its end up to 2 s later; to allow it: {setuser(user(queue.client), rules)}"
+        f"the server's ACL lets this user publish to no channels {queue.prefix}:*: who waits for a "
+        f"request hears of its end up to 2 s later; to allow it: {rule}"
     )
 
 
 async def to_put(queue: Queue[Any]) -> None:
     """Raise `Forbidden` unless the user can put entries into the queue."""
-    _refuse(queue, await _ask(queue, PUT))
+    _refuse(queue, await _ask(queue, PUT, ["eval"]))
 
 
 async def to_change(queue: Queue[Any]) -> None:
     """Raise `Forbidden` unless an operator can change the queue, by whatever verb."""
-    _refuse(queue, await _ask(queue, ("move",), every_command(queue.room)))
+    _refuse(queue, await _ask(queue, ("move",), [*_OF_OPERATORS, *every_command(queue.room)]))
 
 
 def _refuse(queue: Queue[Any], lacks: tuple[str, ...]) -> None:
@@ -97,7 +99,7 @@ async def _ask(
                 continue
             names |= dict.fromkeys("|".join(words).lower() for words in commands(loaded.text))
             keys |= dict.fromkeys(leaf.keys.of(loaded.header.keys))
-        asks.append(_call(keys or dict.fromkeys([_any(leaf.keys)]), names))
+        asks.append(_call(keys or [leaf.keys["op_"]], names))
     said = await together(asks)
     return tuple(dict.fromkeys(name.decode() for lacks in said for name in lacks))
 
@@ -107,10 +109,6 @@ def _call(keys: Iterable[str], names: Iterable[str]) -> Call[list[bytes]]:
     return Call(
         ("EVALSHA", _SHA, len(declared), *declared, *names), list, key=declared[0], source=_ASK
     )
-
-
-def _any(keys: Keys) -> str:
-    return keys["op_"]
 
 
 @cache

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
+from redisq_ops.core import rights
 from redisq_ops.core.errors import BadInput, NotFound, QueueClosed, Refused, WrongKind
 from redisq_ops.core.foreign import ForeignQueue
 from redisq_ops.core.keys import checked_name
@@ -321,6 +322,7 @@ async def destroy(queue: Queue[Any], author: Author, *, hard: bool = False) -> O
     if entry is None:
         raise NotFound(f"no queue {queue.name!r} here")
     op = journal.new_id("destroy")
+    await rights.to_change(queue)
     await queue.configure.op(op, 1, {"closed": _said(author), "paused": _said(author)})
     gone = await journal.forget(queue)
     while step := await queue.dismantle.op(100):

@@ -16,7 +16,7 @@ from redis.exceptions import RedisError
 
 from ..errors import Forbidden, Refused, Unreachable
 from ..handler import Random
-from ..io import BlockingClient, Description, Replies, Round, attempt, run, together
+from ..io import BlockingClient, Description, Replies, Round, attempt, run, together, user
 from .source import log
 
 T = TypeVar("T")
@@ -66,6 +66,8 @@ class Line:
         return 0.0
 
     def _pause(self, error: Exception) -> float:
+        if isinstance(error, Forbidden):
+            error.tell(user(self._client))
         with self._lock:
             # Who never could work hasn't the rights; who could, once, gets them back perhaps.
             rights = isinstance(error, Forbidden) and self._admitted
