@@ -28,6 +28,8 @@ class Corruption:
     field: bytes | None = None
     gone: bool = False
     """content was removed, that nothing can bring back"""
+    believable: bool = False
+    """another value that may well be right: counts follow it"""
 
     def __str__(self) -> str:
         return f"{self.key.decode(errors='replace')} {self.what}"
@@ -63,9 +65,10 @@ def _inside(key: bytes, value: Any) -> Iterator[Corruption]:
             fields = sorted(value)
             for field in fields[:: len(fields) // FIELDS_MOST + 1]:
                 for bad in VALUES:
-                    yield Corruption(
-                        key, f"{_shown(field)} = {_shown(bad)}", (("HSET", key, field, bad),), field
-                    )
+                    what = f"{_shown(field)} = {_shown(bad)}"
+                    lie = bad in (b"", b"-1") if b":r:" in key else key.endswith(b":owner")
+                    command = ("HSET", key, field, bad)
+                    yield Corruption(key, what, (command,), field, believable=lie)
         case [[_, float()], *_] | [(_, float()), *_]:
             members = [member for member, _ in value]
             for member in {members[0]: 0, members[-1]: 0, members[len(members) // 2]: 0}:

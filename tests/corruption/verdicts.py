@@ -130,7 +130,7 @@ class Judge:
             lost = set()
         if lost:
             return Verdict("lost", " ".join(sorted(t.decode() for t in lost)))
-        if corruption.gone or not field_kept:
+        if corruption.gone or corruption.believable or not field_kept:
             return Verdict("sound")
         self._replay(name, corruption)
         self._mend(corruption, untouched)

@@ -2,14 +2,17 @@
 -- again gets that reply and changes nothing. Replies are lists of words without spaces.
 -- The script using this names ARGV `caller` and `seq`.
 -- KEYS: callers
+-- USES: spoilt
 local function replayed()
   local slot = redis.call('HGET', callers, caller)
   if not slot then return nil end
-  local last = tonumber(slot:match('^%d+'))
+  local last, words = slot:match('^(%d+) %d+ ?(.*)$')
+  if not last then spoilt(callers, caller, "a call's number, time and reply") end
+  last = tonumber(last)
   if tonumber(seq) > last then return nil end
   if tonumber(seq) < last then return nil, true end
   local reply = {}
-  for word in slot:match('^%d+ %d+ ?(.*)$'):gmatch('%S+') do reply[#reply + 1] = word end
+  for word in words:gmatch('%S+') do reply[#reply + 1] = word end
   return reply
 end
 

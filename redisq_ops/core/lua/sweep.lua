@@ -5,7 +5,6 @@
 -- FLAGS: allow-oom
 -- Returns how many things went; 0 means nothing was due.
 local went = reap(tonumber(max))
-flush()
 local old = redis.call('ZRANGE', trash, '-inf', now - conf.trash_ms, 'BYSCORE', 'LIMIT', 0, max)
 for i, r in ipairs(records(old)) do move(old[i], 'trash', 'gone', 0, r) end
 flush()

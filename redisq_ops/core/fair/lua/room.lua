@@ -29,11 +29,38 @@ local function room_score(id, state)
   return '0'
 end
 
+-- What a flush reads, and may refuse, before its first write.
+local shifts -- ids, whose they are, what `owner` doesn't know, and how many words of `moved` that was
+local back_kept, back_gone = {}, {}
+local function room_read()
+  if #done > 0 then
+    must_be(body, 'hash')
+    local kept, gone, rest = read_back(done)
+    append(back_kept, kept)
+    append(back_gone, gone)
+    done = {}
+    for _, id in ipairs(rest) do
+      local n = #moved
+      moved[n + 1], moved[n + 2], moved[n + 3], moved[n + 4] = id, 'pending', 'done', false
+    end
+  end
+  if #moved > 0 and not (shifts and shifts.n == #moved) then
+    for _, key in ipairs({body, holes}) do must_be(key, 'hash') end
+    local ids = {}
+    for i = 1, #moved, 4 do ids[#ids + 1] = moved[i] end
+    local whose, owned = owners(ids)
+    open_accounts(whose)
+    shifts = {ids = ids, whose = whose, owned = owned, n = #moved}
+  end
+  if #moved > 0 or next(touched) then
+    for _, key in ipairs({ring, clients, packing}) do must_be(key, 'zset') end
+  end
+end
+
 local function shift_moved()
-  local ids, gone, made, fronts, backs = {}, {}, {}, {}, {}
-  for i = 1, #moved, 4 do ids[#ids + 1] = moved[i] end
-  local whose, owned = owners(ids)
-  open_accounts(whose)
+  local gone, made, fronts, backs = {}, {}, {}, {}
+  local ids, whose, owned = shifts.ids, shifts.whose, shifts.owned
+  shifts = nil
   for k, id in ipairs(ids) do
     local from, to, failed = moved[4 * k - 2], moved[4 * k - 1], moved[4 * k]
     local name, ended = whose[k], to == 'done' or to == 'gone'
@@ -69,12 +96,8 @@ local function shift_moved()
 end
 
 local function room_flush()
-  local rest = #done > 0 and count_back(done) or {}
-  done = {}
-  for _, id in ipairs(rest) do
-    local n = #moved
-    moved[n + 1], moved[n + 2], moved[n + 3], moved[n + 4] = id, 'pending', 'done', false
-  end
+  write_back(back_kept, back_gone)
+  back_kept, back_gone, lessened = {}, {}, {}
   if #moved > 0 then shift_moved() end
   if next(touched) then write_accounts() end
 end

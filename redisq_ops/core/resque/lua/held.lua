@@ -4,7 +4,7 @@
 -- KEYS: lease body lost stat
 -- USES: record counters burial wake
 local function tickets(n)
-  return redis.call('HINCRBY', stat, 'fence', n) - n
+  return reserve('fence', n)
 end
 
 local function hold(ticket, payload, line, deadline)
