@@ -44,7 +44,8 @@ local function move(id, from, to, score, r, since)
   room_move(id, from, to, r)
 end
 
--- Before the first write of what was noted: whatever it reads, and all that may refuse it.
+-- Before the first write of what was noted: all that may refuse it. `room_read` is the kind's: what its
+-- part of a flush reads or writes in keys of its own.
 local function ready()
   if changed then fit() end
   room_ready(admit)

@@ -24,10 +24,9 @@ local function room_done(ids) append(ended, ids) end
 local function room_again(id, wait)
   local content = some_follow() and redis.call('HGET', next, id)
   if not content then return nil end
-  fit()
-  redis.call('HDEL', next, id)
-  redis.call('SREM', requeued, id)
-  redis.call('HSET', messages, id, content)
+  add(cuts, next, id)
+  add(parts, requeued, id)
+  add(puts, messages, id, content)
   return now + wait
 end
 
@@ -44,6 +43,13 @@ local function place(row)
   if held then add(puts, locks, id, at) end
   if not held and at > now then add(puts, backoffs, id, at) else add(cuts, backoffs, id) end
   if tries > 0 then add(puts, nattempts, id, tries) else add(cuts, nattempts, id) end
+end
+
+local function room_read()
+  if #ended + #refusing == 0 then return end
+  must_be(locks, 'hash')
+  must_be(finished, 'set')
+  if #refusing > 0 then must_be(backoffs, 'hash') end
 end
 
 local function room_flush()

@@ -10,7 +10,8 @@ by = 'transport'
 local newer = (tonumber(conf.layout) or 0) > tonumber(layout)
 local function owe(id, number, payload)
   if each then
-    redis.call('HINCRBY', again, id, number)
+    local more = redis.call('HGET', again, id)
+    redis.call('HSET', again, id, (more and many(more) or 0) + number)
   else
     redis.call('HSET', again, id, payload)
   end

@@ -5,6 +5,7 @@
 -- ARGV: caller seq mode layout
 -- REST: id at payload
 -- USES: guard moves large
+-- LOOKS: next meta
 -- Returns a word per row, or one for all: ok | same | moved | again | exists | elsewhere, and behind a
 -- colon the ready time.
 local said, late = replayed()
