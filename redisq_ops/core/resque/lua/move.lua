@@ -14,6 +14,11 @@ if late then return superseded end
 if said then return whose(said) end
 by = consumer
 said = {}
+fit_lists()
+for i = first, #ARGV, width do
+  local kind = ARGV[i + 1]
+  if kind == 'list' or kind == 'zset' then must_be(ARGV[i + 2], kind) end
+end
 local undo, moved, front, woken = {}, 0, {}, 0
 for i = first, #ARGV, width do
   local id, kind, key, member = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
