@@ -145,7 +145,8 @@ def script(room: str, name: str, kinds: frozenset[tuple[str, str]] = _FIXED) -> 
         lines += [_kinds(full, dict(kinds)), _stripped(_read(room, "fit"))]
         look = "if seq == '1' then fit() end" if name in STEPS else "fit()"
         lines += [look] if looks else []  # before the others, which may read
-        lines += [f"must_be({key}, '{dict(kinds)[key]}')" for key in header.looks]
+        types = dict(kinds)
+        lines += [f"must_be({key}, '{types[key]}')" for key in header.looks if key in types]
         texts.pop(order.index("fit"))
     if "stat" in keys and "spoilt" in order and "no-writes" not in header.flags:
         lines += [_stripped(_read(room, "spoilt")), _NUMBERS_HERE]

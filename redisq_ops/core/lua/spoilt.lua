@@ -4,7 +4,8 @@ local function legible(word) return (word:sub(1, 64):gsub('[^!-~]', '?')) end
 
 local function spoilt(key, field, wanted)
   error({err = table.concat({'UNREADABLE key ', legible(key), ', field ', legible(field), ': ', wanted,
-    ' belongs there. Another program wrote something else: write the right value, or remove the field'})})
+    ' belongs there. Another program wrote something else: ',
+    'write the right value, or remove the field'})})
 end
 
 -- Text that HINCRBY takes, small enough for Lua's numbers.

@@ -8,10 +8,6 @@ local said, late = replayed()
 if late then return superseded end
 if said then return said end
 by = caller
-local function is_score(text)
-  local n = tonumber(text)
-  return n and n == n
-end
 local list = undo_ .. op .. ':' .. step
 local rows, ids, froms, scores, lines = redis.call('LRANGE', list, 0, 499), {}, {}, {}, {}
 if rows[1] and rows[1]:sub(1, 1) == ' ' then -- a step of a whole state, in one piece: see `front`
@@ -48,7 +44,7 @@ for k, id in ipairs(ids) do
     put = true
     local a, c, d, e = ends(was)
     local sound = was:find('^%S+ %d+ %d+ %d+ %d+ %S+ %S+ %S+ %d+$') -- else it was spoilt by hand
-    local score = is_score(scores[k]) and scores[k] or sound and sub(was, d + 1, e - 1) or at
+    local score = tonumber(scores[k]) and scores[k] or sound and sub(was, d + 1, e - 1) or at
     if sound and not held and was:byte(c + 1) ~= 48 then -- no holder, and delivered before: only cut
       put = room_move(id, is, from, stays) ~= false
       if put then

@@ -2,9 +2,9 @@
 -- and beside them what Carmine has no word for. Both are written in one step, so they never differ.
 -- Waiting and delayed are one sorted set of ready times: time alone tells `queued-with-backoff`.
 -- KEYS: messages locks backoffs nattempts requeued finished body next
--- USES: append fit sight sweeping large wake history counters
+-- USES: append again fit sight sweeping large wake history counters
 local waiting_zset = delay
-local moved, ended, refusing = {}, {}, {}
+local moved = {}
 local in_sight = {waiting = true, delayed = true, pending = true}
 
 local function room_move(id, from, to, r, value, wait)
@@ -20,16 +20,6 @@ end
 
 local function room_done(ids) append(ended, ids) end
 
--- Enqueued again while it was being worked on: what came then, now or after the handler's backoff.
-local function room_again(id, wait)
-  local content = some_follow() and redis.call('HGET', next, id)
-  if not content then return nil end
-  add(cuts, next, id)
-  add(parts, requeued, id)
-  add(puts, messages, id, content)
-  return now + wait
-end
-
 local function room_score(id, state)
   local zset = {pending = lease, delayed = delay, waiting = delay, dead = dead, trash = trash}
   return zset[state] and redis.call('ZSCORE', zset[state], id) or nil
@@ -43,13 +33,6 @@ local function place(row)
   if held then add(puts, locks, id, at) end
   if not held and at > now then add(puts, backoffs, id, at) else add(cuts, backoffs, id) end
   if tries > 0 then add(puts, nattempts, id, tries) else add(cuts, nattempts, id) end
-end
-
-local function room_read()
-  if #ended + #refusing == 0 then return end
-  must_be(locks, 'hash')
-  must_be(finished, 'set')
-  if #refusing > 0 then must_be(backoffs, 'hash') end
 end
 
 local function room_flush()

@@ -10,8 +10,7 @@ by = 'transport'
 local newer = (tonumber(conf.layout) or 0) > tonumber(layout)
 local function owe(id, number, payload)
   if each then
-    local more = redis.call('HGET', again, id)
-    redis.call('HSET', again, id, (more and many(more) or 0) + number)
+    once_more(id, number)
   else
     redis.call('HSET', again, id, payload)
   end

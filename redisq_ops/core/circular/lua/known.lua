@@ -28,6 +28,12 @@ local function room_score(id, state)
   return state_of(id, redis.call('HGET', meta, id)) == 'waiting' and '0' or nil
 end
 
+-- So many more runs of an id.
+local function once_more(id, n)
+  local left = redis.call('HGET', again, id)
+  redis.call('HSET', again, id, (left and many(left) or 0) + n)
+end
+
 -- Runs that begin, by a flush: their ids, those that have more to come, and payloads that are new.
 local begun, owed, renewed = {}, {}, {}
 local function write_runs()

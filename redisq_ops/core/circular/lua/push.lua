@@ -73,10 +73,7 @@ ready()
 if n > 0 then put_fields(body, bodies) end
 if #runs > 0 and follows ~= false then redis.call('HDEL', again, unpack(runs)) end
 if #touched > 0 then redis.call('HSET', again, unpack(touched)) end
-for _, id in ipairs(owing) do
-  local more = redis.call('HGET', again, id)
-  redis.call('HSET', again, id, more and many(more) + 1 or 1)
-end
+for _, id in ipairs(owing) do once_more(id, 1) end
 tally('i', fresh + come + #owing)
 flush()
 return remember_words(said)

@@ -12,12 +12,11 @@ local said, late = replayed()
 if late then return superseded end
 if said then return said end
 if conf.closed then return {err = 'CLOSED the queue is draining and takes no new entries'} end
-local ids = {}
-local rows = (#ARGV - first + 1) / width
+local ids, rows = {}, (#ARGV - first + 1) / width
 for k = 1, rows do ids[k] = ARGV[first + (k - 1) * width] end
 by, said = caller:match('^[^:]*'), {}
-local top = redis.call('ZRANGE', delay, 0, 0, 'WITHSCORES')[2]
-local soonest, put, bodies, follow, moved, fresh, n = nil, {}, {}, {}, {}, 0, 0
+local top, soonest = redis.call('ZRANGE', delay, 0, 0, 'WITHSCORES')[2], nil
+local put, bodies, follow, moved, fresh, n = {}, {}, {}, {}, 0, 0
 local times, contents = {}, {} -- what an earlier row of this call makes of an id
 local newer = (tonumber(conf.layout) or 0) > tonumber(layout)
 local olds = redis.call('HMGET', body, unpack(ids))

@@ -2,12 +2,10 @@
 -- differs from `had`. A field that isn't there is 0 and in `had` nil; one that was spoilt by hand fails
 -- the call.
 -- KEYS: r_ s_
--- USES: stream spoilt
+-- USES: stream bounds
 local FIELDS = {'state', 'priority', 'limit', 'paused', 'waiting', 'pending', 'delayed', 'done',
   'dead', 'trash', 'again', 'read', 'tok', 'gen', 'bytes', 'total', 'created', 'purged', 'moving',
   'born', 'dropped'}
-local STATES = {open = true, sealed = true, cancelled = true, done = true}
-local BOUNDS = {priority = 99, limit = 1000, read = 2 ^ 53, gen = 2 ^ 53, total = 2 ^ 53, bytes = 2 ^ 53}
 local requests, touched = {}, {}
 local known, KNOWN_MOST = 0, 25 -- requests a call has looked at; each costs as much as several entries
 
@@ -21,17 +19,12 @@ local function request(rid)
     else
       local had = {state = got[1]}
       q = {rid = rid, stream = s_ .. rid, state = got[1], had = had}
-      if not STATES[got[1]] then spoilt(r_ .. rid, 'state', 'a state') end
       for i = 2, #FIELDS do
         local field, number = FIELDS[i], nil
         if got[i] == '0' then number = 0 else number = whole(got[i], r_ .. rid, field) end
         q[field], had[field] = number or 0, number
       end
-      for field, most in pairs(BOUNDS) do
-        if q[field] < 0 or q[field] > most then
-          spoilt(r_ .. rid, field, string.format('a number from 0 to %.0f', most))
-        end
-      end
+      within_bounds(q)
     end
     requests[rid] = q
   end

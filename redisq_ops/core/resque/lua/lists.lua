@@ -35,6 +35,10 @@ local function fit_lists()
   if not sidekiq then must_be((failures_of(queue)), 'list') end
 end
 
+local function fit_place(kind, key)
+  if kind == 'list' or kind == 'zset' then must_be(key, kind) end
+end
+
 local function to_failed(name, text)
   local key, entered = failures_of(name)
   if entered then redis.call('SADD', t_failed_queues, entered) end

@@ -41,7 +41,8 @@ end
 -- Operation, kind, key, score and record of what is in the trash; nil where somebody spoilt it.
 local function origin_of(name)
   local readable, row = pcall(cmsgpack.unpack, redis.call('HGET', was, name))
-  return readable and type(row) == 'table' and type(row[2]) == 'string' and type(row[3]) == 'string' and row or nil
+  local sound = readable and type(row) == 'table' and type(row[2]) == 'string'
+  return sound and type(row[3]) == 'string' and row or nil
 end
 
 local function restorable(name)

@@ -23,7 +23,7 @@ local moves = {}
 for i = 1, #rows do
   local put, was_in = row_of(list, rows, i)
   moves[i] = {put, was_in}
-  if put[1] == 'list' or put[1] == 'zset' then must_be(put[2], put[1]) end
+  fit_place(put[1], put[2])
 end
 budget.all = 3 * REACH
 for i, text in ipairs(rows) do
