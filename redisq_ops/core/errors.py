@@ -154,6 +154,7 @@ _BY_WORD: dict[str, type[RedisqError]] = {
     "BADINPUT": BadInput,
     "WRONGTYPE": WrongKind,
     "MISFIT": WrongKind,
+    "UNREADABLE": Unreadable,
     "OOM": Refused,
     "READONLY": Refused,
     "NOPERM": Forbidden,
@@ -171,6 +172,8 @@ _IN_WORDS = {
     "WRONGPASS": "wrong user name or password",
     "NOAUTH": "the server asks for a password (set REDISQ_PASSWORD or put it in the URL)",
     "LOADING": "the server is still loading its data; try again in a moment",
+    "user_script": "a script met something in the queue's keys that it can't work with; "
+    "`redisq fsck` looks for it",
     "MISCONF": "the server refuses writes because it can't save to disk",
 }
 
@@ -254,8 +257,10 @@ def translate(error: Exception) -> Exception:
         # redis-py strips the leading word of some replies, so the type says what the text doesn't.
         if found is None and "Operation against a key holding the wrong kind" in text:
             found, word = WrongKind, "WRONGTYPE"
-    if found is None and isinstance(error, rx.ResponseError) and _UNFIT.search(text):
-        found, rest = Unreadable, f"a key of the queue holds a corrupt value: {text}"
+    unfit = "@user_script" in text or _UNFIT.search(text) is not None
+    if found is None and isinstance(error, rx.ResponseError) and unfit:
+        # The server's own words may quote what stands there.
+        found, word = Unreadable, "user_script"
     if found is None:
         return error
     said = found(_IN_WORDS.get(word, rest or text))

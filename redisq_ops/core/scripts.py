@@ -8,6 +8,7 @@ into the ``local`` lines, so what is documented is what runs::
     -- ARGV: caller seq                       scalar arguments, in order
     -- REST: id receipt                       shape of the rows that follow, if any
     -- USES: guard moves                      shared fragments it stands on
+    -- LOOKS: meta                            keys that it writes and doesn't read before (`BUSY`)
     -- FLAGS: allow-oom                       script flags for the server
 
 Fragments (in ``core/lua`` or the queue's own ``lua`` folder, which wins) have headers too; their
@@ -43,6 +44,11 @@ STEPS = frozenset({"front"})
 so that one in the way is named, the later ones at those that they write and haven't read"""
 _FIXED = frozenset(FIXED.items())
 _SHARED = "redisq_ops.core"
+NUMBERS = frozenset(
+    "fence gen laps turn waiting cancelled done gone spent returned popped shown vt vt_latest".split()
+)
+"""fields of ``stat`` that are numbers: a script looks at those that it mentions before it writes"""
+_NUMBERS_HERE = "sound(stat)"
 _WORD = re.compile(r"\w+")
 _FUNCTION = re.compile(
     r"^local function (\w+)\((?:[^\n]* end|.*?^end)$\n?", re.DOTALL | re.MULTILINE
@@ -51,7 +57,7 @@ _FUNCTION = re.compile(
 _CALL = re.compile(r"redis\.p?call\(\s*([^,)]+)(?:,\s*'([A-Z]+)')?")
 _COMMAND = re.compile(r"'([A-Z]+)'")
 _CONTAINERS = frozenset({"XGROUP", "XINFO"})
-_READ_FIRST = {"config": "HGETALL", "guard": "HGET"}
+_READ_FIRST = {"config": "HGETALL", "guard": "HMGET"}
 """fragment -> the command with which it reads before anything is written. As TIME, which every
 script runs first, it needs no check: if the user may not run it, the script ends there (these
 are `denial.READ_FIRST`)"""
@@ -72,6 +78,7 @@ class Header:
     rest: tuple[str, ...] = ()
     uses: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
+    looks: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, text: str) -> Header:
@@ -80,7 +87,7 @@ class Header:
             if not line.startswith("--"):
                 break
             word, colon, names = line[2:].strip().partition(":")
-            if colon and word in {"KEYS", "ARGV", "REST", "USES", "FLAGS"}:
+            if colon and word in {"KEYS", "ARGV", "REST", "USES", "FLAGS", "LOOKS"}:
                 found[word.lower()] = found.get(word.lower(), ()) + tuple(names.split())
         return cls(**found)
 
@@ -145,11 +152,33 @@ def script(room: str, name: str, kinds: frozenset[tuple[str, str]] = _FIXED) -> 
         lines += [_kinds(full, dict(kinds)), _stripped(_read(room, "fit"))]
         look = "if seq == '1' then fit() end" if name in STEPS else "fit()"
         lines += [look] if looks else []  # before the others, which may read
+        types = dict(kinds)
+        lines += [f"must_be({key}, '{types[key]}')" for key in header.looks if key in types]
         texts.pop(order.index("fit"))
-    text = _shaken("\n".join([*lines, *map(_stripped, [*texts, body])]))
+    if "stat" in keys and "spoilt" in order and "no-writes" not in header.flags:
+        lines += [_stripped(_read(room, "spoilt")), _NUMBERS_HERE]
+        if looks and name not in STEPS:
+            whole = "\n".join([*texts, body])
+            lines += [
+                f"sound(op_ .. {op}, {{'done', 'undone'}})"
+                for op in ("op", "caller")
+                if op in full.argv and f"op_ .. {op}" in whole
+            ]
+        texts.pop([name for name in order if name != "fit"].index("spoilt"))
+    text = _counting(_shaken("\n".join([*lines, *map(_stripped, [*texts, body])])))
     if "no-writes" not in full.flags:
         text = text.replace(_NOW, _rights(text, full) + _NOW, 1)
     return Script(f"{room}/{name}", text, hashlib.sha1(text.encode()).hexdigest(), full)
+
+
+def _counting(text: str) -> str:
+    """The script with the names of the counters that it uses, in the place of their check."""
+    uses = [line for line in text.splitlines() if re.search(r"\b(count|reserve)\(|stat,", line)]
+    named = re.findall(r"'(\w+)'", "\n".join(uses)) + re.findall(r"\bcounted\.(\w+)", text)
+    names = sorted(NUMBERS & set(named))
+    found = f"sound(stat, {{{', '.join(map(repr, names))}}})" if names else "{}"
+    check = f"local counted = {found}"
+    return text.replace(_NUMBERS_HERE, check)
 
 
 def _kinds(header: Header, kinds: dict[str, str]) -> str:

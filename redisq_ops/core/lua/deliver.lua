@@ -1,13 +1,13 @@
 -- Hand entries out: a receipt each, a record line, a lease, and the take's reply.
 -- The script using this names ARGV `caller`, `seq`, `consumer` and `lease_ms`.
--- USES: taken large numbers
+-- USES: taken large numbers counters
 local deadline = string.format('%.0f', now + tonumber(lease_ms))
 
 -- `lines` are the entries' records where they have one, `ready` their ready times where that counts.
 -- The reply's first two words are the caller's to change.
 local function deliver(ids, lines, contents, ready)
   local n = #ids
-  local fence = redis.call('HINCRBY', stat, 'fence', n) - n
+  local fence = reserve('fence', n)
   local tail = '-' .. seq
   local made = numbered(fence, n, tail .. first_line(consumer) .. (ready and '' or '0'))
   local leases, kept, odd, k = {}, {}, {}, 0

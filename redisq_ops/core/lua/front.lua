@@ -13,13 +13,13 @@
 local said, late = replayed()
 if late then return superseded end
 if said then return said end
+by = caller
 local journal = redis.call('HMGET', op_ .. caller, 'undoing', 'done', 'told', 'told_ms')
+whole(journal[2], op_ .. caller, 'done')
 if journal[1] then return {} end
 if to == 'gone' then fit() end -- of those `room_move` writes something at once
-by = caller
 local limit, back = tonumber(high_water), tonumber(redis.call('HGET', stat, 'put_back'))
-local range = {zset_of[from], '-inf', high_water, 'BYSCORE', 'LIMIT', left, n}
-if back then range[8] = 'WITHSCORES' end
+local range = {zset_of[from], '-inf', high_water, 'BYSCORE', 'LIMIT', left, n, back and 'WITHSCORES'}
 local rows, score_of, scores = redis.call('ZRANGE', unpack(range)), {}, {}
 local chosen = back and {} or rows
 if back then
@@ -34,7 +34,7 @@ local moved, list, at = #ids, undo_ .. caller .. ':' .. seq, string.format('%.0f
 local enters = moved > 0 and zset_of[to] and listed(adds, zset_of[to])
 must_be(list, 'list')
 fit_written()
-room_ready(admit)
+ready()
 if moved > 0 then
   if to == 'gone' then
     forgotten = ids
@@ -67,7 +67,7 @@ if moved > 0 then
     drops[zset_of[from]] = ids
   end
 end
-local total = (tonumber(journal[2]) or 0) + moved
+local total = (journal[2] or 0) + moved
 local done, untold = string.format('%.0f', total), total - (tonumber(journal[3]) or 0)
 local quiet_ms = math.abs(now - (tonumber(journal[4]) or 0))
 redis.call('HSET', op_ .. caller, 'done', done, 'steps', seq)

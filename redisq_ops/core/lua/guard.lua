@@ -2,17 +2,19 @@
 -- again gets that reply and changes nothing. Replies are lists of words without spaces.
 -- The script using this names ARGV `caller` and `seq`.
 -- KEYS: callers
--- USES: clock
+-- USES: clock spoilt
 local function replayed()
   local found = redis.call('HMGET', callers, caller, CLOCK)
   local slot = found[1]
   clock_read(found[2])
   if not slot then return nil end
-  local last = tonumber(slot:match('^%d+'))
+  local last, words = slot:match('^(%d+) %d+ ?(.*)$')
+  if not last then spoilt(callers, caller, "a call's number, time and reply") end
+  last = tonumber(last)
   if tonumber(seq) > last then return nil end
   if tonumber(seq) < last then return nil, true end
   local reply = {}
-  for word in slot:match('^%d+ %d+ ?(.*)$'):gmatch('%S+') do reply[#reply + 1] = word end
+  for word in words:gmatch('%S+') do reply[#reply + 1] = word end
   return reply
 end
 

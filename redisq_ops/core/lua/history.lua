@@ -24,7 +24,8 @@ local function write_history()
     fields[#fields + 1] = table.concat(items, ' ')
   end
   if #fields > 0 then
-    redis.call('XADD', hist, 'MAXLEN', '~', conf.history_max, '*', 't', now, 'by', by or '-',
+    -- Were another's key there, or an entry with the last id there is, the history alone would suffer.
+    redis.pcall('XADD', hist, 'MAXLEN', '~', conf.history_max, '*', 't', now, 'by', by or '-',
       unpack(fields))
   end
   events = {}
@@ -32,7 +33,6 @@ local function write_history()
   for name, n in pairs(tallies) do
     if n ~= 0 then
       local key = rate_ .. math.floor(minute / 60)
-      -- Were another's key there, the rate alone would suffer.
       if redis.pcall('HINCRBY', key, (minute % 60) .. name, n) == n then
         redis.call('EXPIRE', key, 90000)
       end

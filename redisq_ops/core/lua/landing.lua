@@ -6,5 +6,5 @@ end
 
 -- Kinds that don't count what waits have it in one sorted set with what is delayed.
 local function crowd()
-  return tonumber(redis.call('HGET', stat, 'waiting')) or redis.call('ZCARD', delay)
+  return counted.waiting or redis.call('ZCARD', delay)
 end

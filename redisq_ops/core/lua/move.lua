@@ -47,7 +47,7 @@ for k, r in ipairs(records(ids)) do
       r.failures, r.lost, r.first, r.consumer, r.reason = 0, 0, REPLAYED, '-', '-' -- as new
     elseif to == 'pending' then
       r.consumer = consumer
-      r.receipt = redis.call('HINCRBY', stat, 'fence', 1) .. '-' .. caller
+      r.receipt = reserve('fence', 1) + 1 .. '-' .. caller
       at = now + tonumber(lease_ms)
     elseif to == 'delayed' then
       at = tonumber(lease_ms)
@@ -59,7 +59,7 @@ for k, r in ipairs(records(ids)) do
   end
   seen[id] = true
 end
-room_ready(admit)
+ready()
 if moved > 0 then
   if to ~= 'gone' then
     local list = undo_ .. caller .. ':' .. seq

@@ -4,7 +4,7 @@
 -- dead and trash: since). What waiting means, and what else a change drags along, is the room's: it
 -- gives `waiting_zset`, `room_move`, `room_done`, `room_flush`. What `room_move` returns is for those
 -- who move what they find: false: it can't be moved; 'full': that one was, and is enough for one call.
--- Who writes anything of a change before the flush has `room_ready` look at it first.
+-- Who writes anything of a change before the flush calls `ready` first.
 -- KEYS: err
 -- USES: fit noted history counters room ready
 local changed = false -- whether an entry is on its way to another state, and might be lost half way
@@ -25,7 +25,7 @@ local function leave(id, from, to, value, wait)
     list[#list + 1] = id
   end
   forgotten[#forgotten + 1] = id
-  count(to, 1)
+  count(to == 'gone' and 'gone' or 'done', 1)
   room_move(id, from, to, nil, value, wait)
 end
 
@@ -44,15 +44,21 @@ local function move(id, from, to, score, r, since)
   room_move(id, from, to, r)
 end
 
+-- Before the first write of what was noted: all that may refuse it. `room_read` is the kind's: what its
+-- part of a flush reads or writes in keys of its own.
+local function ready()
+  if changed then fit() end
+  room_ready(admit)
+  room_read()
+end
+
 local function flush()
-  if changed then
-    fit()
-    room_ready(admit)
-  end
+  ready()
+  local errs = #concluded > 0 and redis.call('HLEN', err) or 0
   if #concluded > 0 then
     redis.call('ZREM', lease, unpack(concluded))
     redis.call('HDEL', meta, unpack(concluded))
-    if redis.call('EXISTS', err) == 1 then redis.call('HDEL', err, unpack(concluded)) end
+    if errs > 0 then redis.call('HDEL', err, unpack(concluded)) end
   end
   for key, ids in pairs(drops) do redis.call('ZREM', key, unpack(ids)) end
   for key, pairs_of in pairs(adds) do redis.call('ZADD', key, unpack(pairs_of)) end

@@ -1,16 +1,10 @@
 -- What a flush is to write: what goes out of a state's sorted set and what comes in, records that
 -- change and those that go. `retain` keeps one, unless it says that its entry only ever waited.
 -- KEYS: lease delay dead trash
--- USES: record room
+-- USES: record room listed
 local zset_of = {pending = lease, delayed = delay, dead = dead, trash = trash,
   waiting = waiting_zset}
 local drops, adds, kept, forgotten = {}, {}, {}, {}
-
-local function listed(map, key)
-  local list = map[key]
-  if not list then list = {}; map[key] = list end
-  return list
-end
 
 local function admit(zset, score, id)
   local list = listed(adds, zset)

@@ -22,6 +22,7 @@ for k, r in ipairs(records(ids)) do
   said[k] = 'changed'
   if row and row ~= id and r.op == op and room_score(id, 'trash') then
     local from, score, line = row:match('^%S+ (%S+) (%S+) (.+)$')
+    if not tonumber(score) then spoilt(list, 'row ' .. places[id] + 1, 'what an entry was') end
     move(id, 'trash', from, tonumber(score), unpacked(line))
     rows[id] = id
     said[k], state = 'moved', from
@@ -29,7 +30,7 @@ for k, r in ipairs(records(ids)) do
   end
 end
 if state then ended(op, step, state) end
-room_ready(admit)
+ready()
 for k, id in ipairs(ids) do
   if said[k] == 'moved' then redis.call('LSET', list, places[id], id) end
 end

@@ -66,8 +66,8 @@ end
 tally('o', acked)
 if plainly > 0 then finish(over) end
 if #errors > 0 then
-  room_ready(admit)
   fit()
+  ready()
   redis.call('HSET', err, unpack(errors))
 end
 flush()

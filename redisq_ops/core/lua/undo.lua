@@ -20,6 +20,7 @@ if rows[1] and rows[1]:sub(1, 1) == ' ' then -- a step of a whole state, in one 
 else
   for k, row in ipairs(rows) do
     ids[k], froms[k], scores[k], lines[k] = row:match('^(%S+) (%S+) (%S+) (.+)$')
+    if not ids[k] then spoilt(list, 'row ' .. k, 'what an entry was') end
   end
 end
 local present = #ids > 0 and redis.call('HMGET', meta, unpack(ids)) or {}
@@ -39,11 +40,11 @@ for k, id in ipairs(ids) do
     is = r.reason ~= '-' and 'dead' or room_score(id, 'delayed') and 'delayed' or 'waiting'
   end
   if ours and (there and there[k] or not there and room_score(id, is)) then
-    local was, held = lines[k], from ~= 'dead' and from ~= 'trash'
+    local was, held = lines[k] or '', from ~= 'dead' and from ~= 'trash'
     put = true
     local a, c, d, e = ends(was)
     local sound = was:find('^%S+ %d+ %d+ %d+ %d+ %S+ %S+ %S+ %d+$') -- else it was spoilt by hand
-    local score = scores[k] or sound and sub(was, d + 1, e - 1) or at
+    local score = tonumber(scores[k]) and scores[k] or sound and sub(was, d + 1, e - 1) or at
     if sound and not held and was:byte(c + 1) ~= 48 then -- no holder, and delivered before: only cut
       put = room_move(id, is, from, stays) ~= false
       if put then
@@ -64,7 +65,7 @@ for k, id in ipairs(ids) do
   end
   if not put then left[#left + 1] = id end
 end
-room_ready(admit)
+ready()
 redis.call('DEL', list)
 redis.call('HINCRBY', op_ .. op, 'undone', back)
 redis.call('PEXPIRE', op_ .. op, 2592000000) -- as in `move`: a shard may have nothing of the two

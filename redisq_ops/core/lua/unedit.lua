@@ -11,10 +11,13 @@ by = caller
 local ROW = '^(%S+) (%S+) (%S+ %d+ %d+ %d+ %d+ %S+ %S+ %S+ %d+) (.*)$'
 local list = undo_ .. op .. ':' .. step
 local rows, ids, back, left = redis.call('LRANGE', list, 0, 499), {}, 0, {'', ''}
-for k, row in ipairs(rows) do ids[k] = row:match('^%S+') end
+for k, row in ipairs(rows) do
+  ids[k] = row:match(ROW)
+  if not ids[k] then spoilt(list, 'row ' .. k, 'what an entry was') end
+end
 for k, r in ipairs(records(ids)) do
   local id, state, line, payload = rows[k]:match(ROW)
-  if r.op == op and room_score(id, state) then
+  if r.op == op and room_score(id, state) and content(id) then
     r.op = unpacked(line).op -- the rest is as it was, or newer: it may have gone and been put back
     retain(id, r)
     rewrite(id, payload)

@@ -3,7 +3,7 @@
 -- KEYS: callers ops op_
 -- USES: counters unfinished
 local function forget_unheard()
-  local page = redis.call('HSCAN', callers, redis.call('HGET', stat, 'sweep') or '0', 'COUNT', 50)
+  local page = redis.call('HSCAN', callers, cursor_of('sweep'), 'COUNT', 50)
   redis.call('HSET', stat, 'sweep', page[1])
   for i = 1, #page[2], 2 do
     local at = tonumber(page[2][i + 1]:match('^%d+ (%d+)'))

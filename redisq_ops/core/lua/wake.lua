@@ -2,7 +2,9 @@
 -- worker's next look, never work.
 -- KEYS: wake
 local function wake_workers(n)
-  n = math.min(n, 16 - redis.call('LLEN', wake))
+  local there = redis.pcall('LLEN', wake)
+  if type(there) ~= 'number' then return end -- another's key: whoever is idle looks in the end
+  n = math.min(n, 16 - there)
   if n > 0 then
     local words = {}
     for i = 1, n do words[i] = '1' end

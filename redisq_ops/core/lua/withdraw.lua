@@ -46,7 +46,7 @@ for k, r in ipairs(records(ids)) do
     end
   end
 end
-room_ready(admit)
+ready()
 if #marks > 0 then
   redis.call('HSET', list, unpack(marks))
   begin_operation(op)

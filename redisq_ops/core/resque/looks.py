@@ -11,6 +11,7 @@ from abc import abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any, ClassVar, Literal, TypeVar
 
 from ..abilities import asking
@@ -33,6 +34,13 @@ SCREENS = 4
 """pages read for one window of such a set"""
 STATES: tuple[State, ...] = ("pending", "trash", "delayed", "dead", "waiting")
 T = TypeVar("T")
+
+
+@cache
+def _kinds(layout: type[ListLooks[Any]]) -> frozenset[tuple[str, str]]:
+    names = {"workers:heartbeat": "heartbeats"}
+    theirs = {f"t_{names.get(part, part)}": kind for part, kind in layout.theirs.items()}
+    return frozenset((FIXED | layout.parts | theirs).items())
 
 
 class ListLooks(ForeignQueue[C_co]):
@@ -75,6 +83,11 @@ class ListLooks(ForeignQueue[C_co]):
         return self.keys["t_queue_"] + self.own_name
 
     # --- being there ---------------------------------------------------------------------------
+
+    @property
+    def kinds(self) -> frozenset[tuple[str, str]]:
+        """Ours and the owner's, by the names that scripts have for them."""
+        return _kinds(type(self))
 
     def _their_keys(self) -> dict[str, str]:
         return {self.keys[f"t_{part}"]: kind for part, kind in self.theirs.items()}

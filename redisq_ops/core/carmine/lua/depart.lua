@@ -35,7 +35,7 @@ for i = first, #ARGV do
     local over = state == 'done' and tonumber(at) <= now
     if at and sighted then leave_sight(id) end
     if at and not over then
-      line = table.concat({redis.call('HINCRBY', stat, 'fence', 1), state, at}, ' ')
+      line = table.concat({reserve('fence', 1) + 1, state, at}, ' ')
       redis.call('HSET', transit, id, line)
       redis.call('HSET', body, id, content)
     end

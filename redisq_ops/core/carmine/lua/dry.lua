@@ -3,7 +3,11 @@
 -- KEYS: eoq dry_runs
 local function ran_dry()
   if redis.call('EXISTS', eoq) == 1 then return end
-  local dry = redis.call('INCR', dry_runs)
+  local dry = redis.pcall('INCR', dry_runs)
+  if type(dry) ~= 'number' then -- what somebody spoilt counts anew
+    dry = 1
+    redis.call('SET', dry_runs, dry)
+  end
   redis.call('SET', eoq, 'true', 'PXAT', now + 750 * 2 ^ math.min(dry - 1, 4))
 end
 

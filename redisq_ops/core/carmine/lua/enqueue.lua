@@ -4,6 +4,7 @@
 -- ARGV: caller seq backoff requeue update layout
 -- REST: id content
 -- USES: guard moves known due
+-- LOOKS: next requeued circle stray finished nattempts backoffs meta
 -- Returns a word per row, or one for all: ok | updated | requeued | elsewhere, or the state refused for.
 local said, late = replayed()
 if late then return superseded end
@@ -21,7 +22,6 @@ local soonest, ready_at = nil, now + tonumber(backoff)
 local ready_text = string.format('%.0f', ready_at)
 local queued, backed_off = {state = 'queued'}, {state = 'queued-with-backoff'}
 local function both(list, one, two) list[#list + 1], list[#list + 2] = one, two end
-
 for k, id in ipairs(ids) do
   local content, it, ready = ARGV[first + (k - 1) * width + 1], known[id], nil
   local word = it.state

@@ -2,9 +2,9 @@
 -- and beside them what Carmine has no word for. Both are written in one step, so they never differ.
 -- Waiting and delayed are one sorted set of ready times: time alone tells `queued-with-backoff`.
 -- KEYS: messages locks backoffs nattempts requeued finished body next
--- USES: append fit sight sweeping large wake history counters
+-- USES: append again fit sight sweeping large wake history counters
 local waiting_zset = delay
-local moved, ended, refusing = {}, {}, {}
+local moved = {}
 local in_sight = {waiting = true, delayed = true, pending = true}
 
 local function room_move(id, from, to, r, value, wait)
@@ -19,17 +19,6 @@ local function room_move(id, from, to, r, value, wait)
 end
 
 local function room_done(ids) append(ended, ids) end
-
--- Enqueued again while it was being worked on: what came then, now or after the handler's backoff.
-local function room_again(id, wait)
-  local content = some_follow() and redis.call('HGET', next, id)
-  if not content then return nil end
-  fit()
-  redis.call('HDEL', next, id)
-  redis.call('SREM', requeued, id)
-  redis.call('HSET', messages, id, content)
-  return now + wait
-end
 
 local function room_score(id, state)
   local zset = {pending = lease, delayed = delay, waiting = delay, dead = dead, trash = trash}

@@ -2,7 +2,7 @@
 -- of its sight: their content is in `body`, and what they left in the circle is `stray` until the
 -- circle comes round to it. `next`: the content that waits for the present delivery to end.
 -- KEYS: messages locks backoffs nattempts requeued body next stray delay dead meta err stat
--- USES: config circle wake
+-- USES: config circle wake counters
 local puts, cuts, joins, parts = {}, {}, {}, {} -- by key: to HSET, to HDEL, to SADD, to SREM
 
 local function add(map, key, one, two)
@@ -67,7 +67,7 @@ end
 local function show(ids)
   if #ids == 0 then return end
   -- A mover looks through one hash after the other: it has to learn that something went back.
-  if conf.layout then redis.call('HINCRBY', stat, 'shown', #ids) end
+  if conf.layout then count('shown', #ids) end
   local coming = redis.call('HMGET', next, unpack(ids))
   for i, content in ipairs(redis.call('HMGET', body, unpack(ids))) do
     add(puts, messages, ids[i], content or '')

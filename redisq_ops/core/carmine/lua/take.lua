@@ -2,6 +2,7 @@
 -- turn the circle.
 -- ARGV: caller seq n lease_ms consumer
 -- USES: deliver due content dry
+-- LOOKS: meta messages locks nattempts backoffs finished stray circle eoq dry_runs
 -- FLAGS: allow-oom
 -- Returns what `taken` says.
 local said, late = replayed()

@@ -10,7 +10,7 @@ by = 'transport'
 local newer = (tonumber(conf.layout) or 0) > tonumber(layout)
 local function owe(id, number, payload)
   if each then
-    redis.call('HINCRBY', again, id, number)
+    once_more(id, number)
   else
     redis.call('HSET', again, id, payload)
   end

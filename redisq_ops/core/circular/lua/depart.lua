@@ -19,7 +19,7 @@ for i = first, #ARGV do
     local zset = zset_of[state]
     local at = zset and redis.call('ZSCORE', zset, id) or '0'
     redis.call('HSET', transit, id,
-      table.concat({redis.call('HINCRBY', stat, 'fence', 1), state, at}, ' '))
+      table.concat({reserve('fence', 1) + 1, state, at}, ' '))
     moving = true
     if zset then redis.call('ZREM', zset, id) end
     if resides(state) then leaving[#leaving + 1] = id end

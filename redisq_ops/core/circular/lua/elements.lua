@@ -5,6 +5,9 @@
 -- KEYS: queue spent lease delay
 -- USES: config counters
 local shape = conf.circle or ''
+if shape ~= '' and not shape:find('^%l+%.%l+%.%l+%.%l+$') then
+  spoilt(cfg, 'circle', 'a kind of circle')
+end
 local rotate, eager = shape:find('^rotate') ~= nil, shape:find('%.eager%.') ~= nil
 local each, lap = shape:find('%.each%.') ~= nil, shape:find('%.lap$') ~= nil
 local rings = not lap and not shape:find('%.sleep$')
@@ -15,6 +18,11 @@ local function resides(state)
   return state == 'waiting' or rotate and (state == 'pending' or state == 'delayed')
 end
 
+-- How many; what somebody spoilt is one.
+local function many(text)
+  return text and is_whole(text) and tonumber(text) > 0 and tonumber(text) or 1
+end
+
 local function spend(ids)
   local size = eager and redis.call('LLEN', queue)
   if eager and size <= EAGER_MOST and size * #ids <= EAGER_WORK then
@@ -23,7 +31,7 @@ local function spend(ids)
   end
   local marks, had = {}, redis.call('HMGET', spent, unpack(ids))
   for i, id in ipairs(ids) do
-    marks[2 * i - 1], marks[2 * i] = id, (had[i] or 0) + 1
+    marks[2 * i - 1], marks[2 * i] = id, had[i] and many(had[i]) + 1 or 1
   end
   redis.call('HSET', spent, unpack(marks))
   count('spent', #ids)
@@ -33,8 +41,8 @@ end
 local function unspend(id)
   local left = redis.call('HGET', spent, id)
   if not left then return false end
-  if tonumber(left) > 1 then
-    redis.call('HINCRBY', spent, id, -1)
+  if many(left) > 1 then
+    redis.call('HSET', spent, id, many(left) - 1)
   else
     redis.call('HDEL', spent, id)
   end
@@ -63,8 +71,8 @@ end
 
 -- How many wait: all elements of the list but those that are spent, or are there until processed.
 local function room_waiting()
-  local had = redis.call('HMGET', stat, 'spent', 'sentinel')
-  local n = redis.call('LLEN', queue) - (had[1] or 0) - (stats.spent or 0)
+  local n = redis.call('LLEN', queue) - (counted.spent or 0) - (stats.spent or 0)
   if not rotate then return n end
-  return n - redis.call('ZCARD', lease) - redis.call('ZCARD', delay) - (had[2] and 1 or 0)
+  return n - redis.call('ZCARD', lease) - redis.call('ZCARD', delay)
+    - redis.call('HEXISTS', stat, 'sentinel')
 end

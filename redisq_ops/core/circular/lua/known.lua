@@ -28,12 +28,30 @@ local function room_score(id, state)
   return state_of(id, redis.call('HGET', meta, id)) == 'waiting' and '0' or nil
 end
 
+-- So many more runs of an id.
+local function once_more(id, n)
+  local left = redis.call('HGET', again, id)
+  redis.call('HSET', again, id, (left and many(left) or 0) + n)
+end
+
+-- Runs that begin, by a flush: their ids, those that have more to come, and payloads that are new.
+local begun, owed, renewed = {}, {}, {}
+local function write_runs()
+  if #renewed > 0 then redis.call('HSET', body, unpack(renewed)) end
+  if #begun > 0 then redis.call('HDEL', again, unpack(begun)) end
+  if #owed > 0 then redis.call('HSET', again, unpack(owed)) end
+  begun, owed, renewed = {}, {}, {}
+end
+
 -- Pushed while it was worked on: begin the run that follows.
 local function room_again(id)
   local row = next_run(id)
   if not row then return nil end
-  fit()
-  if not each then redis.call('HSET', body, id, row) end
-  if not each or redis.call('HINCRBY', again, id, -1) <= 0 then redis.call('HDEL', again, id) end
+  if not each or many(row) <= 1 then
+    begun[#begun + 1] = id
+  else
+    owed[#owed + 1], owed[#owed + 2] = id, many(row) - 1
+  end
+  if not each then renewed[#renewed + 1], renewed[#renewed + 2] = id, row end
   return now
 end

@@ -12,9 +12,8 @@ local function mend(max)
     local apart = redis.call('ZCARD', dead) + redis.call('ZCARD', trash) + redis.call('HLEN', transit)
     if not rotate then apart = apart + held end
     if redis.call('HLEN', body) <= apart then return 0 end
-    cursor = '0'
   end
-  local page, lost = redis.call('HSCAN', body, cursor, 'COUNT', math.min(max, 50)), {}
+  local page, lost = redis.call('HSCAN', body, cursor_of('mending'), 'COUNT', math.min(max, 50)), {}
   for i = 1, #page[2], 2 do
     local id = page[2][i]
     if resides(state_of(id, redis.call('HGET', meta, id))) then lost[#lost + 1] = id end

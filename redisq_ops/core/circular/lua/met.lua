@@ -29,7 +29,7 @@ end
 -- Pushed once more by someone who can't know that it is there: no push is lost.
 local function owe(id, state, content)
   if each then
-    redis.call('HINCRBY', again, id, 1)
+    once_more(id, 1)
   elseif state == 'pending' then
     redis.call('HSETNX', again, id, content)
   end

@@ -5,6 +5,7 @@
 -- ARGV: caller seq layout
 -- REST: id payload
 -- USES: guard moves large
+-- LOOKS: queue spent again
 -- Returns one word per row, or one for all: new | queued | again | elsewhere.
 local said, late = replayed()
 if late then return superseded end
@@ -19,7 +20,7 @@ local newer = (tonumber(conf.layout) or 0) > tonumber(layout)
 local had, some = redis.call('HMGET', body, unpack(ids)), false
 for k = 1, rows do some = some or had[k] end
 local lines = some and redis.call('HMGET', meta, unpack(ids)) or {}
-local bodies, runs, owed, met, touched = {}, {}, {}, {}, {}
+local bodies, runs, owing, met, touched = {}, {}, {}, {}, {}
 local fresh, come, n = 0, 0, 0
 for k = 1, rows do
   local id = ids[k]
@@ -40,7 +41,7 @@ for k = 1, rows do
     fresh = fresh + 1
   elseif each then
     word = 'again'
-    owed[#owed + 1] = id
+    owing[#owing + 1] = id
   elseif state == 'pending' then
     word = 'again'
     if not met[id] and not next_run(id) then come = come + 1 end
@@ -68,10 +69,11 @@ if fresh > 0 and conf.max_waiting > 0 then
     return {err = 'FULL ' .. waiting .. ' entries wait and max_waiting is ' .. conf.max_waiting}
   end
 end
+ready()
 if n > 0 then put_fields(body, bodies) end
 if #runs > 0 and follows ~= false then redis.call('HDEL', again, unpack(runs)) end
 if #touched > 0 then redis.call('HSET', again, unpack(touched)) end
-for _, id in ipairs(owed) do redis.call('HINCRBY', again, id, 1) end
-tally('i', fresh + come + #owed)
+for _, id in ipairs(owing) do once_more(id, 1) end
+tally('i', fresh + come + #owing)
 flush()
 return remember_words(said)

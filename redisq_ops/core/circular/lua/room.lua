@@ -30,7 +30,17 @@ local function room_done(ids)
   if rotate then append(leaving, ids) end
 end
 
+-- Where a list loses elements or gets some, they are counted.
+local function room_read()
+  if #ended + #leaving + #back + #front + #begun + #owed == 0 then return end
+  must_be(body, 'hash')
+  must_be(queue, 'list')
+  must_be(spent, 'hash')
+  must_be(again, 'hash')
+end
+
 local function room_flush()
+  write_runs()
   if #ended > 0 then
     redis.call('HDEL', body, unpack(ended))
     if follows ~= false then redis.call('HDEL', again, unpack(ended)) end

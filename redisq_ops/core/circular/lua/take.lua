@@ -1,6 +1,7 @@
 -- Take up to n ids, the one that waits longest first, each under a lease of its own.
 -- ARGV: caller seq n lease_ms consumer
 -- USES: deliver due content met pop turn
+-- LOOKS: meta body queue spent again transit err dead trash
 -- FLAGS: allow-oom
 -- Returns what `taken` says.
 local said, late = replayed()

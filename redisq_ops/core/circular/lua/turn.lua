@@ -4,7 +4,7 @@
 -- time. `lap` is the list's length when the present lap began, while nothing was found or put in since;
 -- `barren` that of a list looked through in vain, by whom ever: some may never meet the end themselves.
 local function set_sentinel(size)
-  local number = redis.call('HINCRBY', stat, 'laps', 1)
+  local number = reserve('laps', 1) + 1
   redis.call('HSET', stat, 'sentinel', number, 'lap', size)
   return '*' .. number
 end

@@ -20,7 +20,7 @@ for i = first, #ARGV do
     for state, zset in pairs({delayed = delay, dead = dead, trash = trash}) do
       local at = redis.call('ZSCORE', zset, id)
       if at then
-        line = table.concat({redis.call('HINCRBY', stat, 'fence', 1), state, at}, ' ')
+        line = table.concat({reserve('fence', 1) + 1, state, at}, ' ')
         redis.call('HSET', transit, id, line)
         redis.call('ZREM', zset, id)
       end

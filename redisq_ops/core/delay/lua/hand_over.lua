@@ -4,6 +4,8 @@
 -- ARGV: n layout
 -- USES: due
 -- Returns: how many went, how many are dead, 1 if more may be due.
+must_be(to_body, 'hash')
+must_be(to_delay, 'zset')
 if redis.call('HGET', to_cfg, 'closed') then
   return {err = 'CLOSED the queue to hand over to is draining and takes no new entries'}
 end
@@ -23,7 +25,7 @@ if reap(16) > 0 then flush() end -- where only hand-overs look, nobody else woul
 local ids, went = redis.call('ZRANGE', delay, '-inf', now, 'BYSCORE', 'LIMIT', 0, n), 0
 for i, r in ipairs(records(ids)) do
   local id = ids[i]
-  if redis.call('HSETNX', to_body, id, redis.call('HGET', body, id)) == 1 then
+  if redis.call('HSETNX', to_body, id, redis.call('HGET', body, id) or '') == 1 then
     redis.call('ZADD', to_delay, now, id)
     if every then note('handed-over', id) end
     leave(id, 'waiting', 'done')
@@ -36,7 +38,7 @@ for i, r in ipairs(records(ids)) do
   end
 end
 tally('o', went)
-if went > 0 then redis.call('LPUSH', to_wake, '1') end
+if went > 0 then redis.pcall('LPUSH', to_wake, '1') end
 flush()
 redis.call('HSET', callers, CLOCK, clock_word())
 return {went, #ids - went, #ids == n and 1 or 0}

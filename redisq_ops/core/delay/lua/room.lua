@@ -6,6 +6,7 @@
 -- USES: append fit wake history counters
 local waiting_zset = delay
 local gone, woken = {}, 0
+local begun, renewed = {}, {} -- runs that follow: ids, and ids with payloads
 local follows -- whether any entry is to run again; asked once
 
 local function room_move(id, from, to, r)
@@ -23,10 +24,10 @@ local function room_again(id)
   if follows == nil then follows = redis.call('EXISTS', next) == 1 end
   local row = follows and redis.call('HGET', next, id)
   if not row then return nil end
-  fit()
-  redis.call('HDEL', next, id)
   local at, content = row:match('^(%d+) (.*)$')
-  redis.call('HSET', body, id, content)
+  if not at then spoilt(next, id, 'a time and a payload') end
+  begun[#begun + 1] = id
+  renewed[#renewed + 1], renewed[#renewed + 2] = id, content
   return tonumber(at)
 end
 
@@ -35,7 +36,18 @@ local function room_score(id, state)
   return zset and redis.call('ZSCORE', zset, id) or nil
 end
 
+local function room_read()
+  if #gone + #begun == 0 then return end
+  must_be(body, 'hash')
+  if follows ~= false then must_be(next, 'hash') end
+end
+
 local function room_flush()
+  if #begun > 0 then
+    redis.call('HDEL', next, unpack(begun))
+    redis.call('HSET', body, unpack(renewed))
+    begun, renewed = {}, {}
+  end
   if #gone > 0 then
     redis.call('HDEL', body, unpack(gone))
     if follows ~= false then redis.call('HDEL', next, unpack(gone)) end

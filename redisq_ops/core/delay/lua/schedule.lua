@@ -5,6 +5,7 @@
 -- ARGV: caller seq mode layout
 -- REST: id at payload
 -- USES: guard moves large due
+-- LOOKS: next meta
 -- Returns a word per row, or one for all: ok | same | moved | again | exists | elsewhere, and behind a
 -- colon the ready time.
 local said, late = replayed()
@@ -12,12 +13,11 @@ if late then return superseded end
 if said then return said end
 if conf.closed then return {err = 'CLOSED the queue is draining and takes no new entries'} end
 if fall or latest > now then bring_forward(100) end
-local ids = {}
-local rows = (#ARGV - first + 1) / width
+local ids, rows = {}, (#ARGV - first + 1) / width
 for k = 1, rows do ids[k] = ARGV[first + (k - 1) * width] end
 by, said = caller:match('^[^:]*'), {}
-local top = redis.call('ZRANGE', delay, 0, 0, 'WITHSCORES')[2]
-local soonest, put, bodies, follow, moved, fresh, n = nil, {}, {}, {}, {}, 0, 0
+local top, soonest = redis.call('ZRANGE', delay, 0, 0, 'WITHSCORES')[2], nil
+local put, bodies, follow, moved, fresh, n = {}, {}, {}, {}, 0, 0
 local times, contents = {}, {} -- what an earlier row of this call makes of an id
 local newer = (tonumber(conf.layout) or 0) > tonumber(layout)
 local olds = redis.call('HMGET', body, unpack(ids))

@@ -4,13 +4,13 @@
 -- KEYS: accounts clients ring packing
 -- USES: counters
 local known, touched = {}, {}
+local lessened = {} -- lines that are to be written first, by name: see `back`
 local vt_now, vt_latest
 
 -- The present virtual time, and the latest any client was moved on to.
 local function virtual_time()
   if not vt_now then
-    local got = redis.call('HMGET', stat, 'vt', 'vt_latest')
-    vt_now, vt_latest = tonumber(got[1]) or 0, tonumber(got[2]) or 0
+    vt_now, vt_latest = counted.vt or 0, counted.vt_latest or 0
   end
   return vt_now, vt_latest
 end
@@ -38,10 +38,12 @@ local function opened(name, line)
     astray = false}, usual)
   if line then
     local waiting, pending, head, vt, rest = match(line, '^(%d+) (%d+) (%-?%d+) (%d+) ?(.*)$')
+    if not waiting then spoilt(accounts, name, "a client's account") end
     a.waiting, a.pending, a.head, a.vt = waiting + 0, pending + 0, head + 0, vt + 0
     if rest ~= '' then
       local holed, spent, packed, weight, cap, blocked = match(rest,
         '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+      if not holed then spoilt(accounts, name, "a client's account") end
       a.holes, a.spent, a.packed = holed + 0, spent + 0, packed + 0
       a.weight, a.cap, a.blocked = weight + 0, cap + 0, blocked + 0
     end
@@ -59,7 +61,7 @@ end
 
 -- A client's account, to be changed.
 local function account(name)
-  local a = known[name] or opened(name, redis.call('HGET', accounts, name))
+  local a = known[name] or opened(name, lessened[name] or redis.call('HGET', accounts, name))
   touched[name] = a
   return a
 end
@@ -74,5 +76,5 @@ local function open_accounts(names)
   end
   if #unknown == 0 then return end
   local lines = redis.call('HMGET', accounts, unpack(unknown))
-  for i, name in ipairs(unknown) do opened(name, lines[i]) end
+  for i, name in ipairs(unknown) do opened(name, lessened[name] or lines[i]) end
 end

@@ -16,8 +16,8 @@ local function owners(ids)
   return whose, owned
 end
 
--- Returns the ids of all others.
-local function count_back(ids)
+-- What they come to, read before anything is written: lines of accounts, ids, and all others.
+local function read_back(ids)
   local whose, names, counts, plain = redis.call('HMGET', owner, unpack(ids)), {}, {}, {}
   for k = 1, #ids do
     local name = whose[k]
@@ -33,7 +33,8 @@ local function count_back(ids)
     local waiting, pending, rest = match(lines[i] or '', '^(%d+) (%d+)( %-?%d+ %d+)$')
     local left = rest and pending - counts[name]
     if left and (left > 0 or left == 0 and waiting ~= '0') then
-      kept[#kept + 1], kept[#kept + 2] = name, waiting .. ' ' .. text[left] .. rest
+      lessened[name] = waiting .. ' ' .. text[left] .. rest
+      kept[#kept + 1], kept[#kept + 2] = name, lessened[name]
       plain[name] = true
     end
   end
@@ -46,10 +47,12 @@ local function count_back(ids)
       others[#others + 1] = ids[k]
     end
   end
-  if n > 0 then
-    put_fields(accounts, kept)
-    redis.call('HDEL', body, unpack(gone))
-    redis.call('HDEL', owner, unpack(gone))
-  end
-  return others
+  return kept, gone, others
+end
+
+local function write_back(kept, gone)
+  if #gone == 0 then return end
+  put_fields(accounts, kept)
+  redis.call('HDEL', body, unpack(gone))
+  redis.call('HDEL', owner, unpack(gone))
 end

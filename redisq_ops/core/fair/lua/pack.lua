@@ -4,8 +4,8 @@
 local function pack()
   local name = redis.call('ZRANGE', packing, 0, 0)[1]
   if not name then return 0 end
-  local a = account(name)
-  if unfit(name) then
+  local readable, a = pcall(account, name)
+  if not readable or unfit(name) then
     redis.call('ZADD', packing, now, name) -- behind the others
     return 0
   end
@@ -37,12 +37,13 @@ end
 
 local function room_retire()
   local went = pack()
-  local page = redis.call('HSCAN', accounts, redis.call('HGET', stat, 'looked') or '0', 'COUNT', 50)
+  local page = redis.call('HSCAN', accounts, cursor_of('looked'), 'COUNT', 50)
   redis.call('HSET', stat, 'looked', page[1])
   for i = 1, #page[2], 2 do -- those that owed a turn when they were last seen
     local name = page[2][i]
-    local a = known[name] or opened(name, page[2][i + 1])
-    if forgettable(a) then touched[name], went = a, went + 1 end
+    local readable, a = true, known[name]
+    if not a then readable, a = pcall(opened, name, page[2][i + 1]) end
+    if readable and forgettable(a) then touched[name], went = a, went + 1 end
   end
   write_accounts()
   return went

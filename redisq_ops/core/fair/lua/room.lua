@@ -3,37 +3,11 @@
 -- on by TURN / weight, and who joins begins at the present virtual time, `vt` in stat.
 -- Delivered entries have their client in `owner`; all have it in front of their payload in `body`.
 -- KEYS: body owner
--- USES: append back pack ring history
-local waiting_zset = nil
-local moved, done = {}, {}
-
-local function room_move(id, from, to, r)
-  local n = #moved
-  if to == 'done' then
-    done[#done + 1] = id
-  else
-    moved[n + 1], moved[n + 2], moved[n + 3], moved[n + 4] = id, from, to, r and r.failed or false
-  end
-end
-
-local function room_done(ids) append(done, ids) end
-local function room_again() return nil end
-
-local function room_score(id, state)
-  local zsets = {pending = lease, delayed = delay, dead = dead, trash = trash}
-  if state ~= 'waiting' then return zsets[state] and redis.call('ZSCORE', zsets[state], id) or nil end
-  if redis.call('HEXISTS', body, id) == 0 then return nil end
-  for _, zset in pairs(zsets) do
-    if redis.call('ZSCORE', zset, id) then return nil end
-  end
-  return '0'
-end
-
+-- USES: append changes back pack ring history
 local function shift_moved()
-  local ids, gone, made, fronts, backs = {}, {}, {}, {}, {}
-  for i = 1, #moved, 4 do ids[#ids + 1] = moved[i] end
-  local whose, owned = owners(ids)
-  open_accounts(whose)
+  local gone, made, fronts, backs = {}, {}, {}, {}
+  local ids, whose, owned = shifts.ids, shifts.whose, shifts.owned
+  shifts = nil
   for k, id in ipairs(ids) do
     local from, to, failed = moved[4 * k - 2], moved[4 * k - 1], moved[4 * k]
     local name, ended = whose[k], to == 'done' or to == 'gone'
@@ -69,12 +43,8 @@ local function shift_moved()
 end
 
 local function room_flush()
-  local rest = #done > 0 and count_back(done) or {}
-  done = {}
-  for _, id in ipairs(rest) do
-    local n = #moved
-    moved[n + 1], moved[n + 2], moved[n + 3], moved[n + 4] = id, 'pending', 'done', false
-  end
+  write_back(back_kept, back_gone)
+  back_kept, back_gone, lessened = {}, {}, {}
   if #moved > 0 then shift_moved() end
   if next(touched) then write_accounts() end
 end

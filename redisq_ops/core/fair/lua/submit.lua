@@ -4,6 +4,7 @@
 -- ARGV: caller seq client layout
 -- REST: id payload
 -- USES: guard moves
+-- LOOKS: holes
 -- Returns one word per row, or one for all: ok | same | exists | elsewhere.
 local said, late = replayed()
 if late then return superseded end
@@ -34,14 +35,16 @@ for k = 1, rows do
 end
 if #fresh > 0 then
   if conf.max_waiting > 0 then
-    local waiting = tonumber(redis.call('HGET', stat, 'waiting') or '0')
+    local waiting = counted.waiting or 0
     if waiting + #fresh > conf.max_waiting then
       return {err = 'FULL ' .. waiting .. ' entries wait and max_waiting is ' .. conf.max_waiting}
     end
   end
   local wrong = unfit(client)
   if wrong then return wrong end
-  join(account(client), fresh)
+  local a = account(client)
+  room_read()
+  join(a, fresh)
   put_fields(body, put)
   tally('i', #fresh)
 end

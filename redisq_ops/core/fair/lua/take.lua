@@ -1,6 +1,7 @@
 -- Take up to n entries, each under a lease of its own and each of the client whose turn it is.
 -- ARGV: caller seq n lease_ms consumer
 -- USES: deliver due turns
+-- LOOKS: meta body owner clients packing holes
 -- FLAGS: allow-oom
 -- Returns what `taken` says, each payload with its client in front.
 local said, late = replayed()
@@ -11,10 +12,16 @@ by = consumer
 n = tonumber(n)
 local due = redis.call('ZRANGE', delay, '-inf', now, 'BYSCORE', 'LIMIT', 0, 16)
 for i, r in ipairs(records(due)) do move(due[i], 'delayed', 'waiting', 0, r) end
-if #due + reap(16) > 0 then flush() end
+local begun = #due + reap(16) > 0 -- then whatever can't go on ends here, and the next take says why
+if begun then flush() end
 
-local ids, whose, latest, start = {}, {}, 0, 0
-if not conf.paused then ids, whose, latest, start = served(n) end
+local ids, whose, latest, start, stopped = {}, {}, 0, 0, false
+if not conf.paused then
+  local sound, why = pcall(open_accounts, redis.call('ZRANGE', ring, 0, n - 1))
+  if not sound and not begun then error(why) end
+  stopped = not sound
+  if sound then ids, whose, latest, start = served(n) end
+end
 
 local reply = {'0', '0', deadline}
 if #ids > 0 then
@@ -39,7 +46,7 @@ if #ids > 0 then
     reply[2] = '1'
     wake_workers(1)
   end
-elseif hole_budget <= 0 then
+elseif hole_budget <= 0 or stopped then
   reply[2] = '1'
 elseif not conf.paused then
   reply[1] = tostring(watch(consumer))

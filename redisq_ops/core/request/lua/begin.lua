@@ -1,9 +1,9 @@
 -- A new request. Its stream comes first: a key of another type is refused there.
--- USES: requests
--- KEYS: open stat
+-- USES: requests counters
+-- KEYS: open
 local function begun(rid, state, priority, limit)
   redis.call('XGROUP', 'CREATE', s_ .. rid, 'g', '0', 'MKSTREAM')
-  local gen = redis.call('HINCRBY', stat, 'gen', 1)
+  local gen = reserve('gen', 1) + 1
   redis.call('HSET', r_ .. rid, 'state', state, 'priority', priority, 'limit', limit,
     'created', now, 'gen', gen, 'born', gen)
   redis.call('ZADD', open, now, rid)

@@ -13,6 +13,8 @@ local q = request(rid)
 if not q then return {err = 'NOTFOUND no such request: ' .. rid} end
 local live = q.state == 'open' or q.state == 'sealed'
 local before, word = '-', 'ok'
+touch(q)
+ready()
 if verb == 'cancel' then
   if not live then return {err = 'CLOSED the request is already ' .. q.state} end
   before, q.state = q.state, 'cancelled'
@@ -45,9 +47,8 @@ if before == tostring(q[verb]) or (verb == 'pause' and before == '1')
   or (verb == 'resume' and before == '0') then
   word = 'same'
 else
-  q.gen, q.tok = redis.call('HINCRBY', stat, 'gen', 1), 0
+  q.gen, q.tok = reserve('gen', 1) + 1, 0
   note('op', table.concat({caller, verb, rid, value == '' and '-' or value}, '|'))
 end
-touch(q)
 flush()
 return remember({word, before})

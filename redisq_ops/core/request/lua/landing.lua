@@ -5,5 +5,5 @@ local function here(id)
 end
 
 local function crowd()
-  return tonumber(redis.call('HGET', stat, 'waiting') or '0')
+  return counted.waiting or 0
 end

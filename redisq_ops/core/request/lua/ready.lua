@@ -1,13 +1,32 @@
 -- The keys of the requests that a change touches: their streams, what is to run again, and the lists
 -- their tokens go to.
 -- USES: room fit
+local grouped = {}
+local function must_be_grouped(stream)
+  if grouped[stream] then return end
+  local said = redis.pcall('XPENDING', stream, 'g', '-', '+', 1)
+  if said.err then error({err = 'MISFIT key ' .. stream .. ' is no stream with a consumer group g'}) end
+  grouped[stream] = true
+end
+
 local function room_ready()
   for _, q in pairs(touched) do
     must_be(q.stream, 'stream')
     must_be(p_ .. q.priority, 'list')
+    must_be(prios, 'zset')
+    local live = q.waiting + q.pending + q.delayed + q.moving
+    if live == 0 or q.state == 'done' or q.moving ~= (q.had.moving or 0) then -- it ends, or begins again
+      for _, zset in ipairs({open, fin, retire}) do must_be(zset, 'zset') end
+    end
+    if next(q.claims) then must_be_grouped(q.stream) end
+    for key in pairs(q.results or {}) do must_be(key, 'hash') end
     if q.went.waiting[1] or q.come.waiting[1] then must_be(again_ .. q.rid, 'zset') end
     if q.went.delayed[1] or q.come.delayed[1] then must_be(later_ .. q.rid, 'zset') end
   end
+end
+
+local function room_read()
+  if #ended > 0 then must_be(edited, 'hash') end
 end
 
 -- Of one that comes from another queue, to a request that may be new: its list, and a stream that ends

@@ -1,10 +1,11 @@
 -- Requests as a call finds them: each record is read once, changed here, and the flush writes what
--- differs from `had`. A field that isn't there, or was spoilt by hand, is 0 and in `had` nil.
+-- differs from `had`. A field that isn't there is 0 and in `had` nil; one that was spoilt by hand fails
+-- the call.
 -- KEYS: r_ s_
--- USES: stream
+-- USES: stream bounds
 local FIELDS = {'state', 'priority', 'limit', 'paused', 'waiting', 'pending', 'delayed', 'done',
   'dead', 'trash', 'again', 'read', 'tok', 'gen', 'bytes', 'total', 'created', 'purged', 'moving',
-  'born'}
+  'born', 'dropped'}
 local requests, touched = {}, {}
 local known, KNOWN_MOST = 0, 25 -- requests a call has looked at; each costs as much as several entries
 
@@ -19,9 +20,11 @@ local function request(rid)
       local had = {state = got[1]}
       q = {rid = rid, stream = s_ .. rid, state = got[1], had = had}
       for i = 2, #FIELDS do
-        local field, number = FIELDS[i], got[i] == '0' and 0 or tonumber(got[i])
+        local field, number = FIELDS[i], nil
+        if got[i] == '0' then number = 0 else number = whole(got[i], r_ .. rid, field) end
         q[field], had[field] = number or 0, number
       end
+      within_bounds(q)
     end
     requests[rid] = q
   end

@@ -3,13 +3,21 @@
 -- A sub-request's stream entry is <n>-0, which the server knows by <n> too; `read` is the highest n ever
 -- delivered, `again` how many are in again_<rid>. (`stream` has where they are.)
 -- KEYS: p_ prios open fin retire res_ edited
--- USES: append requests wake history counters hold
+-- USES: append requests wake history counters hold listed
 local waiting_zset = nil
 local ended = {}
 local edits -- whether any payload was replaced; asked once
 local function some_edited()
   if edits == nil then edits = redis.call('EXISTS', edited) == 1 end
   return edits
+end
+
+-- Results go to a hash of a thousand sub-requests; `entry` says to which.
+local function keep_result(q, field, value, entry)
+  local key = res_ .. q.rid .. ':' .. math.floor(entry / 1000)
+  q.results = q.results or {}
+  local rows = listed(q.results, key)
+  rows[#rows + 1], rows[#rows + 2] = field, value
 end
 
 local function room_move(id, from, to, r, value)
@@ -20,7 +28,7 @@ local function room_move(id, from, to, r, value)
   local into = to == 'gone' and 'purged' or to
   q[into] = q[into] + 1
   if to == 'gone' then -- so that it is told from what is done
-    redis.call('HSET', res_ .. q.rid .. ':' .. math.floor(entry / 1000), '-' .. entry, '')
+    keep_result(q, '-' .. entry, '', entry)
   end
   if to == 'trash' and from ~= 'dead' and (r.op or ''):find(MOVED) then q.moving = q.moving + 1 end
   -- Only the reading position speaks for one that nobody had.
@@ -45,10 +53,10 @@ local function room_move(id, from, to, r, value)
     end
     if value then
       if q.bytes + #value > DEFAULT.max_results then
-        redis.call('HINCRBY', r_ .. q.rid, 'dropped', 1)
+        q.dropped = q.dropped + 1
       else
         q.bytes = q.bytes + #value
-        redis.call('HSET', res_ .. q.rid .. ':' .. math.floor(entry / 1000), entry, value)
+        keep_result(q, entry, value, entry)
       end
     end
   end
@@ -133,14 +141,13 @@ local function room_flush()
   ended = {}
   for _, q in pairs(touched) do
     write_stream(q)
+    for key, rows in pairs(q.results or {}) do redis.call('HSET', key, unpack(rows)) end
     hold(q)
     settle_state(q)
     sync(q)
     -- In a cancelled request what would wait counts as trash: brought back by undo, not by workers.
-    local name = q.state == 'cancelled' and 'cancelled' or 'waiting'
-    local before = q.had.state == 'cancelled' and 'cancelled' or 'waiting'
-    count(before, -(q.had.waiting or 0))
-    count(name, q.waiting)
+    count(q.had.state == 'cancelled' and 'cancelled' or 'waiting', -(q.had.waiting or 0))
+    count(q.state == 'cancelled' and 'cancelled' or 'waiting', q.waiting)
     write_record(q)
   end
   touched = {}
@@ -152,21 +159,20 @@ end
 local function room_retire(_, moves)
   local went = 0
   for _, rid in ipairs(redis.call('ZRANGE', retire, '-inf', now, 'BYSCORE', 'LIMIT', 0, 50)) do
-    local q = request(rid)
-    if q and (q.state == 'open' or q.state == 'sealed') then
-      if moves then
-        redis.call('ZADD', retire, now + 3600000, rid)
-      else
-        q.moving = 0
-        redis.call('ZREM', retire, rid)
-        touch(q)
-      end
+    local readable, q = pcall(request, rid)
+    local live = readable and q and (q.state == 'open' or q.state == 'sealed')
+    if not readable or live and moves then
+      redis.call('ZADD', retire, now + 3600000, rid) -- it holds up no other
+    elseif live then
+      q.moving = 0
+      redis.call('ZREM', retire, rid)
+      touch(q)
     elseif q and (q.dead > 0 or q.trash > 0 or q.pending + q.delayed > 0) then
       redis.call('ZADD', retire, now + 3600000, rid)
     else
       local cancelled = q and q.state == 'cancelled'
       local last = q and math.floor(q.total / 1000) or 0
-      local piece = tonumber(redis.call('HGET', r_ .. rid, 'swept') or 0)
+      local piece = tonumber(redis.call('HGET', r_ .. rid, 'swept')) or 0
       local upto = math.min(piece + (cancelled and 0 or 49), last)
       for i = piece, upto do redis.call('UNLINK', res_ .. rid .. ':' .. i) end
       if cancelled then

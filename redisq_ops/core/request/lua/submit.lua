@@ -28,10 +28,14 @@ elseif tonumber(start) ~= 1 then
   return {err = 'NOTFOUND no such request to add to: ' .. rid}
 end
 if conf.max_waiting > 0 and rows > 0 then
-  local there = tonumber(redis.call('HGET', stat, 'waiting') or '0')
+  local there = counted.waiting or 0
   if there + rows > conf.max_waiting then
     return {err = 'FULL ' .. there .. ' entries wait and max_waiting is ' .. conf.max_waiting}
   end
+end
+must_be(p_ .. (q and q.priority or priority), 'list')
+if q and #redis.call('XRANGE', q.stream, string.format('(%.0f-0', q.total), '+', 'COUNT', 1) > 0 then
+  return {err = 'MISFIT key ' .. q.stream .. ' has entries that no request knows of'}
 end
 if not q then
   q = begun(rid, 'open', priority, limit)

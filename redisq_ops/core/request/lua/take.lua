@@ -1,7 +1,8 @@
 -- Take up to n sub-requests, highest priority first, round robin among the requests of one.
--- The first write that could refuse comes after all reads; a re-sent take gets the same deliveries.
+-- What may be refused is looked at before anything is popped; a re-sent take gets the same deliveries.
 -- ARGV: caller seq n lease_ms consumer
--- USES: deliver due content
+-- USES: deliver due content ready
+-- LOOKS: meta
 -- FLAGS: allow-oom
 -- Returns what `taken` says.
 local said, late = replayed()
@@ -12,7 +13,8 @@ by = consumer
 n = tonumber(n)
 local due = redis.call('ZRANGE', delay, '-inf', now, 'BYSCORE', 'LIMIT', 0, 16)
 for i, r in ipairs(records(due)) do move(due[i], 'delayed', 'waiting', 0, r) end
-if #due + reap(16) > 0 then flush() end
+local begun = #due + reap(16) > 0 -- then whatever can't go on ends here, and the next take says why
+if begun then flush() end
 
 local budget = n + 64
 local taken, payloads, retried = {}, {}, {}
@@ -23,8 +25,12 @@ local function supply(q, want)
     local numbers = redis.call('ZRANGE', again_ .. q.rid, 0, want - 1)
     local n = #numbers
     if n > 0 then
-      numbers[n + 1] = 'FORCE' -- none is in the group's list
-      got = redis.call('XCLAIM', q.stream, 'g', consumer, 0, unpack(numbers))
+      local claim = {}
+      for i = 1, n do -- what is no number is nothing of ours
+        if string.find(numbers[i], '^%d+$') and #numbers[i] < 17 then claim[#claim + 1] = numbers[i] end
+      end
+      claim[#claim + 1] = 'FORCE' -- none is in the group's list
+      if #claim > 1 then got = redis.call('XCLAIM', q.stream, 'g', consumer, 0, unpack(claim)) end
       redis.call('ZREMRANGEBYRANK', again_ .. q.rid, 0, n - 1)
       q.again, have = q.again - n, #got
       for i = 1, have do retried[#taken + i] = true end
@@ -35,10 +41,14 @@ local function supply(q, want)
       q.stream, '>')
     if not read then break end
     local entries = read[1][2]
-    q.read = tonumber(sub(entries[#entries][1], 1, -3))
     for i = 1, #entries do
       local entry = entries[i]
-      if q.trash > 0 and redis.call('ZSCORE', trash, q.rid .. '/' .. sub(entry[1], 1, -3)) then
+      local number = sub(entry[1], -2) == '-0' and tonumber(sub(entry[1], 1, -3)) or math.huge
+      if number <= q.total then q.read = number end
+      if number > q.total then -- another program's
+        q.went.pending[#q.went.pending + 1] = entry[1]
+        budget = budget - 1
+      elseif q.trash > 0 and redis.call('ZSCORE', trash, q.rid .. '/' .. sub(entry[1], 1, -3)) then
         q.went.pending[#q.went.pending + 1] = entry[1] -- purged before anyone had it
         budget = budget - 1
       else
@@ -57,26 +67,52 @@ end
 
 local order = conf.paused and {} or redis.call('ZRANGE', prios, 0, -1)
 if conf.aging > 0 and #order > 1 then
-  local turn = redis.call('HINCRBY', stat, 'turn', 1)
+  local turn = reserve('turn', 1) + 1
   if turn % conf.aging == 0 then
     local at = math.floor(turn / conf.aging) % #order + 1
     table.insert(order, 1, table.remove(order, at))
   end
 end
+-- What tokens stand for, before they are popped.
+local function looked_at(list)
+  local tokens, times, names = redis.call('LRANGE', list, #taken - n, -1), {}, {}
+  for k = #tokens, 1, -1 do
+    local word = tokens[k]
+    if not times[word] then names[#names + 1] = word end
+    times[word] = (times[word] or 0) + 1
+  end
+  for _, word in ipairs(names) do
+    local q = request(word:match('^[^|]*'))
+    if q and token(q) == word then
+      must_be_grouped(q.stream)
+      must_be(p_ .. q.priority, 'list')
+      if q.again > 0 then
+        must_be(again_ .. q.rid, 'zset')
+        must_be(edited, 'hash')
+      end
+    end
+  end
+  return #tokens, times, names
+end
+
+local stopped = false
 for _, priority in ipairs(order) do
-  while #taken < n and budget > 0 do
-    local tokens = redis.call('RPOP', p_ .. priority, n - #taken)
-    if not tokens then
+  while #taken < n and budget > 0 and not stopped do
+    local list = p_ .. priority
+    local sound, popped, times, names = pcall(looked_at, list)
+    if not sound then
+      if not begun then error(popped) end
+      stopped = true
+      break
+    end
+    begun = true
+    if popped == 0 then
       redis.call('ZREM', prios, priority)
       break
     end
-    local times, names = {}, {}
-    for _, word in ipairs(tokens) do
-      if not times[word] then names[#names + 1] = word end
-      times[word] = (times[word] or 0) + 1
-    end
+    redis.call('LTRIM', list, 0, -popped - 1)
     for _, word in ipairs(names) do
-      local q = request(word:match('^[^|]+'))
+      local q = request(word:match('^[^|]*'))
       budget = budget - 1
       if q and token(q) == word and q.priority == tonumber(priority) then
         q.tok = q.tok - times[word]
@@ -102,5 +138,5 @@ if #taken > 0 then
 end
 flush()
 if #taken == 0 then reply[1] = tostring(conf.paused and 0 or watch(consumer)) end
-if #taken < n and budget <= 0 then reply[2] = '1' end
+if #taken < n and (budget <= 0 or stopped) then reply[2] = '1' end
 return remember_taken(reply)

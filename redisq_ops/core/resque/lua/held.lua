@@ -4,7 +4,7 @@
 -- KEYS: lease body lost stat
 -- USES: record counters burial wake fallen
 local function tickets(n)
-  return redis.call('HINCRBY', stat, 'fence', n) - n
+  return reserve('fence', n)
 end
 
 local function hold(ticket, payload, line, deadline)
@@ -14,7 +14,7 @@ local function hold(ticket, payload, line, deadline)
 end
 
 local function times_lost(digest)
-  return tonumber((redis.call('HGET', lost, digest) or '0'):match('^%d+'))
+  return tonumber((redis.call('HGET', lost, digest) or ''):match('^%d+')) or 0
 end
 
 local function let_go(list)
@@ -31,26 +31,32 @@ local function bring_forward(max)
   end)
 end
 
+-- A job whose worker vanished waits again, or is dead when that was once too often.
+local function back_or_buried(payload, record)
+  local digest = redis.sha1hex(payload)
+  note('lost', shown(payload) .. '|' .. record.consumer)
+  -- Equal jobs share a count: those that were out together when one was lost are one loss.
+  local known, at = (redis.call('HGET', lost, digest) or ''):match('^(%d+) (%d+)')
+  local times = tonumber(known or 0) + (record.since < tonumber(at or 0) and 0 or 1)
+  redis.call('HSET', lost, digest, times .. ' ' .. now)
+  if times >= conf.max_lost then
+    redis.call('HDEL', lost, digest)
+    note('dead', shown(payload) .. '|lost')
+    bury_lost(payload, times, record.consumer)
+  else
+    to_front(queue, payload)
+  end
+end
+
 local function reap(max)
   local brought = (fall or latest > now) and bring_forward(100) or 0
   local late = redis.call('ZRANGE', lease, '-inf', now, 'BYSCORE', 'LIMIT', 0, max)
   if #late == 0 then return brought end
+  fit_lists()
   local payloads, lines = redis.call('HMGET', body, unpack(late)), records(late)
   for i = #late, 1, -1 do -- the one that was due first is the next one taken
     local payload = payloads[i]
-    local digest = redis.sha1hex(payload)
-    note('lost', shown(payload) .. '|' .. lines[i].consumer)
-    -- Equal jobs share a count: those that were out together when one was lost are one loss.
-    local known, at = (redis.call('HGET', lost, digest) or '0 0'):match('^(%d+) (%d+)')
-    local times = tonumber(known) + (lines[i].since < tonumber(at) and 0 or 1)
-    redis.call('HSET', lost, digest, times .. ' ' .. now)
-    if times >= conf.max_lost then
-      redis.call('HDEL', lost, digest)
-      note('dead', shown(payload) .. '|lost')
-      bury_lost(payload, times, lines[i].consumer)
-    else
-      to_front(queue, payload)
-    end
+    if payload then back_or_buried(payload, lines[i]) end -- else removed by hand: a ticket is nothing
   end
   let_go(late)
   wake_workers(#late)

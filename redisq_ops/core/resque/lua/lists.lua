@@ -1,6 +1,7 @@
 -- The owner's lists and sets. `side` is the end jobs are taken from: RIGHT is Sidekiq's, LEFT Resque's.
 -- The script using this names ARGV `side`, `queue` and `failed` (Resque: the key of the failed list).
 -- KEYS: t_queues t_queue_ t_failed_queues
+-- USES: fit
 local sidekiq = side == 'RIGHT'
 
 local function to_end(name, payload)
@@ -25,6 +26,17 @@ end
 local function failures_of(name)
   if redis.call('EXISTS', t_failed_queues) == 0 then return failed end
   return failed:gsub('failed$', function() return name .. '_failed' end), name .. '_failed'
+end
+
+-- The call fails where one of the keys that jobs come back to is of another type.
+local function fit_lists()
+  fit()
+  must_be(t_queue_ .. queue, 'list')
+  if not sidekiq then must_be((failures_of(queue)), 'list') end
+end
+
+local function fit_place(kind, key)
+  if kind == 'list' or kind == 'zset' then must_be(key, kind) end
 end
 
 local function to_failed(name, text)

@@ -1,6 +1,5 @@
 -- One step of an operator's bulk move. Each entry was looked up by its id just before; here it is
--- taken out of its place by its exact bytes, if it still is there, and put where it belongs now. No
--- other entry is touched, whatever positions and scores did meanwhile.
+-- taken out of its place by its exact bytes, if it still is there, and put where it belongs now.
 -- A row's `kind` is its place (see `places`), or - with a word in `key` for what isn't moved. `put`:
 -- a = and the bytes to put into queue `name`, or '' for the entry's own. `seen`: its place in a list.
 -- KEYS: undo_ op_
@@ -12,8 +11,9 @@
 local said, late = replayed()
 if late then return superseded end
 if said then return whose(said) end
-by = consumer
-said = {}
+by, said = consumer, {}
+fit_lists()
+for i = first, #ARGV, width do fit_place(ARGV[i + 1], ARGV[i + 2]) end
 local undo, moved, front, woken = {}, 0, {}, 0
 for i = first, #ARGV, width do
   local id, kind, key, member = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]

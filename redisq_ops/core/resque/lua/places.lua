@@ -21,8 +21,8 @@ local function take_out(kind, key, member, seen)
     return {kind, member, payload, deadline, line}
   elseif kind == 'trash' then
     local since = redis.call('ZSCORE', trash, member)
-    if not since then return nil end
     local row, payload = redis.call('HGET', was, member), redis.call('HGET', purged, member)
+    if not since or not payload then return nil end
     redis.call('ZREM', trash, member)
     redis.call('HDEL', was, member)
     redis.call('HDEL', purged, member)
@@ -38,10 +38,16 @@ local function open_for(kind, key)
   return is == kind or is == 'none'
 end
 
+-- Operation, kind, key, score and record of what is in the trash; nil where somebody spoilt it.
+local function origin_of(name)
+  local readable, row = pcall(cmsgpack.unpack, redis.call('HGET', was, name))
+  local sound = readable and type(row) == 'table' and type(row[2]) == 'string'
+  return sound and type(row[3]) == 'string' and row or nil
+end
+
 local function restorable(name)
-  local origin = redis.call('HGET', was, name)
-  local _, kind, key = unpack(origin and cmsgpack.unpack(origin) or {})
-  return open_for(kind, key)
+  local origin = origin_of(name)
+  return origin and open_for(origin[2], origin[3])
 end
 
 -- Back to where `take_out` had it from; lists get it at the end where new ones come.
@@ -53,12 +59,12 @@ local function put_back(row)
     local name = key:sub(1, #t_queue_) == t_queue_ and key:sub(#t_queue_ + 1)
     if name then to_end(name, payload) else redis.call('RPUSH', key, payload) end
   elseif kind == 'held' then
-    hold(key, payload, row[5], score)
+    hold(key, payload, row[5] or packed(unpacked(nil)), score or now)
   elseif kind == 'trash' then
     local label, n = key, 1
     while redis.call('ZSCORE', trash, label) do n = n + 1; label = key .. '~' .. n end
     redis.call('ZADD', trash, score, label)
-    redis.call('HSET', was, label, row[5])
+    redis.call('HSET', was, label, row[5] or '')
     redis.call('HSET', purged, label, payload)
   end
   return payload

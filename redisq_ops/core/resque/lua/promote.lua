@@ -7,6 +7,7 @@ local function promote(max)
   local moved, mine = 0, 0
   for _, key in ipairs({t_retry, t_schedule}) do
     local due = redis.call('ZRANGE', key, '-inf', seconds(now), 'BYSCORE', 'LIMIT', 0, max - moved)
+    if #due > 0 then fit_lists() end
     for _, payload in ipairs(due) do
       local job = read_record(payload)
       local name = job and job.queue

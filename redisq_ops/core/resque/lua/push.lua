@@ -19,6 +19,12 @@ end
 by = caller:match('^[^:]*')
 local texts, ready, came = {}, nil, ''
 if at ~= '' then ready = at:sub(1, 1) == '+' and now + tonumber(at:sub(2)) or tonumber(at) end
+if ready then
+  must_be(t_schedule, 'zset')
+else
+  must_be(t_queues, 'set')
+  must_be(t_queue_ .. queue, 'list')
+end
 if unit ~= '' then
   came = ',"created_at":' .. stamp(unit)
   if not ready then came = came .. ',"enqueued_at":' .. stamp(unit) end

@@ -3,12 +3,13 @@
 -- Reads only.
 -- KEYS: undo_
 -- ARGV: op step behind
+-- USES: rows
 -- FLAGS: no-writes
 -- Returns 1 if there are more, else 0; then the four by turns.
 local rows = redis.call('LRANGE', undo_ .. op .. ':' .. step, behind, behind + 100)
 local said = {#rows > 100 and '1' or '0'}
 for i = 1, math.min(#rows, 100) do
-  local now_in, row = unpack(cmsgpack.unpack(rows[i]))
+  local now_in, row = row_of(undo_ .. op .. ':' .. step, rows, i)
   for _, word in ipairs({row[2], redis.sha1hex(row[3]), now_in[2], now_in[3]}) do
     said[#said + 1] = word
   end

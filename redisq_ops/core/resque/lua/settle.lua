@@ -5,6 +5,7 @@
 -- ARGV: caller seq consumer told side queue failed
 -- REST: outcome text unit delay
 -- USES: guard told held
+-- LOOKS: lease meta lost
 -- FLAGS: allow-oom
 -- Returns one word for each, or one for all: done | retry | dead | released | stale.
 local said, late = replayed()
@@ -12,6 +13,7 @@ if late then return superseded end
 if said then return said end
 by = consumer
 said = {}
+if #ARGV >= first then fit_lists() end
 local settled, ended, back, acked, bad, gone = {}, {}, {}, 0, 0, 0
 local payloads = redis.call('HMGET', body, unpack(receipts))
 local known = redis.call('HLEN', lost) > 0

@@ -5,15 +5,16 @@
 -- USES: held promote trash unheard
 -- FLAGS: allow-oom
 -- Returns how many things went; 0 means nothing was due.
+fit_lists()
 clock_read(redis.call('HGET', callers, CLOCK))
 local went = reap(tonumber(max)) + promote(math.min(tonumber(max), 100))
 went = went + empty_trash(max)
 write_counters()
 write_history()
-local counted = redis.call('HSCAN', lost, redis.call('HGET', stat, 'sweep_lost') or '0', 'COUNT', 50)
+local counted = redis.call('HSCAN', lost, cursor_of('sweep_lost'), 'COUNT', 50)
 redis.call('HSET', stat, 'sweep_lost', counted[1])
 for i = 1, #counted[2], 2 do
-  if tonumber(counted[2][i + 1]:match('%d+$')) < now - conf.keep_ms then
+  if (tonumber(counted[2][i + 1]:match('%d+$')) or 0) < now - conf.keep_ms then
     redis.call('HDEL', lost, counted[2][i])
   end
 end

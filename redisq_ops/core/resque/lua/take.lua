@@ -3,6 +3,7 @@
 -- KEYS: t_paused
 -- ARGV: caller seq n lease_ms consumer side queue failed
 -- USES: taken held content promote large numbers
+-- LOOKS: lease meta body lost
 -- FLAGS: allow-oom
 -- Returns what `taken` says, tickets being ids and receipts in one.
 local said, late = replayed()
@@ -11,14 +12,15 @@ by = consumer
 
 if said then return taken_before(said, content) end
 
-reap(16)
-promote(50)
+must_be(t_queue_ .. queue, 'list')
 local stopped = conf.paused
 if sidekiq then
   stopped = stopped or redis.call('SISMEMBER', t_paused, queue) == 1
 else
   stopped = stopped or redis.call('GET', t_paused) == 'true'
 end
+reap(16)
+promote(50)
 local list, deadline = t_queue_ .. queue, now + tonumber(lease_ms)
 local got = not stopped and redis.call(sidekiq and 'RPOP' or 'LPOP', list, n) or {}
 -- Those who push with the owner's own program don't ring: an idle worker looks by itself.

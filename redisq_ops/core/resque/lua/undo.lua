@@ -7,7 +7,7 @@
 -- KEYS: undo_ op_
 -- ARGV: caller seq op step side queue failed
 -- REST: digest seen
--- USES: guard places
+-- USES: guard places rows
 -- FLAGS: allow-oom
 -- Returns, of all calls, how many were put back and how many had been touched; and how many are left.
 local said, late = replayed()
@@ -18,9 +18,16 @@ local list = undo_ .. op .. ':' .. step
 local before, gone = said and tonumber(said[1]) or 0, said and tonumber(said[2]) or 0
 local rows = #ARGV < first and {} or redis.call('LRANGE', list, 0, (#ARGV - first - 1) / width)
 local back, touched, left, through = {}, 0, {}, 0
+fit_lists()
+local moves = {}
+for i = 1, #rows do
+  local put, was_in = row_of(list, rows, i)
+  moves[i] = {put, was_in}
+  fit_place(put[1], put[2])
+end
 budget.all = 3 * REACH
 for i, text in ipairs(rows) do
-  local now_in, row = unpack(cmsgpack.unpack(text))
+  local now_in, row = moves[i][1], moves[i][2]
   local kind, key, payload, score = now_in[1], now_in[2], now_in[3], now_in[4]
   local digest, seen = ARGV[first + (i - 1) * width], ARGV[first + (i - 1) * width + 1]
   local out, why
@@ -35,8 +42,8 @@ for i, text in ipairs(rows) do
       out, why = take_out(kind, key, payload, seen)
     end
   elseif kind == 'trash' then
-    local origin = redis.call('HGET', was, key)
-    if origin and cmsgpack.unpack(origin)[1] == op then out = take_out(kind, key, key) end
+    local origin = origin_of(key)
+    if origin and origin[1] == op then out = take_out(kind, key, key) end
   elseif kind == 'held' then
     out = take_out(kind, key, key) -- its ticket was made by that step
   elseif not score or tonumber(redis.call('ZSCORE', key, payload) or '') == tonumber(score) then

@@ -1,0 +1,214 @@
+"""What became of a queue: nothing, all of an operation, or a half of it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from redisq_ops.core.errors import RedisqError
+
+from ..model.wire import Picture
+from .corruptions import GARBAGE, Corruption, corruptions
+from .database import Database, Digests
+from .stages import Stage
+
+TOKEN = re.compile(rb"payload-\d+")
+"""in each entry's payload, one of its own"""
+RESERVED = (b"fence", b"gen", b"laps")
+"""numbers of `stat` that are never given back"""
+
+
+def tokens(image: Picture) -> set[bytes]:
+    """The entries whose payload is anywhere but in lists of what could be undone."""
+    found: set[bytes] = set()
+    for key, value in image.items():
+        if b":undo:" not in key and b":callers" not in key:
+            found |= set(TOKEN.findall(repr(value).encode()))
+    return found
+
+
+def known(image: Picture) -> Picture:
+    """Without numbers that are never given back."""
+    return {
+        key: {f: v for f, v in value.items() if f not in RESERVED}
+        if key.endswith(b":stat") and isinstance(value, dict)
+        else value
+        for key, value in image.items()
+    }
+
+
+@dataclass
+class Verdict:
+    """``word``: refused (nothing changed), complete (as without the corruption), sound (something
+    else, and nothing is lost by it), half (some of it is done), raw (no error of ours), unclear
+    (its message), lost (an entry is nowhere), flawed (`invariants` says so)."""
+
+    word: str
+    why: str = ""
+
+
+@dataclass
+class Reference:
+    """What an operation does to the sound queue."""
+
+    digests: Digests
+    image: Picture
+    ended: set[bytes]
+
+
+@dataclass
+class Judge:
+    """Judges operations on one stage's queue; its database has to be saved."""
+
+    database: Database
+    stage: Stage
+    image: Picture = field(default_factory=dict)
+    references: dict[str, Reference] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.database.restore()
+        self.image = self.database.picture()
+        for name in self.stage.operations:
+            self.database.restore()
+            self.stage.run(name)
+            after = self.database.picture()
+            self.references[name] = Reference(
+                self.database.digests(), after, tokens(self.image) - tokens(after)
+            )
+
+    def judge(self, name: str, corruption: Corruption) -> Verdict:
+        self.database.restore()
+        corruption.apply(self.database)
+        before = self.database.digests()
+        try:
+            self.stage.run(name)
+        except Exception as error:
+            return self._refusal(name, corruption, before, error)
+        return self._done(name, corruption, before)
+
+    def _prepared(self, corruption: Corruption) -> Picture:
+        self.database.restore()
+        corruption.apply(self.database)
+        return self.database.picture()
+
+    def _refusal(
+        self, name: str, corruption: Corruption, before: Digests, error: Exception
+    ) -> Verdict:
+        why = f"{type(error).__name__}: {error!s:.200}"
+        if self.database.digests() != before:
+            after = known(self.database.picture())
+            seen = known(self._prepared(corruption))
+            if after != seen:
+                changed = [k.decode() for k in after.keys() | seen.keys()
+                           if after.get(k) != seen.get(k)]  # fmt: skip
+                return Verdict("half", f"{why} [{' '.join(sorted(changed))}]")
+        if not isinstance(error, RedisqError):
+            return Verdict("raw", why)
+        text = str(error)
+        if "\n" in text or len(text) > 500 or text.count(GARBAGE[:40].decode("latin1")):
+            return Verdict("unclear", why)
+        return Verdict("refused", why)
+
+    def _done(self, name: str, corruption: Corruption, before: Digests) -> Verdict:
+        reference, after = self.references[name], self.database.digests()
+        differ = {k for k in reference.digests.keys() | after.keys()
+                  if reference.digests.get(k) != after.get(k)}  # fmt: skip
+        key = corruption.key
+        if not differ or (differ == {key} and self._alike(corruption, reference, before, after)):
+            return Verdict("complete")
+        image = self.database.picture()
+        untouched = before.get(key) == after.get(key)
+        field_kept = untouched
+        if corruption.field is not None and not untouched:
+            field_kept = _cell(image.get(key), corruption.field) == _cell(
+                self._prepared(corruption).get(key), corruption.field
+            )
+        lost = tokens(self._prepared(corruption)) - tokens(image) - reference.ended
+        if key.endswith(b":trash"):  # a score that is long past: its time in the trash is over
+            lost = set()
+        if lost:
+            return Verdict("lost", " ".join(sorted(t.decode() for t in lost)))
+        if corruption.gone or corruption.believable or not field_kept:
+            return Verdict("sound")
+        self._replay(name, corruption)
+        self._mend(corruption, untouched)
+        flaws = self.stage.flaws()
+        return Verdict("flawed", "; ".join(flaws)[:300]) if flaws else Verdict("sound")
+
+    def _replay(self, name: str, corruption: Corruption) -> None:
+        self.database.restore()
+        corruption.apply(self.database)
+        self.stage.run(name)
+
+    def _mend(self, corruption: Corruption, untouched: bool) -> None:
+        """What was spoilt as it was before."""
+        key, name = corruption.key, corruption.field
+        if untouched:
+            self.database.restore_key(key)
+            return
+        was = self.image[key]
+        client = self.database.client
+        if isinstance(was, dict):
+            client.hset(key, name, was[name])
+        elif isinstance(was, set):
+            client.srem(key, name)
+        elif isinstance(was, list):
+            scores = dict(was)
+            if name in scores:
+                client.zadd(key, {name: scores[name]})
+            else:
+                client.zrem(key, name)
+
+    def _alike(
+        self, corruption: Corruption, reference: Reference, before: Digests, after: Digests
+    ) -> bool:
+        """Whether the spoilt key differs from what it should be by what was spoilt alone."""
+        key, name = corruption.key, corruption.field
+        if before.get(key) == after.get(key):
+            return reference.image.get(key) == self.image.get(key) or corruption.field is not None
+        if name is None:
+            return False
+        value = self.database.picture().get(key)
+        return _without(value, name) == _without(reference.image.get(key), name)
+
+
+def _cell(value: Any, name: bytes) -> Any:
+    if isinstance(value, list):
+        return dict(value).get(name)
+    return value.get(name) if isinstance(value, dict) else name in (value or ())
+
+
+def _without(value: Any, name: bytes) -> Any:
+    if isinstance(value, dict):
+        return {k: v for k, v in value.items() if k != name}
+    if isinstance(value, list):
+        return [row for row in value if row[0] != name]
+    return value - {name} if isinstance(value, set) else value
+
+
+@dataclass
+class Matrix:
+    """Verdicts of many cases, as figures and as lines."""
+
+    words: Counter[str] = field(default_factory=Counter)
+    bad: list[str] = field(default_factory=list)
+    causes: Counter[str] = field(default_factory=Counter)
+
+    def add(self, kind: str, name: str, corruption: Corruption, verdict: Verdict) -> None:
+        self.words[verdict.word] += 1
+        if verdict.word not in ("refused", "complete", "sound"):
+            self.bad.append(f"{kind}: {name} where {corruption}: {verdict.word} {verdict.why}")
+            self.causes[f"{verdict.word}: {corruption}"] += 1
+
+    def __str__(self) -> str:
+        shown = ", ".join(f"{n:,} {word}" for word, n in self.words.most_common())
+        return f"{self.words.total():,} cases: {shown}"
+
+
+def cases(judge: Judge) -> list[tuple[str, Corruption]]:
+    """All operations of a stage, each with all that can be spoilt before it."""
+    image = {key: value for key, value in judge.image.items() if judge.stage.owns(key)}
+    spoilt = list(corruptions(image, judge.stage.absent))
+    return [(name, corruption) for name in judge.stage.operations for corruption in spoilt]
