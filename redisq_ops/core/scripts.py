@@ -203,12 +203,20 @@ def commands(text: str) -> list[tuple[str, ...]]:
     """
     found: dict[tuple[str, ...], None] = {}
     for name, second in _CALL.findall(text):
-        spelled = _COMMAND.findall(name)
-        assert spelled, f"redis.call({name}, …): write the command's name there"
+        spelled = _sizes(name, text) if "[" in name else _COMMAND.findall(name)
+        assert spelled or "[" in name, f"redis.call({name}, …): write the command's name there"
         for word in spelled:
             found[(word, second) if word in _CONTAINERS else (word,)] = None
     found.pop(("PUBLISH",), None)
     return list(found)
+
+
+def _sizes(name: str, text: str) -> list[str]:
+    """The commands of a table such as ``SIZE``, for the types that the script mentions."""
+    table = re.search(rf"^local {name.partition('[')[0]} = {{(.*?)}}", text, re.DOTALL | re.M)
+    rows = re.findall(r"(\w+) = '([A-Z]+)'", table[1]) if table else []
+    rest = text.replace(table[0], "") if table else text
+    return [command for kind, command in rows if f"'{kind}'" in rest]
 
 
 def _asked(command: tuple[str, ...], key: str) -> str:
