@@ -14,8 +14,8 @@ import redis
 from redisq_ops.core.request import RequestQueue
 from redisq_ops.core.resque import SidekiqQueue
 
-from .corruption.database import Database
-from .corruption.stages import KINDS, stage
+from .atomicity.database import Database
+from .atomicity.stages import KINDS, stage
 from .test_past_one_server import users
 
 WANTED = {"info", "eval", "evalsha"}
