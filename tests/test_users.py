@@ -5,7 +5,9 @@ The rules are read from the page itself.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,18 +15,20 @@ import redis
 
 from redisq_ops.core.request import RequestQueue
 from redisq_ops.core.resque import SidekiqQueue
+from redisq_ops.demo.server import binaries, cluster
 
 from .atomicity.database import Database
 from .atomicity.stages import KINDS, stage
-from .test_past_one_server import users
+from .cli import Redisq
+from .test_past_one_server import USERS, users
 
 WANTED = {"info", "eval", "evalsha"}
 """what is dangerous or of scripts, and needed"""
 ROLES = {line.split(" ")[2]: line.split(" ")[3:] for line in users()}
 HARMFUL: list[tuple[Any, ...]] = [
-    ("FLUSHALL",), ("FLUSHDB",), ("SWAPDB", 0, 1), ("KEYS", "*"), ("CLIENT", "KILL", "TYPE", "normal"),
-    ("CLIENT", "PAUSE", 1), ("CLIENT", "LIST"), ("CLIENT", "NO-EVICT", "on"),
-    ("FUNCTION", "DELETE", "lib"), ("FUNCTION", "FLUSH"), ("FUNCTION", "KILL"), ("FUNCTION", "LIST"),
+    ("FLUSHALL",), ("FLUSHDB",), ("SWAPDB", 0, 1), ("KEYS", "*"), ("CLIENT", "PAUSE", 1),
+    ("CLIENT", "KILL", "TYPE", "normal"), ("CLIENT", "LIST"), ("CLIENT", "NO-EVICT", "on"),
+    ("FUNCTION", "DELETE", "lib"), ("FUNCTION", "FLUSH"), ("FUNCTION", "KILL"),
     ("FUNCTION", "LOAD", "#!lua name=lib\nredis.register_function('f', function() end)"),
     ("FCALL", "f", 0), ("SCRIPT", "FLUSH"), ("SCRIPT", "KILL"), ("CONFIG", "GET", "*"),
     ("CONFIG", "SET", "maxmemory", "1"), ("SHUTDOWN",), ("SAVE",),
@@ -73,7 +77,7 @@ def test_no_dangerous_command_is_allowed_but_those_needed(admin: Any, url: str, 
         assert len(commands) > 80
         allowed = {name for name in commands if may(admin, role, name)}
     assert allowed <= WANTED
-    assert allowed == WANTED or role == "redisq-viewer" and allowed == {"info"}
+    assert allowed == WANTED or (role == "redisq-viewer" and allowed == {"info"})
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -119,3 +123,34 @@ def test_a_new_rule_takes_from_a_user_what_it_had(admin: Any, url: str) -> None:
         with pytest.raises(redis.exceptions.NoPermissionError):
             user.flushall()
         RequestQueue(user, "mail").submit([b"x"], id="r1")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", sorted(binaries()))
+def test_on_a_cluster_both_roles_need_what_the_page_adds(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (more,) = re.findall(r"`(\+cluster\|[^`]*)`", USERS.read_text())
+    (tmp_path / "upper.py").write_text("def handle(d):\n    return d.payload.upper()\n")
+    (tmp_path / "lines").write_text("one\ntwo\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    with cluster(binaries()[kind]) as nodes:
+        for node in nodes.nodes:
+            for role in ("redisq-viewer", "redisq-worker"):
+                node.command("ACL", "SETUSER", role, *ROLES[role], *more.split(" "))
+        url = nodes.urls[0].replace("://", "+cluster://{}:change-me@")
+        worker, viewer = (Redisq(url.format(f"redisq-{r}"), capsys) for r in ("worker", "viewer"))
+        for name in ("a", "b", "c"):  # slots of all three nodes
+            worker("submit", "lines", "--queue", name, "--id", f"job-{name}")
+        for words in (
+            "work upper:handle --queue a --queue b --once", "results job-a", "queue pause c --yes",
+            "undo --yes", "purge c --state waiting --yes", "trash restore c --yes", "fsck",
+            "queue destroy b --hard --yes",
+        ):  # fmt: skip
+            worker(*words.split(" "))
+        for words in ("ls", "top --once", "fsck", "inspect request a/job-a", "explain c", "log"):
+            viewer(*words.split(" "))
+        viewer("wait", "request", "a/job-a", "--timeout", "5s")
+        viewer("queue", "pause", "c", "--yes", code=1)
+        assert "ACL SETUSER redisq-viewer +eval +evalsha" in viewer.err
