@@ -19,6 +19,7 @@ from redis import Redis, RedisCluster
 from redis.exceptions import RedisError
 
 from ..errors import BadInput, RedisqError
+from ..given import listed
 from ..handler import Handler, Random, Work, as_handler, timed_out
 from ..io import BlockingClient, Description
 from ..keys import checked_consumer
@@ -79,7 +80,13 @@ class Worker:
         ping: int | str | None = None,
         random: Random = unseeded,
     ) -> None:
-        several = [queues] if isinstance(queues, Queue) else list(queues)
+        several = [queues] if isinstance(queues, Queue) else listed(queues, "a worker's queues")
+        for queue in several:
+            if not isinstance(queue, Queue):
+                raise BadInput(
+                    f"a worker needs queues, not {type(queue).__name__}: "
+                    "Worker(RequestQueue(connect(URL), NAME), handler)"
+                )
         if not several:
             raise BadInput("a worker needs a queue")
         if not isinstance(several[0].client, (Redis, RedisCluster)):
