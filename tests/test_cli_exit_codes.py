@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import socket
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 import redis
+from typer.main import get_command
 
+from redisq_ops import cli
+from redisq_ops.cli.app import app
 from redisq_ops.core.delay import DelaySet
 from redisq_ops.core.request import RequestQueue
 
@@ -174,3 +181,138 @@ def test_a_server_that_is_gone_or_refuses_has_one_code(
             for words in commands:
                 redisq(*words.split(), code=code)
                 assert why in redisq.err and redisq.err.count("\n") == 1, (url, words, redisq.err)
+
+
+OPTIONS = {
+    "submit": "in.txt --dry-run",
+    "work": "json:loads --once --queue none",
+    "results": "mail/r1",
+    "explain": "mail/r1",
+    "purge": "mail --state dead",
+    "move": "mail --to other --state dead",
+    "apply": "plan",
+    "import": "mail.ndjson",
+    "export": "mail",
+    "select": "mail",
+    "top": "--once",
+    "wait request": "mail/r1 --timeout 10ms",
+    "wait when": "dead>0 --queue mail --timeout 10ms",
+    "inspect request": "mail/r1",
+    "inspect entry": "mail/r1/2",
+    "consumers claim": "mail w1 --to w2",
+    "consumers remove": "mail w1",
+    "dlq group": "2df58f99 --queue mail",
+    "dlq edit": "mail/r1/2 --payload x",
+    "delay edit": "later/e1 --payload x",
+    "delay schedule": "later/e9 x --in 5s --dry-run",
+    "delay reschedule": "later --in 5s",
+    "request limit": "mail/r1 5",
+    "request priority": "mail/r1 5",
+    "request": "mail/r1",
+    "client": "mail ann",
+    "client weight": "mail ann 2",
+    "client cap": "mail ann 2",
+}
+"""the words before an option; of other commands the name of a queue"""
+ALONE = {"ls", "log", "discover", "undo", "config", "workers ls", "workers prune"}
+CODES = {0, 1, 2, 3, 5, 124}
+
+
+def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    if not hasattr(command, "commands"):
+        yield " ".join(path), command
+    for name, inner in getattr(command, "commands", {}).items():
+        if (*path, name) not in {("spark",), ("demo",)}:  # they start a JVM, a dashboard
+            yield from commands(inner, (*path, name))
+
+
+@pytest.mark.alike
+@pytest.mark.parametrize("value", ["\udcff", "9" * 5000, "", "a\x1b]0;x\x07\n\u202eb"])
+def test_no_value_of_an_option_is_a_traceback(
+    value: str, deployment: redis.Redis, redisq: Redisq, capsys: pytest.CaptureFixture[str]
+) -> None:
+    redisq("replay", "mail", "--plan", "plan")
+    before, tried = picture(deployment), 0
+    for name, command in commands(get_command(app)):
+        words = OPTIONS.get(name, OPTIONS.get(name.split()[0], "" if name in ALONE else "mail"))
+        for param in command.params:
+            if param.param_type_name != "option" or param.is_flag or param.name == "help":
+                continue
+            line = [*name.split(), *words.split(), f"{param.opts[0]}={value}"]
+            if is_file := "FILE" in (param.metavar or ""):
+                line[-1] = f"{param.opts[0]}=./new/{value}"  # there is no such folder
+            capsys.readouterr()
+            with patch.dict(os.environ, REDIS_URL=redisq.url):
+                code = cli.run(line)
+            said = capsys.readouterr().err
+            assert code in CODES, (line, said)
+            assert code == 2 or is_file or value != "\udcff", (line, said)
+            assert code != 2 or (said.startswith("redisq: ") and said.count("\n") == 1), (
+                line,
+                said,
+            )
+            assert said.replace("\n", "").isprintable(), (line, said)
+            tried += 1
+    assert tried > 150
+    assert picture(deployment) == before
+
+
+URLS = {
+    "{}/-1": "'-1' is not the number of a database",
+    "{}/abc": "'abc' is not the number of a database",
+    "{}/1.5": "'1.5' is not the number of a database",
+    "{}/1/2": "'1/2' is not the number of a database",
+    "{}/99": "the server has no database of the number",
+    "{}?db=-1": "db=-1: a number from 0",
+    "{}?credential_provider=x": "'credential_provider' is no option",
+    "{}?redis_connect_func=x": "'redis_connect_func' is no option",
+    "{}?retry_on_error=x": "'retry_on_error' is no option",
+    "{}?encoding=utf-16": "'encoding' is no option",
+    "{}?socket_timeout=nan": "socket_timeout=nan: a number from",
+    "{}?socket_timeout=-1": "socket_timeout=-1: a number from",
+    "{}?protocol=9": "protocol=9: a number from 2 to 3",
+    "{}?client_name=a%20b": "client_name in the URL",
+    "redis+cluster://h/abc": "'abc' is not the number of a database",
+    "redis+cluster://h?socket_timeout=nan": "socket_timeout=nan: a number from",
+    "redis+sentinel://h/m/abc": "'abc' is not the number of a database",
+    "redis+sentinel://h/m?event_dispatcher=x": "'event_dispatcher' is no option",
+    "unix:///nowhere?db=abc": "db=abc: a number from",
+    "rediss://h?ssl_ca_certs=/nowhere": "tls_ca: No such file or directory: /nowhere",
+    "rediss://h?ssl_keyfile=.": "tls_key: Is a directory: .",
+    "rediss://h?ssl_cert_reqs=banana": "ssl_cert_reqs=banana: required, optional, none",
+    "rediss://h?ssl_min_version=7": "ssl_min_version=7: a number from",
+    "": "not a URL of a server",
+}
+
+
+@pytest.mark.alike
+def test_what_a_url_can_not_mean_is_refused(redisq: Redisq) -> None:
+    for url, why in URLS.items():
+        assert why in redisq.refusal("--url", url.format(redisq.url), "ls", code=2), url
+
+
+@pytest.mark.alike
+def test_settings_that_can_not_be_used_are_named(
+    redisq: Redisq, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = {
+        ("--prefix", "a{b", "ls"): "--prefix: prefix 'a{b' can't be used",
+        ("--log-format", "xml", "ls"): "--log-format xml: text or json",
+        ("work", "--exec", "a 'b"): "--exec a 'b: No closing quotation",
+        ("work", "json:loads", "--processes", "1" + "0" * 20): "1 to 1000",
+        ("log", "--max", "1" + "0" * 20): "'--max'",
+    }
+    for words, why in refused.items():
+        assert why in redisq.refusal(*words, code=2)
+    for name, value, why in (
+        ("REDISQ_PREFIX", "a{b", "REDISQ_PREFIX: prefix 'a{b' can't be used"),
+        ("REDISQ_QUEUE", "\udcff", "REDISQ_QUEUE: queue is not UTF-8"),
+        ("REDISQ_MAX_ENTRIES", "9" * 5000, "REDISQ_MAX_ENTRIES: max_entries is a number"),
+        ("REDISQ_PASSWORD_FILE", str(tmp_path), f"password file {tmp_path}: Is a directory"),
+    ):
+        with monkeypatch.context() as patched:
+            patched.setenv(name, value)
+            assert redisq.refusal("waiting", "ls", code=2).startswith(why)
+    (tmp_path / "redisq" / "config.toml").mkdir(parents=True)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    assert redisq.refusal("ls", code=2).endswith("redisq/config.toml: Is a directory")

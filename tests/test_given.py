@@ -4,6 +4,7 @@ kinds of queue, before anything is sent. What is iterable is as good as a list."
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -20,7 +21,9 @@ from redisq_ops import (
     ResqueQueue,
     ShardedDelaySet,
     SidekiqQueue,
+    Worker,
     aconnect,
+    connect,
 )
 from redisq_ops.core.errors import BadInput
 
@@ -128,6 +131,29 @@ def test_nothing_is_put_in_by_an_empty_list(client: redis.Redis, kind: str) -> N
     put = KINDS[kind][0](client)
     assert put([]) == [] == put(iter(()))
     assert not picture(client)
+
+
+def test_a_queue_needs_a_client(url: str) -> None:
+    kinds: list[Any] = [
+        RequestQueue, DelaySet, CircularQueue, FairQueue, CarmineQueue, ResqueQueue, SidekiqQueue,
+        partial(ShardedDelaySet, shards=2),
+    ]  # fmt: skip
+    for kind in kinds:
+        name = getattr(kind, "kind", "q")
+        with pytest.raises(
+            BadInput, match=r"needs a client, not str: make one with connect\(URL\)"
+        ):
+            kind(url, f"{name}:q" if name in ("resque", "sidekiq") else "q")
+    for queues in (url, [url], 5):
+        with pytest.raises(BadInput, match="a worker"):
+            Worker(queues, print)  # type: ignore[arg-type]
+    client: Any = connect(url)
+    with pytest.raises(BadInput, match="connect takes a URL or a Target, not Redis"):
+        connect(client)
+    for prefix in ("a{b", "", "a b", 5):
+        with pytest.raises(BadInput, match="prefix"):
+            RequestQueue(client, prefix=prefix)  # type: ignore[arg-type]
+    client.close()
 
 
 def test_names_are_texts(client: redis.Redis) -> None:

@@ -94,7 +94,10 @@ def _run(words: Sequence[str]) -> int:
     as_json = "--json" in words
     try:
         line = tuple(words)  # for what is to be typed again
-        code = _commands()(hoisted(words), prog_name="redisq", standalone_mode=False, obj=line)
+        commands = _commands()
+        if not all(map(_is_utf8, words)):
+            _require_utf8(commands)
+        code = commands(hoisted(words), prog_name="redisq", standalone_mode=False, obj=line)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except usage_error as error:
@@ -143,6 +146,32 @@ def _verbosity(word: str) -> int:
     if word == "--verbose":
         return 1
     return word.count("v") if word.startswith("-") and set(word[1:]) == {"v"} else 0
+
+
+def _is_utf8(word: str) -> bool:
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _require_utf8(command: Any) -> None:
+    """Make a usage error of every text that isn't UTF-8, but for names of files: it can't be sent.
+
+    Changes the parser, which is why only a line that has such a text pays for it.
+    """
+
+    def convert(self: Any, value: Any, param: Any, context: Any) -> Any:
+        if isinstance(value, str) and not _is_utf8(value):
+            self.fail("not UTF-8", param, context)
+        return value
+
+    for param in command.params:
+        if param.type.name in ("str", "text") and "FILE" not in (param.metavar or ""):
+            param.type = type("Utf8", (type(param.type),), {"convert": convert})()
+    for inner in getattr(command, "commands", {}).values():
+        _require_utf8(inner)
 
 
 @cache

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .app import app, examples
-from .options import GO, Options, argument, command
+from .options import GO, MOST, Options, argument, command
 from .plan import agreed, drive, ended, shown, untouched
 from .ramp import RAMPING, limits, ramped
 from .report import its_own, reporting
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from redisq_ops.ops.plan import Draft, PlanFile
     from redisq_ops.ops.target import Target
 
-_MAX = typer.Option("--max", min=1, help="Stop after so many; apply again goes on.")
+_MAX = typer.Option("--max", min=1, max=MOST, help="Stop after so many; apply again goes on.")
 _REPORT = typer.Option("--report", metavar="FILE", help="What became of each entry, as NDJSON.")
 _RATE = typer.Option("--rate", metavar="N/s", help="Not faster than this.")
 APPLYING: Options = {

@@ -9,6 +9,7 @@ import typer
 
 from .app import app, examples
 from .completion import queues
+from .options import MOST
 from .rows import queue_row, tell, tell_events
 from .session import Session, session
 
@@ -58,7 +59,9 @@ def _flags(row: dict[str, Any]) -> str:
     return ", ".join(told)
 
 
-Most = Annotated[int, typer.Option("--max", min=1, help="Show at most so many, the latest.")]
+Most = Annotated[
+    int, typer.Option("--max", min=1, max=MOST, help="Show at most so many, the latest.")
+]
 OneQueue = Annotated[
     str | None,
     typer.Option("--queue", metavar="NAME", help="Of one queue.", autocompletion=queues),

@@ -146,6 +146,10 @@ def session(context: typer.Context) -> Session:
 
 def start_logging(verbose: int, format: str) -> None:
     """Log lines of `redisq_ops` to stderr; ``format`` is ``text`` or ``json``."""
+    if format not in ("text", "json"):
+        from redisq_ops.core.errors import BadInput
+
+        raise BadInput(f"--log-format {format}: text or json")
     logger = logging.getLogger("redisq_ops")
     logger.setLevel([logging.WARNING, logging.INFO, logging.DEBUG][min(verbose, 2)])
     handler = logging.StreamHandler(sys.stderr)

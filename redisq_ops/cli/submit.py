@@ -15,7 +15,7 @@ import typer
 from redisq_ops.core.settings import LIMIT, MAX_PAYLOAD, PRIORITY
 
 from .app import app, examples
-from .options import OneQueue, SkipInvalid
+from .options import MOST, OneQueue, SkipInvalid
 from .plan import untouched
 from .session import Session, session
 from .wait import waited
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from redisq_ops.ops.submission import EachLine, LineCounts, Submission
 
 _MANY = 100_000
+_MOST_BYTES = 512 * 1024 * 1024
 _UNSENT = "nothing was sent"
 
 
@@ -75,11 +76,13 @@ def submit(
     id: Annotated[str | None, typer.Option(help="The request's id, else a new ULID.")] = None,
     limit: Annotated[int, typer.Option(help="Sub-requests worked on at once, 1 to 1000.")] = LIMIT,
     priority: Annotated[int, typer.Option(help="0 (first) to 99.")] = PRIORITY,
-    split: Annotated[int, typer.Option(help="Lines per sub-request.")] = 1,
+    split: Annotated[int, typer.Option(max=MOST, help="Lines per sub-request.")] = 1,
     per_line: Annotated[
         bool, typer.Option("--per-line", help="A request per line: ID-1, ID-2, …")
     ] = False,
-    max_payload: Annotated[int, typer.Option(help="Bytes a sub-request may have.")] = MAX_PAYLOAD,
+    max_payload: Annotated[
+        int, typer.Option(min=0, max=_MOST_BYTES, help="Bytes a sub-request may have.")
+    ] = MAX_PAYLOAD,
     skip_invalid: SkipInvalid = None,
     wait: Annotated[bool, typer.Option("--wait", help="Then wait for it, as redisq wait.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count; send nothing.")] = False,
@@ -99,8 +102,8 @@ def submit(
     if split < 1 or (per_line and (split > 1 or wait)):
         raise BadInput("--split is for 1 or more lines, and not for --per-line, nor is --wait")
     plan = _Plan(
-        file, queue or s.config["queue"] or "default", id or ulid(), limit, priority, split,
-        max_payload, per_line, skip_invalid,
+        file, queue or s.config["queue"] or "default", ulid() if id is None else id, limit,
+        priority, split, max_payload, per_line, skip_invalid,
     )  # fmt: skip
     with ExitStack() as stack:
         source = stack.enter_context(_opened(file))

@@ -48,7 +48,7 @@ def wait_request(
     from redisq_ops.ops.moment import duration_ms
 
     s = session(context)
-    limit = duration_ms(timeout) / 1000 if timeout else None
+    limit = None if timeout is None else duration_ms(timeout) / 1000
     return waited(s, [request_at(s, text, queue) for text in requests], limit)
 
 
@@ -170,7 +170,7 @@ def wait_when(
 
     s = session(context)
     holds = condition(expression)
-    outage = _Outage(duration_ms(timeout) / 1000 if timeout else None)
+    outage = _Outage(None if timeout is None else duration_ms(timeout) / 1000)
     name = queue_named(s, queue)
     watched = s.run(s.deployment.queue(name))
     with progress(f"waiting until {expression}") as meter:

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from redisq_ops.core.worker import Worker
 
 
+_MOST_PROCESSES = 1000
+
+
 @dataclass(frozen=True, slots=True)
 class _Job:
     """What a worker process is told; pickled for each of several."""
@@ -97,14 +100,14 @@ def work(
 
     s = session(context)
     s.writable()
-    if processes < 1:
-        raise BadInput(f"processes {processes}: 1 or more")
+    if not 1 <= processes <= _MOST_PROCESSES:
+        raise BadInput(f"processes {processes}: 1 to {_MOST_PROCESSES}")
     options = {
         "concurrency": concurrency,
         "batch": batch,
         "lease_ms": duration_ms(lease),
         "grace_s": duration_ms(grace) / 1000,
-        "timeout_s": duration_ms(timeout) / 1000 if timeout else None,
+        "timeout_s": None if timeout is None else duration_ms(timeout) / 1000,
         "burst": once,
     }
     names = tuple(queue or [s.config["queue"] or "default"])
@@ -216,7 +219,11 @@ def _worker(s: Session, job: _Job) -> Worker:
     if job.handler and not job.program:
         handler = load_handler(job.handler)
     elif job.program and not job.handler:
-        handler = exec_handler(shlex.split(job.program))
+        try:
+            argv = shlex.split(job.program)
+        except ValueError as error:
+            raise BadInput(f"--exec {job.program}: {error}") from error
+        handler = exec_handler(argv)
     else:
         raise BadInput("work takes a handler, MODULE:FUNCTION, or --exec CMD, and not both")
     s.role = "worker"

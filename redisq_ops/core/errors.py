@@ -243,6 +243,8 @@ def translate(error: Exception) -> Exception:
         rest = f"that server knows no {unknown[1]}; is it a Sentinel? write redis+sentinel://…/NAME"
     elif text.startswith(("DB index is out of range", "invalid DB index")):
         found, rest = BadInput, "the server has no database of the number that the URL gives"
+    elif text.startswith("Client names cannot contain"):
+        found, rest = BadInput, "client_name in the URL: printable ASCII characters without spaces"
     elif text.startswith("SELECT is not allowed in cluster mode"):
         found = BadInput
         rest = "the server is a node of a Cluster and has database 0 only: change the URL's"

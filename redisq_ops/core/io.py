@@ -23,7 +23,7 @@ import redis.asyncio as aredis
 import redis.exceptions as rx
 
 from .calls import Arg, Call, Description, Replies, Round, apart, attempt, both, checked, together
-from .errors import Forbidden, translate
+from .errors import BadInput, Forbidden, translate
 from .exchange import AsyncClient, BlockingClient, Line, aexchange, exchange
 
 __all__ = [
@@ -137,13 +137,23 @@ def _outward(error: BaseException) -> BaseException:
     return translate(error) if isinstance(error, Exception) else error
 
 
+def checked_client(client: T) -> T:
+    """``client`` itself when operations can run on it."""
+    if hasattr(client, "command_stack"):
+        raise TypeError("a pipeline can't be a queue's client: use together() to gather calls")
+    if client is not None and not hasattr(client, "execute_command"):
+        raise BadInput(
+            f"a queue needs a client, not {type(client).__name__}: make one with connect(URL), "
+            "or aconnect(URL) for asyncio"
+        )
+    return client
+
+
 class Bound(Generic[C_co]):
     """Something that holds the client its operations run on (``None``: descriptions only)."""
 
     def __init__(self, client: C_co) -> None:
-        if hasattr(client, "command_stack"):
-            raise TypeError("a pipeline can't be a queue's client: use together() to gather calls")
-        self._client = client
+        self._client = checked_client(client)
 
     @property
     def client(self) -> C_co:

@@ -13,7 +13,7 @@ from .callers import Callers
 from .clock import Clock, ServerClock
 from .errors import WrongKind
 from .io import Bound, C_co, Call, both, operation, together
-from .keys import PREFIX, Keys, checked_name
+from .keys import PREFIX, Keys, checked_name, checked_prefix
 from .registry import enrol, find, server_ms
 from .scripts import Script, script
 from .states import FIXED, VERBS, Verb
@@ -64,7 +64,7 @@ class Room(Bound[C_co], ABC):
     ) -> None:
         super().__init__(client)
         self.name = checked_name(name, "queue name")
-        self.prefix = prefix
+        self.prefix = checked_prefix(prefix)
         self.shard = shard
         self.layout = layout
         # No name has a slash, so no queue can be called like another's shard.

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from redisq_ops.core.connect import DEFAULT_URL, Target
 from redisq_ops.core.errors import BadInput
-from redisq_ops.core.keys import PREFIX
+from redisq_ops.core.keys import PREFIX, checked_prefix
 
 from .guard import Guard
 from .moment import per_second
@@ -32,7 +32,9 @@ _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off", "")
 _VARIABLE = re.compile(r"\$\$|\$\{([^{}]*)\}")
 _CONTEXT = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
-Kind = Literal["text", "yes or no", "number", "rate", "confirm", "color", "label"]
+Kind = Literal[
+    "text", "file", "prefix", "yes or no", "number", "rate", "confirm", "color", "label"
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +51,13 @@ KNOWN: dict[str, Setting] = {
     "url": Setting("REDIS_URL", DEFAULT_URL, "text", "the server"),
     "username": Setting("REDISQ_USERNAME", None, "text", "who we are there"),
     "password": Setting("REDISQ_PASSWORD", None, "text", "its password; better by a file"),
-    "password_file": Setting("REDISQ_PASSWORD_FILE", None, "text", "a file with the password"),
-    "tls_ca": Setting("REDISQ_TLS_CA", None, "text", "the authority's certificate"),
-    "tls_cert": Setting("REDISQ_TLS_CERT", None, "text", "our certificate"),
-    "tls_key": Setting("REDISQ_TLS_KEY", None, "text", "its key"),
+    "password_file": Setting("REDISQ_PASSWORD_FILE", None, "file", "a file with the password"),
+    "tls_ca": Setting("REDISQ_TLS_CA", None, "file", "the authority's certificate"),
+    "tls_cert": Setting("REDISQ_TLS_CERT", None, "file", "our certificate"),
+    "tls_key": Setting("REDISQ_TLS_KEY", None, "file", "its key"),
     "sentinel_username": Setting("REDISQ_SENTINEL_USERNAME", None, "text", "the Sentinels' user"),
     "sentinel_password": Setting("REDISQ_SENTINEL_PASSWORD", None, "text", "their password"),
-    "prefix": Setting("REDISQ_PREFIX", PREFIX, "text", "what all keys begin with"),
+    "prefix": Setting("REDISQ_PREFIX", PREFIX, "prefix", "what all keys begin with"),
     "queue": Setting("REDISQ_QUEUE", "default", "text", "the queue where none is named"),
     "read_only": Setting("REDISQ_READ_ONLY", "false", "yes or no", "change nothing"),
     "max_entries": Setting(
@@ -144,7 +146,7 @@ class Config:
             except UnicodeDecodeError:  # which says some of what is in it
                 raise BadInput(f"password file {path}: not UTF-8") from None
         return Target(
-            self["url"] or DEFAULT_URL, password, self["username"],
+            self["url"] or "", password, self["username"],
             self["tls_ca"], self["tls_cert"], self["tls_key"],
             self["sentinel_username"], self["sentinel_password"],
         )  # fmt: skip
@@ -239,11 +241,14 @@ def contexts(environment: Mapping[str, str] = os.environ) -> list[Named]:
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     """The file's own table, and those of its contexts."""
     file: dict[str, Any] = {}
-    if path.is_file():
-        try:
-            file = tomllib.loads(path.read_text(encoding="utf-8"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-            raise BadInput(f"{path}: {error}") from error
+    try:
+        file = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        pass
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadInput(f"{path}: {error}") from error
+    except OSError as error:
+        raise BadInput(f"{path}: {error.strerror}") from error
     found = _table(file.pop("contexts", {}), f"{path} contexts")
     for name in found:
         if not _CONTEXT.fullmatch(name):
@@ -273,8 +278,8 @@ def _value(
     file: Mapping[str, Any],
     path: Path,
 ) -> Value:
-    if flags.get(name) is not None:
-        return Value(name, flags[name], "flag")
+    if (flag := flags.get(name)) is not None:
+        return Value(name, _checked(name, known, flag, f"--{name}"), "flag")
     if name in chosen:
         where = f"{path} [contexts.{context}]"
         text, used = _filled(_text(chosen[name], where, name), where, name, environment)
@@ -331,13 +336,23 @@ def _filled(
 
 def _checked(name: str, known: Setting, text: str, where: str) -> str:
     """The value in its one form, or a line that says what it may be."""
+    if known.kind != "file":
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise BadInput(f"{where}: {name} is not UTF-8") from None
     match known.kind:
+        case "prefix":
+            try:
+                return checked_prefix(text)
+            except BadInput as error:
+                raise BadInput(f"{where}: {error}") from None
         case "yes or no":
             if text.lower() not in _TRUE + _FALSE:
                 raise BadInput(f"{where}: {name} is true or false, not {text!r}")
             return str(text.lower() in _TRUE).lower()
         case "number":
-            if not (text.isascii() and text.isdigit() and int(text) > 0):
+            if not (text.isascii() and text.isdigit() and len(text) < 16 and int(text) > 0):
                 raise BadInput(f"{where}: {name} is a number from 1, not {text!r}")
             return str(int(text))
         case "rate":

@@ -282,7 +282,8 @@ def checked_setting(name: str, text: str) -> str:
     least = 1 if name.startswith(("max_failures", "max_lost", "history_max")) else 0
     if name.endswith("_ms") and not text.isdigit() and text:
         text = str(duration_ms(text))
-    if text and not (text.isascii() and text.isdigit() and least <= int(text) < 2**53):
+    whole = text.isascii() and text.isdigit() and len(text) < 17
+    if text and not (whole and least <= int(text) < 2**53):
         raise BadInput(f"{name} is a number from {least}, not {text!r}")
     return text and str(int(text))
 

@@ -15,8 +15,8 @@ from redisq_ops.core.callers import Callers
 from redisq_ops.core.clock import Clock
 from redisq_ops.core.errors import BadInput, Forbidden, NotFound, Refused, Unreachable, Unreadable
 from redisq_ops.core.foreign import ForeignQueue
-from redisq_ops.core.io import Description, apart, together
-from redisq_ops.core.keys import PREFIX, checked_name
+from redisq_ops.core.io import Description, apart, checked_client, together
+from redisq_ops.core.keys import PREFIX, checked_name, checked_prefix
 from redisq_ops.core.kinds import layout, room, sharded
 from redisq_ops.core.queue import Queue
 from redisq_ops.core.registry import Registered, all_queues, find
@@ -41,8 +41,8 @@ class Deployment:
     def __init__(
         self, client: Any = None, *, prefix: str = PREFIX, clock: Clock | None = None
     ) -> None:
-        self.client = client
-        self.prefix = prefix
+        self.client = checked_client(client)
+        self.prefix = checked_prefix(prefix)
         self.clock = clock
         self.callers = Callers()
 

@@ -20,6 +20,7 @@ from redis.exceptions import RedisError
 
 from .. import rights
 from ..errors import BadInput, Forbidden, RedisqError
+from ..given import listed
 from ..handler import Handler, Random, Work, as_handler, timed_out
 from ..io import BlockingClient, Description, run
 from ..keys import checked_consumer
@@ -88,7 +89,13 @@ class Worker:
         redacted: Redacted = lambda failure: failure,
         random: Random = unseeded,
     ) -> None:
-        several = [queues] if isinstance(queues, Queue) else list(queues)
+        several = [queues] if isinstance(queues, Queue) else listed(queues, "a worker's queues")
+        for queue in several:
+            if not isinstance(queue, Queue):
+                raise BadInput(
+                    f"a worker needs queues, not {type(queue).__name__}: "
+                    "Worker(RequestQueue(connect(URL), NAME), handler)"
+                )
         if not several:
             raise BadInput("a worker needs a queue")
         if not isinstance(several[0].client, (Redis, RedisCluster)):
