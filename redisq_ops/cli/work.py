@@ -176,7 +176,7 @@ def _remainder(name: str, counts: Counts, due: str | None) -> Iterator[str]:
         when = f", the first is due at {due}" if due else ""
         yield f"{number(counts.delayed)} delayed (for a retry, or by a schedule){when}"
     if counts.pending:
-        yield f"{number(counts.pending)} pending: other workers have them"
+        yield f"{number(counts.pending)} pending at other workers"
 
 
 def _absent(s: Session, job: _Job) -> list[str]:
