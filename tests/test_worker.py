@@ -23,6 +23,7 @@ from redisq_ops.core.delay import DelaySet
 from redisq_ops.core.errors import BadInput, Unreachable, WrongKind
 from redisq_ops.core.fair import FairQueue
 from redisq_ops.core.handler import Reject, Retry, Work, exec_handler
+from redisq_ops.core.registry import server_ms
 from redisq_ops.core.request import RequestQueue
 from redisq_ops.core.values import Entry, Failure, Settlement
 from redisq_ops.core.worker import Worker, doorbell, loop, source
@@ -358,6 +359,24 @@ def test_a_delay_set_is_worked_off_at_its_times(client: Client) -> None:
     with working(queue, lambda delivery: served.append(delivery.payload)):
         until(lambda: len(served) == 2)
     assert served == [b"1", b"2"]
+
+
+@pytest.mark.usefixtures("no_other_look")
+def test_a_clock_that_was_set_back_is_asked_again_and_no_queue_besieged(
+    client: Client, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ahead_ms = [3_600_000]  # as it was at the first time
+
+    async def told() -> int:
+        return await server_ms() + (ahead_ms.pop() if ahead_ms else 0)
+
+    monkeypatch.setattr(loop, "server_ms", told)
+    DelaySet(client, "later").schedule([("a", b"")], after_ms=500)
+    served: list[str] = []
+    with counted(url) as (near, proxy):
+        with working(DelaySet(near, "later"), lambda work: served.append(work.id)):
+            until(lambda: served)
+        assert proxy.seen[b"EVALSHA"] < 20
 
 
 # --- failing --------------------------------------------------------------------------------------
