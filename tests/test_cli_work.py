@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import random
+import re
 import resource
 import shlex
 import signal
@@ -519,6 +520,50 @@ def test_a_function_handles_deliveries(kind: str) -> None:
     ]
 
 
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_once_leaves_nothing_it_could_take_and_says_what_else_there_is(
+    client: redis.Redis, processes: str
+) -> None:
+    queues = [RequestQueue(client, name) for name in ("ba", "bb", "paused")]
+    for queue in queues:
+        queue.submit([b"2"] * 300 + [b"no number"], id="r1", limit=4)
+    queues[0].submit([b"1"], id="held", priority=0)
+    queues[0].take(1, consumer="other")
+    queues[2].configure("op", 1, {"paused": "smtp is down"})
+    words = [word for queue in queues for word in ("--queue", queue.name)]
+    many = ("--concurrency", "8", "--batch", "20", "--processes", processes)
+    Path("numbers_only.py").write_text("def handle(delivery): int(delivery.payload)\n")
+    done = redisq("--utc", "work", "numbers_only:handle", "--once", *words, *many)
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert [queue.counts().waiting for queue in queues] == [0, 0, 301]
+    told = [line for line in done.stderr.decode().splitlines() if line.startswith("queue ")]
+    due = r"the first is due at 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\+00:00"
+    late = "1 entry is delayed \\(for a retry, or by a schedule\\), "
+    expected = [
+        f"queue ba: {late}{due}", "queue ba: 1 entry is pending at other workers",
+        f"queue bb: {late}{due}",
+        "queue paused: it is paused \\(smtp is down\\), 301 entries are waiting: "
+        "redisq queue resume paused",
+    ]  # fmt: skip
+    assert len(told) == len(expected)
+    assert all(re.fullmatch(*pair) for pair in zip(expected, told, strict=True))
+
+
+def test_what_a_worker_logs_is_redacted(
+    configuration: Path, client: redis.Redis, capfd: pytest.CaptureFixture[str]
+) -> None:
+    configuration.write_text("[redact.patterns]\nemail = '[a-z]+@[a-z.]+'\n")
+    Path("mailing.py").write_text(
+        "def send(delivery): raise ValueError('no mailbox ' + delivery.payload.decode())\n"
+    )
+    RequestQueue(client).submit([b"ann@example.org"], id="r1")
+    assert cli.run(["-vv", "work", "mailing:send", "--once"]) == 0
+    err = capfd.readouterr().err
+    assert "retry: default/r1/1 in " in err and " s: ValueError: no mailbox ***\n" in err
+    assert "DEBUG redisq_ops.worker: traceback of default/r1/1:\nTraceback" in err
+    assert "ann@example.org" not in err
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("processes", ["1", "2"])
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
@@ -535,7 +580,8 @@ def test_asked_to_stop_a_worker_ends_what_it_has_begun(
     until(lambda: any(Path().glob("begun.*")))
     worker.send_signal(number)
     _, err = worker.communicate()
-    assert (worker.returncode, err) == (code, b"")
+    said = [line for line in err.splitlines() if b" is at its limit of 1: 1 of 1 " not in line]
+    assert (worker.returncode, said) == (code, [])
     found = queue.request("r")
     assert found is not None
     begun = len(list(Path().glob("begun.*")))

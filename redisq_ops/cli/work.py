@@ -146,6 +146,7 @@ def _tell_absent(s: Session, job: _Job) -> None:
 
 def _tell_left(s: Session, job: _Job) -> None:
     """Say what a burst that has ended left in its queues, and why."""
+    from redisq_ops.core.errors import RedisqError
     from redisq_ops.core.io import both, together
 
     from .output import printable, say, when
@@ -154,8 +155,13 @@ def _tell_left(s: Session, job: _Job) -> None:
         counts, delayed = await both(queue.counts.op(), queue.page.op("delayed", None, 1))
         return counts, delayed.entries[0].at_ms if delayed.entries else None
 
-    queues = [queue for queue in _queues(s, job) if s.run(queue.exists.op())]
-    for queue, (counts, due_ms) in zip(queues, s.run(together(map(left, queues))), strict=True):
+    try:
+        queues = [queue for queue in _queues(s, job) if s.run(queue.exists.op())]
+        found = s.run(together(map(left, queues)))
+    except RedisqError as error:  # the work is done, whatever can't be read now
+        say(printable(f"all work that was found is done; what else there is isn't known: {error}"))
+        return
+    for queue, (counts, due_ms) in zip(queues, found, strict=True):
         due = None if due_ms is None else when(due_ms, s.utc)
         for text in _remainder(queue.name, counts, due):
             say(printable(f"queue {queue.name}: {text}"))
@@ -179,7 +185,7 @@ def _remainder(name: str, counts: Counts, due: str | None) -> Iterator[str]:
         when = f", the first is due at {due}" if due else ""
         yield f"{number(counts.delayed)} delayed (for a retry, or by a schedule){when}"
     if counts.pending:
-        yield f"{number(counts.pending)} pending: other workers have them"
+        yield f"{number(counts.pending)} pending at other workers"
 
 
 def _absent(s: Session, job: _Job) -> list[str]:

@@ -11,6 +11,9 @@ from typing import Protocol
 
 from .errors import BadInput
 
+FELL_MS = 1_000
+"""a clock that is behind what it said before by more than this was set back (`fallen.lua`)"""
+
 
 class Clock(Protocol):
     def stamp(self) -> str:

@@ -10,7 +10,7 @@ from random import Random
 from typing import Any, ClassVar, Generic, TypeVar
 
 from .callers import Callers
-from .clock import Clock
+from .clock import FELL_MS, Clock
 from .deliveries import checked_take
 from .errors import BadInput
 from .io import C_co, Description, both, operation, together
@@ -23,8 +23,6 @@ from .values import Delivery, Settlement, State, Taken
 SHARDS = 12
 MAX_SHARDS = 256
 _ROUNDS = 3
-FELL_MS = 1_000
-"""how far back the server's clock is set where that counts; as `fallen.lua` has it"""
 NEVER = float("inf")
 _RUN = re.compile(r"@\d{13}$")
 

@@ -5,18 +5,20 @@
 -- much, since when, which sorted set, from which score on, and how many of that score stay.
 -- KEYS: callers
 local CLOCK = ':clock' -- no caller's name begins so
+local FALL_MOST = 1e12 -- ms, some thirty years; more than that, or no number, was spoilt by hand: no fall
 local latest, fall = now, nil
 
 local function clock_read(word)
   local seen = tonumber(word)
   if seen then
-    if seen > now then latest = seen end
+    if seen > now and seen - now < FALL_MOST then latest = seen end
   elseif word then
-    local at, by, since, part, score, skip = word:match('^(%d+)|(%d+)|(%d+)|(%d)|(%d+)|(%d+)$')
-    if not at then return end -- spoilt by hand: begun anew
-    latest = math.max(tonumber(at), now)
-    fall = {by = tonumber(by), since = tonumber(since), part = tonumber(part), score = score,
-      skip = tonumber(skip)}
+    local at, by, since, part, score, skip = word:match('^(%d+)|(%d+)|(%d+)|([12])|([^|]+)|(%d+)$')
+    if tonumber(score) and tonumber(by) < FALL_MOST then
+      latest = math.max(tonumber(at), now)
+      fall = {by = tonumber(by), since = tonumber(since), part = tonumber(part), score = score,
+        skip = tonumber(skip)}
+    end
   end
 end
 

@@ -1,7 +1,7 @@
 -- After the server's clock fell back: leases and back-offs would last longer by as much. Some of them at
 -- a time are brought forward by that, so that each ends when it would have; and what was due is due. Of
--- ready times to come those that somebody chose stay. What was leased or put back since the fall was noticed
--- is right already; a lease that is longer than the fall, and was renewed in between, may end early.
+-- ready times to come those that somebody chose stay. What was leased or put back since the fall was
+-- noticed is right already; a lease that is longer than the fall, and was renewed in between, may end early.
 -- USES: clock record
 local FELL_MS = 1000 -- less is no fall
 
@@ -16,6 +16,7 @@ local function after_fall(zsets, relative, most, put)
     latest = now
   end
   local looked = 0
+  if not zsets[fall.part] then fall = nil end
   while fall and looked < most do
     local zset, room = zsets[fall.part], most - looked
     local rows = redis.call('ZRANGE', zset, fall.score, '+inf', 'BYSCORE', 'LIMIT', fall.skip, room,

@@ -19,6 +19,7 @@ from redis import Redis, RedisCluster
 from redis.exceptions import RedisError
 
 from .. import rights
+from ..clock import FELL_MS
 from ..errors import BadInput, Forbidden, RedisqError
 from ..given import listed
 from ..handler import Handler, Random, Work, as_handler, timed_out
@@ -413,9 +414,15 @@ class Worker:
         self._upkeep_at = monotonic() + UPKEEP_S * (1.0 if self._upkeep_at else self._random())
         self._lanes.send(asks, self._kept)
 
-    def _kept(self, said: list[Any]) -> None:
+    def _ask_clock(self) -> None:
+        self._lanes.send([server_ms()], self._told_clock)
+
+    def _told_clock(self, said: list[Any]) -> None:
         if not isinstance(said[0], Exception):
             self._clock_s = said[0] / 1000 - monotonic()
+
+    def _kept(self, said: list[Any]) -> None:
+        self._told_clock(said)
         if any(isinstance(went, int) and went >= MUCH for went in said[1:]):
             self._upkeep_at = monotonic() + 1.0  # there is more where that came from
         self._quiet_until = monotonic() + self._line.heed(said, work=False)
@@ -429,6 +436,9 @@ class Worker:
             source.look_at = inf
         else:  # a millisecond later, lest the same moment be looked at again and again
             source.look_at = (taken.look_again_ms + 1) / 1000 - self._clock_s
+            if source.look_at < monotonic() - FELL_MS / 1000:  # the server's clock was set back
+                source.look_at = monotonic() + LINGER_S
+                self._ask_clock()
         if self._stops:
             self._give_back(begun=False)
         elif works:

@@ -116,7 +116,7 @@ class Source:
             rule, command = "cap", f"client cap {name} {quote(first.id)} {most}"
         others = f" (so are {more} more)" if more else ""
         log.warning(
-            "queue %s: %s %s is at its %s of %d%s: %d of %d slots stay idle; to raise it: redisq %s",
+            "queue %s: %s %s is at its %s of %d%s: %d of %d slots idle; raise it with: redisq %s",
             self.queue.name, first.what, first.id, rule, first.most, others, idle, slots, command,
         )  # fmt: skip
 
