@@ -399,7 +399,7 @@ def test_it_is_shown_where_that_is_allowed(
     assert SECRET in redisq(*look, "--no-redact") and "no tok_abc2" in redisq(*look, "--no-redact")
     configuration.write_text("read_only = true\n" + CONFIGURATION)
     said = redisq.refusal(*look, "--no-redact", code=1)
-    assert said == "--no-redact isn't for here (read_only in the configuration)"
+    assert said == f"--no-redact is not allowed here (read_only, {configuration})"
     configuration.write_text(CONFIGURATION.replace("[redact]\n", "[redact]\nforced = true\n"))
     assert "redact.forced" in redisq.refusal(*look, "--no-redact", code=1)
     assert "redact.forced" in redisq.refusal("top", "--once", "--no-redact", code=1)

@@ -92,8 +92,9 @@ class Session:
         if not self.no_redact:
             return redaction
         if redaction.forced or self.config.read_only:
-            why = "redact.forced" if redaction.forced else "read_only"
-            raise Refused(f"--no-redact isn't for here ({why} in the configuration)")
+            read_only = f"read_only, {self.config.values['read_only'].origin}"
+            why = "redact.forced in the configuration" if redaction.forced else read_only
+            raise Refused(f"--no-redact is not allowed here ({why})")
         return NOTHING
 
     def writable(self) -> None:
@@ -101,7 +102,8 @@ class Session:
         if self.config.read_only:
             from redisq_ops.core.errors import Refused
 
-            raise Refused("this context is read-only (read_only in the configuration)")
+            origin = self.config.values["read_only"].origin
+            raise Refused(f"read-only: nothing can be changed (read_only, {origin})")
 
     @property
     def again(self) -> str:

@@ -77,15 +77,15 @@ def _redaction(s: Session, raw: bool) -> Redaction:
     if not raw or not s.config.redaction:
         return s.redaction
     if why := _forced(s):
-        raise Refused(f"--raw-payloads isn't for here ({why} in the configuration)")
+        raise Refused(f"--raw-payloads is not allowed here ({why})")
     return NOTHING
 
 
 def _forced(s: Session) -> str:
     """What in the configuration keeps payloads from leaving as they are, if anything does."""
     if s.config.redaction.forced:
-        return "redact.forced"
-    return "read_only" if s.config.read_only else ""
+        return "redact.forced in the configuration"
+    return f"read_only, {s.config.values['read_only'].origin}" if s.config.read_only else ""
 
 
 def _states(named: list[str] | None) -> list[State]:
@@ -190,7 +190,7 @@ def _told(s: Session, done: list[Export], file: str | None) -> None:
         say(f"{count(left)} more went to another state meanwhile, and are left out")
     if redacted := sum(one.redacted for one in done):
         why = _forced(s)
-        how = f"({why} in the configuration)" if why else ": --raw-payloads leaves them whole"
+        how = f"({why})" if why else ": --raw-payloads leaves them whole"
         say(f"{count(redacted)} are redacted and can't be imported{' ' if why else ''}{how}")
 
 

@@ -59,7 +59,7 @@ class Redaction:
     def read(cls, tables: Iterable[tuple[Mapping[str, Any], str]]) -> Redaction:
         """All tables together; `BadInput` names the file, the table and the key."""
         keys: list[tuple[str, ...]] = []
-        patterns: dict[str, Regex] = {}
+        patterns: dict[tuple[str, Regex], None] = {}
         forced = False
         for table, where in tables:
             for name, value in table.items():
@@ -71,21 +71,21 @@ class Redaction:
                         if not isinstance(value, dict):
                             raise BadInput(f"{at} is a table of NAME = REGEX")
                         for own, text in value.items():
-                            patterns[own] = _pattern(text, f"{at}.{own}")
+                            patterns[own, _pattern(text, f"{at}.{own}")] = None
                     case "forced":
                         if not isinstance(value, bool):
                             raise BadInput(f"{at} is true or false, not {value!r}")
                         forced = forced or value
                     case _:
                         raise BadInput(f"{at}: there are keys, patterns and forced")
-        return cls(tuple(dict.fromkeys(keys)), tuple(patterns.items()), forced)
+        return cls(tuple(dict.fromkeys(keys)), tuple(patterns), forced)
 
     def __bool__(self) -> bool:
         return bool(self.keys or self.patterns)
 
     def __str__(self) -> str:
         said = [".".join(path) for path in self.keys]
-        said += [f"/{name}/" for name, _ in self.patterns]
+        said += dict.fromkeys(f"/{name}/" for name, _ in self.patterns)
         return ", ".join(said) + (" (forced)" if self.forced else "")
 
     def payload(self, data: bytes) -> bytes:
