@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import stat
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, cast
 
 import typer
@@ -117,31 +114,13 @@ def _whole(file: str | None) -> Iterator[BinaryIO]:
     if file is None or file == "-":
         yield sys.stdout.buffer
         return
-    path = Path(os.path.realpath(file))
+    from redisq_ops.ops.files import whole
+
     try:
-        if path.exists() and not stat.S_ISREG(path.stat().st_mode):  # a pipe, a device
-            with open(path, "wb") as plain:
-                yield plain
-            return
-        handle, part = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-    except OSError as error:
-        raise _cut(error, file, 0) from error
-    try:
-        with os.fdopen(handle, "wb") as out:
+        with whole(file) as out:
             yield out
-            out.flush()
-            os.fsync(out.fileno())
-        os.replace(part, path)
     except OSError as error:
         raise _cut(error, file, None) from error
-    finally:
-        with suppress(FileNotFoundError):
-            os.unlink(part)
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
 
 
 def _cut(error: OSError, file: str | None, entries: int | None) -> Exception:
