@@ -21,6 +21,7 @@ from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.fingerprint import fingerprint
 from redisq_ops.ops.redaction import LARGEST, MASK, NOTHING, Redaction
 from redisq_ops.ops.regex import REPLACED
+from redisq_ops.ops.terminal import printable
 from redisq_ops.tui.app import Top
 from redisq_ops.tui.frame import text as drawn
 from redisq_ops.tui.poller import Connected, Live
@@ -317,12 +318,17 @@ def every_command() -> set[str]:
     return {name for name in walk(root, ()) if not name.startswith("spark ")}
 
 
+HOSTILE = "\x1b]52;c;aGk=\x07\u202e\u3164\u2800\u200b\ue000\r\x9b2J"
+"""characters that a terminal acts on, or that nobody sees"""
+
+
 @pytest.fixture
 def planted(client: redis.Redis) -> str:
     """The secret in every place a queue keeps text, as JSON, cut JSON and a form; the group of the
     dead entry's error."""
-    form, cut = f"password={SECRET}&x=1", f'{{"n": 1, "password": "{SECRET}'
-    payload = json.dumps({"password": SECRET, "to": [{"name": "password", "value": SECRET}]})
+    form, cut = f"password={SECRET}&x={HOSTILE}", f'{{"n": "{HOSTILE}", "password": "{SECRET}'
+    pairs = [{"name": "password", "value": SECRET}]
+    payload = json.dumps({HOSTILE: HOSTILE, "password": SECRET, "to": pairs}, ensure_ascii=False)
     queue = RequestQueue(client, "mail")
     queue.configure("op", 1, {"history": "all"})
     bodies = [payload.encode(), f"pre {payload}".encode(), cut.encode(), form.encode()] * 3
@@ -386,9 +392,14 @@ def test_one_secret_is_in_no_output_of_any_command(
             said += redisq.err
             said += "".join(files[n].read_text() for n in ("plan", "report", "out")
                             if files[n].exists())  # fmt: skip
+            if "--raw" not in line:  # the bytes, where no terminal is
+                assert all(printable(x) == x for x in said.split("\n")), (line, said)
             leaks += [f"{line} {more}: {said}" for secret in (SECRET, "tok_abc") if secret in said]
     assert not leaks, leaks[0]
     assert ran > 100, ran
+    for line in ("ls", "log", "explain nope", "dlq ls nope", "config"):
+        said = redisq("--prefix", "rq\u3164\u202e\x1b", *line.split(), code=None) + redisq.err
+        assert all(printable(x) == x for x in said.split("\n")), (line, said)
 
 
 def test_it_is_shown_where_that_is_allowed(
@@ -501,6 +512,7 @@ def test_the_dashboard_shows_none_of_it(url: str, planted: str) -> None:
     asyncio.run(run())
     for shown in (*seen, *copied):
         assert SECRET not in shown and "tok_abc" not in shown, shown
+    assert not [shown for shown in seen if set(HOSTILE) & set(shown) - set("]52;c;aGk=2J")]
     assert copied and "***" in copied[0]
 
 

@@ -67,9 +67,9 @@ def _sized(size: Sized) -> None:
     from redisq_ops.ops.submission import memory
     from redisq_ops.ops.terminal import size as shown
 
-    from .output import count, say
+    from .output import count, say, tell
 
-    print(f"{count(size.rows)} rows, {count(size.bytes)} bytes: {count(size.requests)} requests "
+    tell(f"{count(size.rows)} rows, {count(size.bytes)} bytes: {count(size.requests)} requests "
           f"with {count(size.entries)} sub-requests, not sent")  # fmt: skip
     if size.corrupt:
         say(f"{count(size.corrupt)} rows can't be read, and would be left out")
@@ -79,14 +79,14 @@ def _sized(size: Sized) -> None:
 
 
 def _submitted(s: Session, queue: str, done: Done) -> int:
-    from .output import count, emit, printable, say
+    from .output import count, emit, printable, say, tell
 
     if s.json:
         emit({"queue": queue, "requests": done.requests, "entries": done.entries,
               "corrupt": done.corrupt, "samples": done.samples})  # fmt: skip
         return done.exit_code
     there = done.requests.get("ok", 0) + done.requests.get("same", 0)
-    print(
+    tell(
         f"{queue}: {count(there)} requests with {count(done.entries)} sub-requests are there, "
         f"{count(done.requests.get('same', 0))} of them were"
     )
