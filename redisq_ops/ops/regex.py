@@ -35,6 +35,7 @@ _TOKEN = re.compile(
     r"|.",
     re.DOTALL,
 )
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _IN_BRACKETS = re.compile(_ESCAPE, re.DOTALL)
 _LOOK = "look-around isn't supported: match the text around it too, or add a second condition"
 _BACK = "a reference back to a group isn't supported: write the text out, or leave it out"
@@ -150,7 +151,8 @@ def _translated(pattern: str) -> str:
             case "upto":
                 raise BadRegex(f"write {{0{text[1:]} for a repetition without a least number", at)
         pieces.append(text)
-    return "".join(pieces)
+    # A byte of a command line that is no UTF-8 is a lone surrogate, and RE2 wants to have it named.
+    return _SURROGATE.sub(lambda found: f"\\x{{{ord(found[0]):x}}}", "".join(pieces))
 
 
 def _escaped_in_brackets(at: int, escape: re.Match[str]) -> str:
@@ -183,8 +185,6 @@ def _compile(text: str, pattern: str) -> Any:
     re2, options = _engine()
     try:
         return re2.compile(text, options)
-    except UnicodeEncodeError as error:  # a lone surrogate
-        raise BadRegex("not UTF-8", error.start) from error
     except re2.error as error:
         said = error.args[0].decode("utf-8", "replace")
         what, _, about = said.partition(": ")
