@@ -28,7 +28,7 @@ from redisq_ops.core.errors import BadInput
 from redisq_ops.core.values import Entry, Failure
 
 from .key_values import KeyValues
-from .regex import BadRegex, Regex, regex
+from .regex import BadRegex, Regex, either, regex
 
 MASK = "***"
 LARGEST = 16 * 1024 * 1024
@@ -219,17 +219,32 @@ class Redaction:
 
     def _text(self, text: str, path: tuple[str, ...]) -> str:
         """Text that isn't JSON; ``path`` is where in JSON it stands."""
-        return self._matched(_key_values(self.keys).replace(text, MASK, path))
+        if self.keys:
+            any_key, key_values = _key_values(self.keys)
+            if any_key is None or any_key.found(text):
+                text = key_values.replace(text, MASK, path)
+        return self._matched(text)
 
     def _matched(self, text: str) -> str:
-        for _, pattern in self.patterns:
-            text = pattern.replace(text, MASK)
+        if not self.patterns:
+            return text
+        # One search for all of them: in most texts there is nothing to hide.
+        any_pattern = _either(self.patterns)
+        if any_pattern is None or any_pattern.found(text):
+            for _, pattern in self.patterns:
+                text = pattern.replace(text, MASK)
         return text
 
 
 @lru_cache(16)
-def _key_values(keys: tuple[tuple[str, ...], ...]) -> KeyValues:
-    return KeyValues(keys)
+def _key_values(keys: tuple[tuple[str, ...], ...]) -> tuple[Regex | None, KeyValues]:
+    found = KeyValues(keys)
+    return either(found.keys), found
+
+
+@lru_cache(16)
+def _either(patterns: tuple[tuple[str, Regex], ...]) -> Regex | None:
+    return either([pattern for _, pattern in patterns])
 
 
 NOTHING = Redaction()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from redisq_ops.core.errors import BadInput
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 SEARCHED = 64 * 1024
 """characters of a text that a filter searches"""
@@ -84,6 +84,10 @@ class Regex:
         """Whether it is found anywhere in the first `SEARCHED` characters."""
         return self._compiled.search(_bytes(text[:SEARCHED])) is not None
 
+    def found(self, text: str) -> bool:
+        """Whether it is found anywhere in a text, however long."""
+        return self._compiled.search(_bytes(text)) is not None
+
     def group(self, text: str) -> str:
         """What the first group matches where the expression is found first; empty: nothing."""
         found = self._compiled.search(_bytes(text[:SEARCHED]))
@@ -129,6 +133,15 @@ def regex(pattern: str, longest: int = LONGEST) -> Regex:
     if len(pattern) > longest:
         raise BadRegex(f"an expression of {len(pattern):,} characters; at most {longest:,}")
     return Regex(pattern, _compile(_translated(pattern), pattern))
+
+
+def either(expressions: Sequence[Regex]) -> Regex | None:
+    """One that is found where any of these is; None where they make no expression together."""
+    text = "|".join(f"(?:{one.pattern})" for one in expressions)
+    try:
+        return regex(text, longest=LONGEST * (len(expressions) + 1))
+    except BadRegex:  # too large, or two groups of one name
+        return None
 
 
 def _translated(pattern: str) -> str:
