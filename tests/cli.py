@@ -23,12 +23,14 @@ class Redisq:
         self.url = url
         self._capsys = capsys
         self.err = ""
+        self.code = 0
+        """the latest call's exit code"""
 
     def __call__(self, *words: str, code: int | None = 0) -> str:
         """What was printed. ``code``: None where any is fine."""
         self._capsys.readouterr()
         with patch.dict(os.environ, REDIS_URL=self.url):
-            ended = cli.run(words)
+            self.code = ended = cli.run(words)
         out, self.err = self._capsys.readouterr()
         assert code in (None, ended), f"exit {ended}: {out}{self.err}"
         return out

@@ -523,7 +523,7 @@ def test_schedule_and_reschedule(
         ("replay mail/nope", 1, "no request nope"),
         ("replay mail/r1/2 mail/r1/99", 1, "no entry r1/99"),
         ("replay a{b}", 2, "can't be used"),
-        ("replay mail --match [", 2, "at column 1"),
+        ("replay mail --match [", 2, "column 1: missing ]"),
         ("replay mail --older-than 5", 2, "not a time span"),
         ("replay mail --max 0", 2, "--max"),
         ("replay mail --rate fast", 2, "not a rate"),

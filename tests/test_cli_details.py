@@ -52,6 +52,19 @@ def on_terminal(url: str, columns: int, *words: str) -> str:
 
 
 @pytest.mark.slow
+def test_a_terminal_gets_no_raw_bytes_of_a_result(url: str, client: redis.Redis) -> None:
+    queue = RequestQueue(client, "mail")
+    queue.submit([b"x"], id="r1")
+    (one,) = queue.take(1, consumer="w").deliveries
+    queue.settle([Settlement(one, "result", b"\x1b]52;c;aGk=\x07\xff\nfine\xe3\x85\xa4")])
+    said = on_terminal(url, 80, "results", "mail/r1", "--raw")
+    assert said == "\\x1b]52;c;aGk=\\x07\\xff⏎fine\\u3164\n"
+    command = [sys.executable, "-m", "redisq_ops", "--url", url, "results", "mail/r1", "--raw"]
+    piped = subprocess.run(command, capture_output=True, check=True).stdout
+    assert piped == b"\x1b]52;c;aGk=\x07\xff\nfine\xe3\x85\xa4\n"
+
+
+@pytest.mark.slow
 def test_a_table_fits_the_terminal(url: str, client: redis.Redis) -> None:
     dead_letters(client, 3)
     said = on_terminal(url, 80, "dlq", "ls", "mail")

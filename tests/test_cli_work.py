@@ -621,7 +621,7 @@ def test_a_read_only_context_neither_submits_nor_works(
     assert cli.run(["submit", "in.txt"]) == 1
     assert cli.run(["work", "json:loads", "--once"]) == 1
     assert [line.split(" (")[0] for line in capfd.readouterr().err.splitlines()] == [
-        "redisq: this context is read-only"
+        "redisq: read-only: nothing can be changed"
     ] * 2
     assert client.dbsize() == 0
 

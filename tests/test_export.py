@@ -659,4 +659,4 @@ def test_what_is_redacted_can_not_come_back(
     assert "1 are redacted and can't be imported (redact.forced in the configuration)" in redisq.err
     assert "--raw" not in redisq.err
     said = redisq.refusal("export", "later", "--raw-payloads", code=1)
-    assert said == "--raw-payloads isn't for here (redact.forced in the configuration)"
+    assert said == "--raw-payloads is not allowed here (redact.forced in the configuration)"

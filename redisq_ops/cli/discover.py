@@ -148,12 +148,12 @@ def forget(s: Session, given: dict[str, Any]) -> int:
 def _ended(s: Session, outcome: Outcome | None, what: str) -> None:
     from redisq_ops.ops.journal import Outcome
 
-    from .output import count, emit, printable
+    from .output import count, emit, printable, tell
 
     if s.json:
         emit(outcome or Outcome(None, 0))
     elif outcome is None:
-        print(f"0 matched: {what}")
+        tell(f"0 matched: {what}")
     else:
         skipped = ", ".join(f"{count(n)} {why}" for why, n in outcome.skipped.items())
         done = f"{count(outcome.done)} of {count(outcome.matched)}"

@@ -150,6 +150,8 @@ def config(
 
     Secrets are never shown.
     """
+    from dataclasses import asdict
+
     from .output import emit, table
 
     s = session(context)
@@ -158,13 +160,17 @@ def config(
     values = s.config.shown()
     if s.json:
         for value in values:
-            emit(value)
+            others = [{"value": said, "origin": origin} for said, origin in value.others]
+            emit({**asdict(value), "others": others})
     else:
         unit = {"max_rate": "/s"}
-        table(
-            ["setting", "value", "from"],
-            [[v.name, v.value and v.value + unit.get(v.name, ""), v.origin] for v in values],
-        )
+        rows = []
+        for v in values:
+            with_unit = unit.get(v.name, "")
+            rows.append([v.name, v.value and v.value + with_unit, v.origin])
+            for said, origin in v.others:
+                rows.append(["", said + with_unit, f"not used, less strict: {origin}"])
+        table(["setting", "value", "from"], rows)
     return None
 
 

@@ -42,10 +42,12 @@ class Report:
         if path is None:
             return
         self.each = self._each
+        from redisq_ops.ops.files import opened
+
         with self._named():
             apart = os.path.exists(path) and not os.path.isfile(path)  # a pipe, a device
             way = os.O_WRONLY if apart else os.O_RDWR | os.O_CREAT
-            self._file = os.open(path, way | os.O_APPEND, 0o666)
+            self._file = opened(path, way | os.O_APPEND)
             self.hand = _hand(self._file)
             whole = 0 if apart else self._mended()
             if not whole:
@@ -108,7 +110,10 @@ def _head(op: str, of: str) -> dict[str, Any]:
 def its_own(path: str | None, op: str, of: str = PLAN) -> None:
     """Refuse to write into what isn't the report of this operation, or of its undo."""
     from redisq_ops.core.errors import BadInput
+    from redisq_ops.ops.files import destination
 
+    if path is not None:
+        destination(path)
     if path is None or not os.path.isfile(path) or not os.path.getsize(path):
         return
     with open(path, "rb") as file, suppress(ValueError):

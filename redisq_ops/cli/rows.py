@@ -80,9 +80,9 @@ def _some(items: Sequence[str]) -> str:
 
 def tell(text: str) -> None:
     """A line on stdout, escaped."""
-    from .output import printable
+    from . import output
 
-    print(printable(text))
+    output.tell(text)
 
 
 def tell_sentence(text: str, before: str = "  ") -> None:

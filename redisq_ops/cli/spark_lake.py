@@ -26,7 +26,7 @@ def exported(s: Session, given: dict[str, Any]) -> int:
     from redisq_ops.pipeline.options import parsed, table
     from redisq_ops.pipeline.redacted import redacted
 
-    from .output import count, emit, say
+    from .output import count, emit, say, tell
 
     if printed(given):
         return 0
@@ -57,7 +57,7 @@ def exported(s: Session, given: dict[str, Any]) -> int:
             if s.json:
                 emit(done)
                 continue
-            print(f"{name}: {count(done.rows)} rows in {count(done.files)} files "
+            tell(f"{name}: {count(done.rows)} rows in {count(done.files)} files "
                   f"({size(done.bytes)}), run {done.run}")  # fmt: skip
             if done.recovered:
                 say(f"{name}: {count(done.recovered)} interrupted runs finished first")
@@ -98,7 +98,7 @@ def collected(s: Session, given: dict[str, Any]) -> int:
     from redisq_ops.pipeline.redacted import redacted
     from redisq_ops.pipeline.results import FORMATS, checked, chosen, write
 
-    from .output import count, emit, say
+    from .output import count, emit, say, tell
 
     if printed(given):
         return 0
@@ -124,7 +124,7 @@ def collected(s: Session, given: dict[str, Any]) -> int:
         emit({"out": str(out), "format": format, **asdict(done)})
     else:
         states = ", ".join(f"{count(n)} {state}" for state, n in done.states.items())
-        print(f"{out}: {count(done.results)} results; sub-requests: {states or 'none'}")
+        tell(f"{out}: {count(done.results)} results; sub-requests: {states or 'none'}")
         if not done.whole:
             say("not all of them are done: redisq wait request ID, then again with --overwrite")
     return done.exit_code

@@ -89,7 +89,7 @@ def _counted(s: Session, queue: str, found: Screened, *, skips: bool) -> int:
     from redisq_ops.ops.submission import memory
     from redisq_ops.ops.terminal import size as shown
 
-    from .output import count, emit, printable, say
+    from .output import count, emit, printable, say, tell
 
     rejects = [str(reject) for reject in found.rejects[:_SAMPLES]]
     refused = len(found.rejects)
@@ -98,7 +98,7 @@ def _counted(s: Session, queue: str, found: Screened, *, skips: bool) -> int:
               "entries": found.entries, "rows": found.rows, "bytes": found.bytes,
               "refused": refused, "corrupt": found.corrupt, "samples": rejects})  # fmt: skip
     else:
-        print(f"{count(found.rows)} rows, {count(found.bytes)} bytes: {count(found.requests)} "
+        tell(f"{count(found.rows)} rows, {count(found.bytes)} bytes: {count(found.requests)} "
               f"requests with {count(found.entries)} sub-requests, not sent")  # fmt: skip
         if refused:
             how = "would be left out" if skips else "would be refused, and all with them"
@@ -118,7 +118,7 @@ def _counted(s: Session, queue: str, found: Screened, *, skips: bool) -> int:
 
 
 def _submitted(s: Session, queue: str, done: Done, skipped: Path | None) -> int:
-    from .output import count, emit, printable, say
+    from .output import count, emit, printable, say, tell
 
     if s.json:
         emit({"queue": queue, "requests": done.requests, "entries": done.entries,
@@ -126,7 +126,7 @@ def _submitted(s: Session, queue: str, done: Done, skipped: Path | None) -> int:
               "samples": done.samples})  # fmt: skip
         return done.exit_code
     there = done.requests.get("ok", 0) + done.requests.get("same", 0)
-    print(
+    tell(
         f"{queue}: {count(there)} requests with {count(done.entries)} sub-requests are there, "
         f"{count(done.requests.get('same', 0))} of them were"
     )

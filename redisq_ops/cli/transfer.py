@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import stat
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, cast
 
 import typer
@@ -79,15 +76,15 @@ def _redaction(s: Session, raw: bool) -> Redaction:
     if not raw or not s.config.redaction:
         return s.redaction
     if why := _forced(s):
-        raise Refused(f"--raw-payloads isn't for here ({why} in the configuration)")
+        raise Refused(f"--raw-payloads is not allowed here ({why})")
     return NOTHING
 
 
 def _forced(s: Session) -> str:
     """What in the configuration keeps payloads from leaving as they are, if anything does."""
     if s.config.redaction.forced:
-        return "redact.forced"
-    return "read_only" if s.config.read_only else ""
+        return "redact.forced in the configuration"
+    return f"read_only, {s.config.values['read_only'].origin}" if s.config.read_only else ""
 
 
 def _states(named: list[str] | None) -> list[State]:
@@ -119,31 +116,13 @@ def _whole(file: str | None) -> Iterator[BinaryIO]:
     if file is None or file == "-":
         yield sys.stdout.buffer
         return
-    path = Path(os.path.realpath(file))
+    from redisq_ops.ops.files import whole
+
     try:
-        if path.exists() and not stat.S_ISREG(path.stat().st_mode):  # a pipe, a device
-            with open(path, "wb") as plain:
-                yield plain
-            return
-        handle, part = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-    except OSError as error:
-        raise _cut(error, file, 0) from error
-    try:
-        with os.fdopen(handle, "wb") as out:
+        with whole(file) as out:
             yield out
-            out.flush()
-            os.fsync(out.fileno())
-        os.replace(part, path)
     except OSError as error:
         raise _cut(error, file, None) from error
-    finally:
-        with suppress(FileNotFoundError):
-            os.unlink(part)
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
 
 
 def _cut(error: OSError, file: str | None, entries: int | None) -> Exception:
@@ -193,7 +172,7 @@ def _told(s: Session, done: list[Export], file: str | None) -> None:
         say(f"{count(left)} more went to another state meanwhile, and are left out")
     if redacted := sum(one.redacted for one in done):
         why = _forced(s)
-        how = f"({why} in the configuration)" if why else ": --raw-payloads leaves them whole"
+        how = f"({why})" if why else ": --raw-payloads leaves them whole"
         say(f"{count(redacted)} are redacted and can't be imported{' ' if why else ''}{how}")
 
 

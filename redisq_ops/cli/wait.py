@@ -59,7 +59,7 @@ def waited(
     from redisq_ops.core.completion import wait
     from redisq_ops.core.errors import Unreachable
 
-    from .output import count, emit, progress
+    from .output import count, emit, progress, tell
 
     by_queue: dict[str, tuple[RequestQueue[Any], list[str]]] = {}
     for queue, id in requests:
@@ -91,7 +91,7 @@ def waited(
                             more = f", {count(request.dead)} dead" if request.dead else ""
                             if request.trash and request.state == "done":
                                 more += f", {count(request.trash)} purged or moved to another queue"
-                            print(f"{request.id} {request.state}: {count(request.done)} done{more}")
+                            tell(f"{request.id} {request.state}: {count(request.done)} done{more}")
                         sys.stdout.flush()
                 except TimeoutError as error:
                     raise _timed_out(str(error)) from error
@@ -166,7 +166,7 @@ def wait_when(
     from redisq_ops.ops.condition import condition
     from redisq_ops.ops.moment import duration_ms
 
-    from .output import emit, progress
+    from .output import emit, progress, tell
 
     s = session(context)
     holds = condition(expression)
@@ -191,5 +191,5 @@ def wait_when(
     if s.json:
         emit({"name": name, **states})
     else:
-        print(f"{name}: " + ", ".join(f"{n} {state}" for state, n in states.items()))
+        tell(f"{name}: " + ", ".join(f"{n} {state}" for state, n in states.items()))
     return 0

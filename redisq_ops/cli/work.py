@@ -243,11 +243,13 @@ def _worker(s: Session, job: _Job) -> Worker:
 def _work_in_process(index: int, job: _Job) -> None:
     from redisq_ops.core.errors import RedisqError
 
+    from .output import say
+
     start_logging(*job.log)
     try:
         _run(Session(job.flags, job.context), job.nth(index))
     except RedisqError as error:
-        print(f"redisq: {error}", file=sys.stderr)
+        say(f"redisq: {error}")
         sys.exit(error.exit_code)
 
 

@@ -33,7 +33,7 @@ from .errors import BadInput, translate
 from .io import AsyncClient, BlockingClient
 from .lines import NodePool, mended
 from .sentinels import OWN, Sentinels, asked_with_tls
-from .url import check_database, check_options, masked
+from .url import check_database, check_options, masked_url
 
 DEFAULT_URL = "redis://127.0.0.1:6379/0"
 VERSION = "0.1.0"
@@ -79,7 +79,7 @@ class Target:
         )
 
     def __str__(self) -> str:
-        return masked(self.url)
+        return masked_url(self.url)
 
     def __repr__(self) -> str:
         return f"Target({str(self)!r})"
@@ -216,7 +216,9 @@ def _unreadable(target: Target, error: ValueError) -> BadInput:
     except ValueError:
         cut = True
     if not cut:
-        return BadInput(f"{target}: {error}")
+        # urllib quotes what stands where the port should be: it may be a password.
+        port = str(error).startswith("Port could not be cast")
+        return BadInput(f"{target}: {'its port is not a number' if port else error}")
     return BadInput(
         "the server's URL can't be read: [ ] / ? # @ and what isn't ASCII are percent-encoded "
         "in a password, or it is given by REDISQ_PASSWORD"

@@ -48,6 +48,11 @@ class KeyValues:
             *parents, last = path
             self._keys.append((_named(last), [_named(name) for name in parents]))
 
+    @property
+    def keys(self) -> list[Regex]:
+        """What is found where a key stands."""
+        return [key for key, _ in self._keys]
+
     def replace(self, text: str, by: str, within: Sequence[str] = ()) -> str:
         """The text with those values replaced. ``within``: keys around it, their letters folded."""
         for key, parents in self._keys:

@@ -28,7 +28,7 @@ from redisq_ops.core.errors import BadInput
 from redisq_ops.core.values import Entry, Failure
 
 from .key_values import KeyValues
-from .regex import BadRegex, Regex, regex
+from .regex import BadRegex, Regex, either, regex
 
 MASK = "***"
 LARGEST = 16 * 1024 * 1024
@@ -59,7 +59,7 @@ class Redaction:
     def read(cls, tables: Iterable[tuple[Mapping[str, Any], str]]) -> Redaction:
         """All tables together; `BadInput` names the file, the table and the key."""
         keys: list[tuple[str, ...]] = []
-        patterns: dict[str, Regex] = {}
+        patterns: dict[tuple[str, Regex], None] = {}
         forced = False
         for table, where in tables:
             for name, value in table.items():
@@ -71,21 +71,21 @@ class Redaction:
                         if not isinstance(value, dict):
                             raise BadInput(f"{at} is a table of NAME = REGEX")
                         for own, text in value.items():
-                            patterns[own] = _pattern(text, f"{at}.{own}")
+                            patterns[own, _pattern(text, f"{at}.{own}")] = None
                     case "forced":
                         if not isinstance(value, bool):
                             raise BadInput(f"{at} is true or false, not {value!r}")
                         forced = forced or value
                     case _:
                         raise BadInput(f"{at}: there are keys, patterns and forced")
-        return cls(tuple(dict.fromkeys(keys)), tuple(patterns.items()), forced)
+        return cls(tuple(dict.fromkeys(keys)), tuple(patterns), forced)
 
     def __bool__(self) -> bool:
         return bool(self.keys or self.patterns)
 
     def __str__(self) -> str:
         said = [".".join(path) for path in self.keys]
-        said += [f"/{name}/" for name, _ in self.patterns]
+        said += dict.fromkeys(f"/{name}/" for name, _ in self.patterns)
         return ", ".join(said) + (" (forced)" if self.forced else "")
 
     def payload(self, data: bytes) -> bytes:
@@ -219,17 +219,32 @@ class Redaction:
 
     def _text(self, text: str, path: tuple[str, ...]) -> str:
         """Text that isn't JSON; ``path`` is where in JSON it stands."""
-        return self._matched(_key_values(self.keys).replace(text, MASK, path))
+        if self.keys:
+            any_key, key_values = _key_values(self.keys)
+            if any_key is None or any_key.found(text):
+                text = key_values.replace(text, MASK, path)
+        return self._matched(text)
 
     def _matched(self, text: str) -> str:
-        for _, pattern in self.patterns:
-            text = pattern.replace(text, MASK)
+        if not self.patterns:
+            return text
+        # One search for all of them: in most texts there is nothing to hide.
+        any_pattern = _either(self.patterns)
+        if any_pattern is None or any_pattern.found(text):
+            for _, pattern in self.patterns:
+                text = pattern.replace(text, MASK)
         return text
 
 
 @lru_cache(16)
-def _key_values(keys: tuple[tuple[str, ...], ...]) -> KeyValues:
-    return KeyValues(keys)
+def _key_values(keys: tuple[tuple[str, ...], ...]) -> tuple[Regex | None, KeyValues]:
+    found = KeyValues(keys)
+    return either(found.keys), found
+
+
+@lru_cache(16)
+def _either(patterns: tuple[tuple[str, Regex], ...]) -> Regex | None:
+    return either([pattern for _, pattern in patterns])
 
 
 NOTHING = Redaction()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from redisq_ops.core.errors import BadInput
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 SEARCHED = 64 * 1024
 """characters of a text that a filter searches"""
@@ -35,6 +35,7 @@ _TOKEN = re.compile(
     r"|.",
     re.DOTALL,
 )
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _IN_BRACKETS = re.compile(_ESCAPE, re.DOTALL)
 _LOOK = "look-around isn't supported: match the text around it too, or add a second condition"
 _BACK = "a reference back to a group isn't supported: write the text out, or leave it out"
@@ -83,6 +84,10 @@ class Regex:
         """Whether it is found anywhere in the first `SEARCHED` characters."""
         return self._compiled.search(_bytes(text[:SEARCHED])) is not None
 
+    def found(self, text: str) -> bool:
+        """Whether it is found anywhere in a text, however long."""
+        return self._compiled.search(_bytes(text)) is not None
+
     def group(self, text: str) -> str:
         """What the first group matches where the expression is found first; empty: nothing."""
         found = self._compiled.search(_bytes(text[:SEARCHED]))
@@ -130,6 +135,15 @@ def regex(pattern: str, longest: int = LONGEST) -> Regex:
     return Regex(pattern, _compile(_translated(pattern), pattern))
 
 
+def either(expressions: Sequence[Regex]) -> Regex | None:
+    """One that is found where any of these is; None where they make no expression together."""
+    text = "|".join(f"(?:{one.pattern})" for one in expressions)
+    try:
+        return regex(text, longest=LONGEST * (len(expressions) + 1))
+    except BadRegex:  # too large, or two groups of one name
+        return None
+
+
 def _translated(pattern: str) -> str:
     """The expression with Unicode's classes; refuses by name what RE2 doesn't have."""
     pieces = []
@@ -150,7 +164,8 @@ def _translated(pattern: str) -> str:
             case "upto":
                 raise BadRegex(f"write {{0{text[1:]} for a repetition without a least number", at)
         pieces.append(text)
-    return "".join(pieces)
+    # A byte of a command line that is no UTF-8 is a lone surrogate, and RE2 wants to have it named.
+    return _SURROGATE.sub(lambda found: f"\\x{{{ord(found[0]):x}}}", "".join(pieces))
 
 
 def _escaped_in_brackets(at: int, escape: re.Match[str]) -> str:
@@ -183,8 +198,6 @@ def _compile(text: str, pattern: str) -> Any:
     re2, options = _engine()
     try:
         return re2.compile(text, options)
-    except UnicodeEncodeError as error:  # a lone surrogate
-        raise BadRegex("not UTF-8", error.start) from error
     except re2.error as error:
         said = error.args[0].decode("utf-8", "replace")
         what, _, about = said.partition(": ")
