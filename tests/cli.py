@@ -40,11 +40,12 @@ class Redisq:
         return [json.loads(line) for line in self(*words, "--json", code=code).splitlines()]
 
     def refusal(self, *words: str, code: int) -> str:
-        """The one line that says no, without its ``redisq: ``."""
+        """The one line that says no, without its ``redisq: ``; Spark may have been started."""
         out = self(*words, code=code)
-        assert out == "" and self.err.count("\n") == 1, (out, self.err)
-        assert self.err.startswith("redisq: ")
-        return self.err.removeprefix("redisq: ").rstrip("\n")
+        said = self.err.removeprefix("starting Spark…\n")
+        assert out == "" and said.count("\n") == 1, (out, self.err)
+        assert said.startswith("redisq: ")
+        return said.removeprefix("redisq: ").rstrip("\n")
 
 
 def everywhere(

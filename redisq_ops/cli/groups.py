@@ -183,7 +183,7 @@ def _emitted(s: Session, contrast: Contrast, group: Group) -> None:
             "of": here.total + rest.total,
             "contrast": [
                 {"field": t.field, "value": t.value, "share": round(t.here, 4),
-                 "rest": None if t.rest is None else round(t.rest, 4)}
+                 "rest": round(t.rest, 4)}
                 for t in contrast.traits()
             ],
             "payloads": here.looked, "rest_payloads": rest.looked,
@@ -243,12 +243,14 @@ def _contrasted(s: Session, contrast: Contrast, traits: list[Trait]) -> None:
     here, rest = contrast.here, contrast.rest
     moment = partial(when, utc=s.utc)
     if traits:
-        tell("more frequent here than elsewhere:" if rest.total else "in common:")
+        tell("more frequent here than elsewhere:")
     elif rest.total:
         tell("nothing known is more frequent here than elsewhere")
+    else:
+        tell("all dead entries are of this group: there is nothing to compare them with")
     for trait in traits:
-        elsewhere = "" if trait.rest is None else f", {_share(trait.rest)} of the rest"
-        tell(f"  {_share(trait.here)} {has(trait.field, trait.value, moment)}{elsewhere}")
+        what = has(trait.field, trait.value, moment)
+        tell(f"  {_share(trait.here)} {what}, {_share(trait.rest)} of the rest")
     if here.looked:
         tell(
             f"  (payloads of {count(here.looked)} of {count(here.total)} looked at, and of "

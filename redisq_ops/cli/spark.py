@@ -129,8 +129,11 @@ def _no_interrupt(record: logging.LogRecord) -> bool:
     return not record.getMessage().endswith("while sending command.")
 
 
-def announced(s: Session) -> None:
-    """Tell a person that Spark starts, which takes some seconds."""
+def announced(s: Session, given: Mapping[str, Any]) -> None:
+    """Check the settings, then tell a person that Spark starts, which takes some seconds."""
+    from redisq_ops.pipeline.session import settings_of
+
+    settings_of(given["conf"] or ())
     if not s.json:
         print("starting Spark…", file=sys.stderr, flush=True)
 
@@ -149,7 +152,7 @@ def on_spark(
     ``stopped``: what Ctrl+C says, where there is something to say. ``announces``: says first that
     Spark starts."""
     if announces:
-        announced(s)
+        announced(s, given)
     logging.getLogger().addFilter(_no_interrupt)
     made = started(s, given, waits=waits)
     with suppress(ValueError):  # not the main thread

@@ -255,7 +255,7 @@ def _report(
     if lake is None:
         there(s, names)
     since, until = _range(s, given, DAY if history else None)
-    announced(s)
+    announced(s, given)
     try:  # it counts through Arrow, before the session that would say the same is asked for
         from redisq_ops.pipeline import scale
     except ModuleNotFoundError as error:
