@@ -11,6 +11,9 @@ from redisq_ops.core.foreign import ForeignQueue
 from redisq_ops.core.queue import Queue
 from redisq_ops.core.values import Checkup
 
+from .reasons import utc
+from .unfinished import unfinished
+
 _COUNTS = re.compile(r"is (\d+), counted (\d+)")
 _FIGURES = re.compile(r"(?<!\S)\d[\d,]*(?=[\s,;.)]|$)")
 _EXAMPLES = re.compile(r" \([^)]*\)")
@@ -39,7 +42,8 @@ class Audit:
         except ValueError as spoilt:  # what it would have found behind that isn't known
             why = str(spoilt) if isinstance(spoilt, RedisqError) else "a number that is none"
             checkup = Checkup((f"it can't be checked: {why}",))
-        said, self.unseen = checkup.flaws, checkup.unseen
+        left = [one.sentence(utc) for one in await unfinished(self.queue) if one.abandoned]
+        said, self.unseen = (*checkup.flaws, *left), checkup.unseen
         same = _foreign_identity if isinstance(self.queue, ForeignQueue) else _identity
         seen = {same(line) for line in self.broken}
         again = [line for line in said if not self.looks or same(line) in seen]
