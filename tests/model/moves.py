@@ -40,6 +40,7 @@ from redisq_ops.core.fair import FairQueue
 from redisq_ops.core.fair.shards import ShardedFairQueue
 from redisq_ops.core.io import run, together
 from redisq_ops.core.keys import Keys
+from redisq_ops.core.recovery import recover
 from redisq_ops.core.registry import find
 from redisq_ops.core.request import RequestQueue
 from redisq_ops.core.request.shards import ShardedRequestQueue
@@ -225,7 +226,7 @@ class MoveModel:
             (6, self.submit), (5, self.take), (4, self.settle), (2, self.settle_late),
             (3, self.pass_time), (5, self.operate), (3, self.undo), (8, self.plan),
             (14, self.apply), (6, self.move), (60, self.go_on), (8, self.recall), (1, self.door),
-            (3, self.open_up), (1, self.flush_scripts), (1, self.sweep),
+            (3, self.open_up), (1, self.flush_scripts), (1, self.sweep), (1, self.upkeep),
             *([(2, self.control), (2, self.let_go_on)] if self.named == "request" else []),
         ]  # fmt: skip
 
@@ -322,6 +323,18 @@ class MoveModel:
         run(self.client, self.which()[1].sweep.op(50))
         self.look()
         self.check()
+
+    def upkeep(self) -> None:
+        """A worker's, some days or some moments after whoever was at it was killed: he comes as far
+        as he does, too."""
+        k, queue = self.which()
+        trip = Trip("", k, "", {}, 0)
+        self.begin(Tool(trip, None, self.kept_up(queue), undoes=True))
+
+    async def kept_up(self, queue: Any) -> None:
+        found = await recover(queue, idle_ms=self.rng.choice([0, None]))
+        self.told["recovered"] += len(found)
+        assert not [one for one in found if one.problem is not None]
 
     # --- operators in one queue ----------------------------------------------------------------
 
@@ -640,6 +653,8 @@ class MoveModel:
     def is_over(self, tool: Tool) -> None:
         """It came to its end: nothing of that move is under way, whoever else was at it."""
         trip, change = tool.trip, tool.change
+        if change is None:
+            return
         self.told["undone" if tool.undoes else "over"] += 1
         operation = run(self.client, journal.read(self.queues[trip.way], trip.op))
         if operation is None:
