@@ -24,6 +24,7 @@ from redisq_ops.ops.selection import Filter, select
 from redisq_ops.ops.way import way_to
 
 from .cli import Redisq
+from .killed_moves import stories
 from .test_move import (
     ME,
     Link,
@@ -396,3 +397,11 @@ def test_killed_anywhere_it_is_finished_by_others(
         assert payloads(source, target) == before
         at_rest(client, *queues)
     assert nth > 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("signals", [False, True])
+def test_kills_among_all_that_goes_on_beside(url: str, signals: bool) -> None:
+    """As `python -m tests.killed_moves` has a thousand."""
+    told = stories(50, url, 7, signals)
+    assert told["killed"] == 50 and told["entries"] > 300 and told["resize"] and told["undo"]

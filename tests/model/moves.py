@@ -166,6 +166,8 @@ class Tool:
 class MoveModel:
     """Two queues of a kind and everybody who is at them."""
 
+    recovers = True
+    """whether workers finish what was killed: then less is left for the other rules to find"""
     often: tuple[str, ...] = ()
     """rules that are played more than their share, in a story about them"""
 
@@ -226,8 +228,9 @@ class MoveModel:
             (6, self.submit), (5, self.take), (4, self.settle), (2, self.settle_late),
             (3, self.pass_time), (5, self.operate), (3, self.undo), (8, self.plan),
             (14, self.apply), (6, self.move), (60, self.go_on), (8, self.recall), (1, self.door),
-            (3, self.open_up), (1, self.flush_scripts), (1, self.sweep), (1, self.upkeep),
+            (3, self.open_up), (1, self.flush_scripts), (1, self.sweep),
             *([(2, self.control), (2, self.let_go_on)] if self.named == "request" else []),
+            *([(1, self.upkeep)] if self.recovers else []),
         ]  # fmt: skip
 
     # --- producers and workers -----------------------------------------------------------------
