@@ -11,7 +11,7 @@ import typer
 
 from .app import app, examples
 from .options import GO, MOST, Options, argument, command
-from .plan import agreed, drive, ended, shown, untouched
+from .plan import agreed, drive, ended, shown, tell_recovered, untouched
 from .ramp import RAMPING, limits, ramped
 from .report import its_own, reporting
 from .session import Session
@@ -142,6 +142,7 @@ def apply(s: Session, given: dict[str, Any]) -> int:
         told.end(outcome, {"left": left})
     halted = {"halted": change.halted} if change.halted else {}
     ended(s, outcome, what, undo=header.verb != "hard", more={"left": left, **halted})
+    tell_recovered(s, change.recovered)
     if left and not s.json:
         why = f" ({header.into} is {change.halted})" if change.halted else ""
         say(printable(f"{count(left)} left{why}; go on with: {s.again}"))

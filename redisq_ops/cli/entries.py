@@ -18,7 +18,7 @@ from .address import queue_named
 from .app import app, examples
 from .completion import queues, states
 from .options import GO, PLANNING, SELECTING, WHEN, Options, argument, command, flag
-from .plan import agreed, drive, ended, untouched
+from .plan import agreed, drive, ended, tell_recovered, tell_unfinished, untouched
 from .ramp import RAMPING, limits, ramped
 from .selecting import filtered, pace, pages, whole
 from .session import Session, redaction
@@ -220,6 +220,7 @@ def changed(s: Session, verb: Verb, states: Sequence[State], given: Mapping[str,
     from functools import partial
 
     from redisq_ops.core.errors import BadInput
+    from redisq_ops.core.recovery import recover
     from redisq_ops.core.states import VERBS
     from redisq_ops.ops.bulk import Bulk, allowed, planned
     from redisq_ops.ops.consequences import weigh
@@ -305,6 +306,11 @@ def changed(s: Session, verb: Verb, states: Sequence[State], given: Mapping[str,
     for target in wanted:
         _say_cancelled(s, target)
     if not any(plan.facts["matched"] for plan in plans):
+        if not given["dry_run"] and not s.config.read_only:
+            for to in ways:  # what an earlier move left on its way may be all there is
+                for queue in (to.source, to.target):
+                    tell_recovered(s, s.run(recover(queue)))
+                tell_unfinished(s, to.source)
         for plan in plans:
             if not s.json:
                 print(printable(f"0 matched: {plan}"))
@@ -339,6 +345,9 @@ def _moved(s: Session, bulks: Sequence[Bulk], ramp: Limits | None) -> int:
             continue
         finished = drive(s, bulk, f"{bulk.verb} in {selection.queue.name}", s.again)
         ended(s, bulk.outcome, what, undo=bulk.verb != "hard")
+        if isinstance(bulk, Relocating):
+            tell_recovered(s, bulk.recovered)
+            tell_unfinished(s, selection.queue)
         if "away" in bulk.outcome.skipped and not s.json:
             say("away: moved to another queue, from where only the undo of that move brings them")
         if not finished:

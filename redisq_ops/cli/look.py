@@ -56,6 +56,8 @@ def ls(context: typer.Context) -> int:
 
 def _flags(row: dict[str, Any]) -> str:
     told = [f"{flag}: {row[flag]}" for flag in ("paused", "draining", "problem") if row[flag]]
+    if row["unfinished"]:
+        told.append(f"unfinished: {' '.join(row['unfinished'])}")
     return ", ".join(told)
 
 

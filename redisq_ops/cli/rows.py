@@ -30,7 +30,7 @@ def queue_row(row: Row, now_ms: int) -> dict[str, Any]:
         "in_per_min": come, "out_per_min": gone, "failed_per_min": failed, "oldest_ms": oldest,
         "oldest_age_ms": oldest and max(0, now_ms - oldest),
         "paused": counts and counts.paused, "draining": counts and counts.closed,
-        "problem": row.problem or (counts and counts.problem),
+        "problem": row.problem or (counts and counts.problem), "unfinished": row.unfinished,
     }  # fmt: skip
 
 

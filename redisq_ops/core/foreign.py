@@ -168,6 +168,10 @@ class ForeignQueue(Queue[C_co]):
         return [0] * (len(edges) - 1)
 
     @operation
+    async def unfinished(self) -> dict[str, int]:
+        return {}
+
+    @operation
     async def invariants(self) -> list[str]:
         return []
 

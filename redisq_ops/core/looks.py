@@ -198,6 +198,17 @@ class Looks(Room[C_co]):
         return Call(("XLEN", self.keys["hist"]), int, key=self.keys["hist"])
 
     @operation
+    async def unfinished(self) -> dict[str, int]:
+        """The moves from and to other queues that hold entries here, or may: each with the time of
+        its last step (ms), the one that was idle for the longest first (see `recovery`)."""
+        found: dict[str, int] = {}
+        keys = [each["unfinished"] for each in self.all_keys]
+        for rows in await together(scored(key, "0", "-1") for key in keys):
+            for op, at in rows:
+                found[op] = max(found.get(op, 0), int(at))
+        return dict(sorted(found.items(), key=lambda row: row[1]))
+
+    @operation
     @abstractmethod
     async def invariants(self) -> list[str]:
         """What doesn't add up, in words; an empty list is a healthy queue. Reads only, by pages."""

@@ -86,19 +86,6 @@ class _Known:
         return bool(self.undoing or self.undone or self.tried)
 
 
-async def unfinished(queue: Queue[Any]) -> dict[str, int]:
-    """The moves from or to a queue that are not finished, each with the time of its last step (ms);
-    also those that are under way. The one that was idle for the longest comes first. Reads only."""
-    if isinstance(queue, ForeignQueue):
-        return {}
-    keys = [each["unfinished"] for each in queue.all_keys]
-    found: dict[str, int] = {}
-    for rows in await together(scored(key, "0", "-1") for key in keys):
-        for op, at in rows:
-            found[op] = max(found.get(op, 0), int(at))
-    return dict(sorted(found.items(), key=lambda row: row[1]))
-
-
 async def hold(queue: Queue[Any], op: str, step: int = 0, idle_ms: int | None = None) -> int:
     """List a move, or say that its owner is alive: the time (ms), or 0 if somebody was at it within
     ``idle_ms``. ``step``: the one that is about to be taken back."""
@@ -147,7 +134,7 @@ async def recover(
     idle_ms = IDLE_MS if idle_ms is None else idle_ms
     found: list[Recovered] = []
     apart = set(but)
-    listed = await unfinished(queue)
+    listed = await queue.unfinished.op()
     for op in [op for op in listed if op not in apart][:most]:
         one = await _recover(queue, op, idle_ms)
         if one is not None:
@@ -163,15 +150,15 @@ async def _recover(queue: Queue[Any], op: str, idle_ms: int) -> Recovered | None
         return None
     home = queue
     if known.origin:
-        seen = (await unfinished(queue)).get(op)
-        source = await _opened(queue, known.origin)
+        seen = (await queue.unfinished.op()).get(op)
+        source = await opened(queue, known.origin)
         its = None if source is None else await _known(source, op)
-        if source is None or its is None or op not in await unfinished(source):
+        if source is None or its is None or op not in await source.unfinished.op():
             # That queue is through with it, or was destroyed.
             await finish(queue, op, at_ms=seen)
             return None
         home, known = source, its
-    at = (await unfinished(home)).get(op, 0)
+    at = (await home.unfinished.op()).get(op, 0)
     if 0 <= await home.now.op() - at < idle_ms:
         return None
     if not (held_ms := await hold(home, op, idle_ms=idle_ms)):
@@ -192,7 +179,7 @@ async def _recover(queue: Queue[Any], op: str, idle_ms: int) -> Recovered | None
 async def _ended(source: Queue[Any], op: str, known: _Known, held_ms: int) -> tuple[int, bool]:
     """End the steps that were begun; how many entries were on their way, and whether they went
     back."""
-    target = await _opened(source, known.into, known.into_ms, source.kind)
+    target = await opened(source, known.into, known.into_ms, source.kind)
     keep_ms = int((await source.settings.op()).get("trash_ms", DEFAULTS.trash_ms)) + DAY_MS
     state, n, back = cast(State, known.source), 0, False
     steps = {*range(known.landed + 1, known.steps + 1)}
@@ -208,7 +195,7 @@ async def _ended(source: Queue[Any], op: str, known: _Known, held_ms: int) -> tu
         for step in sorted(steps):
             went, back = await _brought(source, target, op, step, state, known, keep_ms)
             n += went
-    last = (await unfinished(target)).get(op) if target is not None else None
+    last = (await target.unfinished.op()).get(op) if target is not None else None
     if known.taken_back:
         done = await finish(source, op, at_ms=held_ms)
     else:
@@ -247,7 +234,7 @@ async def _brought(
     return sum(said.get(one.id) == relocation.OK for one in under_way), False
 
 
-async def _opened(
+async def opened(
     beside: Queue[Any], name: str, created_ms: int | None = None, kind: str | None = None
 ) -> Queue[Any] | None:
     """The queue of that name in the same deployment; None: there is none, or it is another one
@@ -290,15 +277,16 @@ async def _list_older(queue: Queue[Any]) -> None:
     if await Call(("HGET", stat, _KNOWN), bool, key=stat):
         return
     listed = await scored(ops, "0", str(LOOKED - 1), "REV")
-    moves = [(op, int(at)) for op, at in listed if op.startswith("move-")]
+    there = await queue.unfinished.op()
+    moves = [(op, int(at)) for op, at in listed if op.startswith("move-") and op not in there]
     for i in range(0, len(moves), _PAGE):
         page = moves[i : i + _PAGE]
         found = await together(_known(queue, op) for op, _ in page)
         for (op, at), known in zip(page, found, strict=True):
             if known is not None and known.into and not known.tried:
                 await _list(queue, op, at, known)
-    # Refused by a full server, it is looked for again.
-    await attempt(Call(("HSET", stat, _KNOWN, 1), int, key=stat))
+    if listed:  # (Refused by a full server, it is looked for again.)
+        await attempt(Call(("HSET", stat, _KNOWN, 1), int, key=stat))
 
 
 async def _list(queue: Queue[Any], op: str, at: int, known: _Known) -> None:

@@ -92,7 +92,7 @@ async def land(
     refuse_changing(queue)
     leaves = list(queue.leaves)
     # Under another number of shards it may have been said elsewhere.
-    said = await verdict(queue, op, step) if len(leaves) > 1 else {}
+    said = await verdict(queue, op, step, former=False) if len(leaves) > 1 else {}
     left = [one for one in cargo if one.row and one.id not in said]
     docks, strange = await _docks(queue, op, left)
     for k, leaf in enumerate(leaves):
@@ -188,31 +188,47 @@ def _batches(cargo: Iterable[Cargo]) -> Iterable[list[Cargo]]:
 
 
 async def verdict(
-    queue: Queue[Any], op: str, step: int, *, close: bool = False, keep_ms: int = 0
+    queue: Queue[Any],
+    op: str,
+    step: int,
+    *,
+    close: bool = False,
+    keep_ms: int = 0,
+    former: bool = True,
 ) -> dict[str, str]:
-    """What was said of the entries of a step; ``close``: and nothing more of it is let in."""
+    """What was said of the entries of a step; ``close``: and nothing more of it is let in.
+    ``former``: also in shards that were given up since, up to 255 more reads."""
 
     def read(reply: list[bytes]) -> dict[str, str]:
         said = words(reply)
         return dict(zip(said[::2], said[1::2], strict=True))
 
-    found = await together(
-        leaf._script("verdict").call(
-            leaf.keys, leaf.clock, read, op=op, step=step, close=int(close), keep_ms=keep_ms
-        )
-        for leaf in queue.leaves
+    found, given_up = await both(
+        together(
+            leaf._script("verdict").call(
+                leaf.keys, leaf.clock, read, op=op, step=step, close=int(close), keep_ms=keep_ms
+            )
+            for leaf in queue.leaves
+        ),
+        _marked([keys["land_"] for keys in queue.former_keys if former], op, step),
     )
-    return {id: word for part in found for id, word in part.items()}
+    elsewhere = {id: word for id, (word, _) in given_up.items() if id != "*"}
+    return elsewhere | {id: word for part in found for id, word in part.items()}
 
 
 async def marks(queue: Queue[Any], op: str, step: int) -> dict[str, tuple[str, str]]:
     """What was said of the entries of a step, and what each is called here. Reads only."""
+    return await _marked(
+        [keys["land_"] for keys in (*queue.former_keys, *queue.all_keys)], op, step
+    )
 
+
+async def _marked(places: Sequence[str], op: str, step: int) -> dict[str, tuple[str, str]]:
     def read(reply: dict[bytes, bytes]) -> dict[str, tuple[str, str]]:
         said = {id.decode(): mark.decode().split(" ") for id, mark in reply.items()}
         return {id: (mark[0], mark[1] if mark[1:] else id) for id, mark in said.items()}
 
-    keys = [f"{leaf.keys['land_']}{op}:{step}" for leaf in queue.leaves]
+    keys = [f"{place}{op}:{step}" for place in places]
     found = await together(Call(("HGETALL", key), read, key=key) for key in keys)
     return {id: mark for part in found for id, mark in part.items()}
 

@@ -12,6 +12,8 @@ from redisq_ops.core.queue import Queue
 from redisq_ops.core.values import Checkup
 
 from . import journal
+from .reasons import utc
+from .unfinished import unfinished
 
 _COUNTS = re.compile(r"is (\d+), counted (\d+)")
 _FIGURES = re.compile(r"(?<!\S)\d[\d,]*(?=[\s,;.)]|$)")
@@ -42,7 +44,9 @@ class Audit:
             # What it would have found behind that isn't known.
             why = str(corrupt) if isinstance(corrupt, RedisqError) else "a value in it is corrupt"
             checkup = Checkup((f"it can't be checked: {why}",))
-        said, self.unseen = (*checkup.flaws, *await self._journal()), checkup.unseen
+        left = [one.sentence(utc) for one in await unfinished(self.queue) if one.abandoned]
+        said = (*checkup.flaws, *await self._journal(), *left)
+        self.unseen = checkup.unseen
         same = _foreign_identity if isinstance(self.queue, ForeignQueue) else _identity
         seen = {same(line) for line in self.broken}
         again = [line for line in said if not self.looks or same(line) in seen]

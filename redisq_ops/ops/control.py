@@ -11,6 +11,7 @@ from redisq_ops.core.errors import BadInput, NotFound, QueueClosed, Refused, Wro
 from redisq_ops.core.foreign import ForeignQueue
 from redisq_ops.core.keys import checked_name
 from redisq_ops.core.queue import Queue
+from redisq_ops.core.recovery import finish, opened, recover
 from redisq_ops.core.registry import find, forget
 from redisq_ops.core.request import RequestQueue
 from redisq_ops.core.request.looks import found
@@ -318,6 +319,9 @@ async def destroy(queue: Queue[Any], author: Author, *, hard: bool = False) -> O
 
     Without ``hard`` only an empty queue: nothing waiting, pending, delayed, dead or in the trash.
     """
+    origins = set[str]()
+    if not isinstance(queue, ForeignQueue):
+        origins = await _ended_moves(queue)
     await destroyable(queue, hard)
     entry = await find(queue.name, queue.prefix)
     if entry is None:
@@ -329,4 +333,23 @@ async def destroy(queue: Queue[Any], author: Author, *, hard: bool = False) -> O
     while step := await queue.dismantle.op(100):
         gone += step
     await forget(entry, queue.prefix)
+    for origin in origins:  # what is on its way to what is no more
+        if (source := await opened(queue, origin)) is not None:
+            await recover(source, idle_ms=0)
     return Outcome(op, gone, gone)
+
+
+async def _ended_moves(queue: Queue[Any]) -> set[str]:
+    """Before a queue is destroyed: what a move had taken out of it is where it was to go, or back.
+    The queues from which moves to it aren't finished, whose entries come back when it is gone."""
+    origins: dict[str, str] = {}
+    for op in await queue.unfinished.op():
+        operation = await journal.read(queue, op)
+        if operation is not None and operation.origin:
+            origins[op] = operation.origin
+    for one in await recover(queue, idle_ms=0, most=len(await queue.unfinished.op()), but=origins):
+        if one.problem is not None:
+            raise Refused(f"{one}: its entries are between two queues; undo it first")
+    for op in origins:  # or what it said of their entries would stay for good
+        await finish(queue, op)
+    return set(origins.values())

@@ -15,6 +15,7 @@ from redisq_ops.core.registry import Registered, all_queues, server_ms
 from redisq_ops.core.values import Counts, Rates
 
 from .deployment import Deployment
+from .unfinished import unfinished
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,8 @@ class Row:
     counts: Counts | None
     rates: Rates | None
     problem: str | None = None
+    unfinished: tuple[str, ...] = ()
+    """moves out of it to other queues that are not finished"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +58,21 @@ async def overview(deployment: Deployment, minutes: int = 60, rates: bool = True
 
 async def _row(deployment: Deployment, entry: Registered, now: int, minutes: int) -> Row:
     queue: Queue[Any] = deployment.open(entry)
-    if not minutes:
-        return Row(entry.name, entry.kind, await queue.counts.op(now), None)
-    counts, rates = await both(queue.counts.op(now), queue.rates.op(now, minutes))
-    return Row(entry.name, entry.kind, counts, rates if rates.arrived else None)
+    looks = both(queue.counts.op(now), both(_unfinished(queue), _rates(queue, now, minutes)))
+    counts, (left, rates) = await looks
+    return Row(entry.name, entry.kind, counts, rates, unfinished=left)
+
+
+async def _rates(queue: Queue[Any], now: int, minutes: int) -> Rates | None:
+    rates: Rates | None = await queue.rates.op(now, minutes) if minutes else None
+    return rates if rates is not None and rates.arrived else None
+
+
+async def _unfinished(queue: Queue[Any]) -> tuple[str, ...]:
+    listed: dict[str, int] = await queue.unfinished.op()
+    if not listed:
+        return ()
+    return tuple(one.operation.id for one in await unfinished(queue))
 
 
 async def eviction_policy() -> str | None:

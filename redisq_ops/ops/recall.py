@@ -41,12 +41,12 @@ class Recall(Undo):
     async def step(self) -> bool:
         source, into, id = self.queue, self.way.into, self.operation.id
         if not self._begun:
-            for queue in filter(None, (source, into)):
-                await recovery.recover(queue, but=[id])
+            if into is not None:
+                self.recovered += await recovery.recover(into, but=[id])
             self._held_ms = await recovery.hold(source, id)
         goes_on = await super().step()
         if not goes_on:
-            last = (await recovery.unfinished(into)).get(id) if into is not None else None
+            last = (await into.unfinished.op()).get(id) if into is not None else None
             if await recovery.finish(source, id, at_ms=self._held_ms) and into is not None:
                 await recovery.finish(into, id, at_ms=last)
         return goes_on

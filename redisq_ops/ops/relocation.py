@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from redisq_ops.core import recovery, relocation
-from redisq_ops.core.errors import BadInput, Superseded
+from redisq_ops.core.errors import BadInput, NotFound, Superseded
 from redisq_ops.core.io import both
 from redisq_ops.core.relocation import OK
 from redisq_ops.core.settings import BATCH, DEFAULTS
@@ -95,7 +95,7 @@ class Onward(Order):
             self.going.reached = operation.landed if operation else 0
         while self.going.reached < upto:
             step = self.going.reached + 1
-            with suppress(Superseded):  # an undo has them
+            with suppress(Superseded, NotFound):  # an undo has them; they are back
                 await self._land(op, step, again=True)
             await relocation.free(self.queue, op, step, self.state)
             self.going.reached = step
@@ -104,7 +104,7 @@ class Onward(Order):
         """Have both queues know that nothing of it is under way. (Each step says so of those
         before it.)"""
         target = self.way.target
-        last = (await recovery.unfinished(target)).get(op)
+        last = (await target.unfinished.op()).get(op)
         if await recovery.finish(self.queue, op, steps=self.going.reached or 0):
             await recovery.finish(target, op, at_ms=last)
 
@@ -153,8 +153,8 @@ class Relocating(Bulk):
 
     async def _begin(self) -> None:
         into, source = self.way.target, self.order.queue
-        await recovery.recover(source, but=[self.op])
-        await recovery.recover(into, but=[self.op])
+        for queue in (source, into):
+            self.recovered += await recovery.recover(queue, but=[self.op])
         if await journal.read(into, self.op) is None:
             await journal.begin(
                 into, self.op, self.verb, self.author, str(self.selection.filter),
@@ -162,7 +162,11 @@ class Relocating(Bulk):
                 origin=source.name,
             )  # fmt: skip
         await super()._begin()
-        await recovery.hold(source, self.op)
+        for queue in (source, into):
+            await recovery.hold(queue, self.op)
+        if isinstance(source, Sharded):  # who changes the shards finds it listed, or we that change
+            await source._refresh()
+            relocation.refuse_changing(source)
 
     def _size(self) -> int:
         return min(super()._size(), BATCH, self._room)
@@ -179,9 +183,9 @@ class Relocating(Bulk):
             self.halted = why
             await self._give_up()
         goes_on = not self.halted and await super().step()
-        if (
-            not goes_on and self.onward.going.reached
-        ):  # what it left here may be replaced from now on
+        if not goes_on:  # what it left here may be replaced from now on
+            if self.onward.going.reached is None:
+                await self._settled()
             await self.onward.noted(self.op)
         return goes_on
 
@@ -224,6 +228,8 @@ class Relocating(Bulk):
     async def reached(self) -> int:
         """After an interruption: the step that was under way is brought to its end."""
         await self._settled()
+        if self.onward.going.reached:
+            await self.onward.noted(self.op)
         return await super().reached()
 
 

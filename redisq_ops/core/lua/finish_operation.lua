@@ -8,11 +8,11 @@
 -- FLAGS: allow-oom
 -- Returns 1, or 0 if somebody was at it.
 local is = tonumber(redis.call('ZSCORE', unfinished, op) or nil)
-local last, taking, landing, keep, undoing, verb =
-  unpack(redis.call('HMGET', op_ .. op, 'steps', 'taking', 'landing', 'keep', 'undoing', 'verb'))
+local last, holding, taking, landing, keep, undoing, verb = unpack(redis.call('HMGET', op_ .. op,
+  'steps', 'holding', 'taking', 'landing', 'keep', 'undoing', 'verb'))
 if at ~= '' and is and is > tonumber(at) then return 0 end
 if steps ~= '' and (undoing or tonumber(last or '0') > tonumber(steps)) then return 0 end
-for _, step in ipairs({last or '0', taking or '0'}) do
+for _, step in ipairs({holding or last or '0', taking or '0'}) do
   let_expire(undo_ .. op .. ':' .. step, conf.trash_ms)
 end
 if landing then let_expire(land_ .. op .. ':' .. landing, keep) end

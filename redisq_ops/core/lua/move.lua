@@ -70,9 +70,9 @@ if moved > 0 then
   note('op', table.concat({caller, from, to, moved}, '|'))
 end
 if between and #ids > 0 then -- the steps before it have ended in both queues
-  local last = redis.call('HGET', op_ .. caller, 'steps')
+  local last = redis.call('HGET', op_ .. caller, 'holding')
   if last and last ~= seq then let_expire(undo_ .. caller .. ':' .. last, conf.trash_ms) end
-  redis.call('HSET', op_ .. caller, 'landed', seq - 1)
+  redis.call('HSET', op_ .. caller, 'landed', seq - 1, 'holding', seq)
   begin_operation(caller)
 end
 redis.call('HSET', op_ .. caller, 'steps', seq, 'span', span)

@@ -34,6 +34,7 @@ from .heartbeat import Heartbeat
 from .lanes import Answer, Lanes
 from .line import Line
 from .ping import Endpoint
+from .recoveries import Recoveries
 from .slots import Slots, slots
 from .source import Redacted, Source, Sources, log, settlements
 
@@ -130,6 +131,7 @@ class Worker:
         self._overdue: set[Work] = set()
         self._clock_s = 0.0  # the server's clock minus ours; for knowing when to look, no more
         self._upkeep_at = 0.0
+        self._recoveries = Recoveries()
         self._stops = 0
         self._leave_by = inf
         self._quick = False
@@ -409,7 +411,7 @@ class Worker:
         """Set our watch, and do for each queue what is to be done from time to time."""
         asks: list[Description[Any]] = [server_ms()]
         if self._upkeep_at:
-            asks += [_kept_up(source.queue) for source in self._sources]
+            asks += [_kept_up(source.queue, self._recoveries) for source in self._sources]
         # The first one at any moment of its turn, lest a fleet that starts together stay so.
         self._upkeep_at = monotonic() + UPKEEP_S * (1.0 if self._upkeep_at else self._random())
         self._lanes.send(asks, self._kept)
@@ -479,6 +481,10 @@ class Worker:
         return {"consumer": self.consumer, "queues": queues, "held": held}
 
 
-async def _kept_up(queue: Queue[BlockingClient]) -> int:
+async def _kept_up(queue: Queue[BlockingClient], recoveries: Recoveries) -> int:
     """A queue's upkeep; none of one that doesn't exist yet: keys come after the registry entry."""
-    return await queue.upkeep.op() if await queue.exists.op() else 0
+    if not await queue.exists.op():
+        return 0
+    went: int = await queue.upkeep.op()
+    await recoveries.look(queue)
+    return went
