@@ -124,7 +124,7 @@ class Carrying(Sharded[C_co, Part]):
             if await self._came([left]) != [None]:  # what its old shard has of it is a rest
                 return await self._found(id, [place for place in places if place != k])
             state = self._state(left.state, left.at, now)
-            return found or record.entry(id, state, left.at, line, error, payload)
+            return found or record.readable(id, state, left.at, line, error, payload)
         return found
 
     async def _came(self, entries: Sequence[InTransit]) -> list[float | None]:

@@ -8,7 +8,7 @@ from typing import Any
 from redis.exceptions import InvalidResponse
 
 from redisq_ops.core.errors import RedisqError, Unreachable
-from redisq_ops.core.io import Call, apart, both, together
+from redisq_ops.core.io import Call, apart, attempt, both, together
 from redisq_ops.core.keys import registry_key
 from redisq_ops.core.queue import Queue
 from redisq_ops.core.registry import Registered, all_queues, server_ms
@@ -57,7 +57,9 @@ async def _row(deployment: Deployment, entry: Registered, now: int, minutes: int
     queue: Queue[Any] = deployment.open(entry)
     if not minutes:
         return Row(entry.name, entry.kind, await queue.counts.op(now), None)
-    counts, rates = await both(queue.counts.op(now), queue.rates.op(now, minutes))
+    counts, rates = await both(queue.counts.op(now), attempt(queue.rates.op(now, minutes)))
+    if isinstance(rates, Exception):
+        return Row(entry.name, entry.kind, counts, None, str(rates))
     return Row(entry.name, entry.kind, counts, rates if rates.arrived else None)
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from redis import Redis, RedisCluster
 from redis.exceptions import RedisError
 
-from ..errors import BadInput, RedisqError
+from ..errors import BadInput, RedisqError, Unreadable
 from ..handler import Handler, Random, Work, as_handler, timed_out
 from ..io import BlockingClient, Description
 from ..keys import checked_consumer
@@ -326,6 +326,10 @@ class Worker:
                     # A script the server didn't know is sent again, behind the take that it made
                     # room for: nothing waits only if a take alone says so.
                     source.look_at = 0.0
+            elif isinstance(taken, Unreadable) and not self._burst and self._line.met:
+                # Nothing was taken. The other queues go on.
+                source.set_aside(taken)
+                said = [*said[:-1], None]
         for (teller, works), words in zip(telling, said, strict=False):
             teller.told(works, words)
         if self._sources.since is None and self._sources.finished():
