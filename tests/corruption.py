@@ -424,7 +424,8 @@ def main() -> None:
         example = next(o for o in found if re.sub(r"\d+", "N", o.what)[-130:] == what)
         print(f"{number:5}  {example.what}\n         {example.command}   [{example.mutation}]")
     print(
-        f"{given.mutations} mutations, {len(found)} findings, {dict(there.ended)}, {time.monotonic() - began:.0f} s"
+        f"{given.mutations} mutations, {len(found)} findings, {time.monotonic() - began:.0f} s; "
+        f"exit codes {dict(there.ended)}"
     )
 
 

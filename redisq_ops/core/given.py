@@ -6,14 +6,83 @@ looked through twice is empty the second time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import functools
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from .errors import BadInput, TooLarge
 from .keys import checked_name
+from .values import STATES
 
 PAYLOAD = "a payload (bytes)"
 PAIR = "(id, payload), str and bytes,"
+
+
+_LITERAL = re.compile(r"Literal\[(.*)\]( \| None)?")
+_LEAST = {"max": 0, "start": 0, "minutes": 1, "step": 0, "seq": 0, "n": 0}
+"""of whole numbers, by the parameter's name"""
+
+
+def validated(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, its arguments checked against its annotations before anything is sent.
+
+    Checked are numbers (a bool is none), texts, bools and the words of a Literal or a state, by
+    position or by name; everything else is the function's own to check.
+    """
+    checks: list[tuple[int, str, Callable[[Any, str], None]]] = []
+    for place, (name, parameter) in enumerate(inspect.signature(function).parameters.items()):
+        if check := _check(name, str(parameter.annotation)):
+            checks.append((place, name, check))
+    if not checks:
+        return function
+
+    @functools.wraps(function)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        given = len(args)
+        for place, name, check in checks:
+            if place < given:
+                check(args[place], name)
+            elif name in kwargs:
+                check(kwargs[name], name)
+        return function(*args, **kwargs)
+
+    return checked
+
+
+def _check(name: str, annotation: str) -> Callable[[Any, str], None] | None:
+    optional = annotation.endswith(" | None")
+    plain = annotation.removesuffix(" | None")
+    if plain == "int":
+        return functools.partial(_number, least=_LEAST.get(name), optional=optional)
+    if plain in ("str", "bool"):
+        return functools.partial(_typed, type_=str if plain == "str" else bool, optional=optional)
+    if plain == "State":
+        return functools.partial(_word, words=STATES, optional=optional)
+    if found := _LITERAL.fullmatch(annotation):
+        words = tuple(re.findall(r"[\"']([^\"']*)[\"']", found[1]))
+        return functools.partial(_word, words=words, optional=optional)
+    return None
+
+
+def _number(value: Any, name: str, least: int | None, optional: bool) -> None:
+    if (type(value) is int and (least is None or value >= least)) or (value is None and optional):
+        return
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise BadInput(f"{name} must be an int, not {type(value).__name__}")
+    if least is not None and value < least:
+        raise BadInput(f"{name} must be at least {least}, not {value}")
+
+
+def _typed(value: Any, name: str, type_: type, optional: bool) -> None:
+    if not isinstance(value, type_) and not (value is None and optional):
+        raise BadInput(f"{name} must be a {type_.__name__}, not {type(value).__name__}")
+
+
+def _word(value: Any, name: str, words: Sequence[str], optional: bool) -> None:
+    if not (isinstance(value, str) and value in words) and not (value is None and optional):
+        raise BadInput(f"{name} {value!r:.60}: one of {', '.join(words)}")
 
 
 def listed(given: Any, what: str) -> list[Any]:

@@ -42,7 +42,7 @@ class Audit:
             # What it would have found behind that isn't known.
             why = str(corrupt) if isinstance(corrupt, RedisqError) else "a value in it is corrupt"
             checkup = Checkup((f"it can't be checked: {why}",))
-        said, self.unseen = (*checkup.flaws, *await self._journal()), checkup.unseen
+        said, self.unseen = checkup.flaws, checkup.unseen
         same = _foreign_identity if isinstance(self.queue, ForeignQueue) else _identity
         seen = {same(line) for line in self.broken}
         again = [line for line in said if not self.looks or same(line) in seen]
@@ -51,7 +51,8 @@ class Audit:
         self.looks += 1
         return bool(again)
 
-    async def _journal(self) -> list[str]:
+    async def journal(self) -> list[str]:
+        """Which operations in the queue's journal are corrupt."""
         try:
             return await journal.corrupt(self.queue)
         except (Unreadable, WrongKind) as corrupt:

@@ -18,7 +18,7 @@ from typing import Any
 from redis import RedisCluster
 from redis.asyncio import RedisCluster as AsyncRedisCluster
 
-from ..clock import checked_ms
+from ..clock import Duration, checked_ms
 from ..deliveries import checked_take, ends, taken
 from ..errors import BadInput, Refused, WrongKind
 from ..io import Arg, C_co, Call, both, operation, together
@@ -86,7 +86,7 @@ class ListLayout(ListLooks[C_co]):
 
     # --- what workers do -----------------------------------------------------------------------
 
-    async def _take(self, n: int, consumer: str, lease_ms: int = LEASE_MS) -> Taken:
+    async def _take(self, n: int, consumer: str, lease_ms: Duration = LEASE_MS) -> Taken:
         self._needs_one()
         checked_take(n)
         checked_consumer(consumer)
@@ -136,7 +136,9 @@ class ListLayout(ListLooks[C_co]):
         return found
 
     @operation
-    def extend(self, deliveries: Sequence[Delivery], lease_ms: int = LEASE_MS) -> Call[list[bool]]:
+    def extend(
+        self, deliveries: Sequence[Delivery], lease_ms: Duration = LEASE_MS
+    ) -> Call[list[bool]]:
         return self._script("extend").call(
             self.keys,
             self.clock,
@@ -177,7 +179,7 @@ class ListLayout(ListLooks[C_co]):
         target: str,
         high_water_ms: int,
         consumer: str = "-",
-        lease_ms: int = LEASE_MS,
+        lease_ms: Duration = LEASE_MS,
         times: Mapping[str, int] | None = None,
         span: str = "",
     ) -> list[str]:

@@ -18,6 +18,7 @@ from typing import Any
 from redis import Redis, RedisCluster
 from redis.exceptions import RedisError
 
+from ..clock import Duration, checked_ms
 from ..errors import BadInput, RedisqError, Unreadable
 from ..handler import Handler, Random, Work, as_handler, timed_out
 from ..io import BlockingClient, Description
@@ -72,7 +73,7 @@ class Worker:
         consumer: str | None = None,
         concurrency: int = 1,
         batch: int = 1,
-        lease_ms: int = LEASE_MS,
+        lease_ms: Duration = LEASE_MS,
         grace_s: float = 25.0,
         timeout_s: float | None = None,
         burst: bool = False,
@@ -90,6 +91,7 @@ class Worker:
             raise BadInput("a worker is given each queue once")
         if not 1 <= concurrency <= _MOST_SLOTS or not 1 <= batch <= MAX_BATCH:
             raise BadInput(f"concurrency is 1 to {_MOST_SLOTS}, batch 1 to {MAX_BATCH}")
+        lease_ms = checked_ms(lease_ms, "lease_ms")
         if lease_ms < 1 or grace_s < 0 or (timeout_s is not None and timeout_s <= 0):
             raise BadInput("lease, grace and time-out are positive")
         self._endpoint = None if ping is None else Endpoint(ping, self._health)
