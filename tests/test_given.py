@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta, timezone
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import redis
@@ -240,14 +240,14 @@ def test_a_wrong_argument_is_one_line_and_nothing_is_sent(
 
 
 def test_a_datetime_and_a_timedelta_are_times(client: redis.Redis) -> None:
-    queue = later(client)
+    queue, stored = later(client), cast(Any, client)
     moment = MOMENT.astimezone(timezone(timedelta(hours=2)))
     assert [one.ready_ms for one in queue.schedule([E], at_ms=moment)] == [AT]
     assert queue.schedule([E], at_ms=AT)[0].word == "same"
     assert queue.schedule([E], at_ms=AT + 1)[0].word == "exists"
     assert queue.schedule([E], after_ms=timedelta(hours=1))[0].word == "exists"
     assert jobs(client).push([JOB], at_ms=moment)
-    ((_, score),) = client.execute_command("ZRANGE", "schedule", 0, -1, "WITHSCORES")
+    ((_, score),) = stored.zrange("schedule", 0, -1, withscores=True)
     assert score == AT / 1000
     fast = FairQueue(client, "fast", clock=FakeClock())
     fast.submit("ann", [b"x", b"y"])
