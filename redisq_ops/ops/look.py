@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from redis.exceptions import InvalidResponse
+from redis.exceptions import InvalidResponse, RedisError
 
 from redisq_ops.core.errors import RedisqError, Unreachable
 from redisq_ops.core.io import Call, apart, attempt, both, together
@@ -45,12 +45,18 @@ async def overview(deployment: Deployment, minutes: int = 60, rates: bool = True
     return Overview(
         now,
         tuple(
-            Row(entry.name, entry.kind, None, None, str(look))
+            Row(entry.name, entry.kind, None, None, _problem(look))
             if isinstance(look, Exception)
             else look
             for entry, look in zip(entries, looks, strict=True)
         ),
     )
+
+
+def _problem(error: Exception) -> str:
+    """Why a queue can't be shown; the words of what nobody foresaw may quote a payload."""
+    known = isinstance(error, (RedisqError, RedisError))
+    return str(error) if known else f"unexpected error: {type(error).__name__}"
 
 
 async def _row(deployment: Deployment, entry: Registered, now: int, minutes: int) -> Row:
@@ -59,7 +65,7 @@ async def _row(deployment: Deployment, entry: Registered, now: int, minutes: int
         return Row(entry.name, entry.kind, await queue.counts.op(now), None)
     counts, rates = await both(queue.counts.op(now), attempt(queue.rates.op(now, minutes)))
     if isinstance(rates, Exception):
-        return Row(entry.name, entry.kind, counts, None, str(rates))
+        return Row(entry.name, entry.kind, counts, None, _problem(rates))
     return Row(entry.name, entry.kind, counts, rates if rates.arrived else None)
 
 

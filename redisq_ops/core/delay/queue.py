@@ -19,7 +19,7 @@ from ..errors import BadInput, Refused
 from ..given import checked_pairs, checked_size, pairs
 from ..io import C_co, Call, attempt, both, operation, together
 from ..queue import Queue
-from ..reply import row_words, scored, words
+from ..reply import number, row_words, scored, words
 from ..settings import BATCH, LEASE_MS, MAX_PAYLOAD
 from ..states import ZSETS
 from ..timed import TimedQueue
@@ -253,8 +253,9 @@ class DelaySet(TimedQueue[C_co]):
     async def get(self, id: str) -> Entry | None:
         entry = await Queue.get(self, id)
         if entry is not None and entry.state == "delayed":
-            now = await self._now()
-            if entry.at_ms is not None and entry.at_ms <= now:
+            key = self.keys["delay"]
+            now, at = await both(self._now(), Call(("ZSCORE", key, id), number, key=key))
+            if at is not None and at <= now:
                 return replace(entry, state="waiting")
         return entry
 
