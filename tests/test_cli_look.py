@@ -16,10 +16,8 @@ from typing import Any
 import pytest
 import redis
 
-from redisq_ops.core.circular import CircularQueue
 from redisq_ops.core.clock import FakeClock
 from redisq_ops.core.delay import DelaySet, ShardedDelaySet
-from redisq_ops.core.fair import FairQueue
 from redisq_ops.core.request import RequestQueue, ShardedRequestQueue
 from redisq_ops.core.shards import home
 from redisq_ops.core.values import Rates, Settlement
@@ -637,27 +635,3 @@ def test_every_command_shows_examples_that_it_takes(capsys: pytest.CaptureFixtur
             assert tuple(given[at : at + len(words)]) == words, line
             # An option or a number of arguments that it doesn't take is an error here.
             command.make_context(named, given[at + len(words) :])
-
-
-@pytest.mark.slow
-def test_a_spoilt_record_is_one_clear_line(redisq: Redisq, client: redis.Redis) -> None:
-    """Somebody wrote into our keys by hand: it is named, and nothing is changed."""
-    dead_letters(client, 3)
-    CircularQueue(client, "circ").push(["e1", "e2"])
-    FairQueue(client, "fair").submit("ann", [("a1", b"x")])
-    client.hset("rq:{mail}:meta", "r1/2", "garbage here")
-    client.hset("rq:{circ}:spent", "e2", "many")
-    client.hset("rq:{fair}:accounts", "ann", "garbage")
-    before = picture(client)
-    for words, said in (
-        ("dlq ls mail", "the record of r1/2 can't be read"),
-        ("inspect entry mail/r1/2", "the record of r1/2 can't be read"),
-        ("dlq replay mail --yes", "the record of r1/2 can't be read"),
-        ("select circ --where state:waiting", "what waits of id e2 can't be read"),
-        ("select fair --where state:waiting", "a client's account can't be read"),
-        ("inspect queue fair", "a client's account can't be read"),
-    ):
-        assert said in redisq.refusal(*words.split(), code=1), words
-    redisq("fsck", code=1)
-    assert picture(client) == before
-    assert redisq.rows("inspect", "entry", "mail/r1/3")[0]["state"] == "dead"

@@ -38,9 +38,9 @@ def hoisted(argv: Sequence[str]) -> list[str]:
         name, equals, _ = word.partition("=")
         if word == "--":
             rest += [word, *words]
-        elif name in _GLOBAL:
+        elif name in _GLOBAL or _verbosity(word):
             front.append(word)
-            if _GLOBAL[name] and not equals:
+            if _GLOBAL.get(name) and not equals:
                 front += [following for following in [next(words, None)] if following is not None]
         else:
             rest.append(word)

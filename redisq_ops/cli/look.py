@@ -237,7 +237,8 @@ def fsck(
             elif isinstance(again, Exception):
                 raise again
             else:
-                broken, unseen = audit.broken, audit.unseen
+                broken = [*audit.broken, *s.run(audit.journal())]
+                unseen = audit.unseen
         except Refused as refusal:
             if queue:
                 raise

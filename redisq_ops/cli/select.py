@@ -130,6 +130,7 @@ def _through(
     """All states of a queue, one after the other; what is found is printed or put among rows."""
     from dataclasses import replace
 
+    from redisq_ops.core.errors import Unreadable, WrongKind
     from redisq_ops.core.values import STATES
     from redisq_ops.ops.selection import Scan
 
@@ -144,14 +145,17 @@ def _through(
         if state == "done" or filter.other(state) or left == 0:
             continue
         scan = Scan(queue, state, replace(filter, max=left), now, partly=True)
-        for page in pages(s, scan, given):
-            if given["count"]:
-                continue
-            if s.json:
-                for entry in whole(s, queue, page):
-                    emit(entry_row(queue.name, entry))
-            else:
-                rows += [_row(queue.name, entry, now) for entry in page]
+        try:
+            for page in pages(s, scan, given):
+                if given["count"]:
+                    continue
+                if s.json:
+                    for entry in whole(s, queue, page):
+                        emit(entry_row(queue.name, entry))
+                else:
+                    rows += [_row(queue.name, entry, now) for entry in page]
+        except (Unreadable, WrongKind) as corrupt:  # the other states may be readable
+            scan.problem, scan.over = f"{state}: {corrupt}", True
         left = None if left is None else left - scan.found
         looks.append(scan)
     return looks

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
+from .clock import Duration
 from .errors import Refused, WrongKind
 from .fates import Fates
 from .holdings import HOLDINGS, Holdings, Load, Reassigned, holding
@@ -140,7 +141,7 @@ class Abilities(Sheets[C_co]):
         self,
         name: str,
         *,
-        silent_ms: int | None = None,
+        silent_ms: Duration | None = None,
         rescue: bool = False,
         op: str | None = None,
         step: int = 1,

@@ -25,6 +25,7 @@ import redis.exceptions as rx
 from .calls import Arg, Call, Description, Replies, Round, apart, attempt, both, checked, together
 from .errors import BadInput, Forbidden, translate
 from .exchange import AsyncClient, BlockingClient, Line, aexchange, exchange
+from .given import validated
 
 __all__ = [
     "Arg", "AsyncClient", "BlockingClient", "Bound", "C_co", "Call", "Client", "Description",
@@ -199,7 +200,7 @@ class operation(Generic[P, T_co]):
     """Make a method that returns a description run itself on the object's client."""
 
     def __init__(self, function: Callable[Concatenate[Any, P], Description[T_co]]) -> None:
-        self._function = function
+        self._function = validated(function)
         self.__isabstractmethod__ = getattr(function, "__isabstractmethod__", False)
         functools.update_wrapper(cast(Any, self), function)
 

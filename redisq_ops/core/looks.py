@@ -17,6 +17,10 @@ from .values import Checkup, Counts, Entry, Event, Page, Rates, State
 _HOUR_MS = 3_600_000
 _HOURS = 26
 """that counters of a minute live at most"""
+_NAMED = 20
+"""corrupt records that a checkup names one by one"""
+_CHECKED = 500
+"""records that a checkup reads at a time"""
 RATES_S = 90_000
 """that an hour of them is kept after the last that was counted in it, as `history.lua` has it"""
 
@@ -221,7 +225,24 @@ class Looks(Room[C_co]):
         if wrong := await self.mistyped():
             said = (f"key {key} is a {is_} where a {kind} belongs" for key, is_, kind in wrong)
             return Checkup(tuple(said))
-        return Checkup(tuple(await self.invariants.op()) if thorough else ())
+        if not thorough:
+            return Checkup()
+        flaws, corrupt = await self.invariants.op(), list[str]()
+        for state in ZSETS:
+            corrupt += await self._corrupt(state)
+        if len(corrupt) > _NAMED:
+            corrupt = [*corrupt[:_NAMED], f"{len(corrupt) - _NAMED:,} more records are corrupt"]
+        return Checkup((*flaws, *corrupt))
+
+    async def _corrupt(self, state: State) -> list[str]:
+        """What of a state's records can't be read, in words."""
+        said: list[str] = []
+        cursor, more = None, True
+        while more:
+            page = await self.page.op(state, cursor, _CHECKED)
+            said += [entry.problem for entry in page.entries if entry.problem]
+            cursor, more = page.cursor, page.cursor is not None
+        return said
 
 
 def _cursor(text: str | None) -> tuple[float, str] | None:

@@ -10,7 +10,7 @@ from random import Random
 from typing import Any, ClassVar, Generic, TypeVar
 
 from .callers import Callers
-from .clock import FELL_MS, Clock
+from .clock import FELL_MS, Clock, Duration
 from .deliveries import checked_take
 from .errors import BadInput
 from .io import C_co, Description, both, operation, together
@@ -168,7 +168,7 @@ class Parts(Queue[C_co], Generic[C_co, Part]):
     def _peek(self, part: Part) -> Description[Head]:
         """What a shard has next; a few cheap reads in one round trip."""
 
-    async def _take(self, n: int, consumer: str, lease_ms: int) -> Taken:
+    async def _take(self, n: int, consumer: str, lease_ms: Duration) -> Taken:
         """Look at all shards, then take from those that have something, best first.
 
         One round trip to look and at most `_ROUNDS` to take, whatever N is. The number is asked
@@ -223,7 +223,9 @@ class Parts(Queue[C_co], Generic[C_co, Part]):
         return await self._grouped(settlements, lambda s: _shard(s.delivery), ask)
 
     @operation
-    async def extend(self, deliveries: Sequence[Delivery], lease_ms: int = LEASE_MS) -> list[bool]:
+    async def extend(
+        self, deliveries: Sequence[Delivery], lease_ms: Duration = LEASE_MS
+    ) -> list[bool]:
         def ask(part: Part, some: list[Delivery]) -> Description[list[bool]]:
             return part.extend.op([_plain(d) for d in some], lease_ms)
 

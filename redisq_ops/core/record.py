@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from .errors import Unreadable
-from .quoting import bytes_of, legal
 from .reply import moment
 from .values import Entry, Failure, State
 
@@ -49,7 +48,7 @@ def entry(
             put_ms=int(since) or None,
         )
     except ValueError as spoilt:
-        raise Unreadable(f"the record of {legal(bytes_of(id))} is corrupt") from spoilt
+        raise Unreadable(f"the record of {id} is corrupt") from spoilt
 
 
 def readable(

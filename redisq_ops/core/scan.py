@@ -158,7 +158,7 @@ async def spans(key: str, size: int, low: float | None, high: float | None) -> l
     top = "+inf" if high is None else _score(high)
     before, total = await together(
         [
-            Call(("ZCOUNT", key, "-inf", "-inf" if low is None else f"({bottom}"), int, key=key),
+            Call(("ZCOUNT", key, "-inf", f"({bottom}"), int, key=key),
             Call(("ZCOUNT", key, bottom, top), int, key=key),
         ]
     )

@@ -16,6 +16,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from .clock import Duration
 from .errors import NotFound, Refused, Superseded
 from .io import C_co, Call, Description, attempt, operation, together
 from .keys import Keys
@@ -205,7 +206,7 @@ class Sharded(Overview[C_co, Part]):
         target: str,
         high_water_ms: int,
         consumer: str = "-",
-        lease_ms: int = LEASE_MS,
+        lease_ms: Duration = LEASE_MS,
         times: Mapping[str, int] | None = None,
         span: str = "",
     ) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 State: TypeAlias = Literal["waiting", "pending", "delayed", "dead", "done", "trash"]
@@ -66,13 +67,14 @@ class Settlement(NamedTuple):
     """How one delivery ends.
 
     ``outcome``: ``ack`` | ``result`` (ack, and ``value`` is kept) | ``fail`` (``value`` is the
-    error, again after ``delay_ms``) | ``reject`` (dead at once) | ``release`` (not counted).
+    error, again after ``delay_ms``, ms or a timedelta) | ``reject`` (dead at once) | ``release``
+    (not counted).
     """
 
     delivery: Delivery
     outcome: Outcome
     value: bytes = b""
-    delay_ms: int = 0
+    delay_ms: int | timedelta = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,8 +45,7 @@ class Audit:
             why = str(corrupt) if isinstance(corrupt, RedisqError) else "a value in it is corrupt"
             checkup = Checkup((f"it can't be checked: {why}",))
         left = [one.sentence(utc) for one in await unfinished(self.queue) if one.abandoned]
-        said = (*checkup.flaws, *await self._journal(), *left)
-        self.unseen = checkup.unseen
+        said, self.unseen = (*checkup.flaws, *left), checkup.unseen
         same = _foreign_identity if isinstance(self.queue, ForeignQueue) else _identity
         seen = {same(line) for line in self.broken}
         again = [line for line in said if not self.looks or same(line) in seen]
@@ -55,7 +54,8 @@ class Audit:
         self.looks += 1
         return bool(again)
 
-    async def _journal(self) -> list[str]:
+    async def journal(self) -> list[str]:
+        """Which operations in the queue's journal are corrupt."""
         try:
             return await journal.corrupt(self.queue)
         except (Unreadable, WrongKind) as corrupt:

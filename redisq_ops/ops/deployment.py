@@ -13,7 +13,15 @@ from typing import Any
 
 from redisq_ops.core.callers import Callers
 from redisq_ops.core.clock import Clock
-from redisq_ops.core.errors import BadInput, Forbidden, NotFound, Refused, Unreachable, Unreadable
+from redisq_ops.core.errors import (
+    BadInput,
+    Forbidden,
+    NotFound,
+    Refused,
+    Unreachable,
+    Unreadable,
+    WrongKind,
+)
 from redisq_ops.core.foreign import ForeignQueue
 from redisq_ops.core.io import Description, apart, checked_client, together
 from redisq_ops.core.keys import PREFIX, checked_name, checked_prefix
@@ -138,13 +146,14 @@ class Deployment:
     async def find(self, id: str) -> list[Address]:
         """Every queue's request or entry of that id, in one pipeline.
 
-        Queues that one may not read are nobody's here, if it is in another.
+        What can't be read, for lack of rights or since it is corrupt, is nobody's here, if it is
+        in another queue.
         """
         queues = await self.apart()
         looks: list[Description[Any]] = [queue.request.op(id) for queue in queues]
         looks += [queue.get.op(id) for queue in queues]
         found = await together(map(apart, looks))
-        barred = [one for one in found if isinstance(one, Forbidden)]
+        barred = [one for one in found if isinstance(one, (Forbidden, Unreadable, WrongKind))]
         for one in found:
             if isinstance(one, Unreachable):  # a second one may be there
                 raise Unreachable(f"where {id!r} is can't be said, name its queue too: {one}")

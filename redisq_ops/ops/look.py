@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from redis.exceptions import InvalidResponse
+from redis.exceptions import InvalidResponse, RedisError
 
 from redisq_ops.core.errors import RedisqError, Unreachable
-from redisq_ops.core.io import Call, apart, both, together
+from redisq_ops.core.io import Call, apart, attempt, both, together
 from redisq_ops.core.keys import registry_key
 from redisq_ops.core.queue import Queue
 from redisq_ops.core.registry import Registered, all_queues, server_ms
@@ -48,7 +48,7 @@ async def overview(deployment: Deployment, minutes: int = 60, rates: bool = True
     return Overview(
         now,
         tuple(
-            Row(entry.name, entry.kind, None, None, str(look))
+            Row(entry.name, entry.kind, None, None, _problem(look))
             if isinstance(look, Exception)
             else look
             for entry, look in zip(entries, looks, strict=True)
@@ -56,11 +56,20 @@ async def overview(deployment: Deployment, minutes: int = 60, rates: bool = True
     )
 
 
+def _problem(error: Exception) -> str:
+    """Why a queue can't be shown; the words of what nobody foresaw may quote a payload."""
+    known = isinstance(error, (RedisqError, RedisError))
+    return str(error) if known else f"unexpected error: {type(error).__name__}"
+
+
 async def _row(deployment: Deployment, entry: Registered, now: int, minutes: int) -> Row:
     queue: Queue[Any] = deployment.open(entry)
-    looks = both(queue.counts.op(now), both(_unfinished(queue), _rates(queue, now, minutes)))
-    counts, (left, rates) = await looks
-    return Row(entry.name, entry.kind, counts, rates, unfinished=left)
+    looks = both(attempt(_unfinished(queue)), attempt(_rates(queue, now, minutes)))
+    counts, (left, rates) = await both(queue.counts.op(now), looks)
+    problem = next((_problem(each) for each in (left, rates) if isinstance(each, Exception)), None)
+    rates = None if isinstance(rates, Exception) else rates
+    left = () if isinstance(left, Exception) else left
+    return Row(entry.name, entry.kind, counts, rates, problem, left)
 
 
 async def _rates(queue: Queue[Any], now: int, minutes: int) -> Rates | None:

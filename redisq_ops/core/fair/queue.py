@@ -277,7 +277,7 @@ class FairQueue(Queue[C_co]):
                 behind, more = seen.last, seen.more
                 if seen.live:
                     steps += 1
-                    ids = [id.decode() for _, id in seen.live]
+                    ids = [text(id) for _, id in seen.live]
                     said = await self.move.op(
                         op, steps, ids, source="waiting", target="trash",
                         high_water_ms=now,
@@ -407,7 +407,7 @@ class FairQueue(Queue[C_co]):
                 ),
             ),
         )
-        client = owners[0].decode() if owners[0] else parted(bodies[0])[0] if any(bodies) else ""
+        client = text(owners[0]) if owners[0] else parted(bodies[0])[0] if any(bodies) else ""
         if not client:
             return replace(askers, open=served)
         return await places.standing(self, client, id, replace(askers, open=served))
@@ -426,12 +426,14 @@ def together_with(client: str, payload: bytes) -> bytes:
 
 def _content(body: bytes | None) -> bytes | Exception | None:
     try:
-        return None if body is None else parted(body)[1]
+        if body is not None:
+            body.partition(b" ")[0].decode()
     except ValueError as error:  # whose it is, is no name
         return error
+    return None if body is None else parted(body)[1]
 
 
 def parted(body: bytes | None) -> tuple[str, bytes]:
     """The client and the payload that are kept together; both empty where they are gone."""
     client, _, payload = (body or b"").partition(b" ")
-    return client.decode(), payload
+    return text(client), payload

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..errors import NotFound
+from ..clock import Moment, bound_ms
+from ..errors import BadInput, NotFound
 from ..holdings import HOLDINGS, Holdings, Load, holding
 from ..io import C_co, Call, attempt, both, operation, together
 from ..queue import Queue
@@ -80,10 +81,12 @@ class RequestLooks(Queue[C_co]):
         self,
         settled: bool,
         size: int,
-        low_ms: int | None = None,
-        high_ms: int | None = None,
+        low_ms: Moment | None = None,
+        high_ms: Moment | None = None,
     ) -> list[Span]:
-        return await spans(self.keys["fin" if settled else "open"], size, low_ms, high_ms)
+        key = self.keys["fin" if settled else "open"]
+        low, high = bound_ms(low_ms, "low_ms"), bound_ms(high_ms, "high_ms")
+        return await spans(key, size, low, high)
 
     @operation
     async def request_sheet(
@@ -220,15 +223,25 @@ class RequestLooks(Queue[C_co]):
     async def results(
         self, id: str, start: int = 1, max: int = 100
     ) -> list[tuple[int, bytes | None]]:
-        """Results of sub-requests ``start …`` in order: (number, bytes, or None for none)."""
-        numbers = range(start, start + max)
+        """Results of sub-requests ``start …`` (from 1) in order: (number, bytes, or None for none).
+
+        Not more than the request has; raises `NotFound` if there is no such request. One round
+        trip.
+        """
+        if start < 1:
+            raise BadInput(f"start must be at least 1, not {start}")
+        request, values = await both(self._record(id), self._results(id, start, max))
+        total = found(request, id, self.name).total
+        return [(n, value) for n, value in enumerate(values, start) if n <= total]
+
+    async def _results(self, id: str, start: int, max: int) -> list[bytes | None]:
+        """As `results`, whether there are so many or not."""
         base = f"{self.keys['res_']}{id}:"
-        found = await together(
+        parts: list[list[bytes | None]] = await together(
             Call(("HMGET", f"{base}{piece}", *ns), list[Any], key=base)
-            for piece, ns in _pieces(numbers)
+            for piece, ns in _pieces(range(start, start + max))
         )
-        values = [value for part in found for value in part]
-        return list(zip(numbers, values, strict=True))
+        return [value for part in parts for value in part]
 
     async def _holder(self, id: str) -> RequestLooks[Any]:
         """The queue that has a request: itself, or one of its shards."""
@@ -294,8 +307,8 @@ class RequestLooks(Queue[C_co]):
             return None
         entry = (await self._entries("waiting", [(id, None)]))[0]
         if entry.payload is None:  # its stream entry is gone: settled, or swept from the trash
-            (((_, result),), (purged,)) = await both(
-                self.results.op(rid, int(n), 1), self.purged(rid, int(n), 1)
+            ((result,), (purged,)) = await both(
+                self._results(rid, int(n), 1), self.purged(rid, int(n), 1)
             )
             return None if purged else Entry(id, "done", payload=result)
         if request.state == "cancelled":

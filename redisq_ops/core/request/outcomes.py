@@ -39,7 +39,7 @@ async def outcomes(queue: RequestLooks[Any], id: str, start: int, max: int) -> l
     (state, total, waiting, read, purged), (results, (again, scores)) = await both(
         marks,
         both(
-            queue.results.op(id, start, max),
+            queue._results(id, start, max),
             both(
                 stream.again(again_key, str(start), str(start + max - 1), max),
                 together(
@@ -57,7 +57,8 @@ async def outcomes(queue: RequestLooks[Any], id: str, start: int, max: int) -> l
     returned = set(again)
     found = []
     removed = await queue.purged(id, start, max) if int(purged or 0) else [False] * max
-    for (n, result), gone, *ranks in zip(results, removed, *scores, strict=True):
+    rows = zip(results, removed, *scores, strict=True)
+    for n, (result, gone, *ranks) in enumerate(rows, start):
         if n > int(total or 0):
             break
         named = [(name, at) for name, at in zip(ZSETS, ranks, strict=True) if at is not None]

@@ -19,8 +19,8 @@ from redis import Redis, RedisCluster
 from redis.exceptions import RedisError
 
 from .. import rights
-from ..clock import FELL_MS
-from ..errors import BadInput, Forbidden, RedisqError
+from ..clock import FELL_MS, Duration, checked_ms
+from ..errors import BadInput, Forbidden, RedisqError, Unreadable
 from ..given import listed
 from ..handler import Handler, Random, Work, as_handler, timed_out
 from ..io import BlockingClient, Description, run
@@ -83,7 +83,7 @@ class Worker:
         consumer: str | None = None,
         concurrency: int = 1,
         batch: int = 1,
-        lease_ms: int = LEASE_MS,
+        lease_ms: Duration = LEASE_MS,
         grace_s: float = 25.0,
         timeout_s: float | None = None,
         burst: bool = False,
@@ -108,6 +108,7 @@ class Worker:
             raise BadInput("a worker is given each queue once")
         if not 1 <= concurrency <= _MOST_SLOTS or not 1 <= batch <= MAX_BATCH:
             raise BadInput(f"concurrency is 1 to {_MOST_SLOTS}, batch 1 to {MAX_BATCH}")
+        lease_ms = checked_ms(lease_ms, "lease_ms")
         if lease_ms < 1 or grace_s < 0 or (timeout_s is not None and timeout_s <= 0):
             raise BadInput("lease, grace and time-out are positive")
         self._endpoint = None if ping is None else Endpoint(ping, self._health)
@@ -385,6 +386,10 @@ class Worker:
                         other.empty = False
                 if len(taken.deliveries) < asked and not taken.more:
                     self._ask_limits(source)
+            elif isinstance(taken, Unreadable) and not self._burst and self._line.met:
+                # Nothing was taken. The other queues go on.
+                source.set_aside(taken)
+                said = [*said[:-1], None]
         for (teller, works), words in zip(telling, said, strict=False):
             teller.told(works, words)
         if self._sources.since is None and self._sources.finished():

@@ -19,6 +19,8 @@ from ..values import Failure, Limit, Settlement, Taken
 
 log = logging.getLogger("redisq_ops.worker")
 
+CORRUPT_S = 5.0
+"""seconds between two looks at a queue with a corrupt value"""
 _ROUND_BYTES = 4 * 1024 * 1024
 _MESSAGE, _END = 200, 80
 """characters of a failure's message that the log shows, and how many of them are its end"""
@@ -60,6 +62,13 @@ class Source:
         self.asked += n
         self.rung = False
         return self.queue.take.op(n, consumer=consumer, lease_ms=self.lease_ms)
+
+    def set_aside(self, why: Exception) -> None:
+        """Look at the queue again in a while: a value in it is corrupt."""
+        self.look_at = monotonic() + CORRUPT_S
+        if str(why) not in self.known:
+            self.known.add(str(why))
+            log.error("%s: %s; trying again every %.0f s", self.queue.name, why, CORRUPT_S)
 
     def renew(self, works: Sequence[Work]) -> list[bool]:
         """Extend leases; False, and marked as lost, for each that is no longer ours."""

@@ -41,7 +41,7 @@ for k = 1, rows do
     elseif mode == 'move' and redis.call('ZSCORE', lease, id) then
       word = 'again'
       follow[#follow + 1], follow[#follow + 2] = id, text .. ' ' .. content
-    elseif there == content and (relative or not when or when == ready) then
+    elseif there == content and (not when or when == ready) then
       word, ready = 'same', when or 0
     else
       word, ready = 'exists', when or 0
