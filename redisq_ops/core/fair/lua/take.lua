@@ -18,7 +18,7 @@ if begun then flush() end
 local ids, whose, latest, start, stopped = {}, {}, 0, 0, false
 if not conf.paused then
   local sound, why = pcall(open_accounts, redis.call('ZRANGE', ring, 0, n - 1))
-  if not sound and not begun then error(why) end
+  if not sound and not begun then error({err = why}) end -- pcall makes the table a string
   stopped = not sound
   if sound then ids, whose, latest, start = served(n) end
 end

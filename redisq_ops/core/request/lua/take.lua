@@ -101,7 +101,7 @@ for _, priority in ipairs(order) do
     local list = p_ .. priority
     local sound, popped, times, names = pcall(looked_at, list)
     if not sound then
-      if not begun then error(popped) end
+      if not begun then error({err = popped}) end -- pcall makes the table a string
       stopped = true
       break
     end

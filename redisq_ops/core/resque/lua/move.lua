@@ -12,7 +12,6 @@ local said, late = replayed()
 if late then return superseded end
 if said then return whose(said) end
 by, said = consumer, {}
-fit_lists()
 for i = first, #ARGV, width do fit_place(ARGV[i + 1], ARGV[i + 2]) end
 local undo, moved, front, woken = {}, 0, {}, 0
 for i = first, #ARGV, width do

@@ -47,6 +47,7 @@ end
 
 local function restorable(name)
   local origin = origin_of(name)
+  if origin and origin[2] == 'held' then return fits(queue) end -- its holder is long gone
   return origin and open_for(origin[2], origin[3])
 end
 

@@ -18,12 +18,10 @@ local list = undo_ .. op .. ':' .. step
 local before, gone = said and tonumber(said[1]) or 0, said and tonumber(said[2]) or 0
 local rows = #ARGV < first and {} or redis.call('LRANGE', list, 0, (#ARGV - first - 1) / width)
 local back, touched, left, through = {}, 0, {}, 0
-fit_lists()
 local moves = {}
 for i = 1, #rows do
   local put, was_in = row_of(list, rows, i)
   moves[i] = {put, was_in}
-  fit_place(put[1], put[2])
 end
 budget.all = 3 * REACH
 for i, text in ipairs(rows) do
@@ -33,7 +31,7 @@ for i, text in ipairs(rows) do
   local out, why
   if digest ~= (kind == 'list' and redis.sha1hex(payload) or '') then break end
   through = i
-  if not open_for(row[1], row[2]) then
+  if not open_for(row[1], row[2]) or not open_for(kind, key) then
     out = nil
   elseif kind == 'list' then
     if seen == 'deep' then
