@@ -46,7 +46,7 @@ LOOKS = (
 def viewer(client: redis.Redis, url: str, capsys: pytest.CaptureFixture[str]) -> Iterator[Redisq]:
     (line,) = [line for line in users() if "redisq-viewer" in line]
     admin: Any = client
-    admin.execute_command(*line.split(" "), "~carmine:*")  # of its layout the keys are another's
+    admin.execute_command(*line.split(" "), "%R~carmine:*")  # of its layout the keys are another's
     yield Redisq(url.replace("//", "//redisq-viewer:change-me@"), capsys)
     client.acl_deluser("redisq-viewer")
 

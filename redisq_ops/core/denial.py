@@ -21,7 +21,7 @@ _OTHERS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     ("channel", re.compile(r"permissions to access (?:a|one of the) channel()|can't publish to()")),
     ("database", re.compile(r"permissions to access database ?(\d*)")),
 )
-READ_FIRST = ("hgetall", "hmget", "time")
+READ_FIRST = ("hgetall", "hmget", "time", "type")
 """what scripts run before anything else, and so don't ask the ACL for: only of these the server's
 own refusal is met, which in Redis 7.0 doesn't name the command"""
 _NAMELESS = re.compile(r"ACL failure in script|The user executing the script can't run")

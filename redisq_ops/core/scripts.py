@@ -167,7 +167,9 @@ def script(room: str, name: str, kinds: frozenset[tuple[str, str]] = _FIXED) -> 
         texts.pop([name for name in order if name != "fit"].index("spoilt"))
     text = _counting(_shaken("\n".join([*lines, *map(_stripped, [*texts, body])])))
     if "no-writes" not in full.flags:
-        text = text.replace(_NOW, _rights(text, full) + _NOW, 1)
+        # TYPE, which `fit` runs before the first write, ends the script there by itself.
+        running = text.replace(_stripped(_read(room, "fit")), "")
+        text = text.replace(_NOW, _rights(running, full) + _NOW, 1)
     return Script(f"{room}/{name}", text, hashlib.sha1(text.encode()).hexdigest(), full)
 
 
@@ -199,11 +201,12 @@ def commands(text: str) -> list[tuple[str, ...]]:
     """The commands that a script may run, a container's with the subcommand, each once.
 
     Not PUBLISH: it wakes who waits for a request, who looks every two seconds all the same. So
-    scripts run it by `redis.pcall`, and a user without it, or without channels, loses no more.
+    scripts run it by `redis.pcall`, and a user without it, or without channels, loses no more. Nor
+    those of a table (`SIZE`): without one of them `fit` asks for the type.
     """
     found: dict[tuple[str, ...], None] = {}
     for name, second in _CALL.findall(text):
-        spelled = _sizes(name, text) if "[" in name else _COMMAND.findall(name)
+        spelled = _COMMAND.findall(name)
         assert spelled or "[" in name, f"redis.call({name}, …): write the command's name there"
         for word in spelled:
             found[(word, second) if word in _CONTAINERS else (word,)] = None
@@ -211,25 +214,13 @@ def commands(text: str) -> list[tuple[str, ...]]:
     return list(found)
 
 
-def _sizes(name: str, text: str) -> list[str]:
-    """The commands of a table such as ``SIZE``, for the types that the script mentions."""
-    table = re.search(rf"^local {name.partition('[')[0]} = {{(.*?)}}", text, re.DOTALL | re.M)
-    rows = re.findall(r"(\w+) = '([A-Z]+)'", table[1]) if table else []
-    rest = text.replace(table[0], "") if table else text
-    return [command for kind, command in rows if f"'{kind}'" in rest]
-
-
-def _asked(command: tuple[str, ...], key: str) -> str:
-    """Arguments of `redis.acl_check_cmd`: the command, with a key where the ACL looks for it."""
-    words = [f"'{word}'" for word in command]
-    return ", ".join([*words, *(["'STREAMS'", key, "'>'"] if words == ["'XREADGROUP'"] else [key])])
-
-
 def _rights(text: str, header: Header) -> str:
     """Lua that ends the script before its first write if the user may not run all its commands.
 
     A script that fails later keeps what it has written. Keys need no check: EVALSHA asks for
-    reading and writing of every key that is declared.
+    reading and writing of every key that is declared. Each command is asked for with one of them,
+    all the same: without it what an ACL selector allows for other keys would count, and servers
+    crash that look for the key of SET or EVAL behind the last argument (Redis 7.0, Valkey 9.1).
     """
     first = {"TIME", *(_READ_FIRST[use] for use in header.uses if use in _READ_FIRST)}
     checked = [command for command in commands(text) if command[0] not in first]
@@ -247,6 +238,14 @@ def _rights(text: str, header: Header) -> str:
   end
 end
 """
+
+
+def _asked(command: tuple[str, ...], key: str) -> str:
+    """Arguments of `redis.acl_check_cmd`: the command, with a key where the ACL looks for it."""
+    words = [f"'{word}'" for word in command]
+    return ", ".join(
+        [*words, *(["'STREAMS'", key, "'>'"] if command == ("XREADGROUP",) else [key])]
+    )
 
 
 def _collect(room: str, uses: Iterable[str], order: list[str]) -> None:

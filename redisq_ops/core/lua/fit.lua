@@ -6,6 +6,7 @@ local function misfit(key, kind)
   -- A number where the type is right: half as dear as to ask for the type.
   if type(redis.pcall(SIZE[kind], key)) == 'number' then return nil end
   local is = redis.call('TYPE', key).ok
+  if is == kind or is == 'none' then return nil end
   return {err = 'MISFIT key ' .. key .. ' is a ' .. is .. ' where a ' .. kind .. ' belongs'}
 end
 
