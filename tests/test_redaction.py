@@ -448,6 +448,15 @@ def test_a_hidden_keys_value_is_in_no_filters_words(
     assert all(hidden in said[k] for k in (0, 1, 3, 5)), said
 
 
+def test_a_context_takes_nothing_away_by_the_same_name(
+    configuration: Path, dead: RequestQueue[redis.Redis], redisq: Redisq
+) -> None:
+    more = '[contexts.prod.redact.patterns]\ntoken = "(?P<n>nothing)"\nname = "(?P<n>ann)"\n'
+    configuration.write_text(CONFIGURATION + more)
+    shown = redisq("inspect", "entry", "mail/r1/1", "--context", "prod")
+    assert "no ***" in shown and '"to": "***"' in shown and "tok_abc" not in shown
+
+
 def test_a_context_adds_its_own(
     configuration: Path, dead: RequestQueue[redis.Redis], redisq: Redisq
 ) -> None:
