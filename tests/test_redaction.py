@@ -46,6 +46,8 @@ def reads(**table: Any) -> Redaction:
         ('{"card": [{"number": 1}, {"number": 2}]}',
          '{"card": [{"number": "***"}, {"number": "***"}]}'),
         ('{"number": 4111}', '{"number": 4111}'),
+        ('{"card.number": 4111, "user.password": "x"}',
+         '{"card.number": "***", "user.password": "***"}'),
         ('{"to": "ann@example.org", "n": [1.50, 1e3]}', '{"to": "***", "n": [1.50, 1e3]}'),
         ('{"ann@example.org": "é"}', '{"***": "é"}'),
         ('{"to": "ann\\u0040example.org"}', '{"to": "***"}'),
