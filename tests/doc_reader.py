@@ -13,6 +13,7 @@ import os
 import pty
 import re
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -22,7 +23,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 PAGES = {page.name: page for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]}
 ADDRESS = "redis://127.0.0.1:6379"
-SHELL = ("sh", "console")
+SHELL = ("sh",)
 SHOWN = ("text", "json", "toml", "where")
 """languages of what is shown only; test_docs.py reads the configurations"""
 
@@ -118,6 +119,8 @@ class Reader:
         ) as process:  # fmt: skip
             os.close(terminal)
             said = answered(process, keyboard)
+            with contextlib.suppress(ProcessLookupError):  # what a block that failed left running
+                os.killpg(process.pid, signal.SIGKILL)
         os.close(keyboard)
         assert process.returncode == 0, f"{self.page}, exit {process.returncode}:\n{said[-2000:]}"
         # What a block exports is there in the next ones: a reader has one shell.
@@ -140,6 +143,5 @@ def answered(process: subprocess.Popen[bytes], keyboard: int) -> str:
         elif process.poll() is not None:
             break
     else:
-        process.kill()
         said += "\n(takes longer than two minutes)"
     return said
