@@ -3,7 +3,8 @@
 A page has a server of its own in place of the one at `ADDRESS`, and an empty working directory. Its
 Python blocks share one namespace, which is empty at first; its shell blocks run in bash, on a
 terminal whose user says yes. A Python block whose first line is ``# NAME.py`` is a file that a
-reader writes: it is put there. What isn't to be run is in another language: `text`, `json`, `toml`.
+reader writes: it is put there; so is a TOML block that begins with the name of the configuration.
+What isn't to be run is in another language: `text`, `json`, `toml`.
 """
 
 import contextlib
@@ -12,6 +13,7 @@ import os
 import pty
 import re
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -21,7 +23,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 PAGES = {page.name: page for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]}
 ADDRESS = "redis://127.0.0.1:6379"
-SHELL = ("sh", "console")
+SHELL = ("sh",)
 SHOWN = ("text", "json", "toml", "where")
 """languages of what is shown only; test_docs.py reads the configurations"""
 
@@ -85,7 +87,7 @@ class Reader:
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         self.environment = {
             **os.environ, "PATH": path, "HOME": str(home), "XDG_CONFIG_HOME": str(home / "config"),
-            "REDIS_URL": url, "SHELL": "/bin/bash", "EDITOR": "sed -i s/{/{/", "TERM": "xterm",
+            "REDIS_URL": url, "SHELL": "/bin/bash", "EDITOR": "sed -i s/moon/eu/", "TERM": "xterm",
             "PYTHONPATH": str(ROOT), "COLUMNS": "120",
         }  # fmt: skip
 
@@ -96,12 +98,20 @@ class Reader:
         with contextlib.redirect_stdout(io.StringIO()):
             exec(compile(code, self.page, "exec"), self.names)
 
+    def configuration(self, text: str) -> None:
+        """A TOML block that is the configuration file is put there."""
+        if text.startswith("# ~/.config/redisq/config.toml\n"):
+            (self.home / "config/redisq").mkdir(parents=True, exist_ok=True)
+            (self.home / "config/redisq/config.toml").write_text(text)
+
     def shell(self, line: int, text: str) -> None:
         text = text.replace(ADDRESS, self.url).replace("\\\n", " ")
         lines = [ending(each.removeprefix("$ ")) for each in text.splitlines()]
         script = self.home / ".block.sh"
         trap = "trap 'echo \"line $((LINENO + START)): $BASH_COMMAND\" >&2' ERR"
-        script.write_text("\n".join([f"START={line - 3}; set -eo pipefail", trap, *lines]))
+        script.write_text(
+            "\n".join([f"START={line - 3}; set -eo pipefail", trap, *lines, "env -0 > .exported"])
+        )
         keyboard, terminal = pty.openpty()
         with subprocess.Popen(
             ["bash", str(script)], cwd=self.home, env=self.environment, stdin=terminal,
@@ -109,8 +119,13 @@ class Reader:
         ) as process:  # fmt: skip
             os.close(terminal)
             said = answered(process, keyboard)
+            with contextlib.suppress(ProcessLookupError):  # what a block that failed left running
+                os.killpg(process.pid, signal.SIGKILL)
         os.close(keyboard)
         assert process.returncode == 0, f"{self.page}, exit {process.returncode}:\n{said[-2000:]}"
+        # What a block exports is there in the next ones: a reader has one shell.
+        pairs = (self.home / ".exported").read_text().split("\0")[:-1]
+        self.environment |= dict(pair.split("=", 1) for pair in pairs)
 
 
 def answered(process: subprocess.Popen[bytes], keyboard: int) -> str:
@@ -128,6 +143,5 @@ def answered(process: subprocess.Popen[bytes], keyboard: int) -> str:
         elif process.poll() is not None:
             break
     else:
-        process.kill()
         said += "\n(takes longer than two minutes)"
     return said

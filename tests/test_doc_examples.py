@@ -38,6 +38,8 @@ def test_a_page_runs_as_printed(name: str, tmp_path: Path, monkeypatch: pytest.M
         for line, language, text in blocks(PAGES[name]):
             if language == "python":
                 reader.python(line, text)
+            elif language == "toml":
+                reader.configuration(text)
             elif language in SHELL:
                 reader.shell(line, text)
         with redis.Redis.from_url(server.url) as client:

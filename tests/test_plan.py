@@ -255,6 +255,18 @@ def test_what_is_written_is_private_and_behind_no_one_elses_link(
     assert not [name for name in os.listdir() if name.endswith(".part")]
 
 
+def test_an_export_goes_to_what_a_shell_names(url: str, client: redis.Redis) -> None:
+    """A process substitution, and stdout by its name, as a pipe and as a file."""
+    dead_letters(client, 3)
+    export = f"{sys.executable} -m redisq_ops --url {url} export mail -o"
+    for line in ("{} >(cat > out; touch end); until [ -e end ]; do sleep 0.01; done",
+                 "{} /dev/stdout | cat > out", "{} /dev/stdout > out"):  # fmt: skip
+        subprocess.run(["bash", "-c", line.format(export)], check=True, capture_output=True)
+        lines = Path("out").read_text().splitlines()
+        assert len([row for row in lines if '"id"' in row]) == 3, line
+        Path("out").unlink()
+
+
 def test_a_pipe_that_another_user_laid_out_is_not_written_to(
     redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:

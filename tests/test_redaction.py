@@ -46,6 +46,8 @@ def reads(**table: Any) -> Redaction:
         ('{"card": [{"number": 1}, {"number": 2}]}',
          '{"card": [{"number": "***"}, {"number": "***"}]}'),
         ('{"number": 4111}', '{"number": 4111}'),
+        ('{"card.number": 4111, "user.password": "x"}',
+         '{"card.number": "***", "user.password": "***"}'),
         ('{"to": "ann@example.org", "n": [1.50, 1e3]}', '{"to": "***", "n": [1.50, 1e3]}'),
         ('{"ann@example.org": "é"}', '{"***": "é"}'),
         ('{"to": "ann\\u0040example.org"}', '{"to": "***"}'),
@@ -446,6 +448,15 @@ def test_a_hidden_keys_value_is_in_no_filters_words(
     assert not [text for text in said if SECRET in text]
     hidden = "-payload.Card.no=*** payload.to=ann payload.password=***"
     assert all(hidden in said[k] for k in (0, 1, 3, 5)), said
+
+
+def test_a_context_takes_nothing_away_by_the_same_name(
+    configuration: Path, dead: RequestQueue[redis.Redis], redisq: Redisq
+) -> None:
+    more = '[contexts.prod.redact.patterns]\ntoken = "(?P<n>nothing)"\nname = "(?P<n>ann)"\n'
+    configuration.write_text(CONFIGURATION + more)
+    shown = redisq("inspect", "entry", "mail/r1/1", "--context", "prod")
+    assert "no ***" in shown and '"to": "***"' in shown and "tok_abc" not in shown
 
 
 def test_a_context_adds_its_own(

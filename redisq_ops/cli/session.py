@@ -170,18 +170,21 @@ _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 class _TextLines(logging.Formatter):
-    """Lines on which no terminal acts: a message may quote an error, a name, a payload."""
+    """Lines on which no terminal acts, and that no error's text can forge: a message's further
+    lines are indented."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        from redisq_ops.ops.terminal import printable
-
-        record.message = printable(record.message)
+        record.message = _indented(record.message)
         return super().formatMessage(record)
 
     def formatException(self, ei: Any) -> str:
-        from redisq_ops.ops.terminal import printable
+        return "    " + _indented(super().formatException(ei))
 
-        return "\n".join(map(printable, super().formatException(ei).split("\n")))
+
+def _indented(text: str) -> str:
+    from redisq_ops.ops.terminal import printable
+
+    return "\n    ".join(map(printable, text.split("\n")))
 
 
 class _JsonLines(logging.Formatter):

@@ -73,7 +73,7 @@ def submitted(s: Session, given: dict[str, Any]) -> int:
                         session, source, wanted, lambda: meter(*tasks(session))
                     )
                 if not found.rows and not found.rejects:
-                    raise BadInput(f"{path} is empty: nothing to submit")
+                    raise BadInput("the input has no rows: nothing to submit")
                 return _counted(s, wanted.queue, found, skips=skipped is not None)
         with progress("submitting") as meter:
             done = submit.submit(

@@ -27,6 +27,7 @@ def destination(path: str) -> Path:
     """The file that a name means, behind links of our own; `Refused` behind another user's."""
     at = Path(os.path.abspath(path))
     for _ in range(_LINKS):
+        at = Path(os.path.realpath(at.parent), at.name)  # a directory is whoever's the user names
         try:
             there = at.lstat()
         except OSError:  # not there, or not to be looked at: opening it says why

@@ -121,7 +121,9 @@ class Redaction:
 
     def hides(self, path: Sequence[str | int]) -> bool:
         """Whether what is at this place in JSON is under a redacted key."""
-        names = tuple(step.casefold() for step in path if isinstance(step, str))
+        names = tuple(
+            name for step in path if isinstance(step, str) for name in step.casefold().split(".")
+        )
         return any(self._hidden(names[: n + 1]) for n in range(len(names)))
 
     def entry(self, entry: Entry) -> Entry:
@@ -203,9 +205,10 @@ class Redaction:
         shown = {}
         for key, item in value.items():
             name = key.casefold()
+            below = (*path, *name.split("."))  # {"card.number": 1} says the same
             held = pair and (name in _HOLDS or "value" in name)
-            hidden = held or self._hidden((*path, name))
-            shown[self._matched(key)] = MASK if hidden else self._value(item, (*path, name))
+            hidden = held or self._hidden(below)
+            shown[self._matched(key)] = MASK if hidden else self._value(item, below)
         return shown
 
     def _names(self, item: Any, path: tuple[str, ...]) -> bool:

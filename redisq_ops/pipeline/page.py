@@ -171,7 +171,7 @@ def _plots(
     per = each_step(step)
     # Steps without events have what the one before ended with.
     ends, grown = dense(counts, _open("grown"), None), dense(counts, _open("peak"), None)
-    level = before = max((row["before"] for row in counts), default=0)
+    level = max((row["before"] for row in counts), default=0)
     for i, end_of_it in enumerate(ends):
         if end_of_it is None:
             grown[i] = level
@@ -202,9 +202,8 @@ def _plots(
     if known:
         drawn.append(
             ("Backlog",
-             f"Entries neither done nor dead, the most of each step. Counted from {moment(begin)} "
-             "UTC, so a lower bound: of those that were open before only "
-             + ("those count that ended since." if before else "those that ended since would."),
+             "Entries neither done nor dead, the most of each step. A lower bound: entries "
+             f"submitted before {moment(begin)} UTC count only if their end is in the history.",
              plot.lines(begin, step, [Series("backlog", grown, 3, fill=True)], height=130,
                         axis="entries", title=f"Backlog of {name}"))
         )  # fmt: skip

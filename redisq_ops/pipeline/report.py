@@ -389,7 +389,7 @@ def missing(figures: Figures) -> dict[str, str]:
             why["fairness"] = (
                 "no delivery has a client (fair queues know theirs, --client REGEX finds others)"
             )
-            why["requests"] = "no request ended in this time"
+            why["requests"] = "the history has no request from its submission to its end"
         steps = (figures.end_ms - figures.begin_ms) // figures.anomaly_ms + 1
         few = steps < BASELINE
         why["anomalies"] = f"fewer than {BASELINE} steps" if few else "no step is unusual"

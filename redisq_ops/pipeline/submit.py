@@ -404,11 +404,13 @@ def submit(
 ) -> Done:
     """Submit a dataset; run it again and it adds what is missing, which is nothing once it ended.
 
-    Where rows can't be submitted, raises `TooLarge` or `BadInput` before anything is sent;
-    ``rejected`` is called with them instead, and the others are sent. Raises what a task refused
-    for, after all others ended.
+    `BadInput` where there are no rows. Where rows can't be submitted, raises `TooLarge` or
+    `BadInput` before anything is sent; ``rejected`` is called with them instead, and the others are
+    sent. Raises what a task refused for, after all others ended.
     """
     looked = screened(spark, frame, asked, progress)
+    if not looked.rows and not looked.rejects:
+        raise BadInput("the input has no rows: nothing to submit")
     if rejected is None:
         looked.checked()
     else:

@@ -313,7 +313,7 @@ def test_the_backlog_is_never_fewer_than_none_and_says_since_when_it_counts() ->
     drawn = text.partition("Backlog of mail")[2].partition("</svg>")[0]
     assert "max 6" in drawn and not re.search(r">[-−]\d", drawn)
     since = f"{datetime.fromtimestamp(BEGIN / 1000, UTC):%Y-%m-%d %H:%M} UTC"
-    assert f"Counted from {since}, so a lower bound" in text
+    assert f"A lower bound: entries submitted before {since} count only if" in text
     assert (
         f"The backlog of mail is a lower bound: it is counted from {since}, when at least 9 "
         "entries were open already."

@@ -481,6 +481,10 @@ def test_rows_that_cant_be_read_are_left_out_and_counted(
     assert [payloads(valkey, f"r{k}") for k in range(3)] == [
         [b"row %d" % n for n in range(k, 30, 3)] for k in range(3)
     ]
+    if format == "csv":
+        source.write_text("id,text\n")
+        with pytest.raises(BadInput, match="the input has no rows"):
+            submit.submit(spark, server, dataset.read(spark, str(source)), wanted, "job")
     with pytest.raises(BadInput, match="PATH_NOT_FOUND"):
         ran(lambda: dataset.read(spark, str(tmp_path / "nowhere.csv")))
 
