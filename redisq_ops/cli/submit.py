@@ -92,8 +92,8 @@ def submit(
     if split < 1 or (per_line and (split > 1 or wait)):
         raise BadInput("--split is for 1 or more lines, and not for --per-line, nor is --wait")
     plan = _Plan(
-        file, queue or s.config["queue"] or "default", ulid() if id is None else id, limit, priority, split,
-        max_payload, per_line,
+        file, queue or s.config["queue"] or "default", ulid() if id is None else id, limit,
+        priority, split, max_payload, per_line,
     )  # fmt: skip
     with _opened(file) as source:
         with untouched(_UNSENT):

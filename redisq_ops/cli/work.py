@@ -111,6 +111,7 @@ def work(
     with _heeding_ctrl_c() as interrupted:
         _worker(s, replace(job, ping=None))  # what can't work, is said once and here
         _tell_absent(s, job)
+        _tell_paused(s, job)
         if processes == 1:
             _run(s, job)
             code = 0
@@ -134,6 +135,27 @@ def _tell_absent(s: Session, job: _Job) -> None:
         then = "nothing to do" if job.options["burst"] else "waiting for its first submit"
         hint = f" (there is {alike})" if alike else ""
         say(printable(f"queue {name} does not exist yet: {then}{hint}"))
+
+
+def _tell_paused(s: Session, job: _Job) -> None:
+    """Say which queues are paused: their entries are not handed out, and a worker looks idle."""
+    from redisq_ops.core.io import together
+    from redisq_ops.ops.hint import hint
+
+    from .output import count, printable, say
+
+    queues = _queues(s, job)
+    for queue, counts in zip(
+        queues, s.run(together(queue.counts.op() for queue in queues)), strict=True
+    ):
+        if counts.paused is not None:
+            then = "nothing is taken" if job.options["burst"] else "nothing is taken until then"
+            say(
+                printable(
+                    f"queue {queue.name} is paused ({counts.paused}), {count(counts.waiting)} "
+                    f"waiting: {then}; resume with: {hint('queue', 'resume', queue.name)}"
+                )
+            )
 
 
 def _absent(s: Session, job: _Job) -> list[str]:
