@@ -77,7 +77,7 @@ CHANGES = [
     ("dlq purge mail/r1", ["r1/2"], "trash"),
     ("pending requeue mail", ["r1/5"], "waiting"),
     ("pending claim mail/r1 --consumer me", ["r1/5"], "pending"),
-    ("claim --queue mail r1/5", ["r1/5"], "pending"),
+    ("claim --queue mail r1/5 --consumer me", ["r1/5"], "pending"),
     ("pending purge --queue mail", ["r1/5"], "trash"),
     ("delay requeue mail", ["r1/3"], "waiting"),
     ("requeue mail/r1/3", ["r1/3"], "waiting"),
@@ -536,6 +536,9 @@ def test_schedule_and_reschedule(
         ("pending replay mail", 2, "No such command"),
         ("pending claim mail --consumer ~waiting", 2, "reserved"),
         ("pending claim mail --consumer a|b", 2, "can't be used"),
+        ("pending claim mail", 2, "Missing option '--consumer'"),
+        ("claim mail", 2, "Missing option '--consumer'"),
+        ("purge mail --state trash --hard", 2, "removed for good by: redisq trash empty mail"),
         ("delay reschedule mail --in 5m", 1, "can't reschedule"),
         ("delay reschedule later", 2, "--at or --in"),
         ("delay reschedule later --in 5m --at 03:12", 2, "--at or --in"),
@@ -581,10 +584,14 @@ def test_bad_input_is_one_line_and_touches_nothing(
     assert picture(client) == before
 
 
-def test_a_reason_of_any_bytes_is_kept_escaped(redisq: Redisq, client: redis.Redis) -> None:
+def test_a_reason_is_text_and_shown_escaped(redisq: Redisq, client: redis.Redis) -> None:
     everywhere(client)
-    redisq("replay", "mail", "--reason", "caf\udce9 \x1b[31m", "--yes")
-    assert redisq.rows("log")[0]["why"] == "caf\\udce9 \x1b[31m"
+    for words in ("replay mail", "queue pause mail", "request pause mail/r1"):
+        said = redisq.refusal(*words.split(), "--reason", "caf\udce9", "--yes", code=2)
+        assert "'--reason': not UTF-8" in said
+    redisq("replay", "mail", "--reason", "caf\u00e9 \x1b[31m", "--yes")
+    assert redisq.rows("log")[0]["why"] == "caf\u00e9 \x1b[31m"
+    assert "\x1b" not in redisq("log")
 
 
 def test_a_journal_has_any_bytes_escaped_and_stays_readable(
@@ -859,3 +866,34 @@ def test_a_queue_of_a_destroyed_ones_name_begins_at_nothing(
     fill(again)
     redisq("purge", queue.name, "--state", "waiting", "--yes")
     assert sum(again.rates(again.now()).arrived) == again.counts().trash
+
+
+def test_a_queue_has_settings_before_its_first_submission(
+    redisq: Redisq, client: redis.Redis
+) -> None:
+    assert "max_failures  20" in redisq("retention", "later")
+    assert redisq.err == "queue later does not exist yet: these are the defaults\n"
+    assert not client.keys()
+    redisq("retention", "later", "history=all", "--dry-run")
+    assert not client.keys()
+    assert "it becomes a request queue" in redisq("retention", "later", "history=all", code=5)
+    redisq("retention", "later", "history=all", "trash_ms=1h", "--yes")
+    queue = RequestQueue(client, "later")
+    queue.submit([b"x"], id="r1")
+    rows = {row["name"]: row["value"] for row in redisq.rows("retention", "later")}
+    assert (rows["history"], rows["trash_ms"]) == ("all", "3600000")
+    assert "r1" in redisq("history", "later")  # of the level "all"
+    redisq("undo", "--yes")
+    assert queue.settings() == {}
+    assert "other programs'" in redisq.refusal("retention", "resque:x", "keep_ms=1", code=2)
+
+
+def test_a_pause_of_another_program_s_queue_says_who_heeds_it(
+    redisq: Redisq, client: redis.Redis
+) -> None:
+    client.sadd("queues", "low")
+    client.lpush("queue:low", '{"class": "A", "args": [], "jid": "1"}')
+    said = redisq("queue", "pause", "sidekiq:low", "--dry-run")
+    assert "only redisq's workers and producers heed it; Sidekiq's own go on" in said
+    RequestQueue(client, "mail").submit([b"x"], id="r1")
+    assert "heed" not in redisq("queue", "pause", "mail", "--dry-run")

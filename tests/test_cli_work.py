@@ -815,3 +815,22 @@ def test_results_of_nothing(
     assert cli.run(["results", "default/other"]) == 1
     assert cli.run(["results", "default"]) == 2
     assert capfd.readouterr().out == ""
+
+
+def test_a_worker_says_that_its_queue_is_paused(
+    queue: RequestQueue[redis.Redis], capfd: pytest.CaptureFixture[str]
+) -> None:
+    queue.submit([b"1", b"2"], id="r")
+    assert cli.run(["queue", "pause", "default", "--reason", "smtp is down", "--yes"]) == 0
+    capfd.readouterr()
+    work = ["work", "--exec", "cat", "--once"]
+    assert cli.run(work) == 0
+    assert capfd.readouterr().err == (
+        "queue default is paused (smtp is down), 2 waiting: nothing is taken; "
+        "resume with: redisq queue resume default\n"
+    )
+    assert cli.run(["queue", "resume", "default", "--yes"]) == 0
+    capfd.readouterr()
+    assert cli.run(work) == 0
+    assert "paused" not in capfd.readouterr().err
+    assert queue.counts().done == 2

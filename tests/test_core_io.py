@@ -22,6 +22,7 @@ from redisq_ops.core.clock import FakeClock
 from redisq_ops.core.delay import DelaySet
 from redisq_ops.core.errors import (
     Forbidden,
+    LoginRefused,
     NotFound,
     Refused,
     Unreachable,
@@ -606,11 +607,11 @@ def test_a_server_that_goes_away_is_said_so(url: str) -> None:
 @pytest.mark.parametrize(
     ("error", "kind", "exit_code"),
     [
-        (rx.ConnectionError("refused"), Unreachable, 2),
-        (rx.TimeoutError("slow"), Unreachable, 2),
-        (rx.AuthenticationError("invalid username-password pair"), Unreachable, 2),
-        (rx.ResponseError("WRONGPASS invalid"), Unreachable, 2),
-        (rx.BusyLoadingError("loading"), Unreachable, 2),
+        (rx.ConnectionError("refused"), Unreachable, 4),
+        (rx.TimeoutError("slow"), Unreachable, 4),
+        (rx.AuthenticationError("invalid username-password pair"), LoginRefused, 1),
+        (rx.ResponseError("WRONGPASS invalid"), LoginRefused, 1),
+        (rx.BusyLoadingError("loading"), Unreachable, 4),
         (rx.OutOfMemoryError("command not allowed"), Refused, 1),
         (rx.ReadOnlyError("You can't write"), Refused, 1),
         (rx.NoPermissionError("no permissions"), Forbidden, 1),

@@ -777,3 +777,45 @@ def test_a_master_that_is_missing_is_named_and_hides_no_other() -> None:
         assert {row.at for row in streams} == {f"orders{n}" for n in range(30)} - lost
         assert all(row.counts and row.counts.waiting == 1 for row in streams)
         assert half.name == f"raw-fair:{split}" and "doesn't answer" in (half.problem or "")
+
+
+FRAMEWORKS = {
+    "RQ": ["rq:scheduled:default", "rq:finished:default"],
+    "Celery": ["unacked_index", "_kombu.binding_deadlines"],
+    "BullMQ": ["bull:mail:delayed"],
+    "Dramatiq": ["dramatiq:__heartbeats__"],
+    "arq": ["arq:queue"],
+    "Huey": ["huey.schedule.app"],
+}
+
+
+def test_keys_of_frameworks_are_no_queues_of_another_kind(redisq: Redisq, client: Client) -> None:
+    soon = time.time() + 600
+    for key in (key for keys in FRAMEWORKS.values() for key in keys):
+        client.zadd(key, {"a": soon, "b": soon + 1})
+    client.lpush("celery", "{}")
+    client.zadd("my_delays", {"a": soon})
+    RequestQueue(client, "mail").submit([b"x"], id="r")
+    assert names(redisq.rows("discover")) == ["raw-delay:my_delays"]
+    redisq("discover")
+    said = dict.fromkeys(FRAMEWORKS, 1) | {"RQ": 2, "Celery": 3}
+    for framework, number in said.items():
+        keys = f"{number} key{'' if number == 1 else 's'}"
+        assert f"not shown: {keys} named as {framework}'s, whose queues redisq can't read\n" in (
+            redisq.err
+        )
+    # Named by hand, one can still be looked at.
+    assert redisq.rows("inspect", "queue", "raw-delay:arq:queue")
+
+
+def test_a_state_that_a_layout_does_not_tell_is_called_unknown(
+    redisq: Redisq, client: Client
+) -> None:
+    client.zadd("my_delays", {"a": time.time() + 600})
+    for more in ((), ("--json",)):
+        assert redisq("pending", "ls", "raw-delay:my_delays", *more) == ""
+        assert redisq.err == (
+            "raw-delay:my_delays: unknown: a raw-delay queue doesn't tell which are pending\n"
+        )
+    redisq("dlq", "ls", "raw-delay:my_delays")
+    assert redisq.err == "raw-delay:my_delays: 0 dead entries\n"

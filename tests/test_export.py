@@ -660,3 +660,25 @@ def test_what_is_redacted_can_not_come_back(
     assert "--raw" not in redisq.err
     said = redisq.refusal("export", "later", "--raw-payloads", code=1)
     assert said == "--raw-payloads is not allowed here (redact.forced in the configuration)"
+
+
+def test_an_export_says_what_an_import_can_not_take(
+    client: redis.Redis, redisq: Redisq, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    dead_letters(client, 2)
+    redisq("export", "mail", "-o", "mail.ndjson")
+    line = (
+        "mail: 2 dead: a request queue can import these only with --as-waiting: they wait for a "
+        "worker then, attempts counted afresh\n"
+    )
+    assert line in redisq.err
+    redisq("import", "mail.ndjson", "--queue", "copy", "--yes", code=1)
+    redisq("import", "mail.ndjson", "--queue", "copy", "--as-waiting", "--yes")
+    assert RequestQueue(client, "copy").counts().waiting == 2
+    redisq("export", "copy", "-o", "copy.ndjson")
+    assert "as-waiting" not in redisq.err
+    client.xgroup_create("orders", "g", id="0", mkstream=True)
+    client.xadd("orders", {"n": 1})
+    redisq("export", "stream:orders", "-o", "orders.ndjson")
+    assert "kept by another program: redisq import can't put these back" in redisq.err

@@ -638,7 +638,7 @@ def test_looking_at_everything_writes_nothing(
             )
     stats: Any = filled.info("commandstats")
     assert not [name for name in WRITES if f"cmdstat_{name}" in stats]
-    for words in ("queue pause", "pending requeue", "pending claim", "pending purge"):
+    for words in ("queue pause", "pending requeue", "pending claim --consumer me", "pending purge"):
         redisq(*words.split(), name, "--yes", code=1)
     assert picture(filled) == before
 

@@ -110,7 +110,7 @@ def test_refusals_name_what_is_typed(redisq: Redisq, client: redis.Redis) -> Non
     client.xadd("orders", {"a": "1"})
     client.xreadgroup("billing", "w1", {"orders": ">"})
     redisq("discover", "--register", "--yes")
-    said = redisq.refusal("claim", "stream:orders", "--yes", code=1)
+    said = redisq.refusal("claim", "stream:orders", "--consumer", "me", "--yes", code=1)
     assert "redisq consumers claim stream:orders" in said
     said = redisq.refusal("apply", "-", code=2)
     assert "a plan is read from a file" in said

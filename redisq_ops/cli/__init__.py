@@ -94,9 +94,7 @@ def _run(words: Sequence[str]) -> int:
     as_json = "--json" in words
     try:
         line = tuple(words)  # for what is to be typed again
-        commands = _commands()
-        if not all(map(_is_utf8, words)):
-            _require_utf8(commands)
+        commands = _commands() if all(map(_is_utf8, words)) else _strict_commands()
         code = commands(hoisted(words), prog_name="redisq", standalone_mode=False, obj=line)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
@@ -156,11 +154,17 @@ def _is_utf8(word: str) -> bool:
     return True
 
 
-def _require_utf8(command: Any) -> None:
-    """Make a usage error of every text that isn't UTF-8, but for names of files: it can't be sent.
+@cache
+def _strict_commands() -> Any:
+    """The parser, changed to refuse texts that aren't UTF-8; only a line with one pays for it."""
+    commands = _commands()
+    _require_utf8(commands)
+    return commands
 
-    Changes the parser, which is why only a line that has such a text pays for it.
-    """
+
+def _require_utf8(command: Any) -> None:
+    """Make a usage error of every text that isn't UTF-8, except names of files and what entries
+    are compared with, which may have any bytes."""
 
     def convert(self: Any, value: Any, param: Any, context: Any) -> Any:
         if isinstance(value, str) and not _is_utf8(value):
@@ -168,7 +172,8 @@ def _require_utf8(command: Any) -> None:
         return value
 
     for param in command.params:
-        if param.type.name in ("str", "text") and "FILE" not in (param.metavar or ""):
+        free = (param.metavar or "") in ("EXPR", "REGEX") or "FILE" in (param.metavar or "")
+        if param.type.name in ("str", "text") and not free:
             param.type = type("Utf8", (type(param.type),), {"convert": convert})()
     for inner in getattr(command, "commands", {}).values():
         _require_utf8(inner)

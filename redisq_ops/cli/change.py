@@ -189,7 +189,8 @@ def change_queue(s: Session, verb: str, given: dict[str, Any]) -> int:
     queue = s.run(s.deployment.queue(given["name"]))
     control.settable(queue)
     left = control.contents(s.run(queue.counts.op())) or "nothing in it"
-    plan = Plan(f"{verb} queue {queue.name}", (left,), facts={"verb": verb, "queue": queue.name})
+    lines = tuple(filter(None, (left, control.heeded_by(queue))))
+    plan = Plan(f"{verb} queue {queue.name}", lines, facts={"verb": verb, "queue": queue.name})
     if not agreed(s, [plan], given):
         return 0
     act = {"pause": control.pause, "resume": control.resume, "drain": control.drain}[verb]
@@ -221,13 +222,17 @@ def retention(s: Session, given: dict[str, Any]) -> int:
     from dataclasses import asdict
 
     from redisq_ops.core.errors import BadInput
+    from redisq_ops.core.keys import checked_name
+    from redisq_ops.core.registry import unreserved
     from redisq_ops.ops import control
     from redisq_ops.ops.bulk import Plan
     from redisq_ops.ops.journal import Author
+    from redisq_ops.ops.submission import opened
 
-    from .output import emit, table
+    from .output import emit, printable, say, table
 
-    queue = s.run(s.deployment.queue(given["name"]))
+    queue = s.run(opened(s.deployment, checked_name(given["name"], "queue name")))
+    new = not s.run(queue.exists.op())
     changes = {}
     for word in given["changes"] or ():
         name, equals, text = word.partition("=")
@@ -236,6 +241,8 @@ def retention(s: Session, given: dict[str, Any]) -> int:
         changes[name] = control.checked_setting(name, text)
     settings = s.run(control.retention(queue))
     if not changes:
+        if new:
+            say(printable(f"queue {queue.name} does not exist yet: these are the defaults"))
         if s.json:
             for setting in settings:
                 emit({"queue": queue.name, **asdict(setting)})
@@ -245,7 +252,11 @@ def retention(s: Session, given: dict[str, Any]) -> int:
     control.settable(queue)
     before = {setting.name: setting.value for setting in settings}
     title = f"change settings of queue {queue.name}"
+    if new:
+        unreserved(queue.name, queue.kind)
     lines = [f"{name}: {before[name]} to {value or 'default'}" for name, value in changes.items()]
+    if new:
+        lines.append(f"queue {queue.name} does not exist yet: it becomes a {queue.kind} queue")
     facts = {"verb": "retention", "queue": queue.name, "changes": changes}
     if not agreed(s, [Plan(title, tuple(lines), facts=facts)], given):
         return 0

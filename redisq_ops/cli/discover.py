@@ -47,6 +47,9 @@ def discover(s: Session, given: dict[str, Any]) -> int:
         say(f"not looked at: {why}")
     if search.barred:
         say(f"not looked at: {count(search.barred)} keys that this user may not read")
+    for framework, number in sorted(search.frameworks.items()):
+        keys_of = f"{count(number)} key{'' if number == 1 else 's'}"
+        say(f"not shown: {keys_of} named as {framework}'s, whose queues redisq can't read")
     if not whole:
         return 130
     broken = bool(search.walk.missing or search.barred) or any(row.problem for row in rows)

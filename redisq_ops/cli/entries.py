@@ -64,9 +64,12 @@ CHANGING: Options = {"rate": (Annotated[str | None, _RATE], None), **GO}
 _TO = typer.Option(
     "--to", metavar="OTHER", show_default=False, help="Where they go.", autocompletion=queues
 )
+_CONSUMER = typer.Option(
+    "--consumer", metavar="NAME", show_default=False, help="Consumer that receives the entries."
+)
 OWN: dict[Verb, Options] = {
     "replay": RAMPING,
-    "claim": {"consumer": (Annotated[str, typer.Option(help="Who has them then.")], "operator")},
+    "claim": {"consumer": (Annotated[str, _CONSUMER], ...)},
     "purge": {"hard": flag("--hard", "Free their memory at once; there is no undo.")},
     "reschedule": WHEN,
     "move": {"to": (Annotated[str, _TO], ...)},
@@ -167,6 +170,7 @@ def listed(s: Session, state: State, given: Mapping[str, Any]) -> int:
                 continue
             for entry in whole(s, queue, page):
                 emit(entry_row(queue.name, entry))
+        unknown = not scan.found and state in s.run(queue.counts.op()).unknown
         if not s.json:
             table(*_table(queue.name, state, found, now)) if found else None
             if gone := [entry for entry in found if entry.called == GONE]:
@@ -176,9 +180,12 @@ def listed(s: Session, state: State, given: Mapping[str, Any]) -> int:
             capped = scan.found == most and not scan.complete
             of = f" of {scan.of}: --max shows more" if capped else ""
             looked = f"; {scan.looked}" if scan.looked else ""
-            say(f"{queue.name}: {entries(scan.found, state)}{of}{looked}")
+            if not unknown:
+                say(f"{queue.name}: {entries(scan.found, state)}{of}{looked}")
         elif scan.looked:
             say(f"{queue.name}: {scan.looked}")
+        if unknown:
+            say(f"{queue.name}: unknown: a {queue.kind} queue doesn't tell which are {state}")
         broken = tell_unread([scan]) or broken
         _say_cancelled(s, target)
     return 3 if broken else 0
@@ -224,6 +231,7 @@ def changed(s: Session, verb: Verb, states: Sequence[State], given: Mapping[str,
     from redisq_ops.core.states import VERBS
     from redisq_ops.ops.bulk import Bulk, allowed, planned
     from redisq_ops.ops.consequences import weigh
+    from redisq_ops.ops.hint import hint
     from redisq_ops.ops.journal import Author, Outcome
     from redisq_ops.ops.moment import per_second
     from redisq_ops.ops.plan import free
@@ -242,6 +250,10 @@ def changed(s: Session, verb: Verb, states: Sequence[State], given: Mapping[str,
         verb = "hard"
     sources = [state for state in VERBS[verb][0] if state != "trash" or states]
     if named := given.get("state"):
+        if (verb, named) == ("hard", "trash"):
+            places = given["addresses"] or [given["queue"] or "QUEUE"]
+            how = hint("trash", "empty", *places)
+            raise BadInput(f"what is in the trash is removed for good by: {how}")
         if named not in sources:
             raise BadInput(f"{verb} is for {' or '.join(sources)} entries, not {named!r}")
         sources = [named]

@@ -156,6 +156,8 @@ def _told(s: Session, done: list[Export], file: str | None) -> None:
     from .output import count, emit, printable, say
 
     to_file = file not in (None, "-")
+    for line in _import_limits(done):
+        say(printable(line))
     if s.json and to_file:
         for one in done:
             emit(
@@ -174,6 +176,30 @@ def _told(s: Session, done: list[Export], file: str | None) -> None:
         why = _forced(s)
         how = f"({why})" if why else ": --raw-payloads leaves them whole"
         say(f"{count(redacted)} are redacted and can't be imported{' ' if why else ''}{how}")
+
+
+def _import_limits(done: list[Export]) -> list[str]:
+    """What an import of this file refuses, or does only with an option, a line each."""
+    from redisq_ops.core.kinds import KINDS
+    from redisq_ops.ops.intake import accepted
+
+    from .output import count
+
+    lines = []
+    for one in done:
+        queue, state = one.queue, one.state
+        if not one.written:
+            continue
+        if queue.kind not in KINDS:
+            line = f"{queue.name} is kept by another program: redisq import can't put these back"
+            lines += [line] if line not in lines else []
+        elif state in ("dead", "trash") and state not in accepted(queue):
+            what = f"{count(one.written)} {'dead' if state == 'dead' else 'in the trash'}"
+            lines.append(
+                f"{queue.name}: {what}: a {queue.kind} queue can import these only with "
+                "--as-waiting: they wait for a worker then, attempts counted afresh"
+            )
+    return lines
 
 
 # --- import ------------------------------------------------------------------------------------

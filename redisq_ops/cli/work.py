@@ -115,6 +115,8 @@ def work(
     with _heeding_ctrl_c() as interrupted:
         _worker(s, replace(job, ping=None))  # what can't work, is said once and here
         _tell_absent(s, job)
+        if not job.options["burst"]:  # which says at its end why it left what is there
+            _tell_paused(s, job)
         if processes == 1:
             _run(s, job)
             code = 0
@@ -186,6 +188,26 @@ def _remainder(name: str, counts: Counts, due: str | None) -> Iterator[str]:
         yield f"{number(counts.delayed)} delayed (for a retry, or by a schedule){when}"
     if counts.pending:
         yield f"{number(counts.pending)} pending at other workers"
+
+
+def _tell_paused(s: Session, job: _Job) -> None:
+    """Say which queues are paused: their entries are not handed out, and a worker looks idle."""
+    from redisq_ops.core.io import together
+    from redisq_ops.ops.hint import hint
+
+    from .output import count, printable, say
+
+    queues = _queues(s, job)
+    for queue, counts in zip(
+        queues, s.run(together(queue.counts.op() for queue in queues)), strict=True
+    ):
+        if counts.paused is not None:
+            say(
+                printable(
+                    f"queue {queue.name} is paused ({counts.paused}), {count(counts.waiting)} "
+                    f"waiting: nothing is taken until you run {hint('queue', 'resume', queue.name)}"
+                )
+            )
 
 
 def _absent(s: Session, job: _Job) -> list[str]:

@@ -83,9 +83,9 @@ class ForeignQueue(Queue[C_co]):
     async def _settle(self, settlements: Sequence[Settlement]) -> list[str]:
         raise self._refusal("redisq only looks at it")
 
-    @property
-    def settable(self) -> bool:
-        return type(self)._configure is not ForeignQueue._configure
+    def __init_subclass__(cls, **named: Any) -> None:
+        super().__init_subclass__(**named)
+        cls.settable = cls._configure is not ForeignQueue._configure
 
     async def _configure(
         self, op: str, seq: int, changes: dict[str, str], since: Mapping[str, str] | None = None

@@ -42,6 +42,8 @@ class Room(Bound[C_co], ABC):
     """states in which entries that were exported can be taken in: see `accept`"""
     editable: ClassVar[tuple[State, ...]] = ("delayed", "dead")
     """states whose entries can be given another payload"""
+    settable: ClassVar[bool] = True
+    """whether it has settings and flags (paused, closed)"""
     rules: ClassVar[Mapping[str, range]] = {}
     """what can be set of a client (``clients`` in `capabilities`), and to which values"""
     faults: ClassVar[tuple[str, ...]] = ()
@@ -127,11 +129,6 @@ class Room(Bound[C_co], ABC):
     def kinds(self) -> frozenset[tuple[str, str]]:
         """Its fixed keys' parts, each with its type."""
         return _kinds(type(self))
-
-    @property
-    def settable(self) -> bool:
-        """Whether it has settings and flags (paused, closed)."""
-        return True
 
     @property
     def wake_key(self) -> str:

@@ -51,6 +51,28 @@ JOB_SET = re.compile(rb"((?:.*:)?)(?:schedule|retry|dead)", re.DOTALL)
 OURS = re.compile(rb"(.+?):\{[^{}]+\}:", re.DOTALL)
 """keys of a deployment of ours, under whatever prefix"""
 
+_FRAMEWORKS = {
+    # A queue of ours may have the prefix `rq` as well: its keys have braces.
+    "RQ": rb"rq:(?!\{|[^:{}]+:\{|registry\Z).+",
+    "Celery": rb"celery(?:-task-meta-.+)?|.+\x06\x16\d+|_kombu\..+|unacked(?:_index|_mutex)?",
+    "BullMQ": rb"(?:bull|\{bull\}):.+",
+    "Dramatiq": rb"dramatiq:.+",
+    "arq": rb"arq:.+",
+    "Huey": rb"huey\..+",
+    "SAQ": rb"saq:.+",
+}
+_FRAMEWORK = re.compile(
+    b"|".join(b"(?P<%b>%b)" % (name.encode(), sign) for name, sign in _FRAMEWORKS.items()),
+    re.DOTALL,
+)
+
+
+def framework(key: bytes) -> str | None:
+    """The framework whose keys are called so, of those that can't be read here."""
+    found = _FRAMEWORK.fullmatch(key)
+    return None if found is None else found.lastgroup
+
+
 Jobs = Literal["sidekiq", "resque"]
 JOB_SIGNS: dict[Jobs, dict[bytes, bytes]] = {
     "sidekiq": {b"schedule": b"zset", b"retry": b"zset", b"dead": b"zset", b"processes": b"set"},

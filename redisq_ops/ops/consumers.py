@@ -228,6 +228,19 @@ def checked_receiver(held: Held, to: str) -> str:
     return to
 
 
+def requeueable(held: Held) -> None:
+    """Refuse where what a consumer holds can't wait for a worker again."""
+    if _apart(held.queue):
+        raise Refused(
+            f"in a {held.queue.kind} queue what was given can't wait again: say whom it is for"
+        )
+
+
+def undoable(held: Held) -> bool:
+    """Whether the journal can take back that it is given to another."""
+    return not _apart(held.queue) or len(held.ids) <= UNDOABLE
+
+
 async def _the_group(queue: Queue[Any], consumer: str, group: str | None) -> str:
     """The group that is meant: the one named, or the only one with such a consumer."""
     if group is not None or not _apart(queue):
@@ -300,10 +313,8 @@ class Change:
         self._kept = False
         self._counted = False
         """whether steps count themselves in the journal, as all but those on a cluster do"""
-        if self._apart and to is None:
-            raise Refused(
-                f"in a {held.queue.kind} queue what was given can't wait again: say whom it is for"
-            )
+        if to is None:
+            requeueable(held)
 
     async def step(self) -> bool:
         """Move some, or remove it; False when all is done."""

@@ -195,6 +195,14 @@ def settable(queue: Queue[Any]) -> None:
         raise Refused(f"queue {queue.name} is kept by another program: it has no settings here")
 
 
+def heeded_by(queue: Queue[Any]) -> str:
+    """Who heeds a pause or drain of another program's queue, in words; empty for one of ours."""
+    if not isinstance(queue, ForeignQueue) or not queue.settable:
+        return ""
+    theirs = queue.kind.capitalize()
+    return f"{queue.name}: only redisq's workers and producers heed it; {theirs}'s own go on."
+
+
 async def set_flags(
     queue: Queue[Any], verb: str, author: Author, changes: dict[str, str]
 ) -> Outcome:

@@ -104,6 +104,8 @@ class Discovery:
         self.walk = Walk(deployment.client, lanes, count)
         self.barred = 0
         """keys that this user may not read, and that say nothing therefore"""
+        self.frameworks: Counter[str] = Counter()
+        """keys that are called as those of a framework that can't be read here"""
         self._clock = clock
         self._began = 0.0
         self._ours = _ours(deployment.prefix)
@@ -149,7 +151,10 @@ class Discovery:
 
     async def _sort(self, type_: str, key: bytes) -> None:
         """Remember what a key tells. A key that went, or changed its type, tells nothing."""
-        if four := signs.CARMINE_4.fullmatch(key):
+        # A stream may be anybody's, and those of frameworks have no groups.
+        if type_ != "stream" and (framework := signs.framework(key)):
+            self.frameworks[framework] += 1
+        elif four := signs.CARMINE_4.fullmatch(key):
             self._carmine_4.add((four[1], four[2]))
         elif type_ == "stream":
             await self._stream(key)

@@ -75,6 +75,8 @@ class Listed:
     capabilities: frozenset[str] = frozenset()
     actions: Mapping[Verb, tuple[State, ...]] = field(default_factory=dict)
     editable: tuple[State, ...] = ()
+    settable: bool = True
+    """whether it can be held: it has flags of ours"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,8 +88,10 @@ async def _picture(deployment: Deployment, wish: Wish, redaction: Redaction) -> 
 def _listed(entry: Registered | Any) -> Listed:
     made = room(entry.kind)
     if made is None:
-        return Listed(entry.name, entry.kind, actions={}, editable=())
-    return Listed(entry.name, entry.kind, made.capabilities, made.actions, made.editable)
+        return Listed(entry.name, entry.kind, actions={}, editable=(), settable=False)
+    return Listed(
+        entry.name, entry.kind, made.capabilities, made.actions, made.editable, made.settable
+    )
 
 
 async def _filled(queue: Queue[Any], bare: Snapshot, redaction: Redaction) -> Snapshot:

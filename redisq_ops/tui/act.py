@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from redisq_ops.core.errors import RedisqError, Refused
 from redisq_ops.core.io import arun
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 Driven: TypeAlias = Bulk | consumers.Change | Edit | Undo
 
-CLAIMANT = "operator"
 _SAMPLE = 3
 _LISTED = 50
 _SKIPPED = {
@@ -105,7 +104,8 @@ async def move(changes: Changes, verb: Verb, scope: Scope) -> bool:
         return False
     rate = changes.guard.rate(None)
     made = WholeBulk if isinstance(selection, Whole) else Bulk
-    bulk = made(selection, verb, Author.here(changes.why), consumer=CLAIMANT, rate=rate)
+    own: dict[str, Any] = {"consumer": changes.consumer} if verb == "claim" else {}
+    bulk = made(selection, verb, Author.here(changes.why), rate=rate, **own)
     await _drive(changes, bulk, verb, PAST[verb])
     return True
 
@@ -147,7 +147,7 @@ def question(
         lines.append(f"  … and {count(number - _SAMPLE)} more")
     title = f"{verb.capitalize()} {entries(number, scope.state)} of {scope.queue}?"
     typed = typed_number(number)
-    return Question(title, tuple(lines), verb == "purge", typed)
+    return Question(title, tuple(lines), verb == "purge", typed, consumer=verb == "claim")
 
 
 def _sampled(entry: Entry) -> str:
@@ -172,28 +172,30 @@ async def take_over(
         queue, consumer, group, min_idle_ms=consumers.SILENT_MS, progress=progress
     )
     held = await arun(client, look)
-    to = CLAIMANT if verb == "claim" else None
-    change = consumers.Change(held, to, Author.here())
+    claims = verb == "claim"
+    if not claims:
+        consumers.requeueable(held)
     spared = f"{count(held.too_young)} held for less than {age(consumers.SILENT_MS)}: left out."
     if not held.ids:
         changes.tell(f"0 matched: {spared if held.too_young else 'it holds nothing'}")
         return False
     number = len(held.ids)
-    to_whom = f"{to} has them then" if to else "They wait for the next worker"
+    to_whom = "The consumer you name receives them" if claims else "They wait for the next worker"
     void = "" if "consumers" in queue.capabilities else f"; {consumer} can't settle them any more"
     lines = [f"{to_whom}{void}. It stays a consumer."]
     lines += [spared] if held.too_young else []
     if held.idle_ms is not None and held.idle_ms < consumers.SILENT_MS:
         lines.append(f"It was heard of {age(held.idle_ms)} ago: it may be at work on them.")
-    if not change.undoable:
+    if not consumers.undoable(held):
         lines.append("There is no undo for so many in a stream: claim them back.")
     lines += ["", *(printable(f"  {id}") for id in held.ids[:_SAMPLE])]
     lines += [f"  … and {count(number - _SAMPLE)} more"] if number > _SAMPLE else []
     title = f"{verb.capitalize()} {entries(number, 'pending')} of {held.what} in {name}?"
     typed = typed_number(number)
-    if not await changes.ask(Question(title, tuple(lines), False, typed), number):
+    if not await changes.ask(Question(title, tuple(lines), typed=typed, consumer=claims), number):
         return False
-    change.author = Author.here(changes.why)
+    to = changes.consumer if claims else None
+    change = consumers.Change(held, to, Author.here(changes.why))
     await _drive(changes, change, verb, PAST[verb], change.undoable)
     return True
 
@@ -333,12 +335,15 @@ async def hold_queues(changes: Changes, names: tuple[str, ...]) -> bool:
     """Pause queues, or resume them when all of them are paused or draining."""
     client, deployment = changes.deployment.client, changes.deployment
     queues = [await arun(client, deployment.queue(name)) for name in names]
+    if not any(queue.settable for queue in queues):
+        control.settable(queues[0])
     counts = [await arun(client, queue.counts.op()) for queue in queues]
     held = all(one.paused is not None or one.closed is not None for one in counts)
     what = f"queue {names[0]}" if len(names) == 1 else f"{count(len(names))} queues"
     waiting, pending = (sum(getattr(c, state) for c in counts) for state in ("waiting", "pending"))
     reasons = [f"Held: {one.paused or one.closed}." for one in counts] if held else []
     lines = [*reasons[:_SAMPLE], *_handed_out(held, waiting, pending, "entries")]
+    lines += dict.fromkeys(filter(None, map(control.heeded_by, queues)))
     if not await changes.ask(Question(_ask_held(held, what), tuple(lines))):
         return False
     change, author = control.resume if held else control.pause, Author.here(changes.why)

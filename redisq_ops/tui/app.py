@@ -415,6 +415,7 @@ class Top(App[Exception]):
             "move": action == "move" and not self._can(str(parameters[0])),
             "edit": action == "edit" and not self._edits,
             "scan": not isinstance(view, Groups),
+            "hold": not self._holdable,
         }
         if absent.get(action, False):
             return False
@@ -428,6 +429,14 @@ class Top(App[Exception]):
         if view.state is None or queue is None:  # what a consumer holds can be taken in any
             return verb in view.verbs
         return verb in view.verbs and view.state in queue.actions.get(cast("Verb", verb), ())
+
+    @property
+    def _holdable(self) -> bool:
+        """Whether one of the queues that a hold would be for has flags of ours."""
+        view = self.current
+        names = view.chosen if view.holds == "queues" else (self.queue,)
+        chosen = [queue for queue in self._queues if queue.name in names]
+        return not chosen or any(queue.settable for queue in chosen)
 
     @property
     def _edits(self) -> bool:

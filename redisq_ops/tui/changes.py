@@ -36,6 +36,8 @@ class Changes:
         self.stopping = False
         self.why = ""
         """the reason given for the running change"""
+        self.consumer = ""
+        """the consumer named in the dialog of a claim"""
         self.last_op: str | None = None
         """the latest change made here"""
         self._said_at = 0.0
@@ -163,7 +165,7 @@ class Changes:
         asked = replace(question, typed=self.guard.typed(None, question.typed), why=True)
         dialog = Confirm(asked)
         yes = await self._app.push_screen_wait(dialog)
-        self.why = dialog.why
+        self.why, self.consumer = dialog.why, dialog.consumer
         return yes
 
     async def choose(self, operations: Sequence[Operation], now_ms: int) -> str | None:

@@ -10,6 +10,8 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Static
 
+from redisq_ops.core.errors import BadInput
+from redisq_ops.core.keys import checked_consumer
 from redisq_ops.ops.terminal import printable
 
 
@@ -23,6 +25,8 @@ class Question:
     typed: str | None = None
     why: bool = False
     """whether a reason may be given; it goes into the journal"""
+    consumer: bool = False
+    """whether the name of the consumer that receives the entries is asked for"""
 
 
 class _Field(Input):
@@ -47,11 +51,31 @@ class _Reason(Input):
         self.cursor_blink = False
 
 
+class _Consumer(Input):
+    """Takes a consumer's name; Enter leaves it, and is no answer."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "app.focus_next", "Done", show=False)]
+
+    def __init__(self) -> None:
+        super().__init__(
+            id="consumer", compact=True, placeholder="consumer that receives the entries"
+        )
+        self.cursor_blink = False
+
+    @property
+    def name_is_legal(self) -> bool:
+        try:
+            checked_consumer(self.value.strip())
+        except BadInput:
+            return False
+        return True
+
+
 class Confirm(ModalScreen[bool]):
     """Asks a :class:`Question`; True only after Yes. Esc, ``n`` and Enter at once mean No.
 
     With ``typed`` the field has the focus instead of No, and Yes stays off until it holds exactly
-    that text.
+    that text. So it is with ``consumer`` until a name is typed.
     """
 
     AUTO_FOCUS = ""
@@ -75,8 +99,8 @@ class Confirm(ModalScreen[bool]):
         #what { height: auto; scrollbar-size: 0 1; }
         #title { text-style: bold; margin-bottom: 1; }
         #foot { dock: bottom; height: auto; }
-        #how, #why { margin-top: 1; }
-        #typed, #why { background: $panel; padding: 0 1; }
+        #how, #why, #consumer { margin-top: 1; }
+        #typed, #why, #consumer { background: $panel; padding: 0 1; }
         #answers { height: 1; margin-top: 1; align-horizontal: right; }
         #answers Button {
             min-width: 11;
@@ -113,6 +137,12 @@ class Confirm(ModalScreen[bool]):
         self.question = question
         # Held, not queried: it is read after the screen is gone.
         self._why = _Reason() if question.why else None
+        self._consumer = _Consumer() if question.consumer else None
+
+    @property
+    def consumer(self) -> str:
+        """The consumer's name, if one was asked for."""
+        return self._consumer.value.strip() if self._consumer is not None else ""
 
     @property
     def why(self) -> str:
@@ -122,6 +152,8 @@ class Confirm(ModalScreen[bool]):
     @property
     def agreed(self) -> bool:
         """True if what had to be typed is typed."""
+        if self._consumer is not None and not self._consumer.name_is_legal:
+            return False
         typed = self.question.typed
         return typed is None or self.query_one("#typed", Input).value.strip() == typed
 
@@ -133,6 +165,8 @@ class Confirm(ModalScreen[bool]):
                 yield Static(printable(question.title), id="title", markup=False)
                 yield Static("\n".join(map(printable, question.lines)), markup=False)
             with Vertical(id="foot"):
+                if self._consumer is not None:
+                    yield self._consumer
                 if typed is not None:
                     yield Static(printable(f"To go on, type {typed}"), id="how", markup=False)
                     yield _Field(typed)
@@ -144,11 +178,12 @@ class Confirm(ModalScreen[bool]):
                         "Yes (y)",
                         id="yes",
                         compact=True,
-                        disabled=typed is not None,
+                        disabled=typed is not None or self._consumer is not None,
                     )
 
     def on_mount(self) -> None:
-        self.query_one("#no" if self.question.typed is None else "#typed").focus()
+        first = "#no" if self.question.typed is None else "#typed"
+        self.query_one("#consumer" if self._consumer is not None else first).focus()
 
     def action_answer(self, yes: bool) -> None:
         if not yes or self.agreed:
@@ -168,7 +203,7 @@ class Confirm(ModalScreen[bool]):
     def action_scroll_text(self, lines: int) -> None:
         self.query_one("#what").scroll_relative(y=lines, animate=False)
 
-    @on(Input.Changed, "#typed")
+    @on(Input.Changed, "#typed, #consumer")
     def typed_more(self) -> None:
         self.query_one("#yes", Button).disabled = not self.agreed
 

@@ -35,7 +35,7 @@ CHANGE = (
         "C",
         "move('claim')",
         "Claim",
-        "Claim: pending → yours, receipt void",
+        "Claim: pending → another consumer",
     ),
     _shown("P", "move('replay')", "Replay", "Replay: dead → waiting again"),
     _shown("X", "move('purge')", "Purge", "Purge: any → trash, until undo expires"),

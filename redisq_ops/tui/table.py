@@ -194,7 +194,7 @@ class PagedTable(ScrollView, can_focus=True):
         self._drawn: dict[int, tuple[_Line, Strip]] = {}
         super().__init__(id=id, classes=classes)
         self._columns = tuple(columns)
-        self._empty = empty
+        self.empty = empty
         self._window: Window | None = None
         self._cursor = 0
         self._held: str | None = None
@@ -458,7 +458,7 @@ class PagedTable(ScrollView, can_focus=True):
     def _line(self, y: int) -> _Line:
         index = self.scroll_offset.y + y - 1
         if index >= self._total:
-            return _Line(text=self._empty if y == 1 and self._window else "")
+            return _Line(text=self.empty if y == 1 and self._window else "")
         row = self._row(index)
         cursor = ""
         if index == self._cursor:

@@ -733,9 +733,12 @@ def test_requeue_and_claim_void_the_old_receipt(url: str, client: redis.Redis) -
         await until(pilot, lambda: app.current.table.cursor_lost)
         await press(pilot, "k")
         await until(pilot, lambda: app.current.table.identity == two.id)
-        await asked(pilot, "C")
-        await press(pilot, "y")
+        dialog = await asked(pilot, "C")
+        await press(pilot, *"yann", "enter", "enter", "y")
         await told(pilot, "1 claimed")
+        assert dialog.consumer == "yann"
+        entry = queue.get(two.id)
+        assert entry is not None and entry.consumer == "yann"
 
     drive_in(url, body, "4")
     assert queue.settle([Settlement(one, "ack"), Settlement(two, "ack")]) == ["stale", "stale"]
@@ -799,6 +802,33 @@ def test_hold_of_several_keeps_the_reason_and_says_what_was_refused(
         await told(pilot, "2 of 3 queues held")
         await told(pilot, "queue stream:orders is kept by another program")
         assert [queue.counts().paused for queue in queues] == ["smtp", "smtp"]
+
+    drive(url, body)
+
+
+@pytest.mark.slow
+def test_hold_is_offered_where_a_queue_can_be_held(url: str, client: redis.Redis) -> None:
+    client.zadd("delays", {"a": 4e9})
+    client.sadd("queues", "low")
+    client.lpush("queue:low", '{"class": "A", "args": [], "jid": "1"}')
+    entries = [
+        Registered("raw-delay:delays", "raw-delay", 1, 0, at="delays"),
+        Registered("sidekiq:low", "sidekiq", 1, 0, at=""),
+    ]
+    run(client, register(Deployment(client), entries))
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await until(pilot, lambda: app.current.table.identity == "raw-delay:delays")
+        assert not app.check_action("hold", ())
+        await press(pilot, "H", "j")
+        await until(pilot, lambda: app.current.table.identity == "sidekiq:low")
+        dialog = await asked(pilot, "H")
+        assert dialog.question.title == "Hold queue sidekiq:low?"
+        only = "only redisq's workers and producers heed it; Sidekiq's own go on."
+        assert dialog.question.lines[-1].endswith(only)
+        await press(pilot, "n", "k", "enter", "4")
+        await see(pilot, "unknown: a raw-delay queue doesn't tell which are pending")
+        assert not app.check_action("hold", ())
 
     drive(url, body)
 

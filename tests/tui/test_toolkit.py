@@ -238,10 +238,10 @@ def test_what_a_silent_consumer_holds_is_claimed(
         await see(pilot, "to remove it: redisq consumers remove")
         await asked(pilot, "C")
         assert "Claim 4 pending entries of consumer gone of group billing" in text(app)
-        await press(pilot, "y")
+        await press(pilot, *"ann", "enter", "enter", "y")
         await told(pilot, "4 claimed")
         held = {row["name"]: row["pending"] for row in client.xinfo_consumers("orders", "billing")}
-        assert held == {b"alive": 1, b"gone": 0, b"operator": 4}
+        assert held == {b"alive": 1, b"gone": 0, b"ann": 4}
         await undo(pilot)
         await press(pilot, "y")
         await told(pilot, "put back")

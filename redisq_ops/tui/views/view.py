@@ -223,8 +223,16 @@ class QueueView(Vertical):
             start, total = 0, len(items)
         rows = tuple(self.row(self.shown(item), snapshot) for item in items)
         self._shown = len(rows)
+        self.table.empty = self._nothing_here(snapshot)
         self.table.show(Window(start, total, rows, self.local or listed.exact))
         self._say_order()
+
+    def _nothing_here(self, snapshot: Snapshot) -> str:
+        """What an empty list says: where the layout doesn't tell the state, that isn't none."""
+        counts, queue = snapshot.counts, snapshot.queue
+        if queue is None or counts is None or self.state not in counts.unknown:
+            return self.empty
+        return f"unknown: a {queue.kind} queue doesn't tell which are {self.state}"
 
     def shown(self, item: Any) -> Any:
         """The item as it may be shown; filters look at it as it is, as changes do."""
