@@ -4,7 +4,6 @@
 -- USES: due unheard
 -- FLAGS: allow-oom
 -- Returns how many things went; 0 means nothing was due.
-clock_read(redis.call('HGET', callers, CLOCK))
 local went = reap(tonumber(max))
 flush()
 local old = redis.call('ZRANGE', trash, '-inf', now - conf.trash_ms, 'BYSCORE', 'LIMIT', 0, max)

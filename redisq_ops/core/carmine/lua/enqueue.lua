@@ -79,4 +79,4 @@ if n > 0 then
   if not top or soonest < tonumber(top) or due then wake_workers(due and n or 1) end
 end
 flush()
-return remember_words(said)
+return remember_words(said, CLOCK, clock_word())
