@@ -1,11 +1,11 @@
--- The latest time (ms) that a take, an upkeep or a schedule of this queue saw, in a field of its own beside
--- the callers': written along with a caller's slot. It shows when the server's clock fell back (set by
--- hand, or a failover to a node whose clock is behind).
+-- The latest time (ms) that a take, an upkeep or a schedule of this queue saw, in a field of its own
+-- beside the callers': written along with a caller's slot. It shows when the server's clock fell back
+-- (set by hand, or a failover to a node whose clock is behind).
 -- While leases and back-offs are brought forward (see `fallen`), it has more words, behind bars: by how
 -- much, since when, which sorted set, from which score on, and how many of that score stay.
 -- KEYS: callers
 local CLOCK = ':clock' -- no caller's name begins so
-local FALL_MOST = 1e12 -- ms, some thirty years; more than that, or no number, was spoilt by hand: no fall
+local FALL_MOST = 1e12 -- ms, some thirty years; more, or no number, was spoilt by hand: no fall
 local latest, fall = now, nil
 
 do -- not a function: each one costs every call
