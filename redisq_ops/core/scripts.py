@@ -57,7 +57,7 @@ _FUNCTION = re.compile(
 _CALL = re.compile(r"redis\.p?call\(\s*([^,)]+)(?:,\s*'([A-Z]+)')?")
 _COMMAND = re.compile(r"'([A-Z]+)'")
 _CONTAINERS = frozenset({"XGROUP", "XINFO"})
-_READ_FIRST = {"config": "HGETALL", "guard": "HMGET"}
+_READ_FIRST = {"config": "HGETALL", "guard": "HGET"}
 """fragment -> the command with which it reads before anything is written. As TIME, which every
 script runs first, it needs no check: if the user may not run it, the script ends there (these
 are `denial.READ_FIRST`)"""

@@ -1,14 +1,15 @@
--- The latest time (ms) that a guarded call of this queue saw, in a field of its own beside the callers':
--- whoever reads its caller's slot reads it along, and whoever writes that writes it along. It shows when
--- the server's clock fell back (set by hand, or a failover to a node whose clock is behind).
+-- The latest time (ms) that a take, an upkeep or a schedule of this queue saw, in a field of its own
+-- beside the callers': written along with a caller's slot. It shows when the server's clock fell back
+-- (set by hand, or a failover to a node whose clock is behind).
 -- While leases and back-offs are brought forward (see `fallen`), it has more words, behind bars: by how
 -- much, since when, which sorted set, from which score on, and how many of that score stay.
 -- KEYS: callers
 local CLOCK = ':clock' -- no caller's name begins so
-local FALL_MOST = 1e12 -- ms, some thirty years; more than that, or no number, was spoilt by hand: no fall
+local FALL_MOST = 1e12 -- ms, some thirty years; more, or no number, was spoilt by hand: no fall
 local latest, fall = now, nil
 
-local function clock_read(word)
+do -- not a function: each one costs every call
+  local word = redis.call('HGET', callers, CLOCK)
   local seen = tonumber(word)
   if seen then
     if seen > now and seen - now < FALL_MOST then latest = seen end
@@ -23,8 +24,6 @@ local function clock_read(word)
 end
 
 local function clock_word()
-  local at = string.format('%.0f', latest)
-  if not fall then return at end
-  return table.concat({at, string.format('%.0f', fall.by), string.format('%.0f', fall.since), fall.part,
-    fall.score, fall.skip}, '|')
+  if not fall then return latest end
+  return table.concat({latest, fall.by, fall.since, fall.part, fall.score, fall.skip}, '|')
 end

@@ -1,18 +1,20 @@
--- After the server's clock fell back: leases and back-offs would last longer by as much. Some of them at
--- a time are brought forward by that, so that each ends when it would have; and what was due is due. Of
--- ready times to come those that somebody chose stay. What was leased or put back since the fall was
--- noticed is right already; a lease that is longer than the fall, and was renewed in between, may end early.
+-- After the server's clock fell back: leases and back-offs would last longer by as much. Some of them
+-- at a time are brought forward by that, so that each ends when it would have; and what was due is due.
+-- Of ready times to come those that somebody chose stay. What was leased or put back since the fall was
+-- noticed is right already. A lease that is longer than the fall, and was renewed in between, may end
+-- early.
 -- USES: clock record
 local FELL_MS = 1000 -- less is no fall
 
--- `zsets`: leases, and what is delayed where that is ours, and whether all of it is `relative`. `put` is
+-- `zsets`: leases, and what is delayed where that is ours; whether all of that is `relative`. `put` is
 -- told zset, id, new score, record.
 -- Returns how many of at most `most` were looked at.
 local function after_fall(zsets, relative, most, put)
   if not fall then
     if latest - now <= FELL_MS then return 0 end
     -- A lease that ends before `latest` was renewed since, or is overdue as it is.
-    fall = {by = latest - now, since = now, part = 1, score = string.format('%.0f', latest + 1), skip = 0}
+    local from = string.format('%.0f', latest + 1)
+    fall = {by = latest - now, since = now, part = 1, score = from, skip = 0}
     latest = now
   end
   local looked = 0

@@ -2,11 +2,9 @@
 -- again gets that reply and changes nothing. Replies are lists of words without spaces.
 -- The script using this names ARGV `caller` and `seq`.
 -- KEYS: callers
--- USES: clock spoilt
+-- USES: spoilt
 local function replayed()
-  local found = redis.call('HMGET', callers, caller, CLOCK)
-  local slot = found[1]
-  clock_read(found[2])
+  local slot = redis.call('HGET', callers, caller)
   if not slot then return nil end
   local last, words = slot:match('^(%d+) %d+ ?(.*)$')
   if not last then spoilt(callers, caller, "a call's number, time and reply") end
@@ -18,18 +16,18 @@ local function replayed()
   return reply
 end
 
-local function remember(reply)
-  redis.call('HSET', callers, caller, seq .. ' ' .. now .. ' ' .. table.concat(reply, ' '), CLOCK,
-    clock_word())
+-- Behind `reply`: other fields and words of `callers` to be written along.
+local function remember(reply, ...)
+  redis.call('HSET', callers, caller, seq .. ' ' .. now .. ' ' .. table.concat(reply, ' '), ...)
   return reply
 end
 
 -- The same of a word for each row; alone it is for all of them.
-local function remember_words(said)
+local function remember_words(said, ...)
   for k = 2, #said do
-    if said[k] ~= said[1] then return remember(said) end
+    if said[k] ~= said[1] then return remember(said, ...) end
   end
-  return remember({said[1]})
+  return remember({said[1]}, ...)
 end
 
 local superseded = {err = 'SUPERSEDED a later call of this caller was already carried out'}

@@ -5,7 +5,6 @@
 -- USES: due unheard unfinished
 -- FLAGS: allow-oom
 -- Returns how many things went; 0 means nothing was due.
-clock_read(redis.call('HGET', callers, CLOCK))
 local went = reap(tonumber(max))
 local old = redis.call('ZRANGE', trash, '-inf', now - conf.trash_ms, 'BYSCORE', 'LIMIT', 0, max)
 for i, r in ipairs(records(old)) do

@@ -4,7 +4,7 @@
 -- A take that is sent again answers as before, but for entries that are not its own any more: a star in
 -- the place of their ids. Kept for that: the reply's first five words.
 -- Ids that somebody put there by hand may have anything in them: then all are quoted, behind a blank.
--- USES: guard record
+-- USES: guard record clock
 
 local function in_one_word(ids)
   local word = table.concat(ids, '\n')
@@ -39,6 +39,6 @@ local function taken_before(said, read, lost)
 end
 
 local function remember_taken(reply)
-  remember({reply[1], reply[2], reply[3], reply[4], reply[5]})
+  remember({reply[1], reply[2], reply[3], reply[4], reply[5]}, CLOCK, clock_word())
   return reply
 end

@@ -52,8 +52,7 @@ for k, id in ipairs(ids) do
   end
   said[k] = word
 end
-local n = #put / 2
-local waiting = n > 0 and conf.max_waiting > 0 and redis.call('ZCARD', delay)
+local n, waiting = #put / 2, #put > 0 and conf.max_waiting > 0 and redis.call('ZCARD', delay)
 if waiting and waiting + n > conf.max_waiting then
   return {err = 'FULL ' .. waiting .. ' entries wait and max_waiting is ' .. conf.max_waiting}
 end
@@ -74,9 +73,8 @@ end
 if n > 0 then
   put_scores(delay, put)
   tally('i', n)
-  -- Someone who sleeps must learn of a time before the one it sleeps to.
-  local due = soonest <= now
+  local due = soonest <= now -- who sleeps must learn of a time before the one it sleeps to
   if not top or soonest < tonumber(top) or due then wake_workers(due and n or 1) end
 end
 flush()
-return remember_words(said)
+return remember_words(said, CLOCK, clock_word())

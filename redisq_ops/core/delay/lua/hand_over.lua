@@ -20,7 +20,6 @@ if most > 0 then
 end
 if conf.paused then return {0, 0, 0} end
 by = 'handover'
-clock_read(redis.call('HGET', callers, CLOCK))
 if reap(16) > 0 then flush() end -- where only hand-overs look, nobody else would
 local ids, went = redis.call('ZRANGE', delay, '-inf', now, 'BYSCORE', 'LIMIT', 0, n), 0
 for i, r in ipairs(records(ids)) do

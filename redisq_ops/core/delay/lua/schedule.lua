@@ -53,10 +53,8 @@ for k = 1, rows do
   if word == 'ok' or word == 'moved' then
     put[n + 1], put[n + 2], bodies[n + 1], bodies[n + 2], n = text, id, id, content, n + 2
     times[id], contents[id] = ready, content
-    if word == 'ok' then
-      fresh = fresh + 1
-      if fall then keep_recent(id) end
-    end
+    if word == 'ok' then fresh = fresh + 1 end
+    if fall and word == 'ok' then keep_recent(id) end
     if not soonest or ready < soonest then soonest = ready end
     if every then note('submitted', id .. '|' .. text) end
   end
@@ -69,17 +67,15 @@ end
 if #follow > 0 then redis.call('HSET', next, unpack(follow)) end
 if #moved > 0 then redis.call('HDEL', next, unpack(moved)) end -- the latest wish is what counts
 for i, r in ipairs(records(moved)) do
-  r.op = '-' -- touched: an operator's undo leaves it alone
-  r.since = fall and now or 0 -- its time was chosen: no back-off, which a clock that falls brings forward
+  r.op, r.since = '-', fall and now or 0 -- touched: no undo moves it; and its time is no back-off's
   retain(moved[i], r)
 end
 if n > 0 then
   put_fields(body, bodies)
   put_scores(delay, put)
   tally('i', fresh)
-  -- Someone who sleeps must learn of a time before the one it sleeps to.
-  local due = soonest <= now
+  local due = soonest <= now -- who sleeps must learn of a time before the one it sleeps to
   if not top or soonest < tonumber(top) or due then wake_workers(due and n / 2 or 1) end
 end
 flush()
-return remember_words(said)
+return remember_words(said, CLOCK, clock_word())

@@ -6,7 +6,6 @@
 -- FLAGS: allow-oom
 -- Returns how many things went; 0 means nothing was due.
 fit_lists()
-clock_read(redis.call('HGET', callers, CLOCK))
 local went = reap(tonumber(max)) + promote(math.min(tonumber(max), 100))
 went = went + empty_trash(max)
 write_counters()
