@@ -661,9 +661,15 @@ class Findings:
     def __init__(self, *looks: list[str]) -> None:
         self._looks = list(looks)
         self.checkup = self
+        self.unfinished = self.now = Nothing()
 
     async def op(self, thorough: bool) -> Checkup:
         return Checkup(tuple(self._looks.pop(0)))
+
+
+class Nothing:
+    async def op(self) -> dict[str, int]:
+        return {}
 
 
 def looked(*looks: list[str]) -> Audit:

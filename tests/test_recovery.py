@@ -224,6 +224,20 @@ def test_shards_are_not_changed_meanwhile(redisq: Redisq, client: redis.Redis) -
     at_rest(client, source, target)
 
 
+@pytest.mark.parametrize("kind", ["delay", "circular"])
+def test_undo_after_the_targets_shards_were_given_up_doubles_nothing(
+    redisq: Redisq, client: redis.Redis, kind: str
+) -> None:
+    """What those shards said of the entries still counts."""
+    source, target = filled(client, kind, "a", 10), made(client, kind, "b", 3)
+    all_ids = ours(source)
+    (done,) = redisq.rows(*MOVE)
+    assert target.resize(1) == 0
+    redisq("undo", done["op"], "--yes", code=3)
+    assert ours(source, target) == all_ids
+    at_rest(client, source, target)
+
+
 # --- a target that is gone -----------------------------------------------------------------------
 
 

@@ -30,6 +30,7 @@ def inspect_queue(context: typer.Context, address: Where) -> None:
 
     from redisq_ops.ops.inspect import queue_view
     from redisq_ops.ops.look import Row
+    from redisq_ops.ops.unfinished import unfinished
 
     from .output import age, emit, table
 
@@ -37,7 +38,8 @@ def inspect_queue(context: typer.Context, address: Where) -> None:
     queue = s.run(s.deployment.queue(address))
     view = s.run(queue_view(queue))
     rates = view.rates if view.rates.arrived else None
-    row = queue_row(Row(queue.name, queue.kind, view.counts, rates), view.now_ms)
+    left = tuple(one.operation.id for one in s.run(unfinished(queue)))
+    row = queue_row(Row(queue.name, queue.kind, view.counts, rates, unfinished=left), view.now_ms)
     open, settled = view.requests or (None, None)
     if s.json:
         settings = {setting.name: setting.value for setting in view.settings}
@@ -53,7 +55,7 @@ def inspect_queue(context: typer.Context, address: Where) -> None:
             | {"options": view.options}
         )
     own = [f"{setting.name}={setting.value}" for setting in view.settings if not setting.default]
-    facts = {"": f"queue {queue.name}", **row}
+    facts = {"": f"queue {queue.name}", **row, "unfinished": " ".join(left) or None}
     if len(queue.leaves) > 1:
         facts["shards"] = len(queue.leaves)
     if open is not None:

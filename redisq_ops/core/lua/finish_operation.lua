@@ -1,7 +1,7 @@
--- Take a move between two queues off the list of what is unfinished, and let what was kept for it expire:
--- in the queue it goes from the undo lists, in the other one what that said of the entries. Not if
--- somebody was at it meanwhile: behind `at` (ms), with a step later than `steps`, or, with `steps`, to take
--- it back; each may be empty.
+-- Take a move between two queues off the list of what is unfinished, and let what was kept for it
+-- expire: the undo lists of the queue it goes from, and what the other one said of the entries. Not if
+-- somebody was at it meanwhile: behind `at` (ms), with a step later than `steps`, or, with `steps`, to
+-- take it back; each may be empty.
 -- KEYS: undo_ land_
 -- ARGV: op at steps
 -- USES: config unfinished

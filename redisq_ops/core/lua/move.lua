@@ -1,9 +1,8 @@
 -- One step of an operator's bulk move, by identity: each entry is looked at again and moved only if
 -- it still is in the state the operator saw, and has been since before `high_water` (ms). A time that
 -- is still to come says nothing: the clock of the server was ahead then, as after a failover.
--- `at`: its score when it was chosen, `-` for any: with another score it is another entry of that
--- id, even one without a record. `span`: which entries of a plan these are, and whose hand sends
--- them, kept with the step.
+-- `at`: its score when it was chosen, `-` for any: with another score it is another entry of that id,
+-- even one without a record. `span`: which entries of a plan these are, and whose hand sends them.
 -- What was before goes to this step's undo list. `to` is a state, `gone`, or `restore` (from trash
 -- to dead, delayed or waiting, whichever it was). `lease_ms` is the ready time (ms) when to delayed.
 -- KEYS: undo_ op_
@@ -11,9 +10,9 @@
 -- REST: id at
 -- USES: guard moves unfinished theirs
 -- FLAGS: allow-oom
--- Returns one word per row: moved | changed (another state now) | late (entered it meanwhile) | away (to
--- another queue, and it may be there still: only that move's undo brings it back; or on its way) | theirs (moved, when
--- another hand sent this very step).
+-- Returns one word per row: moved | changed (another state now) | late (entered it meanwhile) | away (in
+-- another queue, or on its way: only that move's undo brings it back) | theirs (moved, when another hand
+-- sent this very step).
 local said, late = replayed()
 if late then return superseded end
 if said then return whose(said) end

@@ -1,7 +1,6 @@
 -- Of a request's sub-requests that were still to be done, how many are on their way to another queue:
--- they may come back, so it isn't done before. Who moves them says when that has `ended`; who is
--- never heard of again holds it up until the move is finished by another, or, if no list has that move, as
--- long as they can be brought back: then `room_retire` goes on.
+-- they may come back, so it isn't done before. Who moves them says when that has `ended`, or whoever
+-- finishes the move for them; of a move that no list has, `room_retire` goes on after `trash_ms`.
 -- KEYS: retire
 -- USES: requests config moved
 local function hold(q)
