@@ -88,7 +88,12 @@ def ends(
             pairs.append(f"{delivery.id} {delivery.receipt}")
     told = " ".join(pairs)
     blanks, bars = told.count(" "), told.count("|")
-    if not told.isascii() or blanks != 2 * len(settlements) - 1 or bars != len(rows) or "  " in f" {told} ":
+    if (
+        not told.isascii()
+        or blanks != 2 * len(settlements) - 1
+        or bars != len(rows)
+        or "  " in f" {told} "
+    ):
         return " " + " ".join(map(_quoted, settlements, pairs)), rows  # what no take handed out
     return told, rows
 
@@ -96,4 +101,5 @@ def ends(
 def _quoted(settlement: Settlement, pair: str) -> str:
     """A pair of `ends` whose words may have anything in them."""
     id, receipt = settlement.delivery.id, settlement.delivery.receipt
-    return f".{quote(bytes_of(id), '')} .{quote(bytes_of(receipt), '')}{pair[len(id) + len(receipt) + 1 :]}"
+    row = pair[len(id) + len(receipt) + 1 :]
+    return f".{quote(bytes_of(id), '')} .{quote(bytes_of(receipt), '')}{row}"
