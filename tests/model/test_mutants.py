@@ -198,7 +198,7 @@ MUTANTS = [
     mutant("a paused queue goes on", ("take", "conf.paused and {}", "{} and nil")),
     mutant(
         "a paused request goes on",
-        ("take", "and q.paused ~= 1 then", "then"),
+        ("take", "return live and q.paused ~= 1 and", "return live and"),
         ("room", "or q.paused == 1 then", "then"),
         models=REQUESTS,
         often=("control", "take", "submit"),

@@ -73,6 +73,11 @@ if conf.aging > 0 and #order > 1 then
     table.insert(order, 1, table.remove(order, at))
   end
 end
+local function to_hand_out(q)
+  local live = q.state == 'open' or q.state == 'sealed'
+  return live and q.paused ~= 1 and math.min(q.limit - q.pending, q.waiting) or 0
+end
+
 -- What tokens stand for, before they are popped.
 local function looked_at(list)
   local tokens, times, names = redis.call('LRANGE', list, #taken - n, -1), {}, {}
@@ -83,7 +88,7 @@ local function looked_at(list)
   end
   for _, word in ipairs(names) do
     local q = request(word:match('^[^|]*'))
-    if q and token(q) == word then
+    if q and token(q) == word and to_hand_out(q) > 0 then
       must_be_grouped(q.stream)
       must_be(p_ .. q.priority, 'list')
       if q.again > 0 then
@@ -117,10 +122,8 @@ for _, priority in ipairs(order) do
       if q and token(q) == word and q.priority == tonumber(priority) then
         q.tok = q.tok - times[word]
         touch(q)
-        if (q.state == 'open' or q.state == 'sealed') and q.paused ~= 1 then
-          local want = math.min(times[word], q.limit - q.pending, q.waiting)
-          if want > 0 then supply(q, want) end
-        end
+        local want = math.min(times[word], to_hand_out(q))
+        if want > 0 then supply(q, want) end
       end
     end
   end
