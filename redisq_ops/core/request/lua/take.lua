@@ -19,6 +19,10 @@ if begun then flush() end
 local budget = n + 64
 local taken, payloads, retried = {}, {}, {}
 
+local function number_of(entry)
+  return string.sub(entry, -2) == '-0' and tonumber(string.sub(entry, 1, -3)) or math.huge
+end
+
 local function supply(q, want)
   local got, have, sub = {}, 0, string.sub
   if q.again > 0 then
@@ -41,11 +45,13 @@ local function supply(q, want)
       q.stream, '>')
     if not read then break end
     local entries = read[1][2]
+    local foreign = number_of(entries[#entries][1]) > q.total -- another program's are behind all of ours
+    if not foreign then q.read = number_of(entries[#entries][1]) end
     for i = 1, #entries do
       local entry = entries[i]
-      local number = sub(entry[1], -2) == '-0' and tonumber(sub(entry[1], 1, -3)) or math.huge
-      if number <= q.total then q.read = number end
-      if number > q.total then -- another program's
+      local number = foreign and number_of(entry[1])
+      if number and number <= q.total then q.read = number end
+      if number and number > q.total then
         q.went.pending[#q.went.pending + 1] = entry[1]
         budget = budget - 1
       elseif q.trash > 0 and redis.call('ZSCORE', trash, q.rid .. '/' .. sub(entry[1], 1, -3)) then
