@@ -23,14 +23,16 @@ class Redisq:
         self.url = url
         self._capsys = capsys
         self.err = ""
+        self.code = 0
+        """the latest call's exit code"""
 
-    def __call__(self, *words: str, code: int = 0) -> str:
-        """What was printed."""
+    def __call__(self, *words: str, code: int | None = 0) -> str:
+        """What was printed. ``code``: None where any is fine."""
         self._capsys.readouterr()
         with patch.dict(os.environ, REDIS_URL=self.url):
-            ended = cli.run(words)
+            self.code = ended = cli.run(words)
         out, self.err = self._capsys.readouterr()
-        assert ended == code, f"exit {ended}: {out}{self.err}"
+        assert code in (None, ended), f"exit {ended}: {out}{self.err}"
         return out
 
     def rows(self, *words: str, code: int = 0) -> list[dict[str, Any]]:
@@ -38,11 +40,12 @@ class Redisq:
         return [json.loads(line) for line in self(*words, "--json", code=code).splitlines()]
 
     def refusal(self, *words: str, code: int) -> str:
-        """The one line that says no, without its ``redisq: ``."""
+        """The one line that says no, without its ``redisq: ``; Spark may have been started."""
         out = self(*words, code=code)
-        assert out == "" and self.err.count("\n") == 1, (out, self.err)
-        assert self.err.startswith("redisq: ")
-        return self.err.removeprefix("redisq: ").rstrip("\n")
+        said = self.err.removeprefix("starting Spark…\n")
+        assert out == "" and said.count("\n") == 1, (out, self.err)
+        assert said.startswith("redisq: ")
+        return said.removeprefix("redisq: ").rstrip("\n")
 
 
 def everywhere(

@@ -104,7 +104,7 @@ def test_nothing_is_written_without_a_yes(
     assert "5 waiting, 0 pending" in shown
     (plan,) = redisq.rows("client", "cap", "jobs", "acme", "2", "--dry-run")
     assert (plan["verb"], plan["client"], plan["value"]) == ("cap", "acme", 2)
-    redisq("client", "block", "jobs", "acme", code=2)
+    redisq("client", "block", "jobs", "acme", code=5)
     assert "--yes" in redisq.err
     assert "1 to 100" in redisq.refusal("client", "weight", "jobs", "acme", "101", "--yes", code=2)
     redisq.refusal("client", "cap", "jobs", "a b", "1", "--yes", code=2)
@@ -114,5 +114,5 @@ def test_nothing_is_written_without_a_yes(
 
 def test_a_queue_without_clients_says_so(client: redis.Redis, redisq: Redisq) -> None:
     RequestQueue(client, "mail").submit([b"x"], id="r1")
-    assert "has no clients" in redisq.refusal("client", "ls", "mail", code=2)
-    assert "has no clients" in redisq.refusal("client", "block", "mail", "a", "--yes", code=2)
+    assert "has no clients" in redisq.refusal("client", "ls", "mail", code=1)
+    assert "has no clients" in redisq.refusal("client", "block", "mail", "a", "--yes", code=1)

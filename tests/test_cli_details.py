@@ -1,6 +1,7 @@
 """What somebody stumbles over who has never seen the tool: widths, counts, words, examples."""
 
 import fcntl
+import logging
 import os
 import pty
 import struct
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 import redis
 
+from redisq_ops.cli.session import start_logging
 from redisq_ops.core.delay import DelaySet, ShardedDelaySet
 from redisq_ops.core.fair import FairQueue
 from redisq_ops.core.io import run
@@ -21,6 +23,7 @@ from redisq_ops.core.registry import all_queues
 from redisq_ops.core.request import RequestQueue
 from redisq_ops.core.values import Settlement
 from redisq_ops.ops.processes import fates
+from redisq_ops.ops.terminal import printable
 
 from .cli import ERROR, Redisq, dead_letters, everywhere
 
@@ -49,6 +52,34 @@ def on_terminal(url: str, columns: int, *words: str) -> str:
         assert process.wait(30) == 0, said
     os.close(ours)
     return said.decode().replace("\r\n", "\n")
+
+
+def test_an_errors_text_neither_forges_a_log_line_nor_moves_the_cursor(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    start_logging(0, "text")
+    log, hostile = logging.getLogger("redisq_ops.x"), "a\x1b[2J\u202e\n2026-01-01 ERROR forged"
+    log.warning("failed: %s", hostile)
+    try:
+        raise ValueError(hostile)
+    except ValueError:
+        log.exception("failed")
+    lines = capsys.readouterr().err.splitlines()
+    assert len([line for line in lines if not line.startswith("    ")]) == 2
+    assert all(printable(line) == line for line in lines) and "forged" in lines[-1]
+
+
+@pytest.mark.slow
+def test_a_terminal_gets_no_raw_bytes_of_a_result(url: str, client: redis.Redis) -> None:
+    queue = RequestQueue(client, "mail")
+    queue.submit([b"x"], id="r1")
+    (one,) = queue.take(1, consumer="w").deliveries
+    queue.settle([Settlement(one, "result", b"\x1b]52;c;aGk=\x07\xff\nfine\xe3\x85\xa4")])
+    said = on_terminal(url, 80, "results", "mail/r1", "--raw")
+    assert said == "\\x1b]52;c;aGk=\\x07\\xff⏎fine\\u3164\n"
+    command = [sys.executable, "-m", "redisq_ops", "--url", url, "results", "mail/r1", "--raw"]
+    piped = subprocess.run(command, capture_output=True, check=True).stdout
+    assert piped == b"\x1b]52;c;aGk=\x07\xff\nfine\xe3\x85\xa4\n"
 
 
 @pytest.mark.slow

@@ -16,10 +16,8 @@ from typing import Any
 import pytest
 import redis
 
-from redisq_ops.core.circular import CircularQueue
 from redisq_ops.core.clock import FakeClock
 from redisq_ops.core.delay import DelaySet, ShardedDelaySet
-from redisq_ops.core.fair import FairQueue
 from redisq_ops.core.request import RequestQueue, ShardedRequestQueue
 from redisq_ops.core.shards import home
 from redisq_ops.core.values import Rates, Settlement
@@ -288,7 +286,7 @@ def test_a_bare_id_is_found_in_any_queue_and_refused_in_two(
         ("inspect request mail/nope", 1, "no request nope in queue mail"),
         ("inspect request nope", 1, "nothing here is called 'nope'"),
         ("inspect request mail", 2, "is a queue"),
-        ("inspect request later/e1", 2, "no requests"),
+        ("inspect request later/e1", 1, "no requests"),
         ("inspect entry mail/r1/99", 1, "no entry r1/99 in queue mail"),
         ("inspect entry mail/r1/x", 1, "no entry r1/x"),
         ("inspect queue a{b}", 2, "can't be used"),
@@ -304,8 +302,8 @@ def test_a_bare_id_is_found_in_any_queue_and_refused_in_two(
         ("wait when dead==0", 1, "none is called 'default': say which: later, mail"),
         ("inspect entry mail/r1", 1, "a request: redisq inspect request mail/r1 shows it"),
         ("inspect request mail/r1/2", 1, "an entry, not a request: redisq inspect entry mail/r1/2"),
-        ("dlq ls mail --match (a|b", 2, "at column 1"),
-        ("dlq ls mail --match a{2,1}", 2, "at column 3"),
+        ("dlq ls mail --match (a|b", 2, "column 1: missing )"),
+        ("dlq ls mail --match a{2,1}", 2, "column 2: a repetition is"),
         ("dlq ls mail --older-than soon", 2, "not a time span"),
         ("dlq ls mail --max 0", 2, "--max"),
         ("dlq nope", 2, "No such command"),
@@ -533,7 +531,7 @@ def test_an_unreachable_server_is_tried_three_times_and_named(
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
         redisq.url = f"redis://:hush@127.0.0.1:{port}"
-        said = redisq.refusal("ls", code=2)
+        said = redisq.refusal("ls", code=4)
     assert f"{port}" in said and "hush" not in said
     # Threads of earlier tests may be calling elsewhere.
     assert 1 <= attempts.count(("127.0.0.1", port)) <= 3
@@ -544,9 +542,9 @@ def test_an_unreachable_server_is_tried_three_times_and_named(
 def test_a_wrong_password(own: Callable[..., EmbeddedServer], redisq: Redisq) -> None:
     server = own("--requirepass", "sesame")
     redisq.url = server.url
-    assert "password" in redisq.refusal("ls", code=2)
+    assert "password" in redisq.refusal("ls", code=1)
     redisq.url = server.url.replace("//", "//:wrong@")
-    said = redisq.refusal("ls", code=2)
+    said = redisq.refusal("ls", code=1)
     assert "wrong user name or password" in said
     redisq.url = server.url.replace("//", "//:sesame@")
     redisq("ls")
@@ -568,7 +566,7 @@ def test_a_server_that_is_no_redis(redisq: Redisq) -> None:
         thread = threading.Thread(target=answer, daemon=True)
         thread.start()
         redisq.url = f"redis://127.0.0.1:{listener.getsockname()[1]}"
-        redisq.refusal("ls", code=2)
+        redisq.refusal("ls", code=4)
         listener.shutdown(socket.SHUT_RDWR)
     thread.join()
 
@@ -637,27 +635,3 @@ def test_every_command_shows_examples_that_it_takes(capsys: pytest.CaptureFixtur
             assert tuple(given[at : at + len(words)]) == words, line
             # An option or a number of arguments that it doesn't take is an error here.
             command.make_context(named, given[at + len(words) :])
-
-
-@pytest.mark.slow
-def test_a_spoilt_record_is_one_clear_line(redisq: Redisq, client: redis.Redis) -> None:
-    """Somebody wrote into our keys by hand: it is named, and nothing is changed."""
-    dead_letters(client, 3)
-    CircularQueue(client, "circ").push(["e1", "e2"])
-    FairQueue(client, "fair").submit("ann", [("a1", b"x")])
-    client.hset("rq:{mail}:meta", "r1/2", "garbage here")
-    client.hset("rq:{circ}:spent", "e2", "many")
-    client.hset("rq:{fair}:accounts", "ann", "garbage")
-    before = picture(client)
-    for words, said in (
-        ("dlq ls mail", "the record of r1/2 can't be read"),
-        ("inspect entry mail/r1/2", "the record of r1/2 can't be read"),
-        ("dlq replay mail --yes", "the record of r1/2 can't be read"),
-        ("select circ --where state:waiting", "what waits of id e2 can't be read"),
-        ("select fair --where state:waiting", "a client's account can't be read"),
-        ("inspect queue fair", "a client's account can't be read"),
-    ):
-        assert said in redisq.refusal(*words.split(), code=1), words
-    redisq("fsck", code=1)
-    assert picture(client) == before
-    assert redisq.rows("inspect", "entry", "mail/r1/3")[0]["state"] == "dead"

@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import random
+import re
 import resource
 import shlex
 import signal
@@ -131,6 +132,7 @@ def test_from_a_file_to_its_results(queue: RequestQueue[redis.Redis]) -> None:
         "word": "same",
         "total": 4,
         "state": "done",
+        "refused": 0,
     }
     assert queue.invariants() == []
 
@@ -266,11 +268,12 @@ def commands(err: str) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_a_payload_over_the_limit_far_in_the_file(queue: RequestQueue[redis.Redis]) -> None:
+def test_a_payload_over_the_limit_far_in_a_pipe(queue: RequestQueue[redis.Redis]) -> None:
+    """A pipe is read once: what came before the line is there already."""
     good = numbers(Path("in.txt"), 2_000)
-    Path("in.txt").write_bytes(b"\n".join([*good, b"x" * 101, b"end"]))
-    words = ("submit", "in.txt", "--id", "r", "--max-payload", "100")
-    done = redisq(*words)
+    fed = b"\n".join([*good, b"x" * 101, b"end"])
+    words = ("submit", "-", "--id", "r", "--max-payload", "100")
+    done = redisq(*words, input=fed)
     err = done.stderr.decode()
     assert (done.returncode, done.stdout) == (1, b"")
     assert err.splitlines()[-1] == (
@@ -282,14 +285,14 @@ def test_a_payload_over_the_limit_far_in_the_file(queue: RequestQueue[redis.Redi
     assert content(queue, "r") == good[: found.total]
     assert 1_500 < found.total <= 2_000
 
-    told = json.loads(redisq(*words, "--json").stderr)
+    told = json.loads(redisq(*words, "--json", input=fed).stderr)
     assert told["exit"] == 1
     assert "line 2,001" in told["error"]
-    assert "continue: redisq submit in.txt" in told["error"]
+    assert "continue: … | redisq submit -" in told["error"]
 
-    Path("in.txt").write_bytes(b"\n".join([*good, b"x" * 100, b"end"]))
     said = commands(err)
-    assert ok(*shlex.split(said["continue"])[1:]) == "r\n"
+    mended = b"\n".join([*good, b"x" * 100, b"end"])
+    assert ok(*shlex.split(said["continue"])[3:], input=mended) == "r\n"
     assert content(queue, "r") == [*good, b"x" * 100, b"end"]
     ok(*shlex.split(said["cancel"])[1:], "--yes")
     found = queue.request("r")
@@ -311,7 +314,7 @@ def test_a_lost_server_leaves_a_request_that_goes_on(
             until(lambda: total(RequestQueue(client), "r") > 1_000)
             own.kill()
             _, err = process.communicate(whole[9_000:])
-            assert process.returncode == 2
+            assert process.returncode == 4
             assert "stays open with at least" in err.decode()
             assert "can't reach the server" in err.decode()
             own.restart()
@@ -364,6 +367,7 @@ def test_a_request_per_line_and_its_memory(
         "word": "same",
         "total": 1_000,
         "state": "sealed",
+        "refused": 0,
     }
     assert err.startswith("1,000 requests take about 4.9 MiB of the server's memory;")
     with Path("in.txt").open("rb") as file:
@@ -379,7 +383,8 @@ def test_a_dry_run_counts_and_writes_nothing(
     assert cli.run(["submit", "in.txt", "--dry-run", "--split", "2", "--id", "r", "--json"]) == 0
     assert cli.run(["submit", "in.txt", "--dry-run", "--max-payload", "4"]) == 1
     out, err = capfd.readouterr()
-    text, as_json = out.splitlines()
+    text, as_json, short = out.splitlines()
+    assert short == "3 lines, 3 bytes: 2 sub-requests of one request, not sent"
     assert text == "3 lines, 8 bytes: 3 sub-requests of one request, not sent"
     assert json.loads(as_json) == {
         "id": "r",
@@ -389,8 +394,9 @@ def test_a_dry_run_counts_and_writes_nothing(
         "state": None,
         "lines": 3,
         "bytes": 9,
+        "refused": 0,
     }
-    assert err == "redisq: line 3 is over the limit of 4 bytes (--max-payload)\n"
+    assert err.startswith("1 line would be refused, and all with it, the first: in.txt, row 3, ")
     assert client.dbsize() == 0
 
 
@@ -408,7 +414,6 @@ def test_a_dry_run_counts_and_writes_nothing(
         (["in.txt", "--split", "0"], "--split"),
         (["in.txt", "--per-line", "--split", "2"], "--split"),
         (["in.txt", "--limit", "x"], "--limit"),
-        (["in.txt", "--queue", "later"], "queue later is a delay queue"),
     ],
 )
 def test_input_that_cannot_be_submitted(
@@ -515,6 +520,50 @@ def test_a_function_handles_deliveries(kind: str) -> None:
     ]
 
 
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_once_leaves_nothing_it_could_take_and_says_what_else_there_is(
+    client: redis.Redis, processes: str
+) -> None:
+    queues = [RequestQueue(client, name) for name in ("ba", "bb", "paused")]
+    for queue in queues:
+        queue.submit([b"2"] * 300 + [b"no number"], id="r1", limit=4)
+    queues[0].submit([b"1"], id="held", priority=0)
+    queues[0].take(1, consumer="other")
+    queues[2].configure("op", 1, {"paused": "smtp is down"})
+    words = [word for queue in queues for word in ("--queue", queue.name)]
+    many = ("--concurrency", "8", "--batch", "20", "--processes", processes)
+    Path("numbers_only.py").write_text("def handle(delivery): int(delivery.payload)\n")
+    done = redisq("--utc", "work", "numbers_only:handle", "--once", *words, *many)
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert [queue.counts().waiting for queue in queues] == [0, 0, 301]
+    told = [line for line in done.stderr.decode().splitlines() if line.startswith("queue ")]
+    due = r"the first is due at 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\+00:00"
+    late = "1 entry is delayed \\(for a retry, or by a schedule\\), "
+    expected = [
+        f"queue ba: {late}{due}", "queue ba: 1 entry is pending at other workers",
+        f"queue bb: {late}{due}",
+        "queue paused: it is paused \\(smtp is down\\), 301 entries are waiting: "
+        "redisq queue resume paused",
+    ]  # fmt: skip
+    assert len(told) == len(expected)
+    assert all(re.fullmatch(*pair) for pair in zip(expected, told, strict=True))
+
+
+def test_what_a_worker_logs_is_redacted(
+    configuration: Path, client: redis.Redis, capfd: pytest.CaptureFixture[str]
+) -> None:
+    configuration.write_text("[redact.patterns]\nemail = '[a-z]+@[a-z.]+'\n")
+    Path("mailing.py").write_text(
+        "def send(delivery): raise ValueError('no mailbox ' + delivery.payload.decode())\n"
+    )
+    RequestQueue(client).submit([b"ann@example.org"], id="r1")
+    assert cli.run(["-vv", "work", "mailing:send", "--once"]) == 0
+    err = capfd.readouterr().err
+    assert "retry: default/r1/1 in " in err and " s: ValueError: no mailbox ***\n" in err
+    assert "DEBUG redisq_ops.worker: traceback of default/r1/1:\nTraceback" in err
+    assert "ann@example.org" not in err
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("processes", ["1", "2"])
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
@@ -531,7 +580,8 @@ def test_asked_to_stop_a_worker_ends_what_it_has_begun(
     until(lambda: any(Path().glob("begun.*")))
     worker.send_signal(number)
     _, err = worker.communicate()
-    assert (worker.returncode, err) == (code, b"")
+    said = [line for line in err.splitlines() if b" is at its limit of 1: 1 of 1 " not in line]
+    assert (worker.returncode, said) == (code, [])
     found = queue.request("r")
     assert found is not None
     begun = len(list(Path().glob("begun.*")))
@@ -571,7 +621,7 @@ def test_a_read_only_context_neither_submits_nor_works(
     assert cli.run(["submit", "in.txt"]) == 1
     assert cli.run(["work", "json:loads", "--once"]) == 1
     assert [line.split(" (")[0] for line in capfd.readouterr().err.splitlines()] == [
-        "redisq: this context is read-only"
+        "redisq: read-only: nothing can be changed"
     ] * 2
     assert client.dbsize() == 0
 
@@ -664,6 +714,54 @@ def test_waiters_hear_of_the_end(
     assert (request.returncode, when.returncode, err) == (0, 0, b"")
     row = json.loads(out)
     assert (row["name"], row["waiting"], row["done"]) == ("default", 0, 2)
+
+
+WAITS = {"request": ("request", "default/r"), "when": ("when", "waiting==0 and pending==0")}
+
+
+def is_waiting(client: redis.Redis) -> bool:
+    stats: dict[str, dict[str, int]] = client.info("commandstats")
+    looks = stats.get("cmdstat_zcard", {}).get("calls", 0) // 4
+    return looks > 1 or bool(client.pubsub_channels())
+
+
+@pytest.mark.parametrize("words", WAITS.values(), ids=WAITS)
+def test_waiters_go_on_through_a_restart_of_the_server(
+    words: tuple[str, ...], started: Callable[..., subprocess.Popen[bytes]]
+) -> None:
+    with EmbeddedServer(appendonly=True, args=["--appendfsync", "always"]) as own:
+        with redis.Redis.from_url(own.url) as client:
+            queue = RequestQueue(client)
+            queue.submit([b"1"], id="r")
+            process = started("wait", *words, "--url", own.url)
+            until(lambda: is_waiting(client))
+            own.kill()
+            assert process.stderr is not None
+            said = process.stderr.readline()
+            assert said.startswith(b"connection lost: can't reach the server: ")
+            assert said.endswith(b"; retrying\n")
+            own.restart()
+            for delivery in queue.take(1, consumer="w").deliveries:
+                queue.settle([Settlement(delivery, "ack")])
+            out, err = process.communicate()
+        assert (process.returncode, err) == (0, b"the server answers again\n")
+        assert b"1 done" in out
+
+
+@pytest.mark.parametrize("words", WAITS.values(), ids=WAITS)
+def test_waiters_of_a_server_that_is_gone_time_out(
+    words: tuple[str, ...], started: Callable[..., subprocess.Popen[bytes]]
+) -> None:
+    with EmbeddedServer() as own:
+        with redis.Redis.from_url(own.url) as client:
+            RequestQueue(client).submit([b"1"], id="r")
+            process = started("wait", *words, "--timeout", "1s", "--url", own.url)
+            until(lambda: is_waiting(client))
+        own.kill()
+        out, err = process.communicate()
+    assert (process.returncode, out) == (124, b"")
+    lost, late = err.decode().splitlines()
+    assert lost.startswith("connection lost: ") and late.startswith("redisq: timed out; ")
 
 
 def test_a_bad_expression_is_pointed_at(capfd: pytest.CaptureFixture[str]) -> None:

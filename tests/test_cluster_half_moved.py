@@ -249,7 +249,7 @@ def test_a_change_of_keys_here_and_there_is_tried_again_later(
     there.way.begin()
     said = "a slot is moving to another node: try again"
     redisq = Redisq(there.url, capsys)
-    redisq("queue", "pause", "later", "--yes", code=2)
+    redisq("queue", "pause", "later", "--yes", code=4)
     assert redisq.err.endswith(f"\nredisq: {said}\n")
 
     async def awaited(change: Callable[[DelaySet[Any]], Any]) -> None:

@@ -107,7 +107,7 @@ def test_what_the_others_have_is_shown(
     assert sorted(loss.gone.values()) == [False, False, True, True]
     if loss.registry:  # then nobody knows what there is
         for words in (["ls"], ["fsck"]):
-            assert "127.0.0.1" in redisq.refusal(*words, code=2)
+            assert "127.0.0.1" in redisq.refusal(*words, code=4)
         return
     told = {row["name"]: row for row in redisq.rows("ls", code=3)}
     for name, gone in loss.gone.items():
@@ -124,7 +124,7 @@ def test_what_the_others_have_is_shown(
             assert line.endswith(loss.why) is gone
     for name, gone in loss.gone.items():
         if gone:
-            assert redisq.refusal("top", "--once", "--queue", name, code=2) == loss.why
+            assert redisq.refusal("top", "--once", "--queue", name, code=4) == loss.why
         else:
             assert "1 become due" in redisq("top", "--once", "--queue", name)
     audits = {row["queue"]: row for row in redisq.rows("fsck", code=3)}
@@ -136,13 +136,13 @@ def test_what_the_others_have_is_shown(
     assert said.count("can't be read") == 2 and said.count("adds up") == 2
     for name, gone in loss.gone.items():
         if gone:
-            assert redisq.refusal("fsck", name, code=2) == loss.why
+            assert redisq.refusal("fsck", name, code=4) == loss.why
 
 
 def test_what_was_done_and_what_is_there_is_told_of_the_others(loss: Loss, redisq: Redisq) -> None:
     if loss.registry:
         for words in (["log"], ["undo"], ["select", "--all-queues", "--where", "state:delayed"]):
-            assert "127.0.0.1" in redisq.refusal(*words, code=2)
+            assert "127.0.0.1" in redisq.refusal(*words, code=4)
         return
     here, away = (sorted(n for n in loss.gone if loss.gone[n] is gone) for gone in (False, True))
     rows = redisq.rows("select", "--all-queues", "--where", "state:delayed", code=3)
@@ -152,11 +152,11 @@ def test_what_was_done_and_what_is_there_is_told_of_the_others(loss: Loss, redis
     assert [row["id"] for row in redisq.rows("log", code=3)][:1] == [done["op"]]
     # (The circle's first shard has its journal.)
     assert f"{away[-1]}: not looked at: {loss.why}\n" in redisq.err
-    assert "which change was the latest can't be said" in redisq.refusal("undo", "--yes", code=2)
-    assert loss.why in redisq.refusal("undo", "replay-0000000000", "--yes", code=2)
+    assert "which change was the latest can't be said" in redisq.refusal("undo", "--yes", code=4)
+    assert loss.why in redisq.refusal("undo", "replay-0000000000", "--yes", code=4)
     assert redisq.rows("undo", done["op"], "--yes")[0]["done"] == 1
     assert [row["id"] for row in redisq.rows("log", "--queue", here[0])][1:2] == [done["op"]]
-    assert f":{loss.node.port}" in redisq.refusal("log", "--queue", away[-1], code=2)
+    assert f":{loss.node.port}" in redisq.refusal("log", "--queue", away[-1], code=4)
 
 
 def test_discover_shows_the_rest_and_names_the_master(loss: Loss, redisq: Redisq) -> None:

@@ -119,9 +119,9 @@ def test_a_server_that_is_no_cluster_is_called_so(
     async def awaited() -> None:
         await arun(aconnect(there), Call(("PING",), str))
 
-    with pytest.raises(Unreachable, match=f"^{said}$"):
+    with pytest.raises(BadInput, match=f"^{said}$"):
         blocking_twin(there)
-    with pytest.raises(Unreachable, match=f"^{said}$"):
+    with pytest.raises(BadInput, match=f"^{said}$"):
         asyncio.run(awaited())
     # To redis-py whoever may not ask which slots there are asks a server without any.
     client.acl_setuser("viewer", enabled=True, passwords=["+pw"], categories=["+@connection"])
@@ -129,9 +129,9 @@ def test_a_server_that_is_no_cluster_is_called_so(
         some = there.replace("//", "//viewer:pw@")
         said = Redisq(some, capsys).refusal("ls", code=1)
         assert said.startswith("the server's ACL says no: ") and "cluster" in said
-        said = Redisq(some.replace("pw", "wrong"), capsys).refusal("ls", code=2)
+        said = Redisq(some.replace("pw", "wrong"), capsys).refusal("ls", code=1)
         assert said == "wrong user name or password"
     finally:
         client.acl_deluser("viewer")
-    said = Redisq("redis+cluster://127.0.0.1:1", capsys).refusal("ls", code=2)
+    said = Redisq("redis+cluster://127.0.0.1:1", capsys).refusal("ls", code=4)
     assert said.startswith("can't reach the server: Error 111 connecting to 127.0.0.1:1")

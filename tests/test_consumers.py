@@ -723,7 +723,7 @@ def test_claim_and_remove_as_commands(
     )
     assert picture(client) == before  # not even a registry entry
     assert "no terminal" in (
-        redisq("consumers", "remove", "stream:orders", "w1", code=2) and redisq.err
+        redisq("consumers", "remove", "stream:orders", "w1", code=5) and redisq.err
     )
     said = redisq("consumers", "claim", "stream:orders", "w1", "--to", "w3", "--yes")
     assert said == "0 matched: claim from consumer w1 of group bill in queue stream:orders: " + (

@@ -209,7 +209,7 @@ def test_the_name_has_to_be_said_beside_yes(
     queue = dead_letters(client, 3)
     prod(file, 'confirm = "name"')
     pause = ("queue", "pause", "mail", "--context", "prod", "--yes")
-    redisq(*pause, code=2)
+    redisq(*pause, code=5)
     assert "context prod wants its name: add --confirm prod" in redisq.err
     redisq(*pause, "--confirm", "staging", code=2)
     assert "--confirm staging: this is context prod" in redisq.err
@@ -307,6 +307,62 @@ def test_read_only_goes_before_all(file: Path, redisq: Redisq, client: redis.Red
     prod(file, "read_only = true", 'confirm = "name"')
     said = redisq.refusal("dlq", "replay", "mail", "--context", "prod", "--yes", code=1)
     assert "read-only" in said
+
+
+STRICTEST = [
+    ("read_only", "true", {"file": "true", "context": "false"}, "file"),
+    ("read_only", "true", {"context": "true", "environment": "false"}, "context"),
+    ("read_only", "true", {"context": "false", "environment": "true"}, "environment"),
+    ("read_only", "false", {"context": "false", "file": "false"}, "context"),
+    ("max_entries", "5", {"context": "500", "environment": "5", "file": "50"}, "environment"),
+    ("max_entries", "7", {"context": "70", "file": "7"}, "file"),
+    ("max_rate", "2", {"context": "120/m", "environment": "9/s"}, "context"),
+    ("max_rate", "0.5", {"context": "1/s", "file": "30/m"}, "file"),
+    ("confirm", "name", {"context": "plain", "environment": "name"}, "environment"),
+    ("confirm", "name", {"context": "plain", "file": "name"}, "file"),
+]
+
+
+@pytest.mark.parametrize(("setting", "value", "said", "by"), STRICTEST)
+def test_of_what_protects_the_strictest_holds(
+    file: Path, redisq: Redisq, monkeypatch: pytest.MonkeyPatch,
+    setting: str, value: str, said: dict[str, str], by: str,
+) -> None:  # fmt: skip
+    variable = KNOWN[setting].variable
+    prod(file, f'{setting} = "{said["context"]}"',
+         top=f'{setting} = "{said["file"]}"' if "file" in said else "")  # fmt: skip
+    if "environment" in said:
+        monkeypatch.setenv(variable, said["environment"])
+    origins = {"file": str(file), "context": "context prod", "environment": variable}
+    rows = {row["name"]: row for row in redisq.rows("config", "--context", "prod")}
+    row = rows[setting]
+    assert (row["value"], row["origin"]) == (value, origins[by])
+    assert {o["origin"] for o in row["others"]} == {origins[x] for x in said if x != by}
+    shown = redisq("config", "--context", "prod")
+    assert shown.count("not used, less strict: ") == len(said) - 1
+    (listed,) = redisq.rows("config", "--contexts")
+    if setting != "max_rate":
+        assert str(listed[setting]).lower() == value
+
+
+def test_no_source_opens_what_another_closes(
+    file: Path, redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead_letters(client, 12)
+    replay = ("dlq", "replay", "mail", "--context", "prod", "--yes")
+    prod(file, "read_only = false", "max_entries = 500", top="read_only = true")
+    said = redisq.refusal(*replay, code=1)
+    assert said == f"read-only: nothing can be changed (read_only, {file})"
+    prod(file, "max_entries = 500", "max_rate = '100/s'", top="max_entries = 10")
+    redisq(*replay, code=1)
+    assert f"may touch 10 (max_entries, {file})" in redisq.err
+    monkeypatch.setenv("REDISQ_MAX_RATE", "5/s")
+    redisq(*replay, "--max", "2", "--rate", "6/s", code=1)
+    assert "6/s is faster than 5/s (max_rate, REDISQ_MAX_RATE)" in redisq.err
+    monkeypatch.setenv("REDISQ_CONFIRM", "name")
+    redisq(*replay, "--max", "2", code=2)
+    assert "add --confirm prod" in redisq.err
+    redisq(*replay, "--max", "2", "--confirm", "prod")
 
 
 # --- the guard by itself, and in the dashboard ---------------------------------------------------

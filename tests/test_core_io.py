@@ -20,7 +20,15 @@ from redis.retry import Retry
 
 from redisq_ops.core.clock import FakeClock
 from redisq_ops.core.delay import DelaySet
-from redisq_ops.core.errors import Forbidden, NotFound, Refused, Unreachable, WrongKind, translate
+from redisq_ops.core.errors import (
+    Forbidden,
+    NotFound,
+    Refused,
+    Unreachable,
+    Unreadable,
+    WrongKind,
+    translate,
+)
 from redisq_ops.core.io import (
     Blocking,
     Bound,
@@ -516,7 +524,7 @@ def test_two_calls_are_on_their_way_and_never_more(url: str) -> None:
 
 def test_an_error_is_its_calls_own_though_the_next_is_sent(client: redis.Redis) -> None:
     run(client, put("text", "x"))
-    with pytest.raises(redis.ResponseError, match="not an integer"):
+    with pytest.raises(Unreadable, match="not an integer"):
         run(client, Ladder("text").climb(3))
     assert run(client, get("text")) == b"x"
 

@@ -625,7 +625,7 @@ def test_registering_is_planned_and_confirmed(redisq: Redisq, client: Client) ->
     plan = redisq.rows("discover", "--register", "--dry-run")[-1]
     assert (plan["verb"], plan["matched"], plan["queues"]) == ("register", 1, ["stream:orders"])
     assert "register 1 queue\n  stream:orders\n" in redisq("discover", "--register", "--dry-run")
-    redisq("discover", "--register", code=2)
+    redisq("discover", "--register", code=5)
     assert "--yes" in redisq.err
     assert picture(client) == before
 
@@ -647,7 +647,7 @@ def test_forgetting_takes_the_name_out_and_leaves_the_keys(redisq: Redisq, clien
     redisq("discover", "--register", "--yes")
     noted = picture(client)
     redisq("forget", "stream:orders", "--dry-run")
-    redisq("forget", "stream:orders", code=2)
+    redisq("forget", "stream:orders", code=5)
     assert picture(client) == noted
     assert redisq.rows("forget", "stream:orders", "--yes") == [
         {"op": None, "matched": 1, "done": 1, "skipped": {}}

@@ -5,8 +5,6 @@ import itertools
 import os
 import re
 import shlex
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,27 +24,6 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", page.read_text(), re.S)
-
-
-@pytest.mark.parametrize("nth", range(len(blocks(ROOT / "README.md", "python"))))
-def test_readme_examples_run(nth: int, url: str) -> None:
-    code = blocks(ROOT / "README.md", "python")[nth]
-    if "connect" not in code:
-        compile(code, "README.md", "exec")
-        return
-    code = code.replace("redis://127.0.0.1:6379", url)
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    expected = {"RequestQueue": "done\n[b'ANN', b'BOB', b'EVE']\n", "DelaySet": "call-ann"}
-    wanted = next(text for name, text in expected.items() if name in code)
-    assert wanted in done.stdout
-
-
-def test_taking_without_a_worker_runs_as_documented(url: str) -> None:
-    (code,) = [c for c in blocks(ROOT / "docs" / "workers.md", "python") if "connect" in c]
-    exec(compile(code.replace("redis://127.0.0.1:6379", url), "workers.md", "exec"), {})
 
 
 def typed(text: str) -> Iterator[str]:

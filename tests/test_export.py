@@ -390,7 +390,7 @@ def test_more_than_can_be_undone_is_said_before_it_begins(
     client.flushall()
     assert "  more than 3: there is no undo\n" in redisq("import", file, "--dry-run")
     assert redisq.rows("import", file, "--dry-run")[0]["undoable"] is False
-    assert "more than 3: there is no undo" in redisq("import", file, code=2)
+    assert "more than 3: there is no undo" in redisq("import", file, code=5)
     redisq("import", file, "--yes")
     assert "more than 3: there is no undo" in redisq.err and "undo with" not in redisq.err
     redisq.refusal("undo", code=1)
@@ -443,7 +443,7 @@ def test_a_dry_run_writes_nothing(client: redis.Redis, redisq: Redisq, file: str
     client.flushall()
     (plan,) = redisq.rows("import", file, "--dry-run")
     assert plan["matched"] == 1 and plan["states"] == {"delayed": 1}
-    assert redisq.rows("import", file, code=2)
+    assert redisq.rows("import", file, code=5)
     assert client.keys("*") == []
 
 
@@ -540,7 +540,7 @@ def test_a_full_device_is_one_line(client: redis.Redis, redisq: Redisq) -> None:
     DelaySet(client, "later").schedule([("a", b"1")])
     said = redisq.refusal("export", "later", "-o", "/dev/full", code=1)
     assert said.startswith("/dev/full: No space left on device")
-    assert "no such" in redisq.refusal("export", "later", "-o", "/nowhere/x", code=1).lower()
+    assert "no such" in redisq.refusal("export", "later", "-o", "/nowhere/x", code=2).lower()
 
 
 def test_an_export_stopped_by_ctrl_c_leaves_nothing(
@@ -659,4 +659,4 @@ def test_what_is_redacted_can_not_come_back(
     assert "1 are redacted and can't be imported (redact.forced in the configuration)" in redisq.err
     assert "--raw" not in redisq.err
     said = redisq.refusal("export", "later", "--raw-payloads", code=1)
-    assert said == "--raw-payloads isn't for here (redact.forced in the configuration)"
+    assert said == "--raw-payloads is not allowed here (redact.forced in the configuration)"

@@ -4,7 +4,9 @@ kinds of queue, before anything is sent. What is iterable is as good as a list."
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from datetime import UTC, datetime, timedelta, timezone
+from functools import partial
+from typing import Any, cast
 
 import pytest
 import redis
@@ -18,12 +20,19 @@ from redisq_ops import (
     Periodic,
     RequestQueue,
     ResqueQueue,
+    Retry,
     ShardedDelaySet,
     SidekiqQueue,
+    Worker,
     aconnect,
+    connect,
 )
-from redisq_ops.core.errors import BadInput
+from redisq_ops.core.clock import FakeClock
+from redisq_ops.core.errors import BadInput, NotFound
+from redisq_ops.core.request import ShardedRequestQueue
+from redisq_ops.core.values import Settlement
 
+from .cli import Redisq
 from .model.wire import picture
 
 PAIR = "(id, payload), str and bytes,"
@@ -130,6 +139,29 @@ def test_nothing_is_put_in_by_an_empty_list(client: redis.Redis, kind: str) -> N
     assert not picture(client)
 
 
+def test_a_queue_needs_a_client(url: str) -> None:
+    kinds: list[Any] = [
+        RequestQueue, DelaySet, CircularQueue, FairQueue, CarmineQueue, ResqueQueue, SidekiqQueue,
+        partial(ShardedDelaySet, shards=2),
+    ]  # fmt: skip
+    for kind in kinds:
+        name = getattr(kind, "kind", "q")
+        with pytest.raises(
+            BadInput, match=r"needs a client, not str: make one with connect\(URL\)"
+        ):
+            kind(url, f"{name}:q" if name in ("resque", "sidekiq") else "q")
+    for queues in (url, [url], 5):
+        with pytest.raises(BadInput, match="a worker"):
+            Worker(queues, print)  # type: ignore[arg-type]
+    client: Any = connect(url)
+    with pytest.raises(BadInput, match="connect takes a URL or a Target, not Redis"):
+        connect(client)
+    for prefix in ("a{b", "", "a b", 5):
+        with pytest.raises(BadInput, match="prefix"):
+            RequestQueue(client, prefix=prefix)  # type: ignore[arg-type]
+    client.close()
+
+
 def test_names_are_texts(client: redis.Redis) -> None:
     makes: list[Callable[[], Any]] = [
         lambda: RequestQueue(client, "q").submit([b"x"], id=5),  # type: ignore[arg-type]
@@ -168,3 +200,100 @@ def test_awaited_methods_say_the_same(url: str) -> None:
     import asyncio
 
     asyncio.run(_awaited(url))
+
+
+E = ("e", b"x")
+JOB = Job("A", [])
+AT = 1_800_000_000_000
+MOMENT = datetime.fromtimestamp(AT / 1000, UTC)
+WRONG: list[tuple[str, Callable[[redis.Redis], Any], str]] = [
+    ("mode", lambda c: later(c).schedule([E], mode="mvoe"), "mode 'mvoe': one of new, move"),  # type: ignore[arg-type]
+    ("negative", lambda c: later(c).schedule([E], after_ms=-1), "after_ms of -1 ms: it can't be"),
+    ("seconds", lambda c: later(c).schedule([E], at_ms=AT // 1000), "milliseconds expected"),
+    ("bool", lambda c: later(c).schedule([E], after_ms=True), "a timedelta, not bool"),
+    ("bool at", lambda c: later(c).schedule([E], at_ms=True), "a datetime, not bool"),
+    ("both", lambda c: later(c).schedule([E], at_ms=AT, after_ms=0), "give one of them"),
+    ("naive", lambda c: later(c).schedule([E], at_ms=MOMENT.replace(tzinfo=None)), "no time zone"),
+    ("both of a job", lambda c: jobs(c).push([JOB], at_ms=AT, after_ms=0), "give one of them"),
+    ("seconds of a job", lambda c: jobs(c).push([JOB], at_ms=AT // 1000), "milliseconds expected"),
+    ("lease", lambda c: later(c).take(1, consumer="w", lease_ms=-1), "lease_ms of -1 ms"),
+    ("lease bool", lambda c: later(c).take(1, consumer="w", lease_ms=True), "timedelta, not bool"),
+    ("worker", lambda c: Worker(later(c), str, lease_ms=timedelta(-1)), "it can't be negative"),
+    ("backoff", lambda c: mails(c).enqueue([E], backoff_ms=timedelta(-1)), "it can't be negative"),
+    ("n", lambda c: later(c).take(True, consumer="w"), "n must be an int, not bool"),
+    ("n float", lambda c: later(c).take(1.0, consumer="w"), "n must be an int, not float"),  # type: ignore[arg-type]
+    ("state", lambda c: later(c).page("death"), "state 'death': one of waiting, pending"),  # type: ignore[arg-type]
+    ("max", lambda c: later(c).page("dead", max=-1), "max must be at least 0, not -1"),
+    ("start", lambda c: later(c).page("dead", start=-1), "start must be at least 0"),
+    ("cursor", lambda c: later(c).page("dead", cursor=5), "cursor must be a str, not int"),  # type: ignore[arg-type]
+    ("id", lambda c: later(c).get(5), "id must be a str, not int"),  # type: ignore[arg-type]
+    ("minutes", lambda c: later(c).rates(AT, 0), "minutes must be at least 1"),
+    ("results", lambda c: requests(c).results("r", 0), "start must be at least 1"),
+    ("limit", lambda c: requests(c).submit([b"x"], id="r", limit=True), "limit must be an int"),
+    ("priority", lambda c: requests(c).submit([b"x"], id="r", priority="9"), "priority must be an"),  # type: ignore[arg-type]
+    ("settled", lambda c: requests(c).requests(settled=1), "settled must be a bool, not int"),  # type: ignore[arg-type]
+    ("retry", lambda c: Retry(after=-1), "after of -1 s"),
+    ("retry nan", lambda c: Retry(after=float("nan")), "after of nan s"),
+    ("retry bool", lambda c: Retry(after=True), "a timedelta, not bool"),
+]
+
+
+def later(client: redis.Redis) -> DelaySet[redis.Redis]:
+    return DelaySet(client, "q")
+
+
+def jobs(client: redis.Redis) -> SidekiqQueue[redis.Redis]:
+    return SidekiqQueue(client, "sidekiq:q")
+
+
+def mails(client: redis.Redis) -> CarmineQueue[redis.Redis]:
+    return CarmineQueue(client, "carmine:q")
+
+
+def requests(client: redis.Redis) -> RequestQueue[redis.Redis]:
+    return RequestQueue(client, "q")
+
+
+@pytest.mark.parametrize(("call", "said"), [case[1:] for case in WRONG], ids=[c[0] for c in WRONG])
+def test_a_wrong_argument_is_one_line_and_nothing_is_sent(
+    client: redis.Redis, call: Callable[[redis.Redis], Any], said: str
+) -> None:
+    with pytest.raises(BadInput) as refused:
+        call(client)
+    assert said in str(refused.value) and "\n" not in str(refused.value)
+    assert not picture(client)
+
+
+def test_a_datetime_and_a_timedelta_are_times(client: redis.Redis) -> None:
+    queue, stored = later(client), cast(Any, client)
+    moment = MOMENT.astimezone(timezone(timedelta(hours=2)))
+    assert [one.ready_ms for one in queue.schedule([E], at_ms=moment)] == [AT]
+    assert queue.schedule([E], at_ms=AT)[0].word == "same"
+    assert queue.schedule([E], at_ms=AT + 1)[0].word == "exists"
+    assert queue.schedule([E], after_ms=timedelta(hours=1))[0].word == "exists"
+    assert jobs(client).push([JOB], at_ms=moment)
+    ((_, score),) = stored.zrange("schedule", 0, -1, withscores=True)
+    assert score == AT / 1000
+    fast = FairQueue(client, "fast", clock=FakeClock())
+    fast.submit("ann", [b"x", b"y"])
+    one, two = fast.take(2, consumer="w", lease_ms=timedelta(minutes=1)).deliveries
+    assert one.deadline_ms == 1_700_000_060_000
+    assert fast.extend([one], timedelta(minutes=2)) == [True]
+    fast.settle([Settlement(one, "fail", b"{}", timedelta(seconds=5)), Settlement(two, "ack")])
+    (entry,) = fast.page("delayed").entries
+    assert entry.at_ms == 1_700_000_005_000
+    assert Retry(after=timedelta(seconds=1.5)).after == 1.5
+    sent = queue.spans("delayed", 10, MOMENT, MOMENT)
+    assert sent is not None and [span.entries for span in sent] == [1]
+
+
+def test_results_are_those_there_are(client: redis.Redis, redisq: Redisq) -> None:
+    for queue in (requests(client), ShardedRequestQueue(client, "wide", shards=2)):
+        queue.submit([b"x"] * 3, id="r")
+        (held,) = queue.take(1, consumer="w").deliveries
+        queue.settle([Settlement(held, "result", b"done")])
+        assert queue.results("r") == [(1, b"done"), (2, None), (3, None)]
+        assert queue.results("r", 3) == [(3, None)] and queue.results("r", 4) == []
+        with pytest.raises(NotFound, match="no request other in queue"):
+            queue.results("other")
+    assert "no request other in queue q" in redisq.refusal("results", "q/other", code=1)

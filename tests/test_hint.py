@@ -12,6 +12,7 @@ import redis
 
 from redisq_ops import cli
 from redisq_ops.cli.session import Session
+from redisq_ops.core.connect import Target
 from redisq_ops.core.delay import DelaySet
 from redisq_ops.core.request import RequestQueue
 from redisq_ops.core.url import masked
@@ -131,7 +132,9 @@ def test_what_is_offered_is_for_the_same_server(
 @pytest.mark.parametrize(
     "secret",
     ["redis://u:se@same@h:1/0", "rediss://:sesame@h", "redis://h?a=b&password=sesame&db=1",
-     "redis+sentinel://h1,h2/m?sentinel_password=sesame", "redis://:se/same@h", "redis://u:?sesame@h"],
+     "redis+sentinel://h1,h2/m?sentinel_password=sesame", "redis://:se/same@h", "redis://u:?sesame@h",
+     "u:sesame@h:6379", "sesame@h", "u:se@same@h", "//u:sesame@h", "redis:/u:sesame@h", "u:sesame",
+     "redis:u:sesame@h", "redis://u:sesame", "redis://u:sesame/0", "h?password=sesame"],
 )  # fmt: skip
 def test_no_password_in_what_is_offered(secret: str, capsys: pytest.CaptureFixture[str]) -> None:
     for words in (("--url", secret), (f"--url={secret}",)):
@@ -144,7 +147,9 @@ def test_no_password_in_what_is_offered(secret: str, capsys: pytest.CaptureFixtu
 def test_what_is_no_password_is_shown() -> None:
     for url in ("redis://h:6379/0?client_name=a@b", "redis+sentinel://h:1,g:2/m", "redis://[::1]:1",
                 "redis://h", "unix:///a@b"):  # fmt: skip
-        assert masked(url) == url
+        assert masked(url) == str(Target(url)) == url
+    for url in ("h", "h:6379", "h:6379/0", "redis://h:6379", "redis://[::1]:1/2"):
+        assert str(Target(url)) == url
     assert (
         masked("redis://:x@h:1,g:2/0?client_name=a@b") == "redis://:***@h:1,g:2/0?client_name=a@b"
     )

@@ -7,6 +7,7 @@ import pytest
 
 HEAVY = {
     "redis", "rich", "textual", "pyspark", "pyarrow", "pandas", "pydantic", "asyncio", "cronsim",
+    "re2",
 }  # fmt: skip
 
 

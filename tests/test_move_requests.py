@@ -15,11 +15,12 @@ from redisq_ops.core.connect import connect
 from redisq_ops.core.errors import Superseded
 from redisq_ops.core.io import run
 from redisq_ops.core.queue import Queue
+from redisq_ops.core.recovery import recover
 from redisq_ops.core.request import RequestQueue
 from redisq_ops.core.request.shards import ShardedRequestQueue
 from redisq_ops.core.values import Settlement, State
 from redisq_ops.demo.server import binaries, cluster
-from redisq_ops.ops import journal, recall, relocation
+from redisq_ops.ops import journal, relocation
 from redisq_ops.ops.bulk import Pick
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.plan import PlanFile
@@ -243,6 +244,7 @@ def test_what_was_said_there_is_kept_as_long_as_it_can_be_put_back(
     order = relocation.Onward(source, "move", "dead", source.now(), "me", 0, way)
     op, dead = "move-00000000aa", sorted(entries(source, "dead"))
     run(client, order.move(op, 1, [Pick(id) for id in dead], (0, 6)))
+    run(client, order.noted(op))
     said, list_ = target.keys["land_"] + f"{op}:1", source.keys["undo_"] + f"{op}:1"
     assert client.pttl(said) > client.pttl(list_) > 6 * 86_400_000
 
@@ -259,11 +261,11 @@ def test_two_undo_it_at_once(
     real = core_relocation.put_back
 
     async def late(*given: Any, **more: Any) -> set[str]:
-        monkeypatch.setattr(recall, "put_back", real)
+        monkeypatch.setattr(core_relocation, "put_back", real)
         await run_inside(other)
         return await real(*given, **more)
 
-    monkeypatch.setattr(recall, "put_back", late)
+    monkeypatch.setattr(core_relocation, "put_back", late)
     finish(client, one)
     assert of_payload(source, state) == before and other.outcome.done == 6
     assert (one.outcome.done, one.outcome.skipped) == (0, {journal.OTHERS: 6})
@@ -470,22 +472,25 @@ def test_what_is_left_of_a_request_is_said_beside_what_is_on_its_way(
     killed(redisq, "out", 1, "apply", "p", "--yes")
     (said,) = redisq.rows("explain", "a/r0")
     rules = {one["rule"]: one["sentence"] for one in (said, *said["also"])}
-    assert rules["moving"].endswith("by a move that has not ended") and len(rules) > 1
+    assert rules["moving"].endswith("by a move that has not ended") and len(rules) > 2
+    assert PlanFile("p").header.op in rules["unfinished"]
 
 
-def test_a_move_that_nobody_goes_on_with_holds_up_no_request_for_ever(
+def test_a_request_waits_for_a_move_until_somebody_finishes_it(
     redisq: Redisq, client: redis.Redis
 ) -> None:
-    source, _ = made(client, "a"), made(client, "b")
+    source, target = made(client, "a"), made(client, "b")
     source.submit([b"x1", b"x2"], id="r0")
     redisq("move", "a", "--to", "b", "--state", "waiting", "--plan", "p")
     killed(redisq, "out", 1, "apply", "p", "--yes")
-    until = client.zscore(source.keys["retire"], "r0")
-    assert until is not None and until > source.now() + 80_000_000  # as long as it can be mended
     client.zadd(source.keys["retire"], {"r0": 1})
     run(client, source.sweep.op(50))
+    assert (requests(source)["r0"].state, requests(source)["r0"].moving) == ("sealed", 2)
+    run(client, recover(source, idle_ms=0))
     assert (requests(source)["r0"].state, requests(source)["r0"].moving) == ("done", 0)
-    sound(source)
+    redisq("wait", "request", "a/r0")
+    assert len(entries(target, "waiting")) == 2
+    sound(source, target)
 
 
 @pytest.mark.parametrize(("few", "many"), [(1, 4), (4, 1), (3, 5)])

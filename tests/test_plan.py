@@ -9,6 +9,7 @@ import re
 import resource
 import shlex
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -143,7 +144,7 @@ def test_what_can_not_be_planned(redisq: Redisq, client: redis.Redis) -> None:
     everywhere(client, "news")
     assert "one queue" in redisq.refusal("replay", "mail", "news", "--plan", "p", code=2)
     assert "one of them" in redisq.refusal("replay", "mail", "--plan", "p", "--dry-run", code=2)
-    assert "no/such" in redisq.refusal("replay", "mail", "--plan", "no/such/p", code=1)
+    assert "no/such" in redisq.refusal("replay", "mail", "--plan", "no/such/p", code=2)
     assert os.listdir() == []
 
 
@@ -213,6 +214,76 @@ def test_a_plan_goes_behind_a_link(redisq: Redisq, client: redis.Redis) -> None:
     redisq("replay", "mail", "--plan", "link")
     assert os.path.islink("link")
     assert redisq.rows("apply", "real", "--yes")[0]["done"] == 3
+
+
+WRITES = {
+    "plan": "replay mail --plan f",
+    "report": "apply p --yes --report f",
+    "undo report": "undo {op} --yes --report f",
+    "export": "export mail -o f",
+}
+
+
+def of_another_user(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes a name somebody else's; who may not give it away becomes somebody else."""
+    try:
+        os.lchown(path, 4242, -1)
+    except PermissionError:
+        monkeypatch.setattr(os, "geteuid", lambda: 4242)
+
+
+@pytest.mark.parametrize("what", WRITES)
+def test_what_is_written_is_private_and_behind_no_one_elses_link(
+    redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    dead_letters(client, 3)
+    redisq("replay", "mail", "--max", "1", "--plan", "p")
+    op = redisq.rows("purge", "mail/r1/3", "--yes")[-1]["op"]
+    command = WRITES[what].format(op=op).split()
+    Path("mine").write_text("")
+    os.symlink("mine", "f")
+    before, folder = client.dbsize(), sorted(os.listdir())
+    with monkeypatch.context() as meanwhile:
+        of_another_user("f", meanwhile)
+        said = redisq.refusal(*command, code=1)
+    assert said == "f is a symbolic link of another user: name the file itself"
+    assert not Path("mine").read_text() and sorted(os.listdir()) == folder
+    assert client.dbsize() == before
+    Path("f").unlink()
+    redisq(*command)
+    assert stat.S_IMODE(os.stat("f").st_mode) == 0o600
+    assert not [name for name in os.listdir() if name.endswith(".part")]
+
+
+def test_an_export_goes_to_what_a_shell_names(url: str, client: redis.Redis) -> None:
+    """A process substitution, and stdout by its name, as a pipe and as a file."""
+    dead_letters(client, 3)
+    export = f"{sys.executable} -m redisq_ops --url {url} export mail -o"
+    for line in ("{} >(cat > out; touch end); until [ -e end ]; do sleep 0.01; done",
+                 "{} /dev/stdout | cat > out", "{} /dev/stdout > out"):  # fmt: skip
+        subprocess.run(["bash", "-c", line.format(export)], check=True, capture_output=True)
+        lines = Path("out").read_text().splitlines()
+        assert len([row for row in lines if '"id"' in row]) == 3, line
+        Path("out").unlink()
+
+
+def test_a_pipe_that_another_user_laid_out_is_not_written_to(
+    redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead_letters(client, 3)
+    os.mkdir("shared")
+    os.chmod("shared", 0o1777)
+    os.mkfifo("shared/f")
+    reader = os.open("shared/f", os.O_RDONLY | os.O_NONBLOCK)
+    redisq("export", "mail", "-o", "shared/f")
+    assert os.read(reader, 100)
+    while os.read(reader, 65536):
+        pass
+    of_another_user("shared/f", monkeypatch)
+    said = redisq.refusal("export", "mail", "-o", "shared/f", code=1)
+    assert said == "shared/f belongs to another user: name another file"
+    assert not os.read(reader, 100)
+    os.close(reader)
 
 
 def test_nothing_is_written_over_a_plan_that_was_begun(redisq: Redisq, client: redis.Redis) -> None:
@@ -522,7 +593,7 @@ def test_many_are_typed(
 ) -> None:
     queue = dead_letters(client, 1001)
     redisq("replay", "mail", "--plan", "p")
-    assert "--yes" in redisq("apply", "p", code=2) + redisq.err
+    assert "--yes" in redisq("apply", "p", code=5) + redisq.err
     monkeypatch.setattr(Session, "interactive", True)
     for typed, code in (("y\n", 1), ("1001\n", 0)):
         monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
@@ -901,7 +972,7 @@ def test_a_report_that_can_not_be_written_is_told(
 ) -> None:
     queue = dead_letters(client, 3)
     redisq("replay", "mail", "--plan", "p")
-    redisq("apply", "p", "--yes", "--report", "nowhere/r", code=1)
+    redisq("apply", "p", "--yes", "--report", "nowhere/r", code=2)
     assert "nowhere/r" in redisq.err.splitlines()[-1]
     assert states(queue) == (3, 0)
     redisq("apply", "p", "--yes", "--report", "/dev/full", code=1)

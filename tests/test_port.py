@@ -66,10 +66,10 @@ def test_it_is_said_where_the_server_can_not_be_reached(
     tls: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     redisq = Redisq(f"redis://127.0.0.1:{tls}", capsys)
-    said = redisq.refusal("ls", code=2)
+    said = redisq.refusal("ls", code=4)
     assert said.endswith("; that port speaks TLS: write rediss://…")
     redisq = Redisq("redis://127.0.0.1:1", capsys)
-    assert "TLS" not in redisq.refusal("ls", code=2)
+    assert "TLS" not in redisq.refusal("ls", code=4)
 
 
 @pytest.mark.alike
@@ -79,7 +79,7 @@ def test_a_port_without_tls_is_told_long_before_all_time_outs(
 ) -> None:
     """A server without TLS waits for the end of a line that a handshake doesn't have."""
     began = time.monotonic()
-    said = Redisq(url.replace("redis:", f"rediss{mode}:"), capsys).refusal("ls", code=2)
+    said = Redisq(url.replace("redis:", f"rediss{mode}:"), capsys).refusal("ls", code=4)
     assert said.endswith(
         f"doesn't answer a TLS handshake; that port speaks no TLS: write redis{mode}://…"
     )
@@ -128,7 +128,7 @@ def test_sentinels_that_are_gone_or_none_are_one_line_at_once(
 ) -> None:
     began = time.monotonic()
     gone = Redisq("redis+sentinel://127.0.0.1:1,127.0.0.1:1/mymaster", capsys)
-    assert gone.refusal("ls", code=2) == (
+    assert gone.refusal("ls", code=4) == (
         "can't reach the server: No master found for 'mymaster'; one Sentinel, or more, can't be "
         "reached"
     )

@@ -972,9 +972,9 @@ def test_requests_over_shards_behave_as_one_queue(
     assert [r.id for r in mail.requests(2, 5)] == ["r2", "r3", "r4", "r5", "r6"]
     assert mail.requests_total() == 30
     assert [(level.priority, level.tokens) for level in mail.levels()] == [
-        (0, 40),
-        (1, 40),
-        (2, 40),
+        (0, 50),
+        (1, 50),
+        (2, 50),
     ]
     pages: list[str] = []
     cursor = None

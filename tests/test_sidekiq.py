@@ -551,7 +551,8 @@ def test_the_worker_runs_it(
     assert sorted(ran) == ["later", "never", "no", "ok"]
     # When Sidekiq's layout has it run again is drawn as it is settled: no number of ours is that.
     assert {line for line in caplog.messages if line.startswith("retry")} == {
-        "retry: sidekiq:default/no: ValueError", "retry: sidekiq:default/later in 120.0 s: Retry",
+        "retry: sidekiq:default/no: ValueError: no",
+        "retry: sidekiq:default/later in 120.0 s: Retry",
     }  # fmt: skip
     assert {e.id: e.error and e.error.type for e in live.page("delayed").entries} == {
         "no": "ValueError", "later": "Retry",

@@ -17,7 +17,7 @@ from redisq_ops.core.values import Counts, Failure, Settlement
 from redisq_ops.demo.server import EmbeddedServer
 from redisq_ops.ops.condition import condition
 from redisq_ops.ops.results import PAGE, Results
-from redisq_ops.ops.submission import EachLine, Submission, lines, measured, memory, ulid
+from redisq_ops.ops.submission import EachLine, LineCounts, Submission, lines, memory, ulid
 
 from .proxy import FlakyProxy
 
@@ -238,7 +238,7 @@ def test_lines_become_payloads(data: bytes, split: int, payloads: list[bytes]) -
     ],
 )
 def test_a_line_over_the_limit_is_named(data: bytes, split: int, good: int, said: str) -> None:
-    found = []
+    found: list[bytes | None] = []
     source = io.BytesIO(data)
     with pytest.raises(TooLarge, match=said):
         for payload in lines(source, 5, split):
@@ -248,12 +248,30 @@ def test_a_line_over_the_limit_is_named(data: bytes, split: int, good: int, said
 
 
 @pytest.mark.parametrize(
-    ("data", "expected"), [(b"", 0), (b"a", 1), (b"a\n", 1), (b"a\n\nb", 3), (b"\n\n", 2)]
+    ("data", "split", "payloads", "skipped"),
+    [
+        (b"12345\n123456\n1\n", 1, [b"12345", None, b"1"], [2]),
+        (b"1234567\n" + b"x" * 10_000, 1, [None, None], [1, 2]),
+        (b"1\n123456\n2\n3\n", 2, [b"1\n2", b"3"], [2]),
+        (b"1\n2\n12\n345\n1\n", 2, [b"1\n2", None, b"1"], [3, 4]),
+        (b"123\n1234567\n456", 2, [None], [2, 1, 3]),
+        (b"", 1, [], []),
+    ],
 )
-def test_a_file_is_measured(data: bytes, expected: int) -> None:
-    size = measured(io.BytesIO(data), block=2)
-    assert (size.lines, size.bytes) == (expected, len(data))
-    assert expected == len(list(lines(io.BytesIO(data))))
+def test_lines_over_the_limit_are_left_out_where_that_is_wanted(
+    data: bytes, split: int, payloads: list[bytes | None], skipped: list[int]
+) -> None:
+    seen: list[tuple[int, str]] = []
+    found = list(lines(io.BytesIO(data), 5, split, lambda *each: seen.append(each)))
+    assert (found, [number for number, _ in seen]) == (payloads, skipped)
+    assert all("over the limit of 5" in why for _, why in seen)
+    if len(data) > 5000:
+        assert seen[-1][1].startswith("10,000 bytes")
+    counts = LineCounts()
+    counts.of(lines(io.BytesIO(data), 5, split, counts.reject))
+    assert counts.lines == len(data.splitlines()) and counts.rejects == len(skipped)
+    kept = [payload for payload in payloads if payload is not None]
+    assert (counts.payloads, counts.size) == (len(kept), sum(map(len, kept)))
 
 
 def test_ids_are_ulids() -> None:

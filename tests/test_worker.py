@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -20,9 +21,11 @@ from redisq_ops import aconnect, connect
 from redisq_ops.core.clock import FakeClock
 from redisq_ops.core.delay import DelaySet
 from redisq_ops.core.errors import BadInput, Unreachable, WrongKind
+from redisq_ops.core.fair import FairQueue
 from redisq_ops.core.handler import Reject, Retry, Work, exec_handler
+from redisq_ops.core.registry import server_ms
 from redisq_ops.core.request import RequestQueue
-from redisq_ops.core.values import Entry
+from redisq_ops.core.values import Entry, Failure, Settlement
 from redisq_ops.core.worker import Worker, doorbell, loop, source
 from redisq_ops.core.worker.doorbell import Doorbell, Rung
 from redisq_ops.demo.server import EmbeddedServer
@@ -234,6 +237,113 @@ def test_queues_are_served_in_turn(client: Client) -> None:
     assert all(served[n] != served[n + 1] for n in range(19))
 
 
+@pytest.mark.parametrize(
+    ("queues", "limit", "concurrency", "batch", "handler"),
+    [
+        (1, 4, 4, 10, upper), (2, 4, 8, 20, upper), (5, 4, 8, 20, upper_later),
+        (2, 4, 8, 20, upper_later), (2, 100, 8, 20, upper), (3, 1, 8, 1, upper),
+    ],
+)  # fmt: skip
+def test_a_burst_leaves_nothing_that_it_could_take(
+    client: Client, queues: int, limit: int, concurrency: int, batch: int, handler: Any
+) -> None:
+    several = [RequestQueue(client, f"q{n}") for n in range(queues)]
+    for queue in several:
+        queue.submit([b""] * 400, id="r1", limit=limit)
+    Worker(several, handler, burst=True, concurrency=concurrency, batch=batch).run()
+    assert [queue.counts().waiting for queue in several] == [0] * queues
+    assert all(is_done(queue) for queue in several)
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_a_burst_takes_what_its_handlers_submit(client: Client, batch: int) -> None:
+    first, second = mail(client, *[b""] * 5), RequestQueue(client, "second")
+    second.submit([], id="none")  # which is there, and found empty before
+
+    def handle(work: Work) -> None:
+        if work.queue == "mail":
+            second.submit([b""], id=f"s{work.number}")
+
+    Worker([second, first], handle, burst=True, batch=batch).run()
+    assert all(is_done(second, f"s{n}") for n in range(1, 6))
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_a_burst_waits_for_its_turn_where_others_are_at_the_limit(
+    client: Client, url: str, batch: int
+) -> None:
+    queue = mail(client, *[b""] * 3, limit=1)
+    held = queue.take(1, consumer="other").deliveries
+    with counted(url) as (near, proxy):
+        worker = Worker(mail(near), upper, burst=True, batch=batch)
+        thread = threading.Thread(target=worker.run)
+        thread.start()
+        until_idle(client, 1)
+        before = proxy.seen[b"EVALSHA"]
+        for _ in range(200):  # round trips of somebody else, and none of the worker's
+            client.ping()
+        assert proxy.seen[b"EVALSHA"] == before
+        queue.settle([Settlement(held[0], "ack")])
+        thread.join()
+    assert is_done(queue)
+
+
+def test_a_burst_waits_for_nobodys_leases_back_offs_and_pauses(client: Client, url: str) -> None:
+    def handle(work: Work) -> None:
+        if work.number == 1:
+            raise ValueError
+
+    queue, paused = mail(client, b"", b""), RequestQueue(client, "paused")
+    queue.submit([b""], id="held", priority=0)
+    queue.take(1, consumer="other")
+    queue.submit([b""], id="not-now")
+    queue.control("op", 1, "pause", "not-now")
+    paused.submit([b""], id="r1")
+    paused.configure("op", 1, {"paused": "smtp"})
+    with counted(url) as (near, proxy):
+        queues = [RequestQueue(near, name) for name in ("mail", "paused")]
+        Worker(queues, handle, burst=True).run()
+        assert proxy.seen[b"EVALSHA"] <= 10
+    counts = queue.counts()
+    assert (counts.waiting, counts.pending, counts.delayed) == (1, 1, 1)
+    assert paused.counts().waiting == 1
+
+
+@pytest.mark.parametrize("batch", [1, 20])
+def test_a_worker_says_once_that_a_limit_keeps_slots_idle(
+    client: Client, caplog: pytest.LogCaptureFixture, batch: int
+) -> None:
+    queue = mail(client, *[b""] * 20, id="newsletter-7", limit=4)
+    handle = lambda _: time.sleep(0.01)  # noqa: E731
+    Worker(queue, handle, burst=True, concurrency=8, batch=batch).run()
+    assert lines(caplog, "queue mail") == [
+        "queue mail: request newsletter-7 is at its limit of 4: 4 of 8 slots idle; "
+        "raise it with: redisq request limit mail/newsletter-7 8"
+    ]
+
+
+def test_a_worker_says_that_a_cap_keeps_slots_idle(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = FairQueue(client, "jobs")
+    queue.submit("acme", [(f"e{n}", b"") for n in range(6)])
+    queue.limit("acme", 2)
+    Worker(queue, lambda _: time.sleep(0.01), burst=True, concurrency=3).run()
+    assert lines(caplog, "queue jobs") == [
+        "queue jobs: client acme is at its cap of 2: 1 of 3 slots idle; "
+        "raise it with: redisq client cap jobs acme 3"
+    ]
+
+
+def test_a_worker_whose_slots_are_busy_says_nothing_of_limits(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    Worker(mail(client, *[b""] * 20, limit=4), upper, burst=True, concurrency=4).run()
+    few = mail(client, b"", b"", id="few", limit=2)
+    Worker(few, lambda _: time.sleep(0.01), burst=True, concurrency=4).run()
+    assert lines(caplog, "queue mail") == []
+
+
 @pytest.fixture
 def no_other_look(monkeypatch: pytest.MonkeyPatch) -> None:
     """An idle worker doesn't look every few seconds: it has to know when."""
@@ -249,6 +359,24 @@ def test_a_delay_set_is_worked_off_at_its_times(client: Client) -> None:
     with working(queue, lambda delivery: served.append(delivery.payload)):
         until(lambda: len(served) == 2)
     assert served == [b"1", b"2"]
+
+
+@pytest.mark.usefixtures("no_other_look")
+def test_a_clock_that_was_set_back_is_asked_again_and_no_queue_besieged(
+    client: Client, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ahead_ms = [3_600_000]  # as it was at the first time
+
+    async def told() -> int:
+        return await server_ms() + (ahead_ms.pop() if ahead_ms else 0)
+
+    monkeypatch.setattr(loop, "server_ms", told)
+    DelaySet(client, "later").schedule([("a", b"")], after_ms=500)
+    served: list[str] = []
+    with counted(url) as (near, proxy):
+        with working(DelaySet(near, "later"), lambda work: served.append(work.id)):
+            until(lambda: served)
+        assert proxy.seen[b"EVALSHA"] < 20
 
 
 # --- failing --------------------------------------------------------------------------------------
@@ -268,8 +396,40 @@ def test_a_failure_waits_out_its_back_off_and_is_kept(
     assert (failed.state, failed.at_ms) == ("delayed", failed.since_ms + 1000)
     assert failed.error is not None
     assert (failed.error.type, failed.error.message) == ("ValueError", "bad: b'secret'")
-    assert lines(caplog, "retry") == ["retry: mail/r1/1 in 1.0 s: ValueError"]
-    assert "secret" not in caplog.text
+    assert lines(caplog, "retry") == ["retry: mail/r1/1 in 1.0 s: ValueError: bad: b'secret'"]
+    assert lines(caplog, "traceback") == []
+
+
+def test_the_log_shows_a_failure_in_one_short_line(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    def handle(_: Work) -> None:
+        raise ValueError("no \x1b[31msuch\ncustomer " + "x" * 1000 + " in line 7")
+
+    with caplog.at_level(logging.DEBUG, "redisq_ops.worker"):
+        Worker(mail(client, b""), handle, burst=True, random=lambda: 0.5).run()
+    (line,) = lines(caplog, "retry")
+    assert line.startswith(r"retry: mail/r1/1 in 1.0 s: ValueError: no \x1b[31msuch\ncustomer xxx")
+    assert line.endswith("xxx in line 7") and len(line) < 260
+    (trace,) = lines(caplog, "traceback of mail/r1/1:\nTraceback (most recent call last):\n")
+    assert ", in handle\n" in trace and "\x1b" not in trace
+
+
+def test_the_log_shows_of_a_failure_what_may_be_shown(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    def handle(delivery: Work) -> None:
+        raise Reject(f"no customer {delivery.payload.decode()}")
+
+    def redacted(failure: Failure) -> Failure:
+        return replace(failure, message=failure.message.replace("ann@example.org", "***"))
+
+    with caplog.at_level(logging.DEBUG, "redisq_ops.worker"):
+        Worker(mail(client, b"ann@example.org"), handle, burst=True, redacted=redacted).run()
+    assert lines(caplog, "dead letter") == [
+        "dead letter: mail/r1/1 after attempt 1: Reject: no customer ***"
+    ]
+    assert "ann@example.org" not in caplog.text
 
 
 def test_the_first_failure_of_a_type_is_news(
@@ -310,7 +470,9 @@ def test_a_rejected_entry_is_dead_at_once(client: Client, caplog: pytest.LogCapt
     dead = entry(queue)
     assert (dead.state, dead.reason, dead.attempts) == ("dead", "rejected", 1)
     assert dead.error is not None and dead.error.message == "no such account"
-    assert lines(caplog, "dead letter") == ["dead letter: mail/r1/1 after attempt 1: Reject"]
+    assert lines(caplog, "dead letter") == [
+        "dead letter: mail/r1/1 after attempt 1: Reject: no such account"
+    ]
     assert "secret" not in caplog.text
 
 

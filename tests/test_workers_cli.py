@@ -84,7 +84,7 @@ def test_the_dead_are_struck_and_what_they_had_waits_again(redisq: Redisq, clien
     (plan,) = redisq.rows("workers", "prune", "sidekiq", "--older-than", "30s", "--dry-run")
     assert (plan["matched"], plan["jobs"], plan["processes"]) == (2, 2, [SLOW, GONE])
     assert client.scard("processes") == 3
-    said = redisq("workers", "prune", "sidekiq", "--older-than", "30s", code=2)
+    said = redisq("workers", "prune", "sidekiq", "--older-than", "30s", code=5)
     assert f"{SLOW}: heard of 40s ago, 2 jobs" in said and f"{GONE}: its record is gone" in said
     done = redisq.rows("workers", "prune", "sidekiq", "--older-than", "30s", "--yes")[-1]
     assert (done["matched"], done["done"], done["skipped"]) == (2, 2, {})

@@ -38,9 +38,9 @@ def hoisted(argv: Sequence[str]) -> list[str]:
         name, equals, _ = word.partition("=")
         if word == "--":
             rest += [word, *words]
-        elif name in _GLOBAL:
+        elif name in _GLOBAL or _verbosity(word):
             front.append(word)
-            if _GLOBAL[name] and not equals:
+            if _GLOBAL.get(name) and not equals:
                 front += [following for following in [next(words, None)] if following is not None]
         else:
             rest.append(word)
@@ -94,7 +94,10 @@ def _run(words: Sequence[str]) -> int:
     as_json = "--json" in words
     try:
         line = tuple(words)  # for what is to be typed again
-        code = _commands()(hoisted(words), prog_name="redisq", standalone_mode=False, obj=line)
+        commands = _commands()
+        if not all(map(_is_utf8, words)):
+            _require_utf8(commands)
+        code = commands(hoisted(words), prog_name="redisq", standalone_mode=False, obj=line)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except usage_error as error:
@@ -113,15 +116,62 @@ def _run(words: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
-        from redisq_ops.core.errors import RedisqError, translate
+        from redisq_ops.core.errors import RedisqError, file_error, translate
 
         known = translate(error)
         if isinstance(known, RedisqError):
             return _say(f"{known}{_at_another_port(known)}", known.exit_code, as_json, known)
         if isinstance(error, OSError):
             where = f": {error.filename}" if error.filename else ""
-            return _say(f"{error.strerror or error}{where}", 1, as_json)
-        raise
+            said = file_error(error, f"{error.strerror or error}{where}")
+            return _say(str(said), said.exit_code, as_json)
+        return _unexpected(error, words, as_json)
+
+
+def _unexpected(error: Exception, words: Sequence[str], as_json: bool) -> int:
+    """A mistake of ours: one line, and at ``-vv`` the traceback for a report of it."""
+    import traceback
+
+    if sum(_verbosity(word) for word in words) >= 2:
+        traceback.print_exception(error)
+    # Its own words may quote a payload.
+    frames = traceback.extract_tb(error.__traceback__)
+    at = [frame for frame in frames if "redisq_ops" in frame.filename][-1]
+    where = f"{at.filename.rpartition('redisq_ops/')[2]}:{at.lineno}"
+    what = f"unexpected error: {type(error).__name__} at {where}"
+    return _say(f"{what}; please report it with what -vv shows", 1, as_json)
+
+
+def _verbosity(word: str) -> int:
+    if word == "--verbose":
+        return 1
+    return word.count("v") if word.startswith("-") and set(word[1:]) == {"v"} else 0
+
+
+def _is_utf8(word: str) -> bool:
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _require_utf8(command: Any) -> None:
+    """Make a usage error of every text that isn't UTF-8, but for names of files: it can't be sent.
+
+    Changes the parser, which is why only a line that has such a text pays for it.
+    """
+
+    def convert(self: Any, value: Any, param: Any, context: Any) -> Any:
+        if isinstance(value, str) and not _is_utf8(value):
+            self.fail("not UTF-8", param, context)
+        return value
+
+    for param in command.params:
+        if param.type.name in ("str", "text") and "FILE" not in (param.metavar or ""):
+            param.type = type("Utf8", (type(param.type),), {"convert": convert})()
+    for inner in getattr(command, "commands", {}).values():
+        _require_utf8(inner)
 
 
 @cache
@@ -138,13 +188,14 @@ def _at_another_port(error: Exception) -> str:
     """Words for who speaks TLS to a server that doesn't, or not to one that does."""
     from redis.exceptions import ConnectionError, RedisClusterException, TimeoutError
 
-    from redisq_ops.core.errors import RedisqError
+    from redisq_ops.core.errors import LoginRefused, RedisqError
     from redisq_ops.ops.port import other
 
     from .session import current
 
     cause = error.__cause__
     heard = not isinstance(cause, (ConnectionError, RedisClusterException, TimeoutError))
+    heard = heard or isinstance(error, LoginRefused)  # to redis-py a connection error, too
     if heard or "refused" in str(cause) or (session := current()) is None:
         return ""
     with suppress(RedisqError):

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .app import app, examples
-from .options import GO, Options, argument, command
-from .plan import agreed, drive, ended, shown, untouched
+from .options import GO, MOST, Options, argument, command
+from .plan import agreed, drive, ended, shown, tell_recovered, untouched
 from .ramp import RAMPING, limits, ramped
 from .report import its_own, reporting
 from .session import Session
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from redisq_ops.ops.plan import Draft, PlanFile
     from redisq_ops.ops.target import Target
 
-_MAX = typer.Option("--max", min=1, help="Stop after so many; apply again goes on.")
+_MAX = typer.Option("--max", min=1, max=MOST, help="Stop after so many; apply again goes on.")
 _REPORT = typer.Option("--report", metavar="FILE", help="What became of each entry, as NDJSON.")
 _RATE = typer.Option("--rate", metavar="N/s", help="Not faster than this.")
 APPLYING: Options = {
@@ -142,6 +142,7 @@ def apply(s: Session, given: dict[str, Any]) -> int:
         told.end(outcome, {"left": left})
     halted = {"halted": change.halted} if change.halted else {}
     ended(s, outcome, what, undo=header.verb != "hard", more={"left": left, **halted})
+    tell_recovered(s, change.recovered)
     if left and not s.json:
         why = f" ({header.into} is {change.halted})" if change.halted else ""
         say(printable(f"{count(left)} left{why}; go on with: {s.again}"))

@@ -10,7 +10,7 @@ from .address import place
 from .app import app, examples
 from .completion import operations
 from .options import GO, Options, argument, command, flag
-from .plan import agreed, drive, ended
+from .plan import agreed, drive, ended, tell_recovered
 from .report import UNDO, its_own, reporting
 from .session import Session
 
@@ -91,6 +91,7 @@ def undo(s: Session, given: dict[str, Any]) -> int:
         told = {"sample": change.sample, "unnamed": change.unnamed}
         report.end(change.outcome, {"unnamed": change.unnamed})
     ended(s, change.outcome, f"took back {op}", undo=False, more=told)
+    tell_recovered(s, change.recovered)
     if not s.json:
         _tell_left(change, operation.into or queue.name)
         if finished and change.rest:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from .app import app, examples
-from .options import GO, Options, argument, command
+from .options import GO, MOST, Options, argument, command
 from .plan import agreed, ended
 from .session import Session
 
@@ -30,7 +30,9 @@ RULES: dict[str, tuple[str, Options, str]] = {
     ),
 }
 
-_START = Annotated[int, typer.Option("--start", min=0, metavar="N", help="From the Nth name on.")]
+_START = Annotated[
+    int, typer.Option("--start", min=0, max=MOST, metavar="N", help="From the Nth name on.")
+]
 _MAX = Annotated[int, typer.Option("--max", min=1, max=500, help="At most so many.")]
 
 

@@ -10,7 +10,7 @@ import typer
 
 from .app import app, examples
 from .completion import queues
-from .options import GO, PLANNING, Options, argument, command
+from .options import GO, MOST, PLANNING, Options, argument, command
 from .plan import agreed, drive, untouched
 from .session import Session
 
@@ -28,7 +28,10 @@ _REQUEST = Annotated[
 ]
 _SILENT = Annotated[str, typer.Option("--silent-for", metavar="SPAN", help="Silent from then on.")]
 _POISON = Annotated[
-    int, typer.Option("--poison", min=2, metavar="N", help="Deliveries that make an entry one.")
+    int,
+    typer.Option(
+        "--poison", min=2, max=MOST, metavar="N", help="Deliveries that make an entry one."
+    ),
 ]
 _IDLE = Annotated[
     str, typer.Option("--min-idle", metavar="SPAN", help="Only what it has held for so long.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .app import app, examples
-from .options import GO, argument, command, flag
+from .options import GO, MOST, argument, command, flag
 from .plan import agreed
 from .session import Session
 
@@ -148,12 +148,12 @@ def forget(s: Session, given: dict[str, Any]) -> int:
 def _ended(s: Session, outcome: Outcome | None, what: str) -> None:
     from redisq_ops.ops.journal import Outcome
 
-    from .output import count, emit, printable
+    from .output import count, emit, printable, tell
 
     if s.json:
         emit(outcome or Outcome(None, 0))
     elif outcome is None:
-        print(f"0 matched: {what}")
+        tell(f"0 matched: {what}")
     else:
         skipped = ", ".join(f"{count(n)} {why}" for why, n in outcome.skipped.items())
         done = f"{count(outcome.done)} of {count(outcome.matched)}"
@@ -162,7 +162,7 @@ def _ended(s: Session, outcome: Outcome | None, what: str) -> None:
 
 _MATCH = typer.Option("--match", metavar="PATTERN", help="Only keys of this pattern (? * [a-c]).")
 _RATE = typer.Option("--rate", metavar="N/s", help="Look at so many keys a second at most.")
-_MAX = typer.Option("--max", min=1, help="Look at about so many keys at most.")
+_MAX = typer.Option("--max", min=1, max=MOST, help="Look at about so many keys at most.")
 app.command(
     "discover",
     help="Find other programs' queues: Resque, Sidekiq, Carmine, streams with consumer groups, "

@@ -14,7 +14,7 @@ from .app import examples
 from .entries import GROUPS, NOUNS, meant
 from .options import GO, SELECTING, Options, command
 from .plan import agreed, drive, ended, untouched
-from .session import Session, redaction
+from .session import Session
 
 if TYPE_CHECKING:
     from redisq_ops.core.values import State
@@ -90,7 +90,7 @@ def _plan(s: Session, selection: Selection, change: Change) -> tuple[Plan, list[
     with progress(f"looking at payloads of {queue}", n) as meter:
         found = s.run(survey(selection, change, meter))
     changes = found.pop(CHANGES, 0)
-    looked = s.run(samples(selection, change, _shown))
+    looked = s.run(samples(selection, change))
     for sample in looked:
         said = (f"({sample.unfit}: stays as it is)",) if sample.unfit else sample.diff
         none = "(what changes is redacted)" if sample.hidden else "(nothing would change)"
@@ -132,10 +132,6 @@ def _nothing(s: Session, plan: Plan) -> int:
     return 1 if outcome.exit_code else 0  # 3 is for what was done in part
 
 
-def _shown(payload: bytes) -> str:
-    return redaction().payload(payload).decode("utf-8", "backslashreplace")
-
-
 def _replacement(s: Session, selection: Selection, given: str | None) -> Change | None:
     """One entry's new payload: given, or what the editor leaves; None if that is the old one."""
     from redisq_ops.core.errors import BadInput, NotFound
@@ -151,9 +147,11 @@ def _replacement(s: Session, selection: Selection, given: str | None) -> Change 
     elif not s.interactive and not chosen():
         raise BadInput("no terminal for an editor: say --payload TEXT, @FILE or -, or --patch")
     else:
-        readable(entry.payload)
+        readable(entry.payload, s.redaction)
         after = edited(entry.payload)
-    return None if after == entry.payload else Replaced(entry.payload, after)
+    # Where parts are redacted it isn't said whether they are the same.
+    plain = s.redaction.payload(entry.payload) == entry.payload
+    return None if plain and after == entry.payload else Replaced(entry.payload, after)
 
 
 def _text(given: str, option: str) -> str:

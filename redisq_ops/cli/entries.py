@@ -18,7 +18,7 @@ from .address import queue_named
 from .app import app, examples
 from .completion import queues, states
 from .options import GO, PLANNING, SELECTING, WHEN, Options, argument, command, flag
-from .plan import agreed, drive, ended, untouched
+from .plan import agreed, drive, ended, tell_recovered, tell_unfinished, untouched
 from .ramp import RAMPING, limits, ramped
 from .selecting import filtered, pace, pages, whole
 from .session import Session, redaction
@@ -151,7 +151,7 @@ def listed(s: Session, state: State, given: Mapping[str, Any]) -> int:
     from redisq_ops.ops.selection import Scan
 
     from .output import emit, say, table
-    from .rows import entry_row
+    from .rows import entry_row, tell_unread
 
     most = given["max"] or (None if s.json else 100)
     broken = False
@@ -179,9 +179,7 @@ def listed(s: Session, state: State, given: Mapping[str, Any]) -> int:
             say(f"{queue.name}: {entries(scan.found, state)}{of}{looked}")
         elif scan.looked:
             say(f"{queue.name}: {scan.looked}")
-        if scan.problem:
-            broken = True
-            say(f"{queue.name}: {scan.problem}")
+        broken = tell_unread([scan]) or broken
         _say_cancelled(s, target)
     return 3 if broken else 0
 
@@ -211,7 +209,7 @@ def _table(queue: str, state: State, rows: list[Entry], now: int) -> tuple[list[
             + ([entry.at_ms and age(entry.at_ms - now)] if clock else [])
             + [entry.failures, entry.lost, entry.consumer,
                GONE if entry.called == GONE else entry.reason,
-               f"{error.type}: {error.message}" if error else None]
+               f"{error.type}: {error.message}" if error else entry.problem]
         )  # fmt: skip
     return [*headers, "reason", "error"], texts
 
@@ -222,6 +220,7 @@ def changed(s: Session, verb: Verb, states: Sequence[State], given: Mapping[str,
     from functools import partial
 
     from redisq_ops.core.errors import BadInput
+    from redisq_ops.core.recovery import recover
     from redisq_ops.core.states import VERBS
     from redisq_ops.ops.bulk import Bulk, allowed, planned
     from redisq_ops.ops.consequences import weigh
@@ -307,14 +306,20 @@ def changed(s: Session, verb: Verb, states: Sequence[State], given: Mapping[str,
     for target in wanted:
         _say_cancelled(s, target)
     if not any(plan.facts["matched"] for plan in plans):
+        if not given["dry_run"] and not s.config.read_only:
+            for to in ways:  # what an earlier move left on its way may be all there is
+                for queue in (to.source, to.target):
+                    tell_recovered(s, s.run(recover(queue)))
+                tell_unfinished(s, to.source)
         for plan in plans:
             if not s.json:
                 print(printable(f"0 matched: {plan}"))
             elif given["dry_run"]:
                 emit({"plan": plan.title, **plan.facts})
+        left_out = sum(len(getattr(chosen, "corrupt", ())) for chosen, _ in weighed)
         if s.json and not given["dry_run"]:
-            emit(Outcome(None, 0))
-        return 0
+            emit(Outcome(None, left_out, 0, {"corrupt": left_out} if left_out else {}))
+        return 1 if left_out and not given["dry_run"] else 0
     return _moved(s, bulks, ramp) if agreed(s, plans, given) else 0
 
 
@@ -340,6 +345,9 @@ def _moved(s: Session, bulks: Sequence[Bulk], ramp: Limits | None) -> int:
             continue
         finished = drive(s, bulk, f"{bulk.verb} in {selection.queue.name}", s.again)
         ended(s, bulk.outcome, what, undo=bulk.verb != "hard")
+        if isinstance(bulk, Relocating):
+            tell_recovered(s, bulk.recovered)
+            tell_unfinished(s, selection.queue)
         if "away" in bulk.outcome.skipped and not s.json:
             say("away: moved to another queue, from where only the undo of that move brings them")
         if not finished:

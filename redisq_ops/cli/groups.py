@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from redisq_ops.ops.contrast import Contrast, Trait
     from redisq_ops.ops.frequent import Names
     from redisq_ops.ops.groups import Group, Grouping
-    from redisq_ops.ops.redaction import Redaction
 
 STATE: State = "dead"
 VERBS: tuple[Verb, ...] = ("replay", "purge")
@@ -31,27 +30,30 @@ def grouped(s: Session, given: Mapping[str, Any]) -> int:
     from redisq_ops.ops.groups import Grouping
 
     from .output import emit
+    from .rows import tell_unread
 
+    broken = False
     for target in meant(s, (STATE,), given):
         queue, now = target.queue, s.run(target.queue.now.op())
         grouping = Grouping(queue, target.state, target.filter, now)
         for page in pages(s, grouping.scan, given):
-            grouping.groups.add(page)
+            grouping.groups.add([entry for entry in page if not entry.problem])
+        broken = tell_unread([grouping.scan]) or broken
         if s.json:
-            for row in _rows(grouping, s.redaction):
+            for row in _rows(grouping):
                 emit(row)
         else:
-            _tell(grouping, s.redaction)
-    return 0
+            _tell(grouping)
+    return 3 if broken else 0
 
 
-def _rows(grouping: Grouping, redaction: Redaction) -> list[dict[str, Any]]:
+def _rows(grouping: Grouping) -> list[dict[str, Any]]:
     groups = grouping.groups
     looked = {
         "of": groups.total, "scanned": grouping.scanned, "complete": grouping.complete,
     }  # fmt: skip
     rows = [
-        {"queue": grouping.queue.name, "state": grouping.state, **_row(group, redaction), **looked}
+        {"queue": grouping.queue.name, "state": grouping.state, **_row(group), **looked}
         for group in groups.ranked()
     ]
     if groups.others.count:
@@ -62,22 +64,22 @@ def _rows(grouping: Grouping, redaction: Redaction) -> list[dict[str, Any]]:
     return rows
 
 
-def _row(group: Group, redaction: Redaction) -> dict[str, Any]:
+def _row(group: Group) -> dict[str, Any]:
     """A group as stable JSON names; what ``at_least`` names came so often or more."""
     counted = {"entries": group.exact, "clients": not group.clients.more,
                "requests": not group.requests.more}  # fmt: skip
     return {
         "group": group.fingerprint, "entries": group.count, "type": group.type,
-        "error": redaction.text(group.form), "lost": group.lost, "reasons": group.reasons,
+        "error": group.form, "lost": group.lost, "reasons": group.reasons,
         "first_ms": group.first_ms, "last_ms": group.last_ms, "sample": group.sample,
-        "message": redaction.text(group.message),
+        "message": group.message,
         "clients": len(group.clients), "requests": len(group.requests),
         "top_clients": dict(group.clients.top(5)), "top_requests": dict(group.requests.top(5)),
         "at_least": [name for name, exact in counted.items() if not exact],
     }  # fmt: skip
 
 
-def _tell(grouping: Grouping, redaction: Redaction) -> None:
+def _tell(grouping: Grouping) -> None:
     from redisq_ops.ops.bulk import entries
 
     from .output import age, count, say, table
@@ -90,7 +92,7 @@ def _tell(grouping: Grouping, redaction: Redaction) -> None:
             group.fingerprint, _many(group.count, group.exact), part(group.count, total),
             group.lost, group.last_ms and age(grouping.now_ms - group.last_ms),
             _different(group.clients if whose == "clients" else group.requests),
-            redaction.text(said(group)),
+            said(group),
         ]
         for group in ranked[:SHOWN]
     ]  # fmt: skip
@@ -173,15 +175,15 @@ def _emitted(s: Session, contrast: Contrast, group: Group) -> None:
     from .output import emit
     from .rows import entry_row
 
-    redaction, queue = s.redaction, contrast.queue.name
+    queue = contrast.queue.name
     here, rest = contrast.here, contrast.rest
     emit(
         {
-            "queue": queue, "state": contrast.state, **_row(group, redaction),
+            "queue": queue, "state": contrast.state, **_row(group),
             "of": here.total + rest.total,
             "contrast": [
                 {"field": t.field, "value": t.value, "share": round(t.here, 4),
-                 "rest": None if t.rest is None else round(t.rest, 4)}
+                 "rest": round(t.rest, 4)}
                 for t in contrast.traits()
             ],
             "payloads": here.looked, "rest_payloads": rest.looked,
@@ -203,7 +205,7 @@ def _described(s: Session, contrast: Contrast, group: Group) -> None:
         f"group {group.fingerprint} of {queue.name}: {count(group.count)} of {count(total)} dead "
         f"entries ({part(group.count, total)})"
     )
-    lines = [("error", redaction.text(said(group)))]
+    lines = [("error", said(group))]
     if group.reasons:
         reasons = (f"{count(n)} {reason}" for reason, n in group.reasons.items())
         lines.append(("reason", ", ".join(reasons)))
@@ -241,12 +243,14 @@ def _contrasted(s: Session, contrast: Contrast, traits: list[Trait]) -> None:
     here, rest = contrast.here, contrast.rest
     moment = partial(when, utc=s.utc)
     if traits:
-        tell("more frequent here than elsewhere:" if rest.total else "in common:")
+        tell("more frequent here than elsewhere:")
     elif rest.total:
         tell("nothing known is more frequent here than elsewhere")
+    else:
+        tell("all dead entries are of this group: there is nothing to compare them with")
     for trait in traits:
-        elsewhere = "" if trait.rest is None else f", {_share(trait.rest)} of the rest"
-        tell(f"  {_share(trait.here)} {has(trait.field, trait.value, moment)}{elsewhere}")
+        what = has(trait.field, trait.value, moment)
+        tell(f"  {_share(trait.here)} {what}, {_share(trait.rest)} of the rest")
     if here.looked:
         tell(
             f"  (payloads of {count(here.looked)} of {count(here.total)} looked at, and of "

@@ -75,7 +75,7 @@ def inspect_queue(context: typer.Context, address: Where) -> None:
         print()
         table(list(clients[0]), [list(client.values()) for client in clients])
         if len(clients) < view.clients.total:
-            print(f"  {len(clients)} of {view.clients.total:,} shown")
+            tell(f"  {len(clients)} of {view.clients.total:,} shown")
     for title, lines in (
         ("wrong now", view.checkup.flaws),
         ("not looked at", filter(None, [view.checkup.unseen])),
@@ -83,7 +83,8 @@ def inspect_queue(context: typer.Context, address: Where) -> None:
     ):
         for nth, line in enumerate(lines):
             if not nth:
-                print(f"\n  {title}")
+                print()
+                tell(f"  {title}")
             tell(f"    {line}")
 
 
@@ -133,7 +134,7 @@ def inspect_request(context: typer.Context, address: Where) -> None:
     }  # fmt: skip
     _facts(s, facts)
     for difference in differ:
-        print(f"  the group's own pending list: {difference['entries']:,} under "
+        tell(f"  the group's own pending list: {difference['entries']:,} under "
               f"{difference['who']} ({difference['why']})")  # fmt: skip
     if view.consumers:
         print()
@@ -155,7 +156,7 @@ def inspect_request(context: typer.Context, address: Where) -> None:
             ],
         )  # fmt: skip
         if len(pending) < request.pending:
-            print(f"  {len(pending)} of {request.pending:,} shown")
+            tell(f"  {len(pending)} of {request.pending:,} shown")
     _tell_story(s, view.story)
 
 
@@ -208,7 +209,7 @@ def _facts(s: Session, facts: dict[str, Any]) -> None:
         elif not isinstance(value, (str, bytes)):
             value = f"{value:,}"
         word = name.removesuffix("_ms").replace("_", " ")
-        print(f"  {word:<16}  {printable(value, 2000)}" if name else printable(value))
+        tell(f"  {word:<16}  {printable(value, 2000)}" if name else printable(value))
 
 
 def _story_row(story: Story) -> dict[str, Any]:
@@ -222,5 +223,6 @@ def _story_row(story: Story) -> dict[str, Any]:
 def _tell_story(s: Session, story: Story) -> None:
     found, looked = len(story.events), f"the latest {story.looked:,} of {story.total:,}"
     cut = f", the latest {SHOWN} of them" if found > SHOWN else ""
-    print(f"\n  history: {found:,} about it in {looked} events{cut}")
+    print()
+    tell(f"  history: {found:,} about it in {looked} events{cut}")
     tell_events(s, reversed(story.events[:SHOWN]))

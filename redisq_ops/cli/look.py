@@ -9,6 +9,7 @@ import typer
 
 from .app import app, examples
 from .completion import queues
+from .options import MOST
 from .rows import queue_row, tell, tell_events
 from .session import Session, session
 
@@ -55,10 +56,14 @@ def ls(context: typer.Context) -> int:
 
 def _flags(row: dict[str, Any]) -> str:
     told = [f"{flag}: {row[flag]}" for flag in ("paused", "draining", "problem") if row[flag]]
+    if row["unfinished"]:
+        told.append(f"unfinished: {' '.join(row['unfinished'])}")
     return ", ".join(told)
 
 
-Most = Annotated[int, typer.Option("--max", min=1, help="Show at most so many, the latest.")]
+Most = Annotated[
+    int, typer.Option("--max", min=1, max=MOST, help="Show at most so many, the latest.")
+]
 OneQueue = Annotated[
     str | None,
     typer.Option("--queue", metavar="NAME", help="Of one queue.", autocompletion=queues),
@@ -73,7 +78,7 @@ def log(context: typer.Context, queue: OneQueue = None, max: Most = 50) -> int:
 
     from redisq_ops.ops import journal
 
-    from .output import emit, say, table, when
+    from .output import emit, printable, say, table, when
 
     s = session(context)
     found = s.run(journal.log(s.deployment, max, queue))
@@ -94,7 +99,7 @@ def log(context: typer.Context, queue: OneQueue = None, max: Most = 50) -> int:
     elif not found.unread:
         say("no operations yet")
     for name, why in found.unread.items():
-        say(f"{name}: not looked at: {why}")
+        say(printable(f"{name}: not looked at: {why}"))
     return 3 if found.unread else 0
 
 
@@ -147,6 +152,8 @@ def config(
 
     Secrets are never shown.
     """
+    from dataclasses import asdict
+
     from .output import emit, table
 
     s = session(context)
@@ -155,13 +162,17 @@ def config(
     values = s.config.shown()
     if s.json:
         for value in values:
-            emit(value)
+            others = [{"value": said, "origin": origin} for said, origin in value.others]
+            emit({**asdict(value), "others": others})
     else:
         unit = {"max_rate": "/s"}
-        table(
-            ["setting", "value", "from"],
-            [[v.name, v.value and v.value + unit.get(v.name, ""), v.origin] for v in values],
-        )
+        rows = []
+        for v in values:
+            with_unit = unit.get(v.name, "")
+            rows.append([v.name, v.value and v.value + with_unit, v.origin])
+            for said, origin in v.others:
+                rows.append(["", said + with_unit, f"not used, less strict: {origin}"])
+        table(["setting", "value", "from"], rows)
     return None
 
 
@@ -194,7 +205,7 @@ def fsck(
     Exit 1 if something doesn't, else 3 if some couldn't be read. A queue at work changes while it
     is read, so a finding counts when every look sees it again.
     """
-    from redisq_ops.core.errors import Forbidden, Refused, Unreachable
+    from redisq_ops.core.errors import Forbidden, Refused, Unreachable, Unreadable
     from redisq_ops.core.io import apart
     from redisq_ops.core.registry import all_queues
     from redisq_ops.ops.audit import Audit
@@ -202,12 +213,19 @@ def fsck(
     from .output import emit
 
     s = session(context)
-    names = [queue] if queue else [q.name for q in s.run(all_queues(s.deployment.prefix))]
-    codes = {0}
+    codes, corrupt = {0}, dict[str, str]()
+    if queue is not None:
+        names = [queue]
+    else:
+        entries = s.run(all_queues(s.deployment.prefix))
+        names = [entry.name for entry in entries]
+        corrupt = {entry.name: entry.problem for entry in entries if entry.problem is not None}
     for name in names:
         row: dict[str, Any] = {"queue": name, "kind": None, "looks": 0, "momentary": 0}
         said, broken, unseen = "adds up", list[str](), None
         try:
+            if name in corrupt:
+                raise Unreadable(corrupt[name])
             there = s.run(s.deployment.queue(name))
             audit = Audit(there)
             while (again := s.run(apart(audit.look()))) is True and audit.looks < LOOKS:
@@ -219,7 +237,8 @@ def fsck(
             elif isinstance(again, Exception):
                 raise again
             else:
-                broken, unseen = audit.broken, audit.unseen
+                broken = [*audit.broken, *s.run(audit.journal())]
+                unseen = audit.unseen
         except Refused as refusal:
             if queue:
                 raise

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from inspect import Parameter, Signature
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from .completion import queues
 from .session import Session, session
+
+MOST = 10**9
+"""the highest number that options take; servers count to 2**63"""
 
 Options = Mapping[str, tuple[Any, Any]]
 """parameter -> its annotation for Typer, and its default (``...``: it has to be given)"""
@@ -72,11 +76,20 @@ SELECTING: Options = {
         ],
         None,
     ),
-    "max": (Annotated[int | None, typer.Option("--max", min=1, help="At most so many.")], None),
+    "max": (
+        Annotated[int | None, typer.Option("--max", min=1, max=MOST, help="At most so many.")],
+        None,
+    ),
     "window": (
         Annotated[
             int | None,
-            typer.Option("--window", metavar="N", help="Look at the first N only; -N: the latest."),
+            typer.Option(
+                "--window",
+                min=-MOST,
+                max=MOST,
+                metavar="N",
+                help="Look at the first N only; -N: the latest.",
+            ),
         ],
         None,
     ),
@@ -106,6 +119,13 @@ WHEN: Options = {
 OneQueue = Annotated[
     str | None,
     typer.Option("--queue", metavar="NAME", help="The queue.", autocompletion=queues),
+]
+
+SkipInvalid = Annotated[
+    Path | None,
+    typer.Option(
+        "--skip-invalid", metavar="FILE", help="Send the rest; list what can't be sent in FILE."
+    ),
 ]
 
 

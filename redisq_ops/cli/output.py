@@ -115,9 +115,14 @@ def _cell(value: Any) -> str:
     return printable(value, 80)
 
 
-def say(line: str) -> None:
-    """A line for a person, on stderr."""
-    print(line, file=sys.stderr)
+def tell(text: str) -> None:
+    """A line of data for a person, on stdout, escaped."""
+    print(printable(text))
+
+
+def say(text: str) -> None:
+    """Lines for a person, on stderr, escaped."""
+    print(*map(printable, text.split("\n")), sep="\n", file=sys.stderr)
 
 
 def conclude(line: str) -> None:
@@ -125,7 +130,7 @@ def conclude(line: str) -> None:
     why = _deaf.get()
     if not why:
         try:
-            print(line, flush=True)
+            print(printable(line), flush=True)
         except OSError as error:
             # What is still in its buffer would fail once more while Python ends.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -147,7 +152,7 @@ def progress(what: str, total: int | None = None) -> Iterator[Meter]:
     if not sys.stderr.isatty():
         yield lambda done, total=None: None
         return
-    line = _Line(what, total)
+    line = _Line(printable(what), total)
     try:
         yield line
     finally:
@@ -200,5 +205,6 @@ __all__ = [
     "progress",
     "say",
     "table",
+    "tell",
     "when",
 ]

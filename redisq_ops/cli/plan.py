@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from .session import Session
 
 if TYPE_CHECKING:
+    from redisq_ops.core.queue import Queue
+    from redisq_ops.core.recovery import Recovered
     from redisq_ops.ops.bulk import Bulk, Plan
     from redisq_ops.ops.consumers import Change
     from redisq_ops.ops.edit import Edit
@@ -26,9 +28,9 @@ def agreed(s: Session, plans: Sequence[Plan], given: Mapping[str, Any]) -> bool:
     """Show what would be done and find out whether to do it; False for a dry run.
 
     A person is asked, and types a number or name where much is at stake. Without a terminal and
-    without ``--yes`` the plan is the output, and the exit code 2 says that nothing was done.
+    without ``--yes`` the plan is the output, and exit code 5 says that nothing was done.
     """
-    from redisq_ops.core.errors import BadInput, Refused
+    from redisq_ops.core.errors import Refused, Unconfirmed
 
     from .output import emit, say
 
@@ -52,7 +54,7 @@ def agreed(s: Session, plans: Sequence[Plan], given: Mapping[str, Any]) -> bool:
     guard.checked([plan.facts for plan in plans])
     guard.named(s.confirm, not yes)
     if unasked:
-        raise BadInput("no terminal to ask on: add --yes to go ahead")
+        raise Unconfirmed("no terminal to ask on: add --yes to go ahead")
     if yes:
         return True
     with untouched():
@@ -166,3 +168,21 @@ def ended(
     if undo and outcome.done and outcome.op:
         say(printable(f"undo with: {hint('undo', outcome.op)}"))
     return None
+
+
+def tell_recovered(s: Session, recovered: Sequence[Recovered]) -> None:
+    """Say which moves of others were found unfinished, and what became of them."""
+    from .output import printable, say
+
+    for one in recovered if not s.json else ():
+        say(printable(str(one)))
+
+
+def tell_unfinished(s: Session, queue: Queue[Any]) -> None:
+    """Say which moves out of a queue are still unfinished."""
+    from redisq_ops.ops.unfinished import unfinished
+
+    from .output import printable, say, when
+
+    for one in s.run(unfinished(queue)) if not s.json else ():
+        say(printable(one.sentence(lambda ms: when(ms, s.utc))))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .options import Options, flag
+from .options import MOST, Options, flag
 from .session import Session
 
 if TYPE_CHECKING:
@@ -22,12 +22,18 @@ if TYPE_CHECKING:
     from redisq_ops.ops.ramp import Ramp
 
 _CANARY = typer.Option(
-    "--canary", metavar="N", min=1, help="N first; all others only if those are well, by a ramp."
+    "--canary",
+    metavar="N",
+    min=1,
+    max=MOST,
+    help="N first; all others only if those are well, by a ramp.",
 )
 _WATCH = typer.Option("--watch", metavar="SPAN", help="Ramp: how long to wait for an end. [1m]")
 _REENTRY = typer.Option("--max-reentry", metavar="SHARE", help="Ramp: may die again. [20%]")
 _LATENCY = typer.Option("--max-latency", metavar="SPAN", help="Ramp: slower than before. [5ms]")
-_WAITING = typer.Option("--max-waiting", metavar="N", min=0, help="Ramp: entries that may wait.")
+_WAITING = typer.Option(
+    "--max-waiting", metavar="N", min=0, max=MOST, help="Ramp: entries that may wait."
+)
 _PATIENCE = typer.Option("--patience", metavar="SPAN", help="Ramp: paused at most so long. [5m]")
 RAMPING: Options = {
     "canary": (Annotated[int | None, _CANARY], None),

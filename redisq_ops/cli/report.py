@@ -42,10 +42,12 @@ class Report:
         if path is None:
             return
         self.each = self._each
+        from redisq_ops.ops.files import opened
+
         with self._named():
             apart = os.path.exists(path) and not os.path.isfile(path)  # a pipe, a device
             way = os.O_WRONLY if apart else os.O_RDWR | os.O_CREAT
-            self._file = os.open(path, way | os.O_APPEND, 0o666)
+            self._file = opened(path, way | os.O_APPEND)
             self.hand = _hand(self._file)
             whole = 0 if apart else self._mended()
             if not whole:
@@ -108,7 +110,10 @@ def _head(op: str, of: str) -> dict[str, Any]:
 def its_own(path: str | None, op: str, of: str = PLAN) -> None:
     """Refuse to write into what isn't the report of this operation, or of its undo."""
     from redisq_ops.core.errors import BadInput
+    from redisq_ops.ops.files import destination
 
+    if path is not None:
+        destination(path)
     if path is None or not os.path.isfile(path) or not os.path.getsize(path):
         return
     with open(path, "rb") as file, suppress(ValueError):
@@ -134,15 +139,15 @@ def reporting(
         report = Report(path, op, of)
         yield report
     except OSError as error:
-        from redisq_ops.core.errors import RedisqError
+        from redisq_ops.core.errors import file_error
 
         from .output import count, emit, printable, say
 
         change = None if report is None else report.change
         done = before if change is None else s.run(change.reached())
-        said = RedisqError(f"--report {path}: {error.strerror or error}")
+        said = file_error(error, f"--report {path}: {error.strerror or error}")
         if change is None or done == before:
-            said = RedisqError(f"{said}: nothing was changed")
+            said = file_error(error, f"{said}: nothing was changed")
         else:
             outcome, said.exit_code = change.outcome, 3
             outcome.done = done

@@ -28,11 +28,12 @@ def results(
     """The results of a request in order, a JSON object per sub-request.
 
     It has n and state, then result (text), result_b64 (other bytes) or, where dead, error; result
-    is null where there is none. --raw leaves those out.
+    is null where there is none. --raw leaves those out; a terminal gets them escaped, as it would
+    act on their bytes.
     """
     from redisq_ops.ops.results import Results
 
-    from .output import count, emit, say
+    from .output import count, emit, printable, say
 
     s = session(context)
     look = Results(*request_at(s, request, queue))
@@ -42,7 +43,11 @@ def results(
             if not raw:
                 emit(_row(outcome))
             elif outcome.result is not None:
-                sys.stdout.buffer.write(redaction().payload(outcome.result) + b"\n")
+                result = redaction().payload(outcome.result)
+                if sys.stdout.isatty():
+                    print(printable(result))
+                else:
+                    sys.stdout.buffer.write(result + b"\n")
     if record.results_dropped:
         say(f"{count(record.results_dropped)} results weren't kept: over 64 MiB in this request")
 

@@ -11,6 +11,7 @@ from .session import Session, redaction
 if TYPE_CHECKING:
     from redisq_ops.core.values import Entry, Event
     from redisq_ops.ops.look import Row
+    from redisq_ops.ops.selection import Scan
 
 NAMED = 8
 """entries of one event that a line names"""
@@ -29,7 +30,7 @@ def queue_row(row: Row, now_ms: int) -> dict[str, Any]:
         "in_per_min": come, "out_per_min": gone, "failed_per_min": failed, "oldest_ms": oldest,
         "oldest_age_ms": oldest and max(0, now_ms - oldest),
         "paused": counts and counts.paused, "draining": counts and counts.closed,
-        "problem": row.problem or (counts and counts.problem),
+        "problem": row.problem or (counts and counts.problem), "unfinished": row.unfinished,
     }  # fmt: skip
 
 
@@ -46,9 +47,19 @@ def entry_row(queue: str, entry: Entry) -> dict[str, Any]:
         "first_ms": entry.first_ms, "failures": entry.failures, "lost": entry.lost,
         "attempts": entry.attempts, "consumer": entry.consumer, "reason": entry.reason,
         "error": asdict(entry.error) if entry.error else None, "op": entry.op,
-        "client": entry.client, "called": entry.called,
+        "client": entry.client, "called": entry.called, "problem": entry.problem,
         "payload": None if done else entry.payload, "result": entry.payload if done else None,
     }  # fmt: skip
+
+
+def tell_unread(scans: Iterable[Scan]) -> bool:
+    """Say on stderr what of these couldn't be read; whether there was anything."""
+    from .output import printable, say
+
+    told = dict.fromkeys((scan.queue.name, scan.unread) for scan in scans if scan.unread)
+    for name, unread in told:
+        say(printable(f"{name}: {unread}"))
+    return bool(told)
 
 
 def tell_events(s: Session, events: Iterable[Event]) -> None:
@@ -69,9 +80,9 @@ def _some(items: Sequence[str]) -> str:
 
 def tell(text: str) -> None:
     """A line on stdout, escaped."""
-    from .output import printable
+    from . import output
 
-    print(printable(text))
+    output.tell(text)
 
 
 def tell_sentence(text: str, before: str = "  ") -> None:

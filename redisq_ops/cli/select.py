@@ -36,7 +36,8 @@ def selected(s: Session, given: Mapping[str, Any]) -> int:
     from redisq_ops.core.errors import Refused, Unreachable
     from redisq_ops.ops.cancelled import taken_along
 
-    from .output import say
+    from .output import printable, say
+    from .rows import tell_unread
 
     counting = given["count"]
     most = given["max"] or (None if s.json or counting else SHOWN)
@@ -44,10 +45,11 @@ def selected(s: Session, given: Mapping[str, Any]) -> int:
     looks: list[Scan] = []
     rows: list[list[Any]] = []
     broken = False
-    queues = _queues(s, given)
-    for name, why in _unanswered(s, queues).items() if given["all_queues"] else ():
+    queues, refused = _queues(s, given)
+    unanswered = _unanswered(s, queues) if given["all_queues"] else {}
+    for name, why in (refused | unanswered).items():
         broken = True
-        say(f"{name}: not looked at: {why}")
+        say(printable(f"{name}: not looked at: {why}"))
         queues = [queue for queue in queues if queue.name != name]
     for queue in queues:
         left = None if most is None else most - sum(scan.found for scan in looks)
@@ -61,11 +63,8 @@ def selected(s: Session, given: Mapping[str, Any]) -> int:
             if not given["all_queues"]:
                 raise
             broken = True
-            say(f"{queue.name}: {refusal}")
-    for name, problem in dict.fromkeys((scan.queue.name, scan.problem) for scan in looks):
-        if problem:
-            broken = True
-            say(f"{name}: {problem}")
+            say(printable(f"{queue.name}: {refusal}"))
+    broken = tell_unread(looks) or broken
     if counting:
         _tell_counts(s, looks)
     elif not s.json:
@@ -92,14 +91,16 @@ def _why_not(filter: Filter, queues: Sequence[Queue[Any]]) -> str:
     return filter.other("dead") or "there is no queue here"
 
 
-def _queues(s: Session, given: Mapping[str, Any]) -> list[Queue[Any]]:
+def _queues(s: Session, given: Mapping[str, Any]) -> tuple[list[Queue[Any]], dict[str, str]]:
+    """The queues meant, and why others can't be opened."""
     from redisq_ops.core.errors import BadInput
 
     if given["all_queues"]:
         if given["name"] is not None:
             raise BadInput("either a queue or --all-queues")
-        return s.run(s.deployment.apart())
-    return [s.run(s.deployment.queue(queue_named(s, given["name"])))]
+        refused = s.run(s.deployment.registered())[1]
+        return s.run(s.deployment.apart()), {name: str(why) for name, why in refused.items()}
+    return [s.run(s.deployment.queue(queue_named(s, given["name"])))], {}
 
 
 def _unanswered(s: Session, queues: Sequence[Queue[Any]]) -> dict[str, str]:
@@ -129,6 +130,7 @@ def _through(
     """All states of a queue, one after the other; what is found is printed or put among rows."""
     from dataclasses import replace
 
+    from redisq_ops.core.errors import Unreadable, WrongKind
     from redisq_ops.core.values import STATES
     from redisq_ops.ops.selection import Scan
 
@@ -143,14 +145,17 @@ def _through(
         if state == "done" or filter.other(state) or left == 0:
             continue
         scan = Scan(queue, state, replace(filter, max=left), now, partly=True)
-        for page in pages(s, scan, given):
-            if given["count"]:
-                continue
-            if s.json:
-                for entry in whole(s, queue, page):
-                    emit(entry_row(queue.name, entry))
-            else:
-                rows += [_row(queue.name, entry, now) for entry in page]
+        try:
+            for page in pages(s, scan, given):
+                if given["count"]:
+                    continue
+                if s.json:
+                    for entry in whole(s, queue, page):
+                        emit(entry_row(queue.name, entry))
+                else:
+                    rows += [_row(queue.name, entry, now) for entry in page]
+        except (Unreadable, WrongKind) as corrupt:  # the other states may be readable
+            scan.problem, scan.over = f"{state}: {corrupt}", True
         left = None if left is None else left - scan.found
         looks.append(scan)
     return looks
@@ -164,7 +169,7 @@ def _row(queue: str, entry: Entry, now: int) -> list[Any]:
     return [
         f"{queue}/{entry.id}", entry.state, entry.since_ms and age(now - entry.since_ms),
         entry.failures, entry.lost, entry.consumer, entry.reason,
-        f"{error.type}: {error.message}" if error else None,
+        f"{error.type}: {error.message}" if error else entry.problem,
     ]  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
-from redisq_ops.core.url import masked
+from redisq_ops.core.url import masked, masked_url
 from redisq_ops.ops.hint import aim
 
 if TYPE_CHECKING:
@@ -56,12 +56,13 @@ class Session:
         from redisq_ops.core.io import run
         from redisq_ops.ops.look import eviction_policy
 
+        from .output import say
+
         client = connect(self.config.target(), self.role)
         if policy := run(client, eviction_policy()):
-            print(
+            say(
                 f"redisq: warning: this server's maxmemory-policy is {policy}: once memory is "
-                "full it deletes what queues keep; set it to noeviction",
-                file=sys.stderr,
+                "full it deletes what queues keep; set it to noeviction"
             )
         return client
 
@@ -92,8 +93,9 @@ class Session:
         if not self.no_redact:
             return redaction
         if redaction.forced or self.config.read_only:
-            why = "redact.forced" if redaction.forced else "read_only"
-            raise Refused(f"--no-redact isn't for here ({why} in the configuration)")
+            read_only = f"read_only, {self.config.values['read_only'].origin}"
+            why = "redact.forced in the configuration" if redaction.forced else read_only
+            raise Refused(f"--no-redact is not allowed here ({why})")
         return NOTHING
 
     def writable(self) -> None:
@@ -101,12 +103,19 @@ class Session:
         if self.config.read_only:
             from redisq_ops.core.errors import Refused
 
-            raise Refused("this context is read-only (read_only in the configuration)")
+            origin = self.config.values["read_only"].origin
+            raise Refused(f"read-only: nothing can be changed (read_only, {origin})")
 
     @property
     def again(self) -> str:
         """The command that was typed, as a shell takes it; a password isn't repeated."""
-        return shlex.join(["redisq", *map(masked, self.typed)])
+        words = [masked(word) for word in self.typed]
+        for n, word in enumerate(self.typed):
+            if word.startswith("--url="):
+                words[n] = f"--url={masked_url(word.removeprefix('--url='))}"
+            elif n and self.typed[n - 1] == "--url":
+                words[n] = masked_url(word)
+        return shlex.join(["redisq", *words])
 
     @property
     def interactive(self) -> bool:
@@ -146,14 +155,36 @@ def session(context: typer.Context) -> Session:
 
 def start_logging(verbose: int, format: str) -> None:
     """Log lines of `redisq_ops` to stderr; ``format`` is ``text`` or ``json``."""
+    if format not in ("text", "json"):
+        from redisq_ops.core.errors import BadInput
+
+        raise BadInput(f"--log-format {format}: text or json")
     logger = logging.getLogger("redisq_ops")
     logger.setLevel([logging.WARNING, logging.INFO, logging.DEBUG][min(verbose, 2)])
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_JsonLines() if format == "json" else logging.Formatter(_TEXT))
+    handler.setFormatter(_JsonLines() if format == "json" else _TextLines(_TEXT))
     logger.handlers[:] = [handler]
 
 
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+class _TextLines(logging.Formatter):
+    """Lines on which no terminal acts, and that no error's text can forge: a message's further
+    lines are indented."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        record.message = _indented(record.message)
+        return super().formatMessage(record)
+
+    def formatException(self, ei: Any) -> str:
+        return "    " + _indented(super().formatException(ei))
+
+
+def _indented(text: str) -> str:
+    from redisq_ops.ops.terminal import printable
+
+    return "\n    ".join(map(printable, text.split("\n")))
 
 
 class _JsonLines(logging.Formatter):

@@ -129,13 +129,30 @@ def _no_interrupt(record: logging.LogRecord) -> bool:
     return not record.getMessage().endswith("while sending command.")
 
 
+def announced(s: Session, given: Mapping[str, Any]) -> None:
+    """Check the settings, then tell a person that Spark starts, which takes some seconds."""
+    from redisq_ops.pipeline.session import settings_of
+
+    settings_of(given["conf"] or ())
+    if not s.json:
+        print("starting Spark…", file=sys.stderr, flush=True)
+
+
 @contextmanager
 def on_spark(
-    s: Session, given: Mapping[str, Any], *, stopped: str = "", waits: bool = True
+    s: Session,
+    given: Mapping[str, Any],
+    *,
+    stopped: str = "",
+    waits: bool = True,
+    announces: bool = True,
 ) -> Iterator[SparkSession]:
     """That session while a command runs; what fails on it is one line.
 
-    ``stopped``: what Ctrl+C says, where there is something to say."""
+    ``stopped``: what Ctrl+C says, where there is something to say. ``announces``: says first that
+    Spark starts."""
+    if announces:
+        announced(s, given)
     logging.getLogger().addFilter(_no_interrupt)
     made = started(s, given, waits=waits)
     with suppress(ValueError):  # not the main thread
@@ -316,6 +333,7 @@ spark.command(
 
 def queried(s: Session, given: dict[str, Any]) -> int:
     from redisq_ops.pipeline.options import parsed
+    from redisq_ops.pipeline.redacted import redacted
     from redisq_ops.pipeline.tables import TABLES
 
     if printed(given):
@@ -331,7 +349,8 @@ def queried(s: Session, given: dict[str, Any]) -> int:
         there(s, parsed({"table": name, **own[name]}).queue)
     with on_spark(s, given) as spark:
         for name in meant:
-            frame(s, spark, name, **own[name]).createOrReplaceTempView(name)
+            shown = redacted(frame(s, spark, name, **own[name]), s.redaction)
+            shown.createOrReplaceTempView(name)
         _tell(s, spark, awaited(spark, "planning", lambda: spark.sql(given["query"])))
     return 0
 
@@ -362,7 +381,7 @@ def _has(name: str) -> bool:
 
 def _plain(row: Mapping[str, Any], redaction: Redaction) -> dict[str, Any]:
     """A row as the contract's JSON has it: moments in ISO 8601, bytes as bytes. A query may put
-    anything anywhere, so all text and bytes are redacted."""
+    together what is redacted only as a whole, so all text and bytes are redacted again."""
     from datetime import date
     from decimal import Decimal
 
@@ -374,7 +393,7 @@ def _plain(row: Mapping[str, Any], redaction: Redaction) -> dict[str, Any]:
         if isinstance(item, date):
             return item.isoformat()
         if isinstance(item, Mapping):
-            return {name: value(part) for name, part in item.items()}
+            return {value(name): value(part) for name, part in item.items()}
         if isinstance(item, list):
             return [value(part) for part in item]
         return float(item) if isinstance(item, Decimal) else item

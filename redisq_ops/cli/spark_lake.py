@@ -24,8 +24,9 @@ def exported(s: Session, given: dict[str, Any]) -> int:
     from redisq_ops.ops.terminal import size
     from redisq_ops.pipeline.lake import export
     from redisq_ops.pipeline.options import parsed, table
+    from redisq_ops.pipeline.redacted import redacted
 
-    from .output import count, emit, say
+    from .output import count, emit, say, tell
 
     if printed(given):
         return 0
@@ -44,7 +45,7 @@ def exported(s: Session, given: dict[str, Any]) -> int:
     with on_spark(s, given, stopped=so) as session:
 
         def read(name: str, **more: str) -> DataFrame:
-            return frame(s, session, name, **more)
+            return redacted(frame(s, session, name, **more), s.redaction)
 
         for name, options in wanted.items():
             take = partial(
@@ -56,7 +57,7 @@ def exported(s: Session, given: dict[str, Any]) -> int:
             if s.json:
                 emit(done)
                 continue
-            print(f"{name}: {count(done.rows)} rows in {count(done.files)} files "
+            tell(f"{name}: {count(done.rows)} rows in {count(done.files)} files "
                   f"({size(done.bytes)}), run {done.run}")  # fmt: skip
             if done.recovered:
                 say(f"{name}: {count(done.recovered)} interrupted runs finished first")
@@ -93,9 +94,11 @@ spark.command(
 
 
 def collected(s: Session, given: dict[str, Any]) -> int:
+    from redisq_ops.core.errors import BadInput
+    from redisq_ops.pipeline.redacted import redacted
     from redisq_ops.pipeline.results import FORMATS, checked, chosen, write
 
-    from .output import count, emit, say
+    from .output import count, emit, say, tell
 
     if printed(given):
         return 0
@@ -103,20 +106,25 @@ def collected(s: Session, given: dict[str, Any]) -> int:
     end = out.suffix.removeprefix(".")
     format = given["format"] or {"txt": "text"}.get(end, end if end in FORMATS else "parquet")
     checked(out, format, overwrite=given["overwrite"])
+    if given["no_final_newline"] and not (given["single_file"] and format == "text"):
+        raise BadInput("--no-final-newline is for --single-file --format text")
     queue = given["queue"] or s.config["queue"] or "default"
     requests = given["requests"] or []
     _known(s, queue, requests)
     options = {"request": requests[0]} if len(requests) == 1 else {}
     with on_spark(s, given, stopped="nothing was written") as session:
-        found = frame(s, session, "results", queue=queue, **options)
+        found = redacted(frame(s, session, "results", queue=queue, **options), s.redaction)
         picked = chosen(found, requests, given["starting"] or "")
-        put = partial(write, picked, out, format, overwrite=given["overwrite"], some=not requests)
+        put = partial(
+            write, picked, out, format, overwrite=given["overwrite"], some=not requests,
+            single_file=given["single_file"], final_newline=not given["no_final_newline"],
+        )  # fmt: skip
         done = awaited(session, "collecting", put)
     if s.json:
         emit({"out": str(out), "format": format, **asdict(done)})
     else:
         states = ", ".join(f"{count(n)} {state}" for state, n in done.states.items())
-        print(f"{out}: {count(done.results)} results; sub-requests: {states or 'none'}")
+        tell(f"{out}: {count(done.results)} results; sub-requests: {states or 'none'}")
         if not done.whole:
             say("not all of them are done: redisq wait request ID, then again with --overwrite")
     return done.exit_code
@@ -142,19 +150,22 @@ _OUT_FORMAT = typer.Option("--format", metavar="FORMAT", help="parquet, json, cs
 
 spark.command(
     "results",
-    help="Write requests' results to a folder, in order. text has the results alone.",
+    help="Write requests' results to a folder, or with --single-file to one file, in order: by "
+    "request (ID-1, ID-2 … ID-10), then by number. text has the results alone.",
     epilog=examples(
         "redisq spark results out.parquet r1 r2 --queue mail",
-        "redisq spark results out.txt --queue mail --starting today- --overwrite",
+        "redisq spark results out.txt --single-file --queue mail --starting today- --overwrite",
     ),
 )(
     command(
         {
-            "out": argument("OUT", help="The folder to write."),
+            "out": argument("OUT", help="The folder, or the file, to write."),
             "requests": (Annotated[list[str] | None, typer.Argument(metavar="[REQUEST]...")], None),
             **QUEUE,
             "starting": (Annotated[str | None, _STARTING], None),
             "format": (Annotated[str | None, _OUT_FORMAT], None),
+            "single_file": flag("--single-file", "Write one file, by one task; not a folder."),
+            "no_final_newline": flag("--no-final-newline", "End the last line without a newline."),
             "overwrite": flag("--overwrite", "Take the place of what is there."),
             **RUNNING,
         },

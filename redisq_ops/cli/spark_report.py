@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +14,7 @@ from .app import examples
 from .completion import queues
 from .options import Options, argument, command, flag
 from .session import Session
-from .spark import RUNNING, frame, moment, on_spark, printed, spark, there
+from .spark import RUNNING, announced, frame, moment, on_spark, printed, spark, there
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -167,11 +166,11 @@ spark.command(
 
 
 def held_back(s: Session, given: dict[str, Any]) -> int:
-    from redisq_ops.core.errors import BadInput
+    from redisq_ops.core.errors import BadInput, NotFound
 
     queue, slash, request = given["request"].rpartition("/")
     if slash and given["queue"] not in (None, queue):
-        raise BadInput(f"{given['request']} isn't in queue {given['queue']}")
+        raise NotFound(f"{given['request']} isn't in queue {given['queue']}")
     queue = queue or given["queue"]
     if printed(given):
         return 0
@@ -244,24 +243,26 @@ def _report(
     request: str | None = None,
 ) -> Iterator[tuple[Report, Progress]]:
     """The report's two tables, of the server or of a lake, and a meter for its parts."""
-    from redisq_ops.core.errors import BadInput, NotFound
+    from redisq_ops.core.errors import BadInput
 
-    try:  # it counts through Arrow, before the session that would say the same is asked for
-        from redisq_ops.pipeline import scale
-    except ModuleNotFoundError as error:
-        raise BadInput("Spark isn't installed: pip install 'redisq-ops[spark]'") from error
     from .output import progress
 
     redaction = s.redaction
     names = tuple(given["queues"] or ())
     lake: Path | None = given["lake"]
     if lake is not None and not lake.is_dir():
-        raise NotFound(f"no lake at {lake}")
+        raise BadInput(f"no lake at {lake}")
     if lake is None:
         there(s, names)
     since, until = _range(s, given, DAY if history else None)
+    announced(s, given)
+    try:  # it counts through Arrow, before the session that would say the same is asked for
+        from redisq_ops.pipeline import scale
+    except ModuleNotFoundError as error:
+        raise BadInput("Spark isn't installed: pip install 'redisq-ops[spark]'") from error
     ours = scale.started_with(_rows(s, lake, names, history, request is None))
-    with on_spark(s, {**given, "conf": [*ours, *(given["conf"] or ())]}) as running:
+    own = {**given, "conf": [*ours, *(given["conf"] or ())]}
+    with on_spark(s, own, announces=False) as running:
         from redisq_ops.pipeline.report import Report
         from redisq_ops.pipeline.session import settings_of
 
@@ -280,9 +281,9 @@ def _report(
             report = Report(
                 events, letters, client, bool(given.get("payloads")), redaction, weights
             )
-            own = settings_of(given["conf"] or ())
+            asked = settings_of(given["conf"] or ())
             for name, value in (report.settings if history else {}).items():
-                if name not in own:
+                if name not in asked:
                     running.conf.set(name, value)
             yield report, meter
 
@@ -364,13 +365,15 @@ def _range(
 
 def _pattern(text: str | None) -> str | None:
     from redisq_ops.core.errors import BadInput
+    from redisq_ops.ops.regex import BadRegex, regex
 
     if text is None:
         return None
     try:
-        groups = re.compile(text).groups
-    except re.error as error:
-        raise BadInput(f"--client {text!r}: {error}") from error
+        groups = regex(text).groups
+    except BadRegex as error:
+        at = f" column {error.at + 1}:" if error.at is not None else ""
+        raise BadInput(f"--client {text!r}:{at} {error}") from error
     if groups < 1:
         raise BadInput(f"--client {text!r}: its first group is the client, as in '^(\\w+)-'")
     return text
@@ -388,9 +391,7 @@ def _writable(html: Path | None, parquet: Path | None) -> None:
 
 def _put(path: Path, text: str) -> None:
     """The whole page or none: a full disk leaves what was there."""
-    part = path.with_name(f".{path.name}.part")
-    try:
-        part.write_text(text, encoding="utf-8")
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    from redisq_ops.ops.files import whole
+
+    with whole(path) as file:
+        file.write(text.encode())

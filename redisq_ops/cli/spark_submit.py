@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,88 +11,127 @@ import typer
 from redisq_ops.core.settings import LIMIT, MAX_PAYLOAD, PRIORITY
 
 from .app import examples
-from .options import argument, command, flag
+from .options import SkipInvalid, argument, command, flag
 from .plan import untouched
 from .session import Session
 from .spark import RUNNING, awaited, on_spark, printed, spark
 from .spark_write import PACE, QUEUE, rate_of, server_of
 
 if TYPE_CHECKING:
-    from redisq_ops.pipeline.dataset import Sized
+    from redisq_ops.pipeline.screening import Screened
     from redisq_ops.pipeline.submit import Done
 
 _MANY = 100_000
+_SAMPLES = 5
+"""rejects a dry run shows"""
 
 
 def submitted(s: Session, given: dict[str, Any]) -> int:
+    from redisq_ops.core.errors import BadInput, Refused
+    from redisq_ops.ops.rejects import RejectFile
     from redisq_ops.ops.submission import ulid
-    from redisq_ops.pipeline import dataset, submit
-    from redisq_ops.pipeline.writing import tasks
-
-    from .output import emit, progress
+    from redisq_ops.pipeline.dataset import Asked
 
     if printed(given):
         return 0
-    wanted = dataset.Asked(
+    wanted = Asked(
         given["queue"] or s.config["queue"] or "default", given["id"], given["name"],
         given["rows"], given["payload"], tuple(given["order"] or ()), given["split"],
         given["priority"], given["limit"], given["max_payload"], rate_of(s, given), given["parts"],
     )  # fmt: skip
-    if not given["dry_run"]:
+    dry_run, skipped = given["dry_run"], given["skip_invalid"]
+    if not dry_run:
         s.writable()
     so = "what was sent stays; the same command goes on"
-    with on_spark(s, given, stopped=so) as session:
+
+    with ExitStack() as stack:
+        listed: RejectFile | None = None
+        if skipped is not None and not dry_run:
+            listed = stack.enter_context(RejectFile(skipped))
+        session = stack.enter_context(on_spark(s, given, stopped=so))
+        from redisq_ops.pipeline import dataset, screening, submit
+        from redisq_ops.pipeline.writing import tasks
+
+        from .output import progress
+
+        def rejected(found: Screened) -> None:
+            assert listed is not None
+            for reject in found.rejects:
+                listed.add(reject)
+            if found.rejects and not found.entries:
+                raise Refused(f"no row of {given['input']} can be submitted: {skipped} says why")
+
         with untouched("nothing was sent"):
             path, format, multiline = given["input"], given["format"], given["multiline"]
             source = awaited(
                 session, "looking",
                 lambda: dataset.read(session, path, format, multiline=multiline),
             )  # fmt: skip
-            if given["dry_run"]:
-                size = awaited(session, "counting", lambda: dataset.sized(source, wanted))
-                if s.json:
-                    emit({"queue": wanted.queue, "word": "dry-run", **asdict(size)})
-                else:
-                    _sized(size)
-                return 0
+            if dry_run:
+                with progress("counting") as meter:
+                    found = screening.screened(
+                        session, source, wanted, lambda: meter(*tasks(session))
+                    )
+                if not found.rows and not found.rejects:
+                    raise BadInput("the input has no rows: nothing to submit")
+                return _counted(s, wanted.queue, found, skips=skipped is not None)
         with progress("submitting") as meter:
             done = submit.submit(
                 session, server_of(s), source, wanted, f"submit-{ulid()}",
                 progress=lambda: meter(*tasks(session)),
+                rejected=None if listed is None else rejected,
             )  # fmt: skip
-    return _submitted(s, wanted.queue, done)
+    return _submitted(s, wanted.queue, done, skipped)
 
 
-def _sized(size: Sized) -> None:
-    """What would be sent, and what it takes of the server where that is much."""
+def _counted(s: Session, queue: str, found: Screened, *, skips: bool) -> int:
+    """Print what would be sent and what would be refused; the exit code that submit ends with."""
     from redisq_ops.ops.submission import memory
     from redisq_ops.ops.terminal import size as shown
 
-    from .output import count, say
+    from .output import count, emit, printable, say, tell
 
-    print(f"{count(size.rows)} rows, {count(size.bytes)} bytes: {count(size.requests)} requests "
-          f"with {count(size.entries)} sub-requests, not sent")  # fmt: skip
-    if size.corrupt:
-        say(f"{count(size.corrupt)} rows can't be read, and would be left out")
-    if size.requests > _MANY:
-        takes = shown(memory(size.requests, size.bytes))
-        say(f"so many requests take about {takes} of the server's memory")
+    rejects = [str(reject) for reject in found.rejects[:_SAMPLES]]
+    refused = len(found.rejects)
+    if s.json:
+        emit({"queue": queue, "word": "dry-run", "requests": found.requests,
+              "entries": found.entries, "rows": found.rows, "bytes": found.bytes,
+              "refused": refused, "corrupt": found.corrupt, "samples": rejects})  # fmt: skip
+    else:
+        tell(f"{count(found.rows)} rows, {count(found.bytes)} bytes: {count(found.requests)} "
+              f"requests with {count(found.entries)} sub-requests, not sent")  # fmt: skip
+        if refused:
+            how = "would be left out" if skips else "would be refused, and all with them"
+            say(f"{count(refused)} rows {how}:")
+        for line in rejects:
+            say(f"  {printable(line)}")
+        if refused > len(rejects):
+            say(f"  and {count(refused - len(rejects))} more")
+        if found.requests > _MANY:
+            takes = shown(memory(found.requests, found.bytes))
+            say(f"so many requests take about {takes} of the server's memory")
+    if not refused:
+        return 0
+    if skips:
+        return 3 if found.entries else 1
+    return found.error.exit_code
 
 
-def _submitted(s: Session, queue: str, done: Done) -> int:
-    from .output import count, emit, printable, say
+def _submitted(s: Session, queue: str, done: Done, skipped: Path | None) -> int:
+    from .output import count, emit, printable, say, tell
 
     if s.json:
         emit({"queue": queue, "requests": done.requests, "entries": done.entries,
-              "corrupt": done.corrupt, "samples": done.samples})  # fmt: skip
+              "refused": done.rejects, "corrupt": done.corrupt,
+              "samples": done.samples})  # fmt: skip
         return done.exit_code
     there = done.requests.get("ok", 0) + done.requests.get("same", 0)
-    print(
+    tell(
         f"{queue}: {count(there)} requests with {count(done.entries)} sub-requests are there, "
         f"{count(done.requests.get('same', 0))} of them were"
     )
-    if done.corrupt:
-        say(f"{count(done.corrupt)} rows could not be read, and were left out")
+    if done.rejects:
+        say(f"{count(done.rejects)} rows were not submitted: {skipped} lists them")
     for word, why in done.samples.items():
         say(f"{count(done.requests[word])} {word}:")
         for line in why:
@@ -138,7 +178,8 @@ spark.command(
             "format": (Annotated[str | None, _FORMAT], None),
             "multiline": flag("--multiline", "Quoted values of CSV may have line breaks."),
             **PACE,
-            "dry_run": flag("--dry-run", "Count; send nothing."),
+            "skip_invalid": (SkipInvalid, None),
+            "dry_run": flag("--dry-run", "Count, also what would be refused; send nothing."),
             **RUNNING,
         },
         submitted,

@@ -15,13 +15,14 @@ SHOWN = 30
 
 
 def emitted(figures: Figures) -> None:
-    from redisq_ops.pipeline.report import notes
+    from redisq_ops.pipeline.report import missing, notes
 
     from .output import emit
 
     emit(
         {"table": "report", "begin_ms": figures.begin_ms, "end_ms": figures.end_ms,
-         "events": figures.events, "deliveries": figures.deliveries, "notes": notes(figures)}
+         "events": figures.events, "deliveries": figures.deliveries, "notes": notes(figures),
+         "missing": missing(figures)}
     )  # fmt: skip
     for name, rows in figures.tables.items():
         for row in rows:
@@ -31,7 +32,7 @@ def emitted(figures: Figures) -> None:
 def described(s: Session, figures: Figures) -> None:
     from redisq_ops.pipeline.page import METRICS
     from redisq_ops.pipeline.plot import duration, number
-    from redisq_ops.pipeline.report import notes, percent, totals
+    from redisq_ops.pipeline.report import missing, notes, percent, totals
 
     from .output import say, when
 
@@ -41,24 +42,30 @@ def described(s: Session, figures: Figures) -> None:
     def time(ms: float | None) -> str | None:
         return None if ms is None else duration(ms)
 
-    tables = figures.tables
+    tables, why = figures.tables, missing(figures)
     if figures.begin_ms is not None:
         say(f"{when(figures.begin_ms, s.utc)} to {when(figures.end_ms, s.utc)}")
     names = ("submitted", "taken", "done", "failed", "lost", "dead")
-    _told("queues", ["queue", *names], ([r["queue"], *(r[n] for n in names)]
-                                        for r in totals(figures)))  # fmt: skip
+    _told(
+        "queues",
+        ["queue", *names],
+        ([r["queue"], *(r[n] for n in names)] for r in totals(figures)),
+        why.get("throughput"),
+    )
     spread = [f"{what}_{p}_ms" for what in ("wait", "run") for p in ("p50", "p95", "p99")]
     _told(
         "latency by the hour",
         ["queue", "hour", "taken", "wait p50", "p95", "p99", "run p50", "p95", "p99"],
         ([r["queue"], moment(r["from_ms"]), r["taken"], *(time(r[name]) for name in spread)]
          for r in tables["latency"]),
+        why.get("latency"),
     )  # fmt: skip
     _told(
         "how deliveries end",
         ["queue", "attempt", "deliveries", "done", "failed", "lost", "dead", "not done"],
         ([r["queue"], r["attempt"], r["n"], r["done"], r["failed"], r["lost"], r["dead"],
           None if r["bad_share"] is None else percent(r["bad_share"])] for r in tables["retries"]),
+        why.get("retries"),
     )  # fmt: skip
 
     def value(row: Row, name: str) -> str:
@@ -69,18 +76,21 @@ def described(s: Session, figures: Figures) -> None:
         ["queue", "what", "from", "to", "", "value", "usually", "z"],
         ([r["queue"], METRICS[r["metric"]], moment(r["from_ms"]), moment(r["to_ms"]), r["side"],
           value(r, "value"), value(r, "median"), f"{r['z']:.1f}"] for r in tables["anomalies"]),
+        why.get("anomalies"),
     )  # fmt: skip
-    groups(s, tables["dead_groups"], [])
+    groups(s, tables["dead_groups"], None)
     _told(
         "fairness",
         ["queue", "hour", "Jain", "clients", "most to", "share", "of fair"],
         _fairness(tables["fairness"], moment),
+        why.get("fairness"),
     )
     _told(
         "slowest requests",
         ["request", "took", "sub-requests", "deliveries", "failed", "mostly"],
         ([f"{r['queue']}/{r['request']}", duration(r["took_ms"]), r["entries"], r["deliveries"],
           r["bad"], _mostly(r, tables["critical_paths"])] for r in tables["requests"]),
+        why.get("requests"),
         most=10,
     )  # fmt: skip
     for note in notes(figures):
@@ -127,13 +137,14 @@ def _spent(stretches: Iterable[Row]) -> list[tuple[str, int]]:
     return sorted(found.items(), key=lambda item: -item[1])
 
 
-def groups(s: Session, groups: Sequence[Row], traits: Sequence[Row]) -> None:
-    from redisq_ops.pipeline.report import percent, sentences
+def groups(s: Session, groups: Sequence[Row], traits: Sequence[Row] | None) -> None:
+    """Groups, and what is more frequent in each; ``traits`` None: that isn't asked."""
+    from redisq_ops.pipeline.report import alone, percent, sentences
 
     from .output import when
 
     by_group: dict[tuple[str, str], list[Row]] = {}
-    for trait in traits:
+    for trait in traits or ():
         by_group.setdefault((trait["queue"], trait["fingerprint"]), []).append(trait)
     ranked = sorted(groups, key=lambda row: -row["entries"])
     rows = []
@@ -146,15 +157,18 @@ def groups(s: Session, groups: Sequence[Row], traits: Sequence[Row]) -> None:
         "dead letters",
         ["queue", "group", "entries", "share", "lost", "clients", "requests", "last", "error"],
         rows,
+        "no dead letters",
     )
+    if traits is None:
+        return
+    if why := alone(ranked):
+        _line(why)
     for row in ranked[:SHOWN]:
         said = sentences(
             by_group.get((row["queue"], row["fingerprint"]), ()), lambda ms: when(ms, s.utc)
         )
         if said:
-            rest = any(t["rest"] is not None for t in by_group[row["queue"], row["fingerprint"]])
-            what = "more frequent here than elsewhere" if rest else "in common"
-            _line(f"{row['queue']} {row['fingerprint']}, {what}:")
+            _line(f"{row['queue']} {row['fingerprint']}, more frequent here than elsewhere:")
             for line in said:
                 _line(f"  {line}")
 
@@ -193,13 +207,18 @@ def walked(s: Session, rows: Sequence[Row], named: str) -> None:
 
 
 def _told(
-    title: str, headers: Sequence[str], rows: Iterable[Sequence[Any]], most: int = SHOWN
+    title: str,
+    headers: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    why: str | None = None,
+    most: int = SHOWN,
 ) -> None:
-    """A table with its title; nothing where it has no rows."""
+    """A table with its title; where it has no rows, ``why``."""
     from .output import say, table
 
     found = [list(row) for row in rows]
     if not found:
+        _line(f"\n{title}: none, {why}")
         return
     _line(f"\n{title}")
     table(headers, found[:most])

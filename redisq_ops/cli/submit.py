@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
@@ -13,15 +15,17 @@ import typer
 from redisq_ops.core.settings import LIMIT, MAX_PAYLOAD, PRIORITY
 
 from .app import app, examples
-from .options import OneQueue
+from .options import MOST, OneQueue, SkipInvalid
 from .plan import untouched
 from .session import Session, session
 from .wait import waited
 
 if TYPE_CHECKING:
-    from redisq_ops.ops.submission import EachLine, Submission
+    from redisq_ops.ops.rejects import Reject, RejectFile
+    from redisq_ops.ops.submission import EachLine, LineCounts, Submission
 
 _MANY = 100_000
+_MOST_BYTES = 512 * 1024 * 1024
 _UNSENT = "nothing was sent"
 
 
@@ -37,6 +41,7 @@ class _Plan:
     split: int
     max_payload: int
     per_line: bool
+    skip_invalid: Path | None
 
     @property
     def again(self) -> str:
@@ -51,6 +56,8 @@ class _Plan:
         }
         options: dict[str, str | None] = {"per-line": None} if self.per_line else {}
         options |= {"queue": self.queue, "id": self.id}
+        if self.skip_invalid is not None:
+            options["skip-invalid"] = str(self.skip_invalid)
         options |= {name: str(n) for name, (n, usual) in numbers.items() if n != usual}
         return ("… | " if self.file == "-" else "") + hint("submit", self.file, **options)
 
@@ -69,11 +76,14 @@ def submit(
     id: Annotated[str | None, typer.Option(help="The request's id, else a new ULID.")] = None,
     limit: Annotated[int, typer.Option(help="Sub-requests worked on at once, 1 to 1000.")] = LIMIT,
     priority: Annotated[int, typer.Option(help="0 (first) to 99.")] = PRIORITY,
-    split: Annotated[int, typer.Option(help="Lines per sub-request.")] = 1,
+    split: Annotated[int, typer.Option(max=MOST, help="Lines per sub-request.")] = 1,
     per_line: Annotated[
         bool, typer.Option("--per-line", help="A request per line: ID-1, ID-2, …")
     ] = False,
-    max_payload: Annotated[int, typer.Option(help="Bytes a sub-request may have.")] = MAX_PAYLOAD,
+    max_payload: Annotated[
+        int, typer.Option(min=0, max=_MOST_BYTES, help="Bytes a sub-request may have.")
+    ] = MAX_PAYLOAD,
+    skip_invalid: SkipInvalid = None,
     wait: Annotated[bool, typer.Option("--wait", help="Then wait for it, as redisq wait.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count; send nothing.")] = False,
 ) -> int:
@@ -81,64 +91,115 @@ def submit(
 
     Interrupted anywhere, the same command with the same --id goes on where it stopped, from stdin
     too. Of a line its end (a line feed) is removed; empty lines are sub-requests as well.
+
+    A line over --max-payload is refused before anything is sent (on stdin: when it comes).
     """
     from redisq_ops.core.errors import BadInput
+    from redisq_ops.ops.rejects import RejectFile
     from redisq_ops.ops.submission import ulid
 
     s = session(context)
     if split < 1 or (per_line and (split > 1 or wait)):
         raise BadInput("--split is for 1 or more lines, and not for --per-line, nor is --wait")
     plan = _Plan(
-        file, queue or s.config["queue"] or "default", id or ulid(), limit, priority, split,
-        max_payload, per_line,
+        file, queue or s.config["queue"] or "default", ulid() if id is None else id, limit,
+        priority, split, max_payload, per_line, skip_invalid,
     )  # fmt: skip
-    with _opened(file) as source:
+    with ExitStack() as stack:
+        source = stack.enter_context(_opened(file))
         with untouched(_UNSENT):
-            payloads, total = _read(plan, source)
+            total = _looked_through(plan, source, dry_run)
             if dry_run:
-                return _counted(s, plan, payloads)
+                return _counted(s, plan, source)
+            rejects = None
+            if skip_invalid is not None:
+                rejects = stack.enter_context(RejectFile(skip_invalid))
+            payloads = _payloads(plan, source, rejects)
             s.writable()
             job = _job(s, plan, payloads)
-        _submit(s, plan, job, total)
-    return waited(s, [(job.queue, plan.id)], None) if wait else 0
+        _submit(s, plan, job, total, rejects)
+    code = waited(s, [(job.queue, plan.id)], None) if wait else 0
+    return code or (3 if rejects is not None and rejects.count else 0)
 
 
-def _read(plan: _Plan, source: BinaryIO) -> tuple[Iterator[bytes], int | None]:
-    """The payloads, and how many there will be if the source can be read twice."""
-    from redisq_ops.core.errors import BadInput
-    from redisq_ops.ops.submission import lines, measured
+def _looked_through(plan: _Plan, source: BinaryIO, dry_run: bool) -> int | None:
+    """How many payloads there will be if the source can be read twice.
 
-    total = None
-    if source.seekable():
-        start = source.tell()
-        size = measured(source)
-        source.seek(start)
-        total = -(-size.lines // plan.split)
-        if plan.per_line and total > _MANY:
-            _warn(total, size.bytes)
-    payloads = lines(source, plan.max_payload, plan.split)
-    first = next(payloads, None)
-    if first is None:
-        raise BadInput(f"{plan.file} is empty: nothing to submit")
-    return chain([first], payloads), total
+    `TooLarge` for lines that can't be submitted, unless they are to be skipped or counted."""
+    from redisq_ops.ops.rejects import refusal
+
+    if dry_run or not source.seekable():
+        return None
+    start = source.tell()
+    found = _counts(plan, source)
+    source.seek(start)
+    if found.first is not None and plan.skip_invalid is None:
+        raise refusal(_reject(plan, *found.first), found.rejects)
+    if plan.per_line and found.payloads > _MANY:
+        _warn(found.payloads, found.size)
+    return found.payloads
 
 
-def _job(s: Session, plan: _Plan, payloads: Iterator[bytes]) -> Submission | EachLine:
+def _counts(plan: _Plan, source: BinaryIO) -> LineCounts:
+    from redisq_ops.ops.submission import LineCounts, lines
+
+    found = LineCounts()
+    return found.of(lines(source, plan.max_payload, plan.split, found.reject))
+
+
+def _reject(plan: _Plan, number: int, reason: str) -> Reject:
+    from redisq_ops.ops.rejects import Reject
+
+    whose = f"{plan.id}-{number}" if plan.per_line else plan.id
+    return Reject(plan.file, number, whose, reason)
+
+
+def _payloads(plan: _Plan, source: BinaryIO, rejects: RejectFile | None) -> Iterator[bytes | None]:
+    """The payloads; None where one is left out."""
+    from redisq_ops.core.errors import BadInput, Refused
+    from redisq_ops.ops.submission import lines
+
+    skip = None
+    if rejects is not None:
+
+        def skip(number: int, reason: str) -> None:
+            rejects.add(_reject(plan, number, reason))
+
+    payloads = lines(source, plan.max_payload, plan.split, skip)
+    before: list[bytes | None] = []
+    for payload in payloads:
+        before.append(payload)
+        if payload is not None:
+            return chain(before, payloads)
+    if before:
+        raise Refused(f"no line of {plan.file} can be submitted: {plan.skip_invalid} says why")
+    raise BadInput(f"{plan.file} is empty: nothing to submit")
+
+
+def _job(s: Session, plan: _Plan, payloads: Iterator[bytes | None]) -> Submission | EachLine:
     from redisq_ops.core.registry import unreserved
     from redisq_ops.core.request import RequestQueue
     from redisq_ops.ops.control import requests_of
     from redisq_ops.ops.submission import EachLine, Submission, opened
 
-    kind = EachLine if plan.per_line else Submission
     queue = requests_of(s.run(opened(s.deployment, plan.queue)))
     unreserved(queue.name, RequestQueue.kind)
-    return kind(queue, payloads, id=plan.id, priority=plan.priority, limit=plan.limit)
+    if plan.per_line:
+        return EachLine(queue, payloads, id=plan.id, priority=plan.priority, limit=plan.limit)
+    there = (payload for payload in payloads if payload is not None)
+    return Submission(queue, there, id=plan.id, priority=plan.priority, limit=plan.limit)
 
 
-def _submit(s: Session, plan: _Plan, job: Submission | EachLine, total: int | None) -> None:
+def _submit(
+    s: Session,
+    plan: _Plan,
+    job: Submission | EachLine,
+    total: int | None,
+    rejects: RejectFile | None,
+) -> None:
     from redisq_ops.core.errors import RedisqError
 
-    from .output import emit, progress
+    from .output import count, emit, progress, say
 
     warned = total is not None
     try:
@@ -154,12 +215,16 @@ def _submit(s: Session, plan: _Plan, job: Submission | EachLine, total: int | No
         with untouched(_UNSENT):
             raise
     assert job.done is not None
+    refused = 0 if rejects is None else rejects.count
     if s.json:
         done = job.done
         emit({"id": plan.id, "queue": plan.queue, "word": done.word, "total": done.total,
-              "state": done.state})  # fmt: skip
+              "state": done.state, "refused": refused})  # fmt: skip
     else:
         print(plan.id)
+        if refused:
+            say(f"{count(refused)} {'line was' if refused == 1 else 'lines were'} not submitted: "
+                f"{plan.skip_invalid} lists them")  # fmt: skip
     sys.stdout.flush()
 
 
@@ -201,21 +266,31 @@ def _interrupted(s: Session, error: BaseException, left: list[str]) -> BaseExcep
     return whole
 
 
-def _counted(s: Session, plan: _Plan, payloads: Iterator[bytes]) -> int:
-    from .output import count, emit
+def _counted(s: Session, plan: _Plan, source: BinaryIO) -> int:
+    """Print what would be sent and what would be refused; the exit code that submit ends with."""
+    from redisq_ops.core.errors import BadInput
 
-    total = lines = size = 0
-    for payload in payloads:
-        total += 1
-        lines += payload.count(b"\n") + 1
-        size += len(payload)
+    from .output import count, emit, printable, say
+
+    found = _counts(plan, source)
+    if not found.lines:
+        raise BadInput(f"{plan.file} is empty: nothing to submit")
     if s.json:
-        emit({"id": plan.id, "queue": plan.queue, "word": "dry-run", "total": total,
-              "state": None, "lines": lines, "bytes": size})  # fmt: skip
+        emit({"id": plan.id, "queue": plan.queue, "word": "dry-run", "total": found.payloads,
+              "state": None, "lines": found.lines, "bytes": found.size,
+              "refused": found.rejects})  # fmt: skip
     else:
         what = "requests of one" if plan.per_line else "sub-requests of one request"
-        print(f"{count(lines)} lines, {count(size)} bytes: {count(total)} {what}, not sent")
-    return 0
+        print(f"{count(found.lines)} lines, {count(found.size)} bytes: {count(found.payloads)} "
+              f"{what}, not sent")  # fmt: skip
+    if found.first is None:
+        return 0
+    if not s.json:
+        which = "line" if found.rejects == 1 else "lines"
+        how = "would be left out" if plan.skip_invalid else "would be refused, and all with it"
+        say(f"{count(found.rejects)} {which} {how}, the first: "
+            f"{printable(str(_reject(plan, *found.first)))}")  # fmt: skip
+    return 3 if plan.skip_invalid is not None and found.payloads else 1
 
 
 def _warn(requests: int, size: int) -> None:

@@ -133,6 +133,6 @@ def _connect(invocation: Session) -> Connected:
 def _size() -> tuple[int, int]:
     def cells(name: str, usual: int) -> int:
         word = os.environ.get(name, "")
-        return int(word) if word.isdigit() and int(word) else usual
+        return int(word) if word.isdigit() and 0 < len(word) < 5 and int(word) else usual
 
     return cells("COLUMNS", 120), cells("LINES", 40)

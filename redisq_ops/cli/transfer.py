@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import stat
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, cast
 
 import typer
@@ -48,6 +45,8 @@ _QUEUE = typer.Option(
 def export(s: Session, given: dict[str, Any]) -> int:
     from redisq_ops.ops.export import Export
 
+    from .rows import tell_unread
+
     redaction = _redaction(s, given["raw_payloads"])
     states = _states(given.pop("state"))
     file = given.pop("output")
@@ -66,7 +65,7 @@ def export(s: Session, given: dict[str, Any]) -> int:
         except KeyboardInterrupt as stop:
             raise _interrupted(file, sum(one.written for one in done)) from stop
     _told(s, done, file)
-    return 0
+    return 3 if tell_unread(section.scan for section in done) else 0
 
 
 def _redaction(s: Session, raw: bool) -> Redaction:
@@ -77,15 +76,15 @@ def _redaction(s: Session, raw: bool) -> Redaction:
     if not raw or not s.config.redaction:
         return s.redaction
     if why := _forced(s):
-        raise Refused(f"--raw-payloads isn't for here ({why} in the configuration)")
+        raise Refused(f"--raw-payloads is not allowed here ({why})")
     return NOTHING
 
 
 def _forced(s: Session) -> str:
     """What in the configuration keeps payloads from leaving as they are, if anything does."""
     if s.config.redaction.forced:
-        return "redact.forced"
-    return "read_only" if s.config.read_only else ""
+        return "redact.forced in the configuration"
+    return f"read_only, {s.config.values['read_only'].origin}" if s.config.read_only else ""
 
 
 def _states(named: list[str] | None) -> list[State]:
@@ -117,43 +116,26 @@ def _whole(file: str | None) -> Iterator[BinaryIO]:
     if file is None or file == "-":
         yield sys.stdout.buffer
         return
-    path = Path(os.path.realpath(file))
+    from redisq_ops.ops.files import whole
+
     try:
-        if path.exists() and not stat.S_ISREG(path.stat().st_mode):  # a pipe, a device
-            with open(path, "wb") as plain:
-                yield plain
-            return
-        handle, part = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-    except OSError as error:
-        raise _cut(error, file, 0) from error
-    try:
-        with os.fdopen(handle, "wb") as out:
+        with whole(file) as out:
             yield out
-            out.flush()
-            os.fsync(out.fileno())
-        os.replace(part, path)
     except OSError as error:
         raise _cut(error, file, None) from error
-    finally:
-        with suppress(FileNotFoundError):
-            os.unlink(part)
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
 
 
 def _cut(error: OSError, file: str | None, entries: int | None) -> Exception:
-    from redisq_ops.core.errors import RedisqError
+    from redisq_ops.core.errors import RedisqError, file_error
     from redisq_ops.ops.terminal import entries as some
 
     after = f" after {some(entries)}" if entries else ""
     if file is None or file == "-":
         return RedisqError(f"stdout: {error.strerror}{after}: what was written is no whole export")
-    return RedisqError(
+    return file_error(
+        error,
         f"{file}: {error.strerror}{after}: it was not written; make room or choose another place "
-        "with -o, and export again"
+        "with -o, and export again",
     )
 
 
@@ -190,7 +172,7 @@ def _told(s: Session, done: list[Export], file: str | None) -> None:
         say(f"{count(left)} more went to another state meanwhile, and are left out")
     if redacted := sum(one.redacted for one in done):
         why = _forced(s)
-        how = f"({why} in the configuration)" if why else ": --raw-payloads leaves them whole"
+        how = f"({why})" if why else ": --raw-payloads leaves them whole"
         say(f"{count(redacted)} are redacted and can't be imported{' ' if why else ''}{how}")
 
 

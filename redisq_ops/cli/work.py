@@ -19,7 +19,11 @@ from .session import Session, session, start_logging
 
 if TYPE_CHECKING:
     from redisq_ops.core.queue import Queue
+    from redisq_ops.core.values import Counts
     from redisq_ops.core.worker import Worker
+
+
+_MOST_PROCESSES = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,7 @@ def work(
         str | None, typer.Option(metavar="TIME", help="An entry that takes longer has failed.")
     ] = None,
     once: Annotated[
-        bool, typer.Option("--once", "--burst", help="End when nothing is waiting.")
+        bool, typer.Option("--once", "--burst", help="End when nothing is left to take.")
     ] = False,
     consumer: Annotated[str | None, typer.Option(help="Its name, else host and process.")] = None,
     ping: Annotated[int | None, typer.Option(help="Port for a monitor and /healthz.")] = None,
@@ -86,6 +90,9 @@ def work(
     A program gets the payload on stdin; what it writes is the result. Exit 0 is done, 100 dead at
     once, anything else a failure with the end of its stderr. A queue that doesn't exist yet is
     waited for; working on it doesn't create it.
+
+    --once ends when all queues are empty, or have only what is delayed, paused, or with other
+    workers; it says how much of that there is.
     """
     from redisq_ops.core.errors import BadInput
     from redisq_ops.core.worker import run_processes
@@ -93,14 +100,14 @@ def work(
 
     s = session(context)
     s.writable()
-    if processes < 1:
-        raise BadInput(f"processes {processes}: 1 or more")
+    if not 1 <= processes <= _MOST_PROCESSES:
+        raise BadInput(f"processes {processes}: 1 to {_MOST_PROCESSES}")
     options = {
         "concurrency": concurrency,
         "batch": batch,
         "lease_ms": duration_ms(lease),
         "grace_s": duration_ms(grace) / 1000,
-        "timeout_s": duration_ms(timeout) / 1000 if timeout else None,
+        "timeout_s": None if timeout is None else duration_ms(timeout) / 1000,
         "burst": once,
     }
     names = tuple(queue or [s.config["queue"] or "default"])
@@ -114,7 +121,11 @@ def work(
         else:
             s.client.close()
             code = run_processes(processes, _work_in_process, (job,))
-        return 130 if interrupted() else code
+        if interrupted():
+            return 130
+        if once:
+            _tell_left(s, job)
+        return code
 
 
 def _tell_absent(s: Session, job: _Job) -> None:
@@ -131,6 +142,50 @@ def _tell_absent(s: Session, job: _Job) -> None:
         then = "nothing to do" if job.options["burst"] else "waiting for its first submit"
         hint = f" (there is {alike})" if alike else ""
         say(printable(f"queue {name} does not exist yet: {then}{hint}"))
+
+
+def _tell_left(s: Session, job: _Job) -> None:
+    """Say what a burst that has ended left in its queues, and why."""
+    from redisq_ops.core.errors import RedisqError
+    from redisq_ops.core.io import both, together
+
+    from .output import printable, say, when
+
+    async def left(queue: Queue[Any]) -> tuple[Counts, int | None]:
+        counts, delayed = await both(queue.counts.op(), queue.page.op("delayed", None, 1))
+        return counts, delayed.entries[0].at_ms if delayed.entries else None
+
+    try:
+        queues = [queue for queue in _queues(s, job) if s.run(queue.exists.op())]
+        found = s.run(together(map(left, queues)))
+    except RedisqError as error:  # the work is done, whatever can't be read now
+        say(printable(f"all work that was found is done; what else there is isn't known: {error}"))
+        return
+    for queue, (counts, due_ms) in zip(queues, found, strict=True):
+        due = None if due_ms is None else when(due_ms, s.utc)
+        for text in _remainder(queue.name, counts, due):
+            say(printable(f"queue {queue.name}: {text}"))
+
+
+def _remainder(name: str, counts: Counts, due: str | None) -> Iterator[str]:
+    """What is in a queue that a burst doesn't wait for, a sentence for each state."""
+    from redisq_ops.ops.hint import hint
+    from redisq_ops.ops.terminal import entries
+
+    def number(n: int) -> str:
+        return f"{entries(n)} {'is' if n == 1 else 'are'}"
+
+    if counts.waiting and counts.paused is not None:
+        resume = hint("queue", "resume", name)
+        yield f"it is paused ({counts.paused}), {number(counts.waiting)} waiting: {resume}"
+    elif counts.waiting:
+        why = "came just now, or can't be taken (paused, blocked, or at a limit)"
+        yield f"{number(counts.waiting)} still waiting, which {why}: {hint('explain', name)}"
+    if counts.delayed:
+        when = f", the first is due at {due}" if due else ""
+        yield f"{number(counts.delayed)} delayed (for a retry, or by a schedule){when}"
+    if counts.pending:
+        yield f"{number(counts.pending)} pending at other workers"
 
 
 def _absent(s: Session, job: _Job) -> list[str]:
@@ -170,21 +225,31 @@ def _worker(s: Session, job: _Job) -> Worker:
     if job.handler and not job.program:
         handler = load_handler(job.handler)
     elif job.program and not job.handler:
-        handler = exec_handler(shlex.split(job.program))
+        try:
+            argv = shlex.split(job.program)
+        except ValueError as error:
+            raise BadInput(f"--exec {job.program}: {error}") from error
+        handler = exec_handler(argv)
     else:
         raise BadInput("work takes a handler, MODULE:FUNCTION, or --exec CMD, and not both")
     s.role = "worker"
-    return Worker(_queues(s, job), handler, consumer=job.consumer, ping=job.ping, **job.options)
+    redaction = s.config.redaction
+    return Worker(
+        _queues(s, job), handler, consumer=job.consumer, ping=job.ping,
+        redacted=lambda failure: redaction.failure(failure) or failure, **job.options,
+    )  # fmt: skip
 
 
 def _work_in_process(index: int, job: _Job) -> None:
     from redisq_ops.core.errors import RedisqError
 
+    from .output import say
+
     start_logging(*job.log)
     try:
         _run(Session(job.flags, job.context), job.nth(index))
     except RedisqError as error:
-        print(f"redisq: {error}", file=sys.stderr)
+        say(f"redisq: {error}")
         sys.exit(error.exit_code)
 
 

@@ -6,14 +6,15 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
+from .clock import Duration
 from .errors import Refused, WrongKind
 from .fates import Fates
 from .holdings import HOLDINGS, Holdings, Load, Reassigned, holding
 from .io import C_co, Call, both, operation, together
 from .process import Process, Pruned
 from .sheets import Sheets
-from .standing import SEEN, Standing
-from .values import Client, Clients, Consumer, Counts, Level, Request
+from .standing import OTHERS, SEEN, Standing
+from .values import Client, Clients, Consumer, Counts, Level, Limit, Request
 
 if TYPE_CHECKING:
     from .queue import Queue
@@ -114,6 +115,12 @@ class Abilities(Sheets[C_co]):
         """A client as it stands; None when nothing of it is here."""
         return None
 
+    @operation
+    async def limits_reached(self, max: int = OTHERS) -> list[Limit]:
+        """Requests (the oldest ``max`` are looked at) or clients (by name) whose entries wait only
+        because as many of theirs are pending as may be. What is paused or blocked isn't meant."""
+        return []
+
     def fates(self) -> Fates:
         """Follows entries that are replayed from here to their ends."""
         return Fates(cast("Queue[Any]", self))
@@ -134,7 +141,7 @@ class Abilities(Sheets[C_co]):
         self,
         name: str,
         *,
-        silent_ms: int | None = None,
+        silent_ms: Duration | None = None,
         rescue: bool = False,
         op: str | None = None,
         step: int = 1,

@@ -6,7 +6,15 @@ from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, S
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar, cast
 
-from .errors import RedisqError, Unreachable, Unreadable, WrongKind, translate
+from .errors import (
+    CORRUPT,
+    Forbidden,
+    RedisqError,
+    Unreachable,
+    Unreadable,
+    WrongKind,
+    translate,
+)
 from .quoting import bytes_of
 
 T = TypeVar("T")
@@ -52,14 +60,24 @@ class Call(Generic[T]):
             if isinstance(error, WrongKind) and self.source is None and self.key:
                 cause, error = error.__cause__, WrongKind(f"{error}: {self._place}")
                 error.__cause__ = cause  # (a script says it itself, if it knows)
+            if isinstance(error, Forbidden) and error.denial and error.denial.kind == "key":
+                error.tell(names=self._keys)
             error.add_note(f"in {self.command[0]!s} {self.key or ''!s}")
             raise error
         try:
             return self.read(reply)
-        except ValueError as spoilt:
-            if isinstance(spoilt, RedisqError):
+        except CORRUPT as corrupt:
+            if isinstance(corrupt, RedisqError):
                 raise
-            raise Unreadable(f"what stands in key {self._place} can't be read") from spoilt
+            raise Unreadable(f"key {self._place} holds a corrupt value") from corrupt
+
+    @property
+    def _keys(self) -> tuple[str, ...]:
+        """A script's keys; of another command its first one."""
+        if self.source is None:
+            return (self._place,) if self.key else ()
+        names = self.command[3 : 3 + int(self.command[2])]
+        return tuple(n.decode(errors="replace") if isinstance(n, bytes) else str(n) for n in names)
 
     @property
     def _place(self) -> str:

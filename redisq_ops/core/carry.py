@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import ClassVar, TypeVar
 
 from . import record
+from .clock import Duration
 from .errors import Refused
 from .io import C_co, Call, Description, attempt, both, operation, together
 from .reply import fields, words
@@ -124,7 +125,7 @@ class Carrying(Sharded[C_co, Part]):
             if await self._came([left]) != [None]:  # what its old shard has of it is a rest
                 return await self._found(id, [place for place in places if place != k])
             state = self._state(left.state, left.at, now)
-            return found or record.entry(id, state, left.at, line, error, payload)
+            return found or record.readable(id, state, left.at, line, error, payload)
         return found
 
     async def _came(self, entries: Sequence[InTransit]) -> list[float | None]:
@@ -135,7 +136,7 @@ class Carrying(Sharded[C_co, Part]):
         """What an entry is on its way, that was in that state of a shard."""
         return "waiting" if self.timed and state == "delayed" and at <= now_ms else state
 
-    async def _take(self, n: int, consumer: str, lease_ms: int) -> Taken:
+    async def _take(self, n: int, consumer: str, lease_ms: Duration) -> Taken:
         """Whoever finds nothing looks whether a mover that was killed has left something."""
         taken = await Sharded._take(self, n, consumer, lease_ms)
         if taken.deliveries or taken.more or not self.layout:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 import redis
 import redis.asyncio as aredis
@@ -33,7 +33,7 @@ from .errors import BadInput, translate
 from .io import AsyncClient, BlockingClient
 from .lines import NodePool, mended
 from .sentinels import OWN, Sentinels, asked_with_tls
-from .url import masked
+from .url import check_database, check_options, masked_url
 
 DEFAULT_URL = "redis://127.0.0.1:6379/0"
 VERSION = "0.1.0"
@@ -79,7 +79,7 @@ class Target:
         )
 
     def __str__(self) -> str:
-        return masked(self.url)
+        return masked_url(self.url)
 
     def __repr__(self) -> str:
         return f"Target({str(self)!r})"
@@ -139,6 +139,8 @@ def blocking_twin(target: Target | str, role: str = "wait") -> BlockingClient:
 
 
 def _dissect(target: Target, role: str) -> tuple[str, str, dict[str, Any]]:
+    if not isinstance(target, Target):
+        raise BadInput(f"connect takes a URL or a Target, not {type(target).__name__}")
     try:
         parts = urlsplit(target.url)
     except ValueError as error:
@@ -150,6 +152,12 @@ def _dissect(target: Target, role: str) -> tuple[str, str, dict[str, Any]]:
     for option in OWN if mode != "sentinel" else ():
         if option in parse_qs(parts.query, keep_blank_values=True):
             raise BadInput(f"{option} is for …+sentinel:// URLs")
+    try:
+        check_options(parts, OWN)
+        if mode != "sentinel" and scheme != "unix":
+            check_database(parts.path)
+    except ValueError as error:
+        raise _unreadable(target, error) from None
     options: dict[str, Any] = {
         "protocol": 3,
         "socket_timeout": _TIMEOUT,
@@ -170,8 +178,25 @@ def _dissect(target: Target, role: str) -> tuple[str, str, dict[str, Any]]:
         ):
             if value:
                 options[option] = value
+        _check_certificates(options | dict(parse_qsl(parts.query)))
     # (`urlunsplit` makes unix:/run/… of unix:///run/…, which redis-py refuses.)
     return mode, f"{scheme}{target.url[len(parts.scheme) :]}", options
+
+
+_FILES = {"ssl_ca_certs": "tls_ca", "ssl_certfile": "tls_cert", "ssl_keyfile": "tls_key"}
+
+
+def _check_certificates(options: Mapping[str, Any]) -> None:
+    """Refuse files that can't be read: to redis-py that is a server that can't be reached."""
+    for option, setting in _FILES.items():
+        if path := options.get(option):
+            try:
+                with open(path, "rb"):
+                    pass
+            except OSError as error:
+                raise BadInput(f"{setting}: {error.strerror}: {path}") from error
+    if options.get("ssl_keyfile") and not options.get("ssl_certfile"):
+        raise BadInput("tls_key is the key of a certificate: name that too (tls_cert)")
 
 
 @contextmanager
@@ -191,7 +216,9 @@ def _unreadable(target: Target, error: ValueError) -> BadInput:
     except ValueError:
         cut = True
     if not cut:
-        return BadInput(f"{target}: {error}")
+        # urllib quotes what stands where the port should be: it may be a password.
+        port = str(error).startswith("Port could not be cast")
+        return BadInput(f"{target}: {'its port is not a number' if port else error}")
     return BadInput(
         "the server's URL can't be read: [ ] / ? # @ and what isn't ASCII are percent-encoded "
         "in a password, or it is given by REDISQ_PASSWORD"
@@ -201,8 +228,6 @@ def _unreadable(target: Target, error: ValueError) -> BadInput:
 def _known(client: _Single) -> _Single:
     """A connection is made, and not opened: one that doesn't know an option says so only then."""
     pool: Any = client.connection_pool
-    if isinstance(pool.connection_kwargs.get("retry"), str):
-        raise ValueError("'retry' is no option")
     try:
         pool.connection_class(**pool.connection_kwargs)
     except TypeError as error:

@@ -11,19 +11,24 @@
     │   ├── WrongKind        the queue is of another kind, or a key of another type is in the way
     │   ├── TooLarge         a payload or result over its limit
     │   ├── Lost             history went under its reader
-    │   ├── Unreadable       what stands in a key of the queue was spoilt
+    │   ├── Unreadable       a value in a key of the queue is corrupt
     │   └── Superseded       an older call of the same caller arrived late
-    ├── BadInput         a name, number or file that can't be used       (exit 2)
-    └── Unreachable      no server, wrong server, wrong password         (exit 2)
+    ├── BadInput         a name, number, URL or file that can't be used  (exit 2)
+    ├── Unreachable      the server can't be reached, or was lost        (exit 4)
+    │   └── LoginRefused     the server answers; the password is wrong       (exit 1)
+    └── Unconfirmed      the change needs a confirmation (`--yes`)       (exit 5)
 
 The exit code travels with the exception, so the faces need no table of their own.
 """
 
 from __future__ import annotations
 
+import errno
 import re
 
 import redis.exceptions as rx
+
+from .denial import Denial
 
 
 class RedisqError(Exception):
@@ -37,7 +42,22 @@ class Refused(RedisqError):
 
 
 class Forbidden(Refused):
-    """The server's ACL doesn't let this user do or see that."""
+    """The server's ACL doesn't let this user do or see that; the text names the rule to add.
+
+    ``denial``: the right that is missing, where the server's words say it.
+    """
+
+    def __init__(self, what: str | Denial) -> None:
+        super().__init__(what)
+        self.denial = what if isinstance(what, Denial) else None
+
+    def tell(self, user: str = "", names: tuple[str, ...] = ()) -> None:
+        """Add what the server left out: who asked, and the keys it was one of."""
+        if self.denial is not None:
+            self.denial = self.denial.among(names, user)
+
+    def __str__(self) -> str:
+        return super().__str__() if self.denial is None else str(self.denial)
 
 
 class NotFound(Refused):
@@ -73,10 +93,14 @@ class Lost(Refused):
 
 
 class Unreadable(Refused, ValueError):
-    """What stands in a key of the queue can't be read: somebody else wrote it.
+    """A value in a key of the queue is corrupt: not as this program, or the layout's, writes it.
 
-    No word of it is in the message: it may be what isn't to be shown.
+    The message names the key and never the value: that may be what isn't to be shown.
     """
+
+
+CORRUPT = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError)
+"""what reading a value raises that isn't as we would have written it"""
 
 
 class Superseded(Refused):
@@ -84,15 +108,39 @@ class Superseded(Refused):
 
 
 class BadInput(RedisqError):
-    """A name, number, expression or file that can't be used."""
+    """A name, number, expression, URL or file that can't be used."""
 
     exit_code = 2
 
 
 class Unreachable(RedisqError):
-    """The server can't be reached, or won't let us in."""
+    """The server can't be reached, or the connection was lost: a later try may succeed."""
 
-    exit_code = 2
+    exit_code = 4
+
+
+class LoginRefused(Unreachable):
+    """The server answers and refuses the user name or password, or wants one.
+
+    A worker goes on trying, as with a server that is down: passwords are rotated.
+    """
+
+    exit_code = 1
+
+
+class Unconfirmed(RedisqError):
+    """The change was planned and not made: nobody confirmed it."""
+
+    exit_code = 5
+
+
+_DISK = {errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC}
+
+
+def file_error(error: OSError, message: str) -> RedisqError:
+    """The error for a file: `BadInput` if another path or other permissions would help, else that
+    of a failure (the disk is full or broken)."""
+    return RedisqError(message) if error.errno in _DISK else BadInput(message)
 
 
 # Our scripts refuse with `error_reply('WORD text')`; the server uses the same shape for its own.
@@ -112,8 +160,8 @@ _BY_WORD: dict[str, type[RedisqError]] = {
     "NOPERM": Forbidden,
     "NOREPLICAS": Refused,
     "MISCONF": Refused,
-    "WRONGPASS": Unreachable,
-    "NOAUTH": Unreachable,
+    "WRONGPASS": LoginRefused,
+    "NOAUTH": LoginRefused,
     "LOADING": Unreachable,
 }
 
@@ -134,6 +182,11 @@ _UNKNOWN = re.compile("unknown command '([A-Z]+)'")
 _COMMON = ("HGETALL", "HGET", "TIME", "CLUSTER")
 """what is asked first; a Sentinel has none of them"""
 
+_UNFIT = re.compile(
+    r"value is not an? |would overflow|would produce NaN|Invalid stream ID|user_script:\d+: "
+)
+"""what the server, or Lua, says of a number that is none, where a script counts or computes"""
+
 # A slot on its way to another node, a node without its slots, a master that is being replaced: the
 # next try may meet a cluster that agrees again.
 CHANGING = (
@@ -151,7 +204,7 @@ def translate(error: Exception) -> Exception:
     text = str(error)
     word, _, rest = text.partition(" ")
     if isinstance(error, (rx.AuthenticationError, rx.AuthenticationWrongNumberOfArgsError)):
-        found: type[RedisqError] | None = Unreachable
+        found: type[RedisqError] | None = LoginRefused
         # Without a password RESP3's first command is refused in words of its own.
         asked = "NOAUTH" in text or text.startswith("HELLO must")
         word = "NOAUTH" if asked else "WRONGPASS"
@@ -166,7 +219,8 @@ def translate(error: Exception) -> Exception:
         why = "; one Sentinel, or more, can't be reached" if gone else ""
         if "AuthenticationError" in each:
             why = "; a Sentinel asks for a password (REDISQ_SENTINEL_PASSWORD), or for another"
-        found, rest = Unreachable, f"can't reach the server: {short}{why}"
+        found = LoginRefused if "AuthenticationError" in each else Unreachable
+        rest = f"can't reach the server: {short}{why}"
     elif isinstance(error, rx.MovedError):
         # A client that knows of a Cluster goes where it is sent; only a lasting change ends here.
         found = Unreachable
@@ -183,10 +237,21 @@ def translate(error: Exception) -> Exception:
     elif isinstance(error, rx.InvalidResponse):
         found, rest = Unreachable, f"that is not a Redis or Valkey server: {text}"
     elif "unknown command 'SENTINEL'" in text:
-        found, rest = Unreachable, "that is a server, and no Sentinel: write redis://…"
+        found, rest = BadInput, "that is a server, and no Sentinel: write redis://…"
     elif (unknown := _UNKNOWN.search(text)) and unknown[1] in _COMMON:
-        found = Unreachable
+        found = BadInput
         rest = f"that server knows no {unknown[1]}; is it a Sentinel? write redis+sentinel://…/NAME"
+    elif text.startswith(("DB index is out of range", "invalid DB index")):
+        found, rest = BadInput, "the server has no database of the number that the URL gives"
+    elif text.startswith("Client names cannot contain"):
+        found, rest = BadInput, "client_name in the URL: printable ASCII characters without spaces"
+    elif text.startswith("SELECT is not allowed in cluster mode"):
+        found = BadInput
+        rest = "the server is a node of a Cluster and has database 0 only: change the URL's"
+    elif isinstance(error, rx.ResponseError) and (denial := Denial.read(text)) is not None:
+        forbidden = Forbidden(denial)
+        forbidden.__cause__ = error
+        return forbidden
     elif isinstance(error, rx.NoPermissionError):
         found, rest = Forbidden, f"the server's ACL says no: {text}"
     else:
@@ -194,7 +259,8 @@ def translate(error: Exception) -> Exception:
         # redis-py strips the leading word of some replies, so the type says what the text doesn't.
         if found is None and "Operation against a key holding the wrong kind" in text:
             found, word = WrongKind, "WRONGTYPE"
-    if found is None and "@user_script" in text:
+    unfit = "@user_script" in text or _UNFIT.search(text) is not None
+    if found is None and isinstance(error, rx.ResponseError) and unfit:
         # The server's own words may quote what stands there.
         found, word = Unreadable, "user_script"
     if found is None:
@@ -216,7 +282,7 @@ def _unconnected(error: Exception) -> RedisqError | None:
     if isinstance(why, rx.RedisClusterException):
         refusal = why.__context__
         if "cluster support disabled" in str(refusal) or not isinstance(refusal, Exception):
-            return Unreachable("that is a server, and no Cluster: write redis://…, or rediss://…")
+            return BadInput("that is a server, and no Cluster: write redis://…, or rediss://…")
         why = refusal
     said = translate(why)
     if isinstance(said, RedisqError):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from .callers import Callers
-from .clock import Clock
+from .clock import Clock, Duration
 from .errors import WrongKind
 from .fates import Fates, ForeignFates
 from .io import C_co, operation
@@ -77,7 +77,7 @@ class ForeignQueue(Queue[C_co]):
 
     # What isn't overridden isn't promised.
 
-    async def _take(self, n: int, consumer: str, lease_ms: int = LEASE_MS) -> Taken:
+    async def _take(self, n: int, consumer: str, lease_ms: Duration = LEASE_MS) -> Taken:
         raise self._refusal("redisq only looks at it")
 
     async def _settle(self, settlements: Sequence[Settlement]) -> list[str]:
@@ -103,7 +103,7 @@ class ForeignQueue(Queue[C_co]):
         target: str,
         high_water_ms: int,
         consumer: str = "-",
-        lease_ms: int = LEASE_MS,
+        lease_ms: Duration = LEASE_MS,
         times: Mapping[str, int] | None = None,
         span: str = "",
     ) -> list[str]:
@@ -166,6 +166,10 @@ class ForeignQueue(Queue[C_co]):
     @operation
     async def upcoming(self, edges: Sequence[int]) -> list[int]:
         return [0] * (len(edges) - 1)
+
+    @operation
+    async def unfinished(self) -> dict[str, int]:
+        return {}
 
     @operation
     async def invariants(self) -> list[str]:

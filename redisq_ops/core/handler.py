@@ -20,9 +20,11 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from tempfile import TemporaryFile
 from typing import IO, Any
 
+from .clock import MOST_MS
 from .errors import BadInput, TooLarge
 from .settings import MAX_RESULT
 from .values import Delivery, Failure, Settlement
@@ -36,10 +38,18 @@ Random = Callable[[], float]
 
 
 class Retry(Exception):
-    """Fail this attempt and try again ``after`` seconds; the usual back-off when not given."""
+    """Fail this attempt and try again ``after`` seconds (or a timedelta); the usual back-off when
+    not given."""
 
-    def __init__(self, after: float | None = None, reason: str = "") -> None:
+    def __init__(self, after: float | timedelta | None = None, reason: str = "") -> None:
         super().__init__(reason)
+        if isinstance(after, timedelta):
+            after = after.total_seconds()
+        if after is not None:
+            if isinstance(after, bool) or not isinstance(after, (int, float)):
+                raise BadInput(f"after is seconds or a timedelta, not {type(after).__name__}")
+            if not 0 <= after < MOST_MS / 1000:
+                raise BadInput(f"after of {after} s: seconds from 0 to the year 5138")
         self.after = after
 
 

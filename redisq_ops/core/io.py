@@ -23,12 +23,13 @@ import redis.asyncio as aredis
 import redis.exceptions as rx
 
 from .calls import Arg, Call, Description, Replies, Round, apart, attempt, both, checked, together
-from .errors import translate
+from .errors import BadInput, Forbidden, translate
 from .exchange import AsyncClient, BlockingClient, Line, aexchange, exchange
+from .given import validated
 
 __all__ = [
     "Arg", "AsyncClient", "BlockingClient", "Bound", "C_co", "Call", "Client", "Description",
-    "Replies", "Round", "apart", "arun", "attempt", "both", "operation", "run", "together",
+    "Replies", "Round", "apart", "arun", "attempt", "both", "operation", "run", "together", "user",
 ]  # fmt: skip
 
 P = ParamSpec("P")
@@ -41,6 +42,14 @@ Client = BlockingClient | AsyncClient
 
 def run(client: BlockingClient, description: Description[T]) -> T:
     """Run a description on a blocking client."""
+    try:
+        return _run(client, description)
+    except Forbidden as error:
+        error.tell(user(client))
+        raise
+
+
+def _run(client: BlockingClient, description: Description[T]) -> T:
     if isinstance(description, Call):
         try:
             return description.result(exchange(client, (description,))[0])
@@ -76,6 +85,14 @@ def run(client: BlockingClient, description: Description[T]) -> T:
 
 async def arun(client: AsyncClient, description: Description[T]) -> T:
     """Run a description on an asyncio client."""
+    try:
+        return await _arun(client, description)
+    except Forbidden as error:
+        error.tell(user(client))
+        raise
+
+
+async def _arun(client: AsyncClient, description: Description[T]) -> T:
     if isinstance(description, Call):
         try:
             return description.result((await aexchange(client, (description,)))[0])
@@ -96,6 +113,15 @@ async def arun(client: AsyncClient, description: Description[T]) -> T:
         description.close()
 
 
+def user(client: Client) -> str:
+    """The name as which a client connects; empty: it isn't known."""
+    for holder in ("connection_pool", "nodes_manager"):
+        known = getattr(getattr(client, holder, None), "connection_kwargs", None)
+        if known is not None:
+            return str(known.get("username") or "default")
+    return ""
+
+
 def _interrupted(client: BlockingClient, error: BaseException) -> None:
     """After Ctrl+C hang up: a reply may be on its way, or a greeting half said, and redis-py would
     take that for the reply to whatever comes next."""
@@ -112,13 +138,23 @@ def _outward(error: BaseException) -> BaseException:
     return translate(error) if isinstance(error, Exception) else error
 
 
+def checked_client(client: T) -> T:
+    """``client`` itself when operations can run on it."""
+    if hasattr(client, "command_stack"):
+        raise TypeError("a pipeline can't be a queue's client: use together() to gather calls")
+    if client is not None and not hasattr(client, "execute_command"):
+        raise BadInput(
+            f"a queue needs a client, not {type(client).__name__}: make one with connect(URL), "
+            "or aconnect(URL) for asyncio"
+        )
+    return client
+
+
 class Bound(Generic[C_co]):
     """Something that holds the client its operations run on (``None``: descriptions only)."""
 
     def __init__(self, client: C_co) -> None:
-        if hasattr(client, "command_stack"):
-            raise TypeError("a pipeline can't be a queue's client: use together() to gather calls")
-        self._client = client
+        self._client = checked_client(client)
 
     @property
     def client(self) -> C_co:
@@ -164,7 +200,7 @@ class operation(Generic[P, T_co]):
     """Make a method that returns a description run itself on the object's client."""
 
     def __init__(self, function: Callable[Concatenate[Any, P], Description[T_co]]) -> None:
-        self._function = function
+        self._function = validated(function)
         self.__isabstractmethod__ = getattr(function, "__isabstractmethod__", False)
         functools.update_wrapper(cast(Any, self), function)
 

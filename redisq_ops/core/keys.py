@@ -29,6 +29,18 @@ def checked_name(value: str, what: str) -> str:
     return value
 
 
+def checked_prefix(prefix: str) -> str:
+    """``prefix`` itself when keys may begin with it: braces would choose another hash slot."""
+    if not isinstance(prefix, str):
+        raise BadInput(f"prefix must be a str, not {type(prefix).__name__}")
+    if not _NAME.fullmatch(prefix) or set("{}*") & set(prefix):
+        raise BadInput(
+            f"prefix {prefix[:140]!a} can't be used: "
+            "1 to 128 printable ASCII characters without space { } *"
+        )
+    return prefix
+
+
 def checked_consumer(name: str) -> str:
     """A consumer's name; ``~`` in front is kept for names of our own."""
     checked_name(name, "consumer name")

@@ -8,7 +8,8 @@ from typing import Any
 
 from . import record
 from .io import C_co, Call, both, operation, together
-from .reply import number, scored
+from .quoting import bytes_of
+from .reply import moment, number, scored, spelt
 from .room import Room
 from .states import ZSETS
 from .values import Checkup, Counts, Entry, Event, Page, Rates, State
@@ -16,6 +17,10 @@ from .values import Checkup, Counts, Entry, Event, Page, Rates, State
 _HOUR_MS = 3_600_000
 _HOURS = 26
 """that counters of a minute live at most"""
+_NAMED = 20
+"""corrupt records that a checkup names one by one"""
+_CHECKED = 500
+"""records that a checkup reads at a time"""
 RATES_S = 90_000
 """that an hour of them is kept after the last that was counted in it, as `history.lua` has it"""
 
@@ -82,9 +87,9 @@ class Looks(Room[C_co]):
                 size, rank = await both(total, found)
             else:
                 size = await total
-            bottom, offset, more = f"{after[0]:.0f}" if after else low, 0, True
+            bottom, offset, more = spelt(after[0]) if after else low, 0, True
             if after is not None and rank is not None:
-                page = await scored(key, f"{rank:.0f}", f"{rank + max + 1:.0f}")
+                page = await scored(key, str(int(rank)), str(int(rank) + max + 1))
                 # Still in its place: what follows it is exact, however many have its score.
                 if page[:1] == [(after[1], after[0])]:
                     rows, more = [row for row in page[1:] if row[1] <= float(high)], False
@@ -94,12 +99,12 @@ class Looks(Room[C_co]):
                 )
                 more = len(page) == max + 1
                 offset += len(page)
-                rows += [row for row in page if after is None or (row[1], row[0]) > after]
+                rows += [row for row in page if after is None or _order(row) > _order(after[::-1])]
             more = len(rows) > max
             rows = rows[:max]
         entries = await self._entries(state, rows, payloads)
-        last = f"{rows[-1][1]:.0f}:{rows[-1][0]}" if rows and more else None
-        return Page(tuple(entries), last, size)
+        last = f"{spelt(rows[-1][1])}:{rows[-1][0]}" if rows and more else None
+        return Page(tuple(entries), last, size, scores=tuple(score for _, score in rows))
 
     async def _entries(
         self, state: State, rows: Sequence[tuple[str, float | None]], payloads: bool = True
@@ -112,10 +117,12 @@ class Looks(Room[C_co]):
                 Call(("HMGET", self.keys[part], *ids), list[Any], key=self.keys[part])
                 for part in ("meta", "err")
             ),
-            self._payloads(ids if payloads else ()),
+            self._contents(ids if payloads else ()),
         )
         return [
-            record.entry(id, state, score, line, error, payload)
+            record.readable(id, state, score, line, error, payload)
+            if not isinstance(payload, Exception)
+            else Entry(id, state, at_ms=moment(score), problem=f"its payload is corrupt: {payload}")
             for (id, score), line, error, payload in zip(
                 rows, meta, errors, contents or [None] * len(ids), strict=True
             )
@@ -123,6 +130,10 @@ class Looks(Room[C_co]):
 
     @abstractmethod
     async def _payloads(self, ids: Sequence[str]) -> list[bytes | None]: ...
+
+    async def _contents(self, ids: Sequence[str]) -> list[bytes | Exception | None]:
+        """Payloads; an error is one that is corrupt."""
+        return [*await self._payloads(ids)]
 
     @abstractmethod
     async def _page_waiting(
@@ -191,6 +202,17 @@ class Looks(Room[C_co]):
         return Call(("XLEN", self.keys["hist"]), int, key=self.keys["hist"])
 
     @operation
+    async def unfinished(self) -> dict[str, int]:
+        """The moves from and to other queues that hold entries here, or may: each with the time of
+        its last step (ms), the one that was idle for the longest first (see `recovery`)."""
+        found: dict[str, int] = {}
+        keys = [each["unfinished"] for each in self.all_keys]
+        for rows in await together(scored(key, "0", "-1") for key in keys):
+            for op, at in rows:
+                found[op] = max(found.get(op, 0), int(at))
+        return dict(sorted(found.items(), key=lambda row: row[1]))
+
+    @operation
     @abstractmethod
     async def invariants(self) -> list[str]:
         """What doesn't add up, in words; an empty list is a healthy queue. Reads only, by pages."""
@@ -203,7 +225,24 @@ class Looks(Room[C_co]):
         if wrong := await self.mistyped():
             said = (f"key {key} is a {is_} where a {kind} belongs" for key, is_, kind in wrong)
             return Checkup(tuple(said))
-        return Checkup(tuple(await self.invariants.op()) if thorough else ())
+        if not thorough:
+            return Checkup()
+        flaws, corrupt = await self.invariants.op(), list[str]()
+        for state in ZSETS:
+            corrupt += await self._corrupt(state)
+        if len(corrupt) > _NAMED:
+            corrupt = [*corrupt[:_NAMED], f"{len(corrupt) - _NAMED:,} more records are corrupt"]
+        return Checkup((*flaws, *corrupt))
+
+    async def _corrupt(self, state: State) -> list[str]:
+        """What of a state's records can't be read, in words."""
+        said: list[str] = []
+        cursor, more = None, True
+        while more:
+            page = await self.page.op(state, cursor, _CHECKED)
+            said += [entry.problem for entry in page.entries if entry.problem]
+            cursor, more = page.cursor, page.cursor is not None
+        return said
 
 
 def _cursor(text: str | None) -> tuple[float, str] | None:
@@ -213,11 +252,24 @@ def _cursor(text: str | None) -> tuple[float, str] | None:
     return float(score), member
 
 
+def _order(row: tuple[str, float]) -> tuple[float, bytes]:
+    """Where a (member, score) is in its sorted set: the server compares bytes."""
+    return row[1], bytes_of(row[0])
+
+
 def _events(reply: Any) -> list[Event]:
-    events = []
-    for id, raw in reply:
-        fields = {k.decode(): v.decode("utf-8", "backslashreplace") for k, v in raw.items()}
-        at, by = int(fields.pop("t")), fields.pop("by")
-        what = {name: tuple(items.split(" ")) for name, items in fields.items()}
-        events.append(Event(id.decode(), at, by, what))
-    return events
+    return [_event(id.decode(), raw) for id, raw in reply]
+
+
+def _event(id: str, raw: dict[bytes, bytes]) -> Event:
+    """One event; an entry that somebody else put into the history is called ``foreign``."""
+    fields = {
+        name.decode("utf-8", "backslashreplace"): value.decode("utf-8", "backslashreplace")
+        for name, value in raw.items()
+    }
+    try:
+        at, by = int(fields["t"]), fields["by"]
+    except (KeyError, ValueError):
+        return Event(id, int(id.partition("-")[0]), "-", {"foreign": tuple(fields)})
+    what = {n: tuple(v.split(" ")) for n, v in fields.items() if n not in ("t", "by")}
+    return Event(id, at, by, what)

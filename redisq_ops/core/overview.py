@@ -7,10 +7,14 @@ from dataclasses import replace
 
 from .io import C_co, Call, Description, operation, together
 from .parts import Part, Parts
-from .reply import scored
+from .quoting import bytes_of
+from .reply import scored, spelt
 from .standing import Standing, joined
 from .states import ZSETS
 from .values import Counts, Entry, Event, Page, Rates, State
+
+_FURTHEST = 10**14
+"""ms: the year 5138, as far as the library takes times"""
 
 
 class Overview(Parts[C_co, Part]):
@@ -53,12 +57,16 @@ class Overview(Parts[C_co, Part]):
             lambda part: part.page.op(state, cursor, skip + max, payloads=payloads)
         )
         rows = sorted(
-            ((e.at_ms or 0, e.id, k, e) for k, p in enumerate(pages) for e in p.entries),
+            (
+                (score, bytes_of(entry.id), k, entry)
+                for k, page in enumerate(pages)
+                for entry, score in zip(page.entries, page.scores, strict=True)
+            ),
             key=lambda row: row[:3],
         )
         shown = rows[skip : skip + max]
         more = len(rows) > skip + max or any(page.cursor for page in pages)
-        last = f"{shown[-1][0]}:{shown[-1][1]}" if shown and more else None
+        last = f"{spelt(shown[-1][0])}:{shown[-1][3].id}" if shown and more else None
         entries = tuple(_marked_entry(entry, k) for _, _, k, entry in shown)
         return Page(entries, last, sum(page.total for page in pages))
 
@@ -72,20 +80,23 @@ class Overview(Parts[C_co, Part]):
         while k < len(sizes) and skip >= sizes[k]:
             skip, k = skip - sizes[k], k + 1
         entries: list[Entry] = []
+        problems: list[str] = []
         while k < len(sizes) and len(entries) < max:
             page = await self._part(k).page.op(
                 "waiting", inner or None, max - len(entries), skip or None, payloads
             )
             entries += page.entries
+            problems += [page.problem] if page.problem else []
             inner, skip = page.cursor or "", 0
             k += not inner
-        return Page(tuple(entries), f"{k}~{inner}" if k < len(sizes) else None, sum(sizes))
+        onward = f"{k}~{inner}" if k < len(sizes) else None
+        return Page(tuple(entries), onward, sum(sizes), problem="; ".join(problems) or None)
 
     def _zset(self, state: State) -> str:
         """The sorted set that keeps a state."""
         return ZSETS[state]
 
-    async def _seek(self, state: State, rank: int) -> tuple[str, int]:
+    async def _seek(self, state: State, rank: int) -> tuple[str | None, int]:
         """A cursor before the time of the ``rank``-th entry, and how many to skip from there.
 
         No shard knows ranks of the whole, so the time is bisected: some 40 rounds of ZCOUNT.
@@ -99,16 +110,23 @@ class Overview(Parts[C_co, Part]):
             return together(scored(part.keys[zset], "0", "0", *rev) for rev in ((), ("REV",)))
 
         found = await self._each(ends)
-        times = [int(score) for pair in found for rows in pair for _, score in rows] or [0]
-        low, high, skip = min(times), max(times), rank
+        # What no clock counts to comes before or behind all that is bisected.
+        times = [
+            int(min(_FURTHEST, max(-_FURTHEST, score)))
+            for pair in found
+            for rows in pair
+            for _, score in rows
+        ] or [0]
+        low, high = min(times), max(times)
+        skip, cursor = rank, None
         while low < high:
             middle = (low + high + 1) // 2
             before = sum(await together(count(part, middle) for part in self._union()))
             if before <= rank:
-                low, skip = middle, rank - before
+                low, skip, cursor = middle, rank - before, f"{middle}:"
             else:
                 high = middle - 1
-        return f"{low}:", skip
+        return cursor, skip
 
     @operation
     async def get(self, id: str) -> Entry | None:

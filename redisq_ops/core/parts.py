@@ -10,7 +10,7 @@ from random import Random
 from typing import Any, ClassVar, Generic, TypeVar
 
 from .callers import Callers
-from .clock import Clock
+from .clock import FELL_MS, Clock, Duration
 from .deliveries import checked_take
 from .errors import BadInput
 from .io import C_co, Description, both, operation, together
@@ -73,6 +73,7 @@ class Parts(Queue[C_co], Generic[C_co, Part]):
         self.old_shards = 0
         self._random = random or Random()
         self._parts: dict[tuple[int, int], Part] = {}
+        self._latest_ms = 0
         if entry is not None:
             self._adopt(entry)
 
@@ -86,7 +87,9 @@ class Parts(Queue[C_co], Generic[C_co, Part]):
 
     async def _enrol(self) -> None:
         if not self._enrolled:
-            entry = await enrol(self.name, self.kind, self.schema, self.prefix, self.shards)
+            entry = await enrol(
+                self.name, self.kind, self.schema, self.prefix, self.shards, self._permitted
+            )
             self._adopt(entry)
             await self._unobstructed()
             self._enrolled = True
@@ -165,7 +168,7 @@ class Parts(Queue[C_co], Generic[C_co, Part]):
     def _peek(self, part: Part) -> Description[Head]:
         """What a shard has next; a few cheap reads in one round trip."""
 
-    async def _take(self, n: int, consumer: str, lease_ms: int) -> Taken:
+    async def _take(self, n: int, consumer: str, lease_ms: Duration) -> Taken:
         """Look at all shards, then take from those that have something, best first.
 
         One round trip to look and at most `_ROUNDS` to take, whatever N is. The number is asked
@@ -179,6 +182,9 @@ class Parts(Queue[C_co], Generic[C_co, Part]):
             together(self._peek(part) for part in parts),
         )
         self._adopt(entry)
+        fell, self._latest_ms = now < self._latest_ms - FELL_MS, now
+        if fell:  # no shard that has nothing due would be asked, and so learn of it
+            await together(part.sweep.op() for part in parts)
         begin = self._random.randrange(len(parts))
         turn = [*range(begin, len(parts)), *range(begin)]
         ranked = sorted((k for k in turn if heads[k][0] < NEVER), key=lambda k: heads[k][::-1])
@@ -217,7 +223,9 @@ class Parts(Queue[C_co], Generic[C_co, Part]):
         return await self._grouped(settlements, lambda s: _shard(s.delivery), ask)
 
     @operation
-    async def extend(self, deliveries: Sequence[Delivery], lease_ms: int = LEASE_MS) -> list[bool]:
+    async def extend(
+        self, deliveries: Sequence[Delivery], lease_ms: Duration = LEASE_MS
+    ) -> list[bool]:
         def ask(part: Part, some: list[Delivery]) -> Description[list[bool]]:
             return part.extend.op([_plain(d) for d in some], lease_ms)
 

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from .abilities import Abilities
-from .clock import checked_ms
+from .clock import Duration, checked_ms
 from .deliveries import checked_take, ends, taken
 from .errors import Refused, Superseded
 from .io import C_co, Call, Description, both, operation
@@ -36,22 +36,26 @@ class Queue(Abilities[C_co]):
     # --- what workers do -----------------------------------------------------------------------
 
     @operation
-    async def take(self, n: int = 1, *, consumer: str, lease_ms: int = LEASE_MS) -> Taken:
-        """Take up to ``n`` entries (1–500), each under a lease of ``lease_ms``.
+    async def take(self, n: int = 1, *, consumer: str, lease_ms: Duration = LEASE_MS) -> Taken:
+        """Take up to ``n`` entries (1–500), each under a lease of ``lease_ms`` (ms or a
+        timedelta).
 
         Promotes what is due and brings back what is overdue on the way. At least once: an entry
         whose lease runs out is delivered again, and its old receipt is void. From a queue that
         doesn't exist yet nothing is taken, and that doesn't create it.
         """
+        checked_take(n)
+        checked_consumer(consumer)
+        lease_ms = checked_ms(lease_ms, "lease_ms")
         if not await self.exists.op():
             return Taken((), None, False)
         await self._enrol()
         return await self._take(n, consumer, lease_ms)
 
-    async def _take(self, n: int, consumer: str, lease_ms: int) -> Taken:
+    async def _take(self, n: int, consumer: str, lease_ms: Duration) -> Taken:
         checked_take(n)
         checked_consumer(consumer)
-        lease_ms = checked_ms(lease_ms, "lease")
+        lease_ms = checked_ms(lease_ms, "lease_ms")
 
         def read(reply: list[Any]) -> Taken:
             return taken(reply, partial(self._deliveries, consumer))
@@ -86,7 +90,7 @@ class Queue(Abilities[C_co]):
         if not settlements:
             return []
         told, rows = ends(
-            settlements, lambda s: (s.outcome, s.value, checked_ms(s.delay_ms, "delay"))
+            settlements, lambda s: (s.outcome, s.value, checked_ms(s.delay_ms, "delay_ms"))
         )
         found: list[str] = await self._guarded(
             "settle", row_words(len(settlements)), rows,
@@ -96,7 +100,7 @@ class Queue(Abilities[C_co]):
 
     def retry_ms(self, settlement: Settlement) -> int | None:
         """How long what failed so waits to run again; None: that is decided as it is settled."""
-        return settlement.delay_ms
+        return checked_ms(settlement.delay_ms, "delay_ms")
 
     @operation
     async def turn(
@@ -105,7 +109,7 @@ class Queue(Abilities[C_co]):
         n: int,
         *,
         consumer: str,
-        lease_ms: int = LEASE_MS,
+        lease_ms: Duration = LEASE_MS,
     ) -> tuple[list[str], Taken]:
         """Settle what is finished and take the next, in one round trip."""
         if not await self.exists.op():
@@ -114,14 +118,16 @@ class Queue(Abilities[C_co]):
         return await both(self._settle(settlements), self._take(n, consumer, lease_ms))
 
     @operation
-    def extend(self, deliveries: Sequence[Delivery], lease_ms: int = LEASE_MS) -> Call[list[bool]]:
+    def extend(
+        self, deliveries: Sequence[Delivery], lease_ms: Duration = LEASE_MS
+    ) -> Call[list[bool]]:
         """Renew leases; False for each that is no longer ours."""
         return self._script("extend").call(
             self.keys,
             self.clock,
             lambda reply: [word == b"ok" for word in reply[1:]],
             [(d.id, d.receipt) for d in deliveries],
-            lease_ms=checked_ms(lease_ms, "lease"),
+            lease_ms=checked_ms(lease_ms, "lease_ms"),
         )
 
     @operation
@@ -148,7 +154,7 @@ class Queue(Abilities[C_co]):
         target: str,
         high_water_ms: int,
         consumer: str = "-",
-        lease_ms: int = LEASE_MS,
+        lease_ms: Duration = LEASE_MS,
         times: Mapping[str, int] | None = None,
         span: str = "",
     ) -> Call[list[str]]:
@@ -230,7 +236,7 @@ class Queue(Abilities[C_co]):
         """One step of a change of payloads, of entries in ``source`` (of `editable`).
 
         A row is an id, its payload as it was read, and what it is to be. One word each: moved |
-        same (it is so already) | changed (another payload or state now) | late, as `move` has them.
+        changed (another payload or state now) | late, as `move` has them.
         """
         checked_name(op, "operation")
         return self._script("edit").call(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .errors import Unreadable
+from .reply import moment
 from .values import Entry, Failure, State
 
 FIELDS = (
@@ -23,7 +24,7 @@ def entry(
     deliveries: int | None = None,
 ) -> Entry:
     """An `Entry` from its sorted-set score, record line, error bytes and payload."""
-    at = None if score is None else int(score)
+    at = moment(score)
     if line is None:
         return Entry(id, state, at_ms=at, payload=payload, deliveries=deliveries)
     try:
@@ -47,7 +48,22 @@ def entry(
             put_ms=int(since) or None,
         )
     except ValueError as spoilt:
-        raise Unreadable(f"the record of {id} can't be read") from spoilt
+        raise Unreadable(f"the record of {id} is corrupt") from spoilt
+
+
+def readable(
+    id: str,
+    state: State,
+    score: float | None,
+    line: bytes | None,
+    error: bytes | None = None,
+    payload: bytes | None = None,
+) -> Entry:
+    """As `entry`; one whose record is corrupt has a ``problem`` and little else."""
+    try:
+        return entry(id, state, score, line, error, payload)
+    except Unreadable as corrupt:
+        return Entry(id, state, at_ms=moment(score), payload=payload, problem=str(corrupt))
 
 
 def line(entry: Entry) -> str:

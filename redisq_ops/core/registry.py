@@ -7,11 +7,27 @@ never missing a queue that has data.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any
 
-from .errors import BadInput, NotFound, SchemaTooNew, WrongKind
+from .errors import CORRUPT, BadInput, NotFound, SchemaTooNew, Unreadable, WrongKind
 from .io import Call
 from .keys import PREFIX, checked_name, registry_key
+from .quoting import text
+
+_MOST = 2**53
+_PARTS: dict[str, tuple[type, int, int]] = {
+    "kind": (str, 0, 0),
+    "schema": (int, 0, _MOST),
+    "created_ms": (int, 0, _MOST),
+    "shards": (int, 1, 256),
+    "old_shards": (int, 0, 256),
+    "layout": (int, 0, _MOST),
+    "at": (str, 0, 0),
+    "called": (str, 0, 0),
+}
+"""fields of an entry, with their types and, of numbers, the least and the greatest"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +37,7 @@ class Registered:
     name: str
     kind: str
     schema: int
-    created_ms: int
+    created_ms: int = 0
     shards: int = 1
     old_shards: int = 0
     """how many there were before, while entries still move; 0: none do"""
@@ -31,6 +47,8 @@ class Registered:
     """what the keys begin with, of another program's queue"""
     called: str | None = None
     """its owner's name for it, where ours doesn't say"""
+    problem: str | None = None
+    """why the rest is unknown: the entry is corrupt"""
 
     @property
     def all_shards(self) -> int:
@@ -38,19 +56,22 @@ class Registered:
         return max(self.shards, self.old_shards)
 
     @classmethod
-    def decoded(cls, name: str, data: bytes) -> Registered:
-        found = json.loads(data)
-        return cls(
-            name,
-            found["kind"],
-            found["schema"],
-            found.get("created_ms", 0),
-            found.get("shards", 1),
-            found.get("old_shards", 0),
-            found.get("layout", 0),
-            found.get("at"),
-            found.get("called"),
-        )
+    def decoded(cls, name: bytes | str, data: bytes) -> Registered:
+        """The entry; a corrupt one has a ``problem``."""
+        name = text(name) if isinstance(name, bytes) else name
+        try:
+            checked_name(name, "queue name")
+            found = json.loads(data)
+            entry = cls(name, **{part: found[part] for part in _PARTS if part in found})
+            for part, (type_, low, high) in _PARTS.items():
+                value = getattr(entry, part)
+                if type(value) is not type_ and (value is not None or part in ("kind", "schema")):
+                    raise TypeError(part)
+                if isinstance(value, int) and not low <= value <= high:
+                    raise ValueError(part)
+        except (BadInput, *CORRUPT):
+            return cls(name, "unknown", 0, 0, problem=f"the registry entry of {name} is corrupt")
+        return entry
 
     def encoded(self) -> str:
         body: dict[str, str | int] = {
@@ -70,6 +91,8 @@ class Registered:
 
     def checked(self, kind: str, schema: int) -> Registered:
         """Itself, if a room of that kind and schema may touch the queue."""
+        if self.problem is not None:
+            raise Unreadable(self.problem)
         if self.kind != kind:
             raise WrongKind(f"queue {self.name} is a {self.kind} queue, not a {kind} queue")
         if self.schema > schema:
@@ -85,7 +108,7 @@ def all_queues(prefix: str = PREFIX) -> Call[list[Registered]]:
 
     def read(reply: dict[bytes, bytes]) -> list[Registered]:
         return sorted(
-            (Registered.decoded(name.decode(), data) for name, data in reply.items()),
+            (Registered.decoded(name, data) for name, data in reply.items()),
             key=lambda entry: entry.name,
         )
 
@@ -104,13 +127,24 @@ def find(name: str, prefix: str = PREFIX) -> Call[Registered | None]:
 
 
 async def enrol(
-    name: str, kind: str, schema: int, prefix: str = PREFIX, shards: int = 1
+    name: str,
+    kind: str,
+    schema: int,
+    prefix: str = PREFIX,
+    shards: int = 1,
+    permitted: Callable[[], Coroutine[Any, Any, None]] | None = None,
 ) -> Registered:
-    """Find a queue's entry or create it; refuses another kind and a newer schema."""
+    """Find a queue's entry or create it; refuses another kind and a newer schema.
+
+    ``permitted`` is asked before an entry is created: it raises `Forbidden` to a user who may not
+    put anything into the queue.
+    """
     checked_name(name, "queue name")
     entry = await find(name, prefix)
     if entry is None:
         unreserved(name, kind)
+        if permitted is not None:
+            await permitted()
         key = registry_key(prefix)
         now = await server_ms()
         mine = Registered(name, kind, schema, now, shards)

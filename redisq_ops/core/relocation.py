@@ -12,14 +12,16 @@ else brings it to life there, and nothing takes its place before that has ended.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-from .errors import Refused
-from .io import Call, Description, together
+from .errors import NotFound, Refused, Superseded, Unreachable
+from .io import Call, Description, both, together
 from .queue import Queue
+from .registry import find
 from .reply import words
-from .settings import BATCH
+from .settings import BATCH, DAY_MS
 from .shards import Sharded, home
 from .values import State
 
@@ -90,7 +92,7 @@ async def land(
     refuse_changing(queue)
     leaves = list(queue.leaves)
     # Under another number of shards it may have been said elsewhere.
-    said = await verdict(queue, op, step) if len(leaves) > 1 else {}
+    said = await verdict(queue, op, step, former=False) if len(leaves) > 1 else {}
     left = [one for one in cargo if one.row and one.id not in said]
     docks, strange = await _docks(queue, op, left)
     for k, leaf in enumerate(leaves):
@@ -186,31 +188,47 @@ def _batches(cargo: Iterable[Cargo]) -> Iterable[list[Cargo]]:
 
 
 async def verdict(
-    queue: Queue[Any], op: str, step: int, *, close: bool = False, keep_ms: int = 0
+    queue: Queue[Any],
+    op: str,
+    step: int,
+    *,
+    close: bool = False,
+    keep_ms: int = 0,
+    former: bool = True,
 ) -> dict[str, str]:
-    """What was said of the entries of a step; ``close``: and nothing more of it is let in."""
+    """What was said of the entries of a step; ``close``: and nothing more of it is let in.
+    ``former``: also in shards that were given up since, up to 255 more reads."""
 
     def read(reply: list[bytes]) -> dict[str, str]:
         said = words(reply)
         return dict(zip(said[::2], said[1::2], strict=True))
 
-    found = await together(
-        leaf._script("verdict").call(
-            leaf.keys, leaf.clock, read, op=op, step=step, close=int(close), keep_ms=keep_ms
-        )
-        for leaf in queue.leaves
+    found, given_up = await both(
+        together(
+            leaf._script("verdict").call(
+                leaf.keys, leaf.clock, read, op=op, step=step, close=int(close), keep_ms=keep_ms
+            )
+            for leaf in queue.leaves
+        ),
+        _marked([keys["land_"] for keys in queue.former_keys if former], op, step),
     )
-    return {id: word for part in found for id, word in part.items()}
+    elsewhere = {id: word for id, (word, _) in given_up.items() if id != "*"}
+    return elsewhere | {id: word for part in found for id, word in part.items()}
 
 
 async def marks(queue: Queue[Any], op: str, step: int) -> dict[str, tuple[str, str]]:
     """What was said of the entries of a step, and what each is called here. Reads only."""
+    return await _marked(
+        [keys["land_"] for keys in (*queue.former_keys, *queue.all_keys)], op, step
+    )
 
+
+async def _marked(places: Sequence[str], op: str, step: int) -> dict[str, tuple[str, str]]:
     def read(reply: dict[bytes, bytes]) -> dict[str, tuple[str, str]]:
         said = {id.decode(): mark.decode().split(" ") for id, mark in reply.items()}
         return {id: (mark[0], mark[1] if mark[1:] else id) for id, mark in said.items()}
 
-    keys = [f"{leaf.keys['land_']}{op}:{step}" for leaf in queue.leaves]
+    keys = [f"{place}{op}:{step}" for place in places]
     found = await together(Call(("HGETALL", key), read, key=key) for key in keys)
     return {id: mark for part in found for id, mark in part.items()}
 
@@ -298,3 +316,134 @@ async def forget_some(queue: Queue[Any], op: str, step: int, cargo: Sequence[Car
         return Call(("LREM", key, 1, line), int, key=key)
 
     await together(call(one) for one in cargo)
+
+
+async def bring(
+    source: Queue[Any],
+    target: Queue[Any],
+    into_ms: int,
+    op: str,
+    step: int,
+    state: State,
+    keep_ms: int,
+    *,
+    again: bool = False,
+    timed: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> dict[str, str]:
+    """Put in at the target what a step took out, and back what it refuses; of each id the word that
+    `land` said, or ``back``.
+
+    ``into_ms``: when the target was registered. If another queue or none has its name by now, all
+    of the step goes back, and `NotFound` says so. ``again``: somebody may have done this before.
+    ``timed`` is entered around the calls that bring entries in. After any other refusal of the
+    target as a whole, all is back as well and the error raised; `Superseded`: the move was taken
+    back meanwhile.
+    """
+    rows, entry = await both(taken_out(source, op, step), find(target.name, target.prefix))
+    cargo = [one for one in rows if one.row]
+    if entry is None or entry.created_ms != into_ms:
+        await give_back(source, op, step, state, cargo)
+        raise NotFound(
+            f"queue {target.name} was destroyed: what was on its way there is back in {source.name}"
+        )
+    # Where some aren't there any more, somebody was here before: that was said of them, too.
+    again = again or not rows or len(cargo) < len(rows)
+    said = await verdict(target, op, step) if again else {}
+    # The source may have been told to keep its trash longer since the move began.
+    keep_ms = max([keep_ms, *(one.kept_ms + DAY_MS for one in rows)])
+    back = {one.id: "back" for one in rows if one.back and one.id not in said}
+    try:
+        if fresh := [one for one in cargo if one.id not in said]:
+            with timed():
+                said |= await land(target, op, step, fresh, keep_ms)
+    except Unreachable:
+        raise
+    except Exception:  # as a full server's: they are to wait where they were, not in the trash
+        said = await verdict(target, op, step, close=True, keep_ms=keep_ms)
+        await _refused(source, op, step, cargo, said)
+        await free(source, op, step, state)
+        raise
+    await _refused(source, op, step, cargo, said)
+    if {"cancelled", WITHDRAWN} & set(said.values()):
+        raise Superseded(f"{op} was taken back meanwhile")
+    return said | back
+
+
+async def _refused(
+    source: Queue[Any], op: str, step: int, cargo: Sequence[Cargo], said: dict[str, str]
+) -> None:
+    refused = [one for one in cargo if said.get(one.id) not in (OK, WITHDRAWN)]
+    if refused:
+        with suppress(Superseded):  # somebody else is behind this step, and did it
+            await put_back(source, f"{op}.back", step, op, step, refused, undone=False)
+
+
+async def give_back(
+    source: Queue[Any], op: str, step: int, state: State, cargo: Sequence[Cargo]
+) -> set[str]:
+    """Put back what a step took out for a queue that was destroyed since: which entries came."""
+    back = set[str]()
+    if cargo:
+        with suppress(Superseded):
+            back = await put_back(source, f"{op}.gone", step, op, step, cargo, undone=False)
+    await free(source, op, step, state)
+    return back
+
+
+@dataclass(frozen=True, slots=True)
+class TakenBack:
+    """What became of the entries of a step of a move that was taken back."""
+
+    rows: list[Cargo]
+    """what the step took out"""
+    said: dict[str, str]
+    """what the target says of each"""
+    out: set[str]
+    """what left the target by this call"""
+    back: set[str]
+    """what is in the source again"""
+    stay: set[str]
+    """what can only live in the target, since its copy in the source was removed"""
+
+
+async def take_back(
+    source: Queue[Any],
+    target: Queue[Any] | None,
+    op: str,
+    step: int,
+    state: State,
+    by: str,
+    seq: int,
+    keep_ms: int,
+) -> TakenBack:
+    """Take one step of a move back: what nobody touched in the target leaves it and has its old
+    place in the source. ``target``: None if it was destroyed, then all come back."""
+    said: dict[str, str] = {}
+    if target is not None:  # from now on nothing more of it is let in
+        said = await verdict(target, op, step, close=True, keep_ms=keep_ms)
+    rows = await taken_out(source, op, step, brief=True)
+    here = [one for one in rows if one.row]
+    landed = [one.id for one in here if said.get(one.id) in (OK, WITHDRAWN)]
+    # Of those, what an undo that was killed has put away there already.
+    away = {one.id for one in rows if not one.row and said.get(one.id) == WITHDRAWN}
+    out = set[str]()
+    if landed and target is not None:
+        out = await withdraw(target, by, 3 * seq, op, step, landed, state, "trash")
+        if len(out) < len(landed):  # somebody else's undo may have got hold of the others
+            said = await verdict(target, op, step)
+    coming = [one for one in here if one.id in out or said.get(one.id) != OK]
+    back = await put_back(source, by, seq, op, step, coming, undone=True)
+    away |= out - back
+    # Also what another undo put away and hasn't brought back yet: it is about to ask for it.
+    gone, stay = {one for one in back if one in out or said.get(one) == WITHDRAWN}, set[str]()
+    if away:
+        again = await taken_out(source, op, step, brief=True)
+        gone |= away & {one.id for one in again if one.back}
+        stay = away - gone
+    if gone and target is not None:
+        await withdraw(target, by, 3 * seq + 1, op, step, sorted(gone), "trash", "gone")
+    if stay and target is not None:  # what was to come back was emptied: only there they can live
+        # (What another undo that is through with this step brought back isn't there any more.)
+        stay = await withdraw(target, by, 3 * seq + 2, op, step, sorted(stay), "trash", "back")
+    await free(source, op, step, state)
+    return TakenBack(rows, said, out, back, stay)

@@ -6,10 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 from .io import Call
+from .quoting import text
+
+_NEVER = 2**63
+"""what no clock counts to: infinite scores, and those of another program's own meaning"""
 
 
 def words(reply: list[bytes]) -> list[str]:
-    return [word.decode() for word in reply]
+    """Names as text; one that is no UTF-8 keeps its bytes as surrogates (see `quoting.text`)."""
+    return [text(word) for word in reply]
 
 
 def row_words(rows: int) -> Callable[[list[bytes]], list[str]]:
@@ -31,8 +36,19 @@ def scored(key: str, *range_: str) -> Call[list[tuple[str, float]]]:
 
 def _pairs(reply: list[Any]) -> list[tuple[str, float]]:
     if reply and isinstance(reply[0], list):  # RESP3 nests the pairs, RESP2 doesn't
-        return [(member.decode(), float(score)) for member, score in reply]
-    return [(reply[i].decode(), float(reply[i + 1])) for i in range(0, len(reply), 2)]
+        return [(text(member), float(score)) for member, score in reply]
+    return [(text(reply[i]), float(reply[i + 1])) for i in range(0, len(reply), 2)]
+
+
+def moment(score: float | None) -> int | None:
+    """A score as a time in whole milliseconds; None where it is no time (infinite, or beyond
+    2**63)."""
+    return None if score is None or not -_NEVER < score < _NEVER else int(score)
+
+
+def spelt(score: float) -> str:
+    """A score as text that reads as exactly the same number, for cursors and bounds of ranges."""
+    return f"{score:.17g}"
 
 
 async def fields(key: str, page: int = 1000) -> dict[str, bytes]:
@@ -50,7 +66,7 @@ def _scanned(reply: Any) -> tuple[int, dict[str, bytes]]:
     cursor, rows = reply
     if not isinstance(rows, dict):
         rows = dict(zip(rows[::2], rows[1::2], strict=True))
-    return int(cursor), {name.decode(): value for name, value in rows.items()}
+    return int(cursor), {text(name): value for name, value in rows.items()}
 
 
 async def members(key: str, page: int = 1000) -> list[str]:

@@ -5,18 +5,22 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 from urllib.parse import unquote
 
+from . import rights
 from .callers import Callers
 from .clock import Clock, ServerClock
 from .errors import WrongKind
 from .io import Bound, C_co, Call, both, operation, together
-from .keys import PREFIX, Keys, checked_name
+from .keys import PREFIX, Keys, checked_name, checked_prefix
 from .registry import enrol, find, server_ms
 from .scripts import Script, script
 from .states import FIXED, VERBS, Verb
 from .values import State
+
+if TYPE_CHECKING:
+    from .queue import Queue
 
 
 class Room(Bound[C_co], ABC):
@@ -60,7 +64,7 @@ class Room(Bound[C_co], ABC):
     ) -> None:
         super().__init__(client)
         self.name = checked_name(name, "queue name")
-        self.prefix = prefix
+        self.prefix = checked_prefix(prefix)
         self.shard = shard
         self.layout = layout
         # No name has a slash, so no queue can be called like another's shard.
@@ -75,12 +79,18 @@ class Room(Bound[C_co], ABC):
 
     async def _enrol(self) -> None:
         if not self._enrolled:
-            enrolment = enrol(self.name, self.kind, self.schema, self.prefix)
+            enrolment = enrol(
+                self.name, self.kind, self.schema, self.prefix, permitted=self._permitted
+            )
             entry, _ = await both(enrolment, self._unobstructed())
             if entry.all_shards > 1:
                 raise WrongKind(f"queue {self.name} has shards: open it as a sharded queue")
             self.layout = entry.layout
             self._enrolled = True
+
+    async def _permitted(self) -> None:
+        """Refuse a user who may put nothing into the queue, before an empty one is created."""
+        await rights.to_put(cast("Queue[Any]", self))
 
     async def _fit(self) -> None:
         """Once a process: refuse foreign keys in the way of scripts that don't look themselves."""

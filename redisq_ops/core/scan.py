@@ -15,9 +15,11 @@ from dataclasses import dataclass, field
 from itertools import pairwise, zip_longest
 from typing import Any, Literal, TypeVar
 
-from .errors import RedisqError, Unreadable
+from .errors import RedisqError
 from .io import Call, Description, Replies, Round, both, together
+from .quoting import legal, text
 from .reply import number
+from .reply import spelt as _score
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -50,6 +52,10 @@ class Unread:
     name: bytes
     error: Exception
 
+    def __str__(self) -> str:
+        why = f": {self.error}" if isinstance(self.error, RedisqError) else ""
+        return f"{self.what} {legal(self.name)} is corrupt, and what waits of it unknown{why}"
+
 
 @dataclass(frozen=True, slots=True)
 class Line:
@@ -65,14 +71,12 @@ class Line:
 
     @property
     def names(self) -> list[str]:
-        """The ids for people; what can't be read is an error."""
-        for spoilt in self.unread:
-            if isinstance(spoilt.error, RedisqError):
-                raise spoilt.error
-            name = spoilt.name.decode(errors="replace")
-            said = f"what waits of {spoilt.what} {name} can't be read"
-            raise Unreadable(said) from spoilt.error
-        return [id.decode() for id in self.ids]
+        return [text(id) for id in self.ids]
+
+    @property
+    def problem(self) -> str | None:
+        """What of it can't be read; the rest is here."""
+        return "; ".join(map(str, self.unread)) or None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,20 +149,16 @@ def spelt(place: Position) -> str:
     return f"{_score(score)}:{member.decode('utf-8', 'surrogateescape')}"
 
 
-def _score(score: float) -> str:
-    return f"{score:.17g}"
-
-
 async def spans(key: str, size: int, low: float | None, high: float | None) -> list[Span]:
     """A sorted set's members with scores from ``low`` to ``high``, cut into even parts.
 
     The parts are of the moment: what comes behind the last one later isn't in any.
     """
-    bottom = "-inf" if low is None else f"{low:.0f}"
-    top = "+inf" if high is None else f"{high:.0f}"
+    bottom = "-inf" if low is None else _score(low)
+    top = "+inf" if high is None else _score(high)
     before, total = await together(
         [
-            Call(("ZCOUNT", key, "-inf", "-inf" if low is None else f"({bottom}"), int, key=key),
+            Call(("ZCOUNT", key, "-inf", f"({bottom}"), int, key=key),
             Call(("ZCOUNT", key, bottom, top), int, key=key),
         ]
     )

@@ -57,6 +57,13 @@ _FUNCTION = re.compile(
     r"^local function (\w+)\((?:[^\n]* end|.*?^end)$\n?", re.DOTALL | re.MULTILINE
 )
 """in one line, or up to the first `end` that isn't indented"""
+_CALL = re.compile(r"redis\.p?call\(\s*([^,)]+)(?:,\s*'([A-Z]+)')?")
+_COMMAND = re.compile(r"'([A-Z]+)'")
+_CONTAINERS = frozenset({"XGROUP", "XINFO"})
+_READ_FIRST = {"config": "HGETALL", "guard": "HMGET"}
+"""fragment -> the command with which it reads before anything is written. As TIME, which every
+script runs first, it needs no check: if the user may not run it, the script ends there (these
+are `denial.READ_FIRST`)"""
 _NOW = """local now = tonumber(ARGV[1])
 if not now then
   local t = redis.call('TIME')
@@ -162,6 +169,8 @@ def script(room: str, name: str, kinds: frozenset[tuple[str, str]] = _FIXED) -> 
             ]
         texts.pop([name for name in order if name != "fit"].index("spoilt"))
     text = _counting(_shaken("\n".join([*lines, *map(_stripped, [*texts, body])])))
+    if "no-writes" not in full.flags:
+        text = text.replace(_NOW, _rights(text, full) + _NOW, 1)
     return Script(f"{room}/{name}", text, hashlib.sha1(text.encode()).hexdigest(), full)
 
 
@@ -187,6 +196,60 @@ def _kinds(header: Header, kinds: dict[str, str]) -> str:
         named["land_"] = f"land_ .. {op} .. ':' .. {step}", "hash"
     typed += [f"[{named[key][0]}] = '{named[key][1]}'" for key in header.keys if key in named]
     return f"local function kinds() return {{{', '.join(typed)}}} end"
+
+
+def commands(text: str) -> list[tuple[str, ...]]:
+    """The commands that a script may run, a container's with the subcommand, each once.
+
+    Not PUBLISH: it wakes who waits for a request, who looks every two seconds all the same. So
+    scripts run it by `redis.pcall`, and a user without it, or without channels, loses no more.
+    """
+    found: dict[tuple[str, ...], None] = {}
+    for name, second in _CALL.findall(text):
+        spelled = _sizes(name, text) if "[" in name else _COMMAND.findall(name)
+        assert spelled or "[" in name, f"redis.call({name}, …): write the command's name there"
+        for word in spelled:
+            found[(word, second) if word in _CONTAINERS else (word,)] = None
+    found.pop(("PUBLISH",), None)
+    return list(found)
+
+
+def _sizes(name: str, text: str) -> list[str]:
+    """The commands of a table such as ``SIZE``, for the types that the script mentions."""
+    table = re.search(rf"^local {name.partition('[')[0]} = {{(.*?)}}", text, re.DOTALL | re.M)
+    rows = re.findall(r"(\w+) = '([A-Z]+)'", table[1]) if table else []
+    rest = text.replace(table[0], "") if table else text
+    return [command for kind, command in rows if f"'{kind}'" in rest]
+
+
+def _asked(command: tuple[str, ...], key: str) -> str:
+    """Arguments of `redis.acl_check_cmd`: the command, with a key where the ACL looks for it."""
+    words = [f"'{word}'" for word in command]
+    return ", ".join([*words, *(["'STREAMS'", key, "'>'"] if words == ["'XREADGROUP'"] else [key])])
+
+
+def _rights(text: str, header: Header) -> str:
+    """Lua that ends the script before its first write if the user may not run all its commands.
+
+    A script that fails later keeps what it has written. Keys need no check: EVALSHA asks for
+    reading and writing of every key that is declared.
+    """
+    first = {"TIME", *(_READ_FIRST[use] for use in header.uses if use in _READ_FIRST)}
+    checked = [command for command in commands(text) if command[0] not in first]
+    if len(checked) < 2:
+        return ""
+    chain = "\n    or ".join(
+        f"not may({_asked(command, header.keys[0])}) and '{'|'.join(command).lower()}'"
+        for command in checked
+    )
+    return f"""do
+  local may = redis.acl_check_cmd
+  local lacks = {chain}
+  if lacks then
+    return {{err = "NOPERM this user has no permissions to run the '" .. lacks .. "' command"}}
+  end
+end
+"""
 
 
 def _collect(room: str, uses: Iterable[str], order: list[str]) -> None:

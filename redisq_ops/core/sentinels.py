@@ -15,17 +15,13 @@ from redis.backoff import NoBackoff
 from redis.connection import parse_url
 
 from .errors import BadInput
+from .url import check_database
 
 PORT = 26379
 PATIENCE_S = 5.0
 """how long the only one is waited for"""
 EACH_S = 2.0
 """how long each of several is"""
-NOT_ITS = {
-    "check_connection", "connection_pool", "connection_pool_class", "host", "is_master", "port",
-    "redis_class", "retry", "sentinel_manager", "service_name", "ssl",
-}  # fmt: skip
-"""options of the client's own making, which no text can give"""
 OWN = ("sentinel_tls", "sentinel_username", "sentinel_password")
 """options of the URL that are for the Sentinels"""
 
@@ -57,14 +53,13 @@ class Sentinels:
             if not one.hostname:
                 raise BadInput("a Sentinel URL names hosts: redis+sentinel://host:26379/mymaster")
             nodes.append((one.hostname, PORT if one.port is None else one.port))
+        check_database(f"/{db}")
         told = parse_qs(parts.query, keep_blank_values=True)
         own = {option: told.pop(option)[-1] for option in OWN if option in told}
         # What one server's URL would say is read as that is.
         one_server = f"{parts.scheme}://{credentials}{at}-/{int(db or 0)}?{urlencode(told, True)}"
         read: Any = parse_url  # untyped in redis-py
         options = {k: v for k, v in read(one_server).items() if k != "host"}
-        for option in told.keys() & NOT_ITS:
-            raise ValueError(f"'{option}' is no option")
         options["ssl"] = options.pop("connection_class", None) is not None
         return cls(
             tuple(nodes), name, asked_with_tls(url), options,

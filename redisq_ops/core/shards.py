@@ -16,6 +16,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from .clock import Duration
 from .errors import NotFound, Refused, Superseded
 from .io import C_co, Call, Description, attempt, operation, together
 from .keys import Keys
@@ -53,6 +54,7 @@ class Sharded(Overview[C_co, Part]):
         if not entry.old_shards:
             if entry.shards == shards:
                 return 0
+            await self._refuse_unfinished()
             await self._equip(range(entry.shards, shards))
             begun = replace(entry, shards=shards, old_shards=entry.shards, layout=entry.layout + 1)
             entry = await self._amend(entry, begun)
@@ -60,11 +62,21 @@ class Sharded(Overview[C_co, Part]):
         # Once more, now that every change of settings reaches the new shards by itself.
         await self._equip(range(entry.old_shards, shards))
         await self._fence()
+        await self._refuse_unfinished()  # a move that began before it could learn of the change
         left = await self._rehome()
         if not left:
             await self._retire([self._part(k) for k in range(shards, entry.old_shards)])
             self._adopt(await self._amend(entry, replace(entry, old_shards=0)))
         return left
+
+    async def _refuse_unfinished(self) -> None:
+        """Refuse while a move from or to another queue is under way: its undo lists and what was
+        said of its entries are in the shards they were in when it began."""
+        for op in await self.unfinished.op():
+            raise Refused(
+                f"{op} between queue {self.name} and another isn't finished: change the shards when"
+                " it is (redisq fsck says how to finish it)"
+            )
 
     async def _equip(self, new: Iterable[int]) -> None:
         """Give shards the settings and flags of the first, until these stay as they are.
@@ -194,7 +206,7 @@ class Sharded(Overview[C_co, Part]):
         target: str,
         high_water_ms: int,
         consumer: str = "-",
-        lease_ms: int = LEASE_MS,
+        lease_ms: Duration = LEASE_MS,
         times: Mapping[str, int] | None = None,
         span: str = "",
     ) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from .clock import Moment, bound_ms
 from .io import C_co, Call, Description, operation, together
 from .looks import Looks
 from .scan import Line, Reach, Sheet, Span, page, reach, spans, timed
@@ -30,16 +31,17 @@ class Sheets(Looks[C_co]):
 
     @operation
     async def spans(
-        self, state: State, size: int, low_ms: int | None = None, high_ms: int | None = None
+        self, state: State, size: int, low_ms: Moment | None = None, high_ms: Moment | None = None
     ) -> list[Span] | None:
         """A state cut into parts of about ``size``, of entries whose `Entry.at_ms` is from
-        ``low_ms`` to ``high_ms``; None: it can't be cut here, `page` reads it. Of one leaf."""
+        ``low_ms`` to ``high_ms`` (ms or aware datetimes); None: it can't be cut here, `page` reads
+        it. Of one leaf."""
         kept = await self._kept(state)
         if kept is None:
             return None
         part, low, high = kept
-        lows = [bound for bound in (low, low_ms) if bound is not None]
-        highs = [bound for bound in (high, high_ms) if bound is not None]
+        lows = [bound for bound in (low, bound_ms(low_ms, "low_ms")) if bound is not None]
+        highs = [bound for bound in (high, bound_ms(high_ms, "high_ms")) if bound is not None]
         return await spans(self.keys[part], size, max(lows, default=None), min(highs, default=None))
 
     @operation
@@ -124,10 +126,6 @@ class Sheets(Looks[C_co]):
             columns["payloads"] = self._contents(ids)
         return columns
 
-    async def _contents(self, ids: Sequence[str]) -> list[bytes | Exception | None]:
-        """Payloads; an error is one that can't be read."""
-        return [*await self._payloads(ids)]
-
     @operation
     def reach(self) -> Call[Reach]:
         """How far the history goes. Of one leaf."""
@@ -147,8 +145,8 @@ class Sheets(Looks[C_co]):
         self,
         settled: bool,
         size: int,
-        low_ms: int | None = None,
-        high_ms: int | None = None,
+        low_ms: Moment | None = None,
+        high_ms: Moment | None = None,
     ) -> list[Span]:
         """Requests cut into parts by age: open ones by creation, settled ones by their end. Of one
         leaf."""

@@ -17,7 +17,7 @@ ZSETS: dict[State, str] = {
 }
 # the keys every queue has, with their types
 FIXED = {
-    **dict.fromkeys(("lease", "delay", "dead", "trash", "ops"), "zset"),
+    **dict.fromkeys(("lease", "delay", "dead", "trash", "ops", "unfinished"), "zset"),
     **dict.fromkeys(("meta", "err", "cfg", "stat", "callers"), "hash"),
     "hist": "stream",
     "wake": "list",

@@ -12,7 +12,7 @@ from typing import ClassVar
 from .carry import Carrying
 from .io import C_co, Call, both, operation, together
 from .queue import Queue
-from .reply import number, scored
+from .reply import moment, number, scored
 from .shards import NEVER, Head, Part, Sharded
 from .standing import Ahead, Standing
 from .states import Verb
@@ -45,7 +45,7 @@ class TimedQueue(Queue[C_co]):
             both(both(self._counters("done"), self._flags()), scored(key, "0", "0")),
         )
         waiting, all_, pending, dead, trash = sizes
-        since = int(oldest[0][1]) if oldest and waiting else None
+        since = moment(oldest[0][1]) if oldest and waiting else None
         return Counts(
             waiting, pending, all_ - waiting, dead, trash, counters[0], since, paused, closed
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 State: TypeAlias = Literal["waiting", "pending", "delayed", "dead", "done", "trash"]
@@ -66,13 +67,14 @@ class Settlement(NamedTuple):
     """How one delivery ends.
 
     ``outcome``: ``ack`` | ``result`` (ack, and ``value`` is kept) | ``fail`` (``value`` is the
-    error, again after ``delay_ms``) | ``reject`` (dead at once) | ``release`` (not counted).
+    error, again after ``delay_ms``, ms or a timedelta) | ``reject`` (dead at once) | ``release``
+    (not counted).
     """
 
     delivery: Delivery
     outcome: Outcome
     value: bytes = b""
-    delay_ms: int = 0
+    delay_ms: int | timedelta = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,7 @@ class Failure:
         try:
             found: Any = json.loads(data)
             return cls(str(found["type"]), str(found["message"]), str(found.get("traceback", "")))
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             return cls("error", data.decode("utf-8", "backslashreplace"))
 
 
@@ -132,6 +134,8 @@ class Entry:
     """whose work it is, in a fair queue"""
     called: str | None = None
     """what the queue's own users call its state, where they have a word of their own"""
+    problem: str | None = None
+    """why its other fields can't be read: its record is corrupt"""
     handed: bool = field(default=False, compare=False, repr=False)
     """whether anybody was ever given it, before a replay too"""
     put_ms: int | None = field(default=None, compare=False, repr=False)
@@ -162,6 +166,8 @@ class Page:
     """False: ``total`` are those that were seen, and there may be more"""
     problem: str | None = None
     """what of the state can't be read; the rest is here"""
+    scores: tuple[float, ...] = ()
+    """the exact score of each entry, of a page of one sorted set"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,6 +318,17 @@ class Client:
     """nothing more of it is handed out"""
     cap: int | None
     """at most so many are pending at a time"""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A request, or a client, that has work waiting and as much pending as it may have."""
+
+    what: Literal["request", "client"]
+    id: str
+    most: int
+    """its limit, or cap"""
+    waiting: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from typing import Any
 
 from redisq_ops.core.errors import NotFound, Superseded
 from redisq_ops.core.queue import Queue
+from redisq_ops.core.recovery import recover
 from redisq_ops.core.values import State
 
 from . import journal
@@ -136,6 +137,7 @@ class Apply(Bulk):
         return size if self._most is None else min(size, self._most - self.handled)
 
     async def _begin(self) -> None:
+        self.recovered += await recover(self.order.queue, but=[self.op])
         operation = await progress(self.order.queue, self.plan.header)
         if operation is None:
             await super()._begin()

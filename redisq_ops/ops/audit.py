@@ -6,10 +6,14 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from redisq_ops.core.errors import RedisqError
+from redisq_ops.core.errors import CORRUPT, RedisqError, Unreadable, WrongKind
 from redisq_ops.core.foreign import ForeignQueue
 from redisq_ops.core.queue import Queue
 from redisq_ops.core.values import Checkup
+
+from . import journal
+from .reasons import utc
+from .unfinished import unfinished
 
 _COUNTS = re.compile(r"is (\d+), counted (\d+)")
 _FIGURES = re.compile(r"(?<!\S)\d[\d,]*(?=[\s,;.)]|$)")
@@ -36,10 +40,12 @@ class Audit:
         """Look once more; whether another look is worth it."""
         try:
             checkup = await self.queue.checkup.op(thorough=True)
-        except ValueError as spoilt:  # what it would have found behind that isn't known
-            why = str(spoilt) if isinstance(spoilt, RedisqError) else "a number that is none"
+        except (Unreadable, WrongKind, *CORRUPT) as corrupt:
+            # What it would have found behind that isn't known.
+            why = str(corrupt) if isinstance(corrupt, RedisqError) else "a value in it is corrupt"
             checkup = Checkup((f"it can't be checked: {why}",))
-        said, self.unseen = checkup.flaws, checkup.unseen
+        left = [one.sentence(utc) for one in await unfinished(self.queue) if one.abandoned]
+        said, self.unseen = (*checkup.flaws, *left), checkup.unseen
         same = _foreign_identity if isinstance(self.queue, ForeignQueue) else _identity
         seen = {same(line) for line in self.broken}
         again = [line for line in said if not self.looks or same(line) in seen]
@@ -47,6 +53,13 @@ class Audit:
         self.broken = again
         self.looks += 1
         return bool(again)
+
+    async def journal(self) -> list[str]:
+        """Which operations in the queue's journal are corrupt."""
+        try:
+            return await journal.corrupt(self.queue)
+        except (Unreadable, WrongKind) as corrupt:
+            return [f"the journal can't be read: {corrupt}"]
 
 
 def _identity(line: str) -> str:

@@ -13,6 +13,7 @@ from redisq_ops.core.errors import BadInput, Refused, Superseded
 from redisq_ops.core.io import Description
 from redisq_ops.core.keys import checked_consumer
 from redisq_ops.core.queue import Queue
+from redisq_ops.core.recovery import Recovered
 from redisq_ops.core.settings import LEASE_MS, MAX_BATCH
 from redisq_ops.core.states import VERBS, Verb
 from redisq_ops.core.values import Entry, State
@@ -302,7 +303,9 @@ class Bulk:
         self.verb = verb
         self.author = author
         self.rate = rate
-        self.outcome = Outcome(journal.new_id(verb), selection.count)
+        left_out = len(selection.corrupt) if isinstance(selection, Selection) else 0
+        self.outcome = Outcome(journal.new_id(verb), selection.count + left_out)
+        self.outcome.skip("corrupt", left_out)
         self.handled = 0
         """entries this object dealt with"""
         self.halted = ""
@@ -313,6 +316,8 @@ class Bulk:
                 selection.queue, verb, selection.state, selection.high_water_ms, consumer, argument
             )
         )
+        self.recovered: list[Recovered] = []
+        """moves of others that it found unfinished"""
         self._source: Source = self._steps()
         self._clock = clock
         self._stride = Stride(min(self.first, int(rate) or 1) if rate else self.first)

@@ -2,7 +2,8 @@
 
 The file is ``$XDG_CONFIG_HOME/redisq/config.toml``: plain keys for everybody, and
 ``[contexts.NAME]`` tables chosen by ``--context``. A context goes before the environment: who asks
-for production gets it, whatever ``REDIS_URL`` says in that shell. ``${NAME}`` in a text of the file
+for production gets it, whatever ``REDIS_URL`` says in that shell. Settings that protect (`STRICT`)
+combine: the strictest of all sources holds. ``${NAME}`` in a text of the file
 is the environment's; ``password_file`` names a file. Secrets are never shown.
 """
 
@@ -11,14 +12,14 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from redisq_ops.core.connect import DEFAULT_URL, Target
 from redisq_ops.core.errors import BadInput
-from redisq_ops.core.keys import PREFIX
+from redisq_ops.core.keys import PREFIX, checked_prefix
 
 from .guard import Guard
 from .moment import per_second
@@ -32,7 +33,9 @@ _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off", "")
 _VARIABLE = re.compile(r"\$\$|\$\{([^{}]*)\}")
 _CONTEXT = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
-Kind = Literal["text", "yes or no", "number", "rate", "confirm", "color", "label"]
+Kind = Literal[
+    "text", "file", "prefix", "yes or no", "number", "rate", "confirm", "color", "label"
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +52,13 @@ KNOWN: dict[str, Setting] = {
     "url": Setting("REDIS_URL", DEFAULT_URL, "text", "the server"),
     "username": Setting("REDISQ_USERNAME", None, "text", "who we are there"),
     "password": Setting("REDISQ_PASSWORD", None, "text", "its password; better by a file"),
-    "password_file": Setting("REDISQ_PASSWORD_FILE", None, "text", "a file with the password"),
-    "tls_ca": Setting("REDISQ_TLS_CA", None, "text", "the authority's certificate"),
-    "tls_cert": Setting("REDISQ_TLS_CERT", None, "text", "our certificate"),
-    "tls_key": Setting("REDISQ_TLS_KEY", None, "text", "its key"),
+    "password_file": Setting("REDISQ_PASSWORD_FILE", None, "file", "a file with the password"),
+    "tls_ca": Setting("REDISQ_TLS_CA", None, "file", "the authority's certificate"),
+    "tls_cert": Setting("REDISQ_TLS_CERT", None, "file", "our certificate"),
+    "tls_key": Setting("REDISQ_TLS_KEY", None, "file", "its key"),
     "sentinel_username": Setting("REDISQ_SENTINEL_USERNAME", None, "text", "the Sentinels' user"),
     "sentinel_password": Setting("REDISQ_SENTINEL_PASSWORD", None, "text", "their password"),
-    "prefix": Setting("REDISQ_PREFIX", PREFIX, "text", "what all keys begin with"),
+    "prefix": Setting("REDISQ_PREFIX", PREFIX, "prefix", "what all keys begin with"),
     "queue": Setting("REDISQ_QUEUE", "default", "text", "the queue where none is named"),
     "read_only": Setting("REDISQ_READ_ONLY", "false", "yes or no", "change nothing"),
     "max_entries": Setting(
@@ -74,6 +77,15 @@ KNOWN: dict[str, Setting] = {
 }  # fmt: skip
 
 
+STRICT: dict[str, Callable[[str], float]] = {
+    "read_only": lambda text: text != "true",
+    "max_entries": float,
+    "max_rate": float,
+    "confirm": lambda text: text != "name",
+}
+"""settings of which the strictest holds, whatever its source: the one for which this is lowest"""
+
+
 @dataclass(frozen=True, slots=True)
 class Value:
     """A setting, its value, and where that came from."""
@@ -81,11 +93,13 @@ class Value:
     name: str
     value: str | None
     origin: str
+    others: tuple[tuple[str, str], ...] = ()
+    """(value, origin) of sources that say less strict; only of `STRICT` settings"""
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A context of the file, without secrets."""
+    """A context of the file, without secrets; what protects, as strict as it is when in use."""
 
     name: str
     url: str | None
@@ -144,7 +158,7 @@ class Config:
             except UnicodeDecodeError:  # which says some of what is in it
                 raise BadInput(f"password file {path}: not UTF-8") from None
         return Target(
-            self["url"] or DEFAULT_URL, password, self["username"],
+            self["url"] or "", password, self["username"],
             self["tls_ca"], self["tls_cert"], self["tls_key"],
             self["sentinel_username"], self["sentinel_password"],
         )  # fmt: skip
@@ -158,7 +172,7 @@ class Config:
                 text = "***"
             elif value.name == "url" and text is not None:
                 text = _without_password(text)
-            shown.append(Value(value.name, text, value.origin))
+            shown.append(replace(value, value=text))
         redaction = self.redaction
         origin = ", ".join(where for _, where in self.redact) or "default"
         shown.append(Value("redact", str(redaction) or None, origin))
@@ -210,27 +224,30 @@ def load(
 
 
 def contexts(environment: Mapping[str, str] = os.environ) -> list[Named]:
-    """The contexts of the file, by name; nothing of them is filled in, so no variable is needed."""
+    """The contexts of the file, by name; of their URLs nothing is filled in."""
     path = config_path(environment)
     named = []
-    for name, table in _read(path)[1].items():
-        where = f"{path} [contexts.{name}]"
-        _checked_keys(table, where)
+    file, found = _read(path)
+    for name, table in found.items():
+        _checked_keys(table, f"{path} [contexts.{name}]")
         have = {
-            key: _checked(key, KNOWN[key], _text(table[key], where, key), where)
-            for key in ("read_only", "max_entries", "confirm", "label")
-            if key in table
+            key: _value(key, KNOWN[key], {}, table, name, environment, file, path).value
+            for key in ("read_only", "max_entries", "confirm")
         }
+        label = None
+        if "label" in table:
+            where = f"{path} [contexts.{name}]"
+            label = _checked("label", KNOWN["label"], _text(table["label"], where, "label"), where)
         url = table.get("url")
-        most = have.get("max_entries")
+        most = have["max_entries"]
         named.append(
             Named(
                 name,
                 None if url is None else _without_password(str(url)),
-                have.get("read_only") == "true",
+                have["read_only"] == "true",
                 int(most) if most else None,
-                have.get("confirm") or "plain",
-                have.get("label"),
+                have["confirm"] or "plain",
+                label,
             )
         )
     return sorted(named, key=lambda one: one.name)
@@ -239,11 +256,14 @@ def contexts(environment: Mapping[str, str] = os.environ) -> list[Named]:
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     """The file's own table, and those of its contexts."""
     file: dict[str, Any] = {}
-    if path.is_file():
-        try:
-            file = tomllib.loads(path.read_text(encoding="utf-8"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-            raise BadInput(f"{path}: {error}") from error
+    try:
+        file = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        pass
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadInput(f"{path}: {error}") from error
+    except OSError as error:
+        raise BadInput(f"{path}: {error.strerror}") from error
     found = _table(file.pop("contexts", {}), f"{path} contexts")
     for name in found:
         if not _CONTEXT.fullmatch(name):
@@ -273,22 +293,41 @@ def _value(
     file: Mapping[str, Any],
     path: Path,
 ) -> Value:
-    if flags.get(name) is not None:
-        return Value(name, flags[name], "flag")
+    stated = _stated(name, known, flags, chosen, context, environment, file, path)
+    if name not in STRICT:
+        text, origin = next(stated, (known.default, "default"))
+        return Value(name, text, origin)
+    said = list(stated)
+    if not said:
+        return Value(name, known.default, "default")
+    strictest = min(said, key=lambda one: STRICT[name](one[0]))
+    others = tuple(one for one in said if one is not strictest)
+    return Value(name, *strictest, others)
+
+
+def _stated(
+    name: str,
+    known: Setting,
+    flags: Mapping[str, str | None],
+    chosen: Mapping[str, Any],
+    context: str | None,
+    environment: Mapping[str, str],
+    file: Mapping[str, Any],
+    path: Path,
+) -> Iterator[tuple[str, str]]:
+    """What the sources that have a setting say, and their names, first who goes before others."""
+    if (text := flags.get(name)) is not None:
+        yield _checked(name, known, text, f"--{name}"), "flag"
     if name in chosen:
         where = f"{path} [contexts.{context}]"
         text, used = _filled(_text(chosen[name], where, name), where, name, environment)
-        origin = ", ".join([f"context {context}", *used])
-    elif environment.get(known.variable):
-        text, origin = environment[known.variable], known.variable
-        where = origin
-    elif name in file:
+        yield _checked(name, known, text, where), ", ".join([f"context {context}", *used])
+    if text := environment.get(known.variable):
+        yield _checked(name, known, text, known.variable), known.variable
+    if name in file:
         where = str(path)
         text, used = _filled(_text(file[name], where, name), where, name, environment)
-        origin = ", ".join([where, *used])
-    else:
-        return Value(name, known.default, "default")
-    return Value(name, _checked(name, known, text, where), origin)
+        yield _checked(name, known, text, where), ", ".join([where, *used])
 
 
 def _text(value: Any, where: str, name: str) -> str:
@@ -331,13 +370,23 @@ def _filled(
 
 def _checked(name: str, known: Setting, text: str, where: str) -> str:
     """The value in its one form, or a line that says what it may be."""
+    if known.kind != "file":
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise BadInput(f"{where}: {name} is not UTF-8") from None
     match known.kind:
+        case "prefix":
+            try:
+                return checked_prefix(text)
+            except BadInput as error:
+                raise BadInput(f"{where}: {error}") from None
         case "yes or no":
             if text.lower() not in _TRUE + _FALSE:
                 raise BadInput(f"{where}: {name} is true or false, not {text!r}")
             return str(text.lower() in _TRUE).lower()
         case "number":
-            if not (text.isascii() and text.isdigit() and int(text) > 0):
+            if not (text.isascii() and text.isdigit() and len(text) < 16 and int(text) > 0):
                 raise BadInput(f"{where}: {name} is a number from 1, not {text!r}")
             return str(int(text))
         case "rate":

@@ -280,7 +280,7 @@ async def weigh(
         if progress is not None:
             progress(scan.scanned, scan.expected)
     chosen.scanned, chosen.complete, chosen.elsewhere = scan.scanned, scan.complete, scan.elsewhere
-    chosen.total, chosen.exact = scan.total, scan.exact
+    chosen.total, chosen.exact, chosen.corrupt = scan.total, scan.exact, scan.corrupt
     if chosen.count:
         await weight.look_around()
     return chosen, weight

@@ -45,8 +45,6 @@ SURE = 3.29
 """standard deviations of the bounds: 1 in 1,000, as many values are compared"""
 TEXT = 80
 HOUR = 3_600_000
-COMMON = 0.5
-"""share of a group that has a value, to be told where there is no rest"""
 SAMPLES = 5
 # In the envelope of another program these say again what the group already says.
 SAID = ("error", "exception", "backtrace", "failed_at", "retried_at", "retry_count")
@@ -60,8 +58,7 @@ class Trait:
     value: Any
     """None: the field isn't there"""
     here: float
-    rest: float | None
-    """None: there is nothing else to compare with"""
+    rest: float
     surely: float
     """by how much the share is higher, at least"""
 
@@ -216,7 +213,7 @@ class Contrast:
         depth = ENVELOPE if foreign else DEPTH
         skip = SAID if foreign else ()
         self.here, self.rest = (Side(seed, depth, skip, redaction) for seed in (1, 2))
-        self.groups = Groups()
+        self.groups = Groups(redaction=redaction)
         self.samples: list[Entry] = []
         """the latest entries of the group"""
         self._scan = Scan(queue, state, filter, now_ms)
@@ -277,7 +274,7 @@ class Contrast:
         here, rest = self.here, self.rest
         for name in {**here.fields, **rest.fields}:
             n, m = here.of(name), rest.of(name)
-            if not n:
+            if not n or not m:  # nothing to compare with
                 continue
             values = here.fields.get(name)
             others = rest.fields.get(name)
@@ -290,11 +287,6 @@ class Contrast:
                 pairs.append((None, n - here.known.get(name, 0), m - rest.known.get(name, 0)))
             for value, k, other in pairs:
                 if k < SUPPORT:
-                    continue
-                if not m:
-                    # That all have something which isn't shown tells nothing.
-                    if k / n >= COMMON and value not in (None, MASK):
-                        yield Trait(name, value, k / n, None, _wilson(k, n, SURE)[0])
                     continue
                 surely = difference(k, n, min(other, m), m)
                 if surely > 0:

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
+from redisq_ops.core import rights
 from redisq_ops.core.errors import BadInput, NotFound, QueueClosed, Refused, WrongKind
 from redisq_ops.core.foreign import ForeignQueue
 from redisq_ops.core.keys import checked_name
 from redisq_ops.core.queue import Queue
+from redisq_ops.core.recovery import finish, opened, recover
 from redisq_ops.core.registry import find, forget
 from redisq_ops.core.request import RequestQueue
 from redisq_ops.core.request.looks import found
@@ -28,7 +30,7 @@ _INVERSE = {"cancel": "reopen", "pause": "resume", "resume": "pause"}
 def requests_of(queue: Queue[Any]) -> RequestQueue[Any]:
     """The queue, if it has requests."""
     if not isinstance(queue, RequestQueue):
-        raise BadInput(f"queue {queue.name} is a {queue.kind} queue: it has no requests")
+        raise WrongKind(f"queue {queue.name} is a {queue.kind} queue: it has no requests")
     return queue
 
 
@@ -144,7 +146,7 @@ def client_rule(verb: str, given: int | None = None) -> tuple[str, int]:
 def served(queue: Queue[Any]) -> None:
     """Refuse a queue that knows of no clients."""
     if "clients" not in queue.capabilities:
-        raise BadInput(f"queue {queue.name} is a {queue.kind} queue: it has no clients")
+        raise WrongKind(f"queue {queue.name} is a {queue.kind} queue: it has no clients")
 
 
 async def client_changeable(queue: Queue[Any], client: str, rule: str, value: int) -> Client:
@@ -281,7 +283,8 @@ def checked_setting(name: str, text: str) -> str:
     least = 1 if name.startswith(("max_failures", "max_lost", "history_max")) else 0
     if name.endswith("_ms") and not text.isdigit() and text:
         text = str(duration_ms(text))
-    if text and not (text.isascii() and text.isdigit() and least <= int(text) < 2**53):
+    whole = text.isascii() and text.isdigit() and len(text) < 17
+    if text and not (whole and least <= int(text) < 2**53):
         raise BadInput(f"{name} is a number from {least}, not {text!r}")
     return text and str(int(text))
 
@@ -316,14 +319,37 @@ async def destroy(queue: Queue[Any], author: Author, *, hard: bool = False) -> O
 
     Without ``hard`` only an empty queue: nothing waiting, pending, delayed, dead or in the trash.
     """
+    origins = set[str]()
+    if not isinstance(queue, ForeignQueue):
+        origins = await _ended_moves(queue)
     await destroyable(queue, hard)
     entry = await find(queue.name, queue.prefix)
     if entry is None:
         raise NotFound(f"no queue {queue.name!r} here")
     op = journal.new_id("destroy")
+    await rights.to_change(queue)
     await queue.configure.op(op, 1, {"closed": _said(author), "paused": _said(author)})
     gone = await journal.forget(queue)
     while step := await queue.dismantle.op(100):
         gone += step
     await forget(entry, queue.prefix)
+    for origin in origins:  # what is on its way to what is no more
+        if (source := await opened(queue, origin)) is not None:
+            await recover(source, idle_ms=0)
     return Outcome(op, gone, gone)
+
+
+async def _ended_moves(queue: Queue[Any]) -> set[str]:
+    """Before a queue is destroyed: what a move had taken out of it is where it was to go, or back.
+    The queues from which moves to it aren't finished, whose entries come back when it is gone."""
+    origins: dict[str, str] = {}
+    for op in await queue.unfinished.op():
+        operation = await journal.read(queue, op)
+        if operation is not None and operation.origin:
+            origins[op] = operation.origin
+    for one in await recover(queue, idle_ms=0, most=len(await queue.unfinished.op()), but=origins):
+        if one.problem is not None:
+            raise Refused(f"{one}: its entries are between two queues; undo it first")
+    for op in origins:  # or what it said of their entries would stay for good
+        await finish(queue, op)
+    return set(origins.values())

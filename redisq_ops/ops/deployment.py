@@ -8,16 +8,23 @@ QUEUE/REQUEST/N       mail/r1/17
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from redisq_ops.core.callers import Callers
 from redisq_ops.core.clock import Clock
-from redisq_ops.core.errors import BadInput, Forbidden, NotFound, Refused, Unreachable
+from redisq_ops.core.errors import (
+    BadInput,
+    Forbidden,
+    NotFound,
+    Refused,
+    Unreachable,
+    Unreadable,
+    WrongKind,
+)
 from redisq_ops.core.foreign import ForeignQueue
-from redisq_ops.core.io import Description, apart, together
-from redisq_ops.core.keys import PREFIX, checked_name
+from redisq_ops.core.io import Description, apart, checked_client, together
+from redisq_ops.core.keys import PREFIX, checked_name, checked_prefix
 from redisq_ops.core.kinds import layout, room, sharded
 from redisq_ops.core.queue import Queue
 from redisq_ops.core.registry import Registered, all_queues, find
@@ -42,13 +49,16 @@ class Deployment:
     def __init__(
         self, client: Any = None, *, prefix: str = PREFIX, clock: Clock | None = None
     ) -> None:
-        self.client = client
-        self.prefix = prefix
+        self.client = checked_client(client)
+        self.prefix = checked_prefix(prefix)
         self.clock = clock
         self.callers = Callers()
 
     def open(self, entry: Registered) -> Queue[Any]:
-        """The queue of a registry entry; refuses a kind or schema this release doesn't know."""
+        """The queue of a registry entry; refuses a kind or schema this release doesn't know, and a
+        corrupt entry (`Unreadable`)."""
+        if entry.problem is not None:
+            raise Unreadable(entry.problem)
         made = room(entry.kind) if entry.at is None else layout(entry.kind)
         if made is None:
             raise NotFound(f"queue {entry.name} is of kind {entry.kind}, unknown to this release")
@@ -77,11 +87,18 @@ class Deployment:
 
     async def queues(self) -> list[Queue[Any]]:
         """Every queue this release can open, by name; one round trip."""
-        queues = []
+        return (await self.registered())[0]
+
+    async def registered(self) -> tuple[list[Queue[Any]], dict[str, Refused]]:
+        """Every queue this release can open, by name, and why it can't open the others: one that
+        is too new, or whose registry entry is corrupt, must not hide the rest. One round trip."""
+        queues, refused = [], dict[str, Refused]()
         for entry in await all_queues(self.prefix):
-            with suppress(Refused):  # one that is too new must not hide the others
+            try:
                 queues.append(self.open(entry))
-        return queues
+            except Refused as refusal:
+                refused[entry.name] = refusal
+        return queues, refused
 
     async def apart(self) -> list[Queue[Any]]:
         """As `queues`, with each entry in one of them only: a whole deployment of another program
@@ -129,13 +146,14 @@ class Deployment:
     async def find(self, id: str) -> list[Address]:
         """Every queue's request or entry of that id, in one pipeline.
 
-        Queues that one may not read are nobody's here, if it is in another.
+        What can't be read, for lack of rights or since it is corrupt, is nobody's here, if it is
+        in another queue.
         """
         queues = await self.apart()
         looks: list[Description[Any]] = [queue.request.op(id) for queue in queues]
         looks += [queue.get.op(id) for queue in queues]
         found = await together(map(apart, looks))
-        barred = [one for one in found if isinstance(one, Forbidden)]
+        barred = [one for one in found if isinstance(one, (Forbidden, Unreadable, WrongKind))]
         for one in found:
             if isinstance(one, Unreachable):  # a second one may be there
                 raise Unreachable(f"where {id!r} is can't be said, name its queue too: {one}")

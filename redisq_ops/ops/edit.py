@@ -26,6 +26,7 @@ from redisq_ops.core.values import Entry, State
 
 from . import journal
 from .journal import Author, Outcome
+from .redaction import NOTHING, Redaction
 from .selection import Selection
 from .terminal import count
 
@@ -144,16 +145,53 @@ def editable(queue: Queue[Any], state: State) -> None:
 CHANGES = "changes"
 
 
-def judged(entry: Entry, change: Change) -> tuple[str, bytes]:
-    """Whether it ``changes``, is the ``same`` or why it can't be changed; and what it would be."""
+def judged(entry: Entry, change: Change, redaction: Redaction = NOTHING) -> tuple[str, bytes]:
+    """Whether it ``changes``, is the ``same`` or why it can't be changed; and what it would be.
+
+    Of a payload with redacted parts the answer is the same whatever stands in them: a patch has to
+    do to what is shown what it does to the payload. So it can't copy them to where they would be
+    shown, nor test or compare them.
+    """
     assert entry.payload is not None
+    shown = redaction.payload(entry.payload)
     try:
-        after = change(entry.payload)
+        seen = after = change(entry.payload) if shown == entry.payload else None
+        if after is None or seen is None:
+            seen, after = _blind(change, entry.payload, shown, redaction)
         if len(after) > MAX_PAYLOAD:
             raise Unfit("too large")
     except Unfit as error:
         return str(error), entry.payload
-    return (CHANGES if after != entry.payload else "same"), after
+    return (CHANGES if seen != shown else "same"), after
+
+
+def _blind(
+    change: Change, payload: bytes, shown: bytes, redaction: Redaction
+) -> tuple[bytes, bytes]:
+    """What a change makes of a payload as it is shown, and of the payload."""
+    if isinstance(change, Replaced):  # also by itself: whether it is the same is a secret
+        return b"", change(payload)
+    if not _is_json(payload):
+        raise Unfit("not JSON")
+    if not _is_json(shown):
+        raise Unfit("what is redacted can't be told apart")
+    seen, after = change(shown), change(payload)
+    if _tree(redaction.payload(after)) != _tree(redaction.payload(seen)):
+        raise Unfit("it would show what is redacted")
+    return seen, after
+
+
+def _tree(payload: bytes) -> str:
+    """JSON however it is spaced; as text, since to Python 1 is true is 1.0."""
+    return json.dumps(json.loads(payload)) if _is_json(payload) else repr(payload)
+
+
+def _is_json(payload: bytes) -> bool:
+    try:
+        json.loads(payload.decode("utf-8"))
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 async def survey(
@@ -165,7 +203,10 @@ async def survey(
     while batch := list(islice(ids, BATCH)):
         for entry in await together(selection.queue.get.op(id) for id in batch):
             gone = entry is None or entry.state != selection.state or entry.payload is None
-            found["changed" if entry is None or gone else judged(entry, change)[0]] += 1
+            if entry is None or gone:
+                found["changed"] += 1
+            else:
+                found[judged(entry, change, selection.filter.redaction)[0]] += 1
         if progress is not None:
             progress(found.total(), selection.count)
     return found
@@ -184,23 +225,29 @@ class Sample:
     """it would change, but only in what isn't shown"""
 
 
-async def samples(
-    selection: Selection, change: Change, shown: Callable[[bytes], str], most: int = 3
-) -> list[Sample]:
-    """What ``change`` makes of the first ``most`` entries; ``shown``: how payloads are printed."""
+async def samples(selection: Selection, change: Change, most: int = 3) -> list[Sample]:
+    """What ``change`` makes of the first ``most`` entries, redacted as the filter says."""
     ids = [entry.id for entry in selection.sample[:most]]
     entries = await together(selection.queue.get.op(id) for id in ids)
-    return [_sample(e, change, shown) for e in entries if e is not None and e.payload is not None]
+    redaction = selection.filter.redaction
+    return [
+        _sample(e, change, redaction) for e in entries if e is not None and e.payload is not None
+    ]
 
 
-def _sample(entry: Entry, change: Change, shown: Callable[[bytes], str]) -> Sample:
+def _sample(entry: Entry, change: Change, redaction: Redaction) -> Sample:
     assert entry.payload is not None
-    try:
-        after = change(entry.payload)
-    except Unfit as error:
-        return Sample(entry.id, unfit=str(error))
-    lines = tuple(diff(shown(entry.payload), shown(after)))
-    return Sample(entry.id, lines, hidden=not lines and after != entry.payload)
+    word, after = judged(entry, change, redaction)
+    if word == "same":
+        return Sample(entry.id)
+    if word != CHANGES:
+        return Sample(entry.id, unfit=word)
+    before, then = (
+        redaction.payload(payload).decode("utf-8", "backslashreplace")
+        for payload in (entry.payload, after)
+    )
+    lines = tuple(diff(before, then))
+    return Sample(entry.id, lines, hidden=not lines)
 
 
 def diff(before: str, after: str) -> Iterator[str]:
@@ -311,7 +358,7 @@ class Edit:
             if entry is None or entry.state != self.selection.state or entry.payload is None:
                 self.outcome.skip("changed")
                 continue
-            word, after = judged(entry, self.change)
+            word, after = judged(entry, self.change, self.selection.filter.redaction)
             if word == CHANGES:
                 rows.append((entry.id, entry.payload, after))
             else:

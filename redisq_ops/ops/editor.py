@@ -10,18 +10,26 @@ from pathlib import Path
 
 from redisq_ops.core.errors import Refused
 
+from .redaction import NOTHING, Redaction
+
 
 def chosen() -> bool:
     """Whether the environment names an editor; without one it is ``vi``."""
     return bool(os.environ.get("VISUAL") or os.environ.get("EDITOR"))
 
 
-def readable(payload: bytes) -> None:
-    """Refuse what an editor would spoil."""
+def readable(payload: bytes, redaction: Redaction = NOTHING) -> None:
+    """Refuse what an editor would spoil, or show though it is redacted."""
     try:
         payload.decode("utf-8")
     except UnicodeDecodeError as error:
         raise Refused("that payload is no text: give another with --payload @FILE") from error
+    if redaction.payload(payload) != payload:
+        allowed = "" if redaction.forced else "; --no-redact opens it"
+        raise Refused(
+            "parts of that payload are redacted, and an editor would show them: change it by "
+            f"--payload or --patch in the command line{allowed}"
+        )
 
 
 def edited(payload: bytes) -> bytes:

@@ -85,9 +85,11 @@ class Endings(Reasons):
         said = f"moved to {done.into}{when} {self._by(done)}{kept}"
         there = hint("explain", f"{done.into}/{self.queue.abroad(done.id, entry.id)}")
         verb: dict[str, Any] = {"verb": "explain", "command": there}
-        if not done.ended:
-            said += "; that move has not ended, and may not have brought it there yet"
-            verb = {"verb": "undo", "command": hint("undo", done.id)}
+        left = next((one for one in self.look.unfinished if one.operation.id == done.id), None)
+        if left is not None:
+            said = f"moved to {done.into}{when} {self._by(done)}; {left.sentence(self.when)}"
+            facts["undo_until_ms"] = None  # it is kept until that is finished
+            verb = {"verb": "undo", "command": left.command}
         return Reason("moved", said, facts=facts | {"into": done.into}, **verb)
 
     def _done(self, entry: Entry) -> Reason:

@@ -108,7 +108,7 @@ class _Answer(Endings):
         look = self.look
         if look.id is None:
             what, state = "queue", self._queue_state()
-            reasons = [*self._unread(), *self._queue_reasons()]
+            reasons = [*self._unread(), *self._queue_reasons(), *self._moves()]
         elif look.request is not None:
             what, state, reasons = "request", look.request.state, list(self._request_reasons())
         elif look.entry is not None:
@@ -346,6 +346,7 @@ class _Answer(Endings):
                 f"move that has not ended{alone}", "log",
                 hint("log", queue=self.queue.name), facts={"moving": request.moving},
             )  # fmt: skip
+            yield from self._moves()
         elif not left and request.state != "open":
             yield Reason("sealed", "nothing of it is left to do and it isn't done: see redisq fsck",
                          "fsck", hint("fsck", self.queue.name))  # fmt: skip
@@ -370,6 +371,13 @@ class _Answer(Endings):
         return Reason("pending", said, command and "requeue", command, facts=facts, **whole)
 
     # --- queues --------------------------------------------------------------------------------
+
+    def _moves(self) -> Iterator[Reason]:
+        for one in self.look.unfinished:
+            yield Reason(
+                "unfinished", one.sentence(self.when), "undo", one.command,
+                facts={"op": one.operation.id, "idle_ms": one.idle_ms},
+            )  # fmt: skip
 
     def _queue_state(self) -> str:
         counts = self.look.counts

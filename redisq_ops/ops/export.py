@@ -36,12 +36,18 @@ class Export:
         """entries that went to another state before their payload was read"""
         self.redacted = 0
         self._redaction = redaction
-        self._scan = Scan(target.queue, target.state, target.filter, now_ms, payloads=True)
+        self._scan = Scan(
+            target.queue, target.state, target.filter, now_ms, payloads=True, partly=True
+        )
         self._head: dict[str, Any] | None = {
             "redisq": "export", "version": VERSION, "queue": target.queue.name,
             "kind": target.queue.kind, "state": target.state, "filter": str(target.filter),
             "at_ms": now_ms, "redacted": bool(redaction),
         }  # fmt: skip
+
+    @property
+    def scan(self) -> Scan:
+        return self._scan
 
     @property
     def scanned(self) -> int:
@@ -57,7 +63,8 @@ class Export:
         if self._head is not None:
             self.rows, self._head = [self._head], None
             return True
-        found = await self._whole(await self._scan.step())
+        readable = [entry for entry in await self._scan.step() if not entry.problem]
+        found = await self._whole(readable)
         self.rows = [self._row(*pair) for pair in found]
         self.written += len(self.rows)
         if not self._scan.over:
@@ -66,7 +73,7 @@ class Export:
             {
                 "redisq": "end", "queue": self.queue.name, "state": self.state,
                 "entries": self.written, "scanned": self._scan.scanned,
-                "complete": self._scan.complete, "left": self.left,
+                "complete": self._scan.complete and not self._scan.unread, "left": self.left,
             }
         )  # fmt: skip
         return False

@@ -6,7 +6,7 @@ Memory is bounded however many entries and errors there are; what isn't exact th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from redisq_ops.core.queue import Queue
@@ -14,12 +14,15 @@ from redisq_ops.core.values import Entry, State
 
 from .fingerprint import fingerprint, normal
 from .frequent import Names
+from .redaction import NOTHING, Redaction
 from .selection import Filter, Scan
 
 KEPT = 1000
 """groups that are kept; twice as many are there for a while"""
 MESSAGE = 500
-"""characters of a sample's message"""
+"""characters of a sample's message that are shown"""
+REMEMBERED = 4096
+"""characters of it that are kept: it is redacted before it is cut"""
 
 
 @dataclass(slots=True)
@@ -72,7 +75,18 @@ class Group:
 
     def _sample(self, entry: Entry) -> None:
         self.sample = entry.id
-        self.message = entry.error.message[:MESSAGE] if entry.error is not None else ""
+        self.message = entry.error.message[:REMEMBERED] if entry.error is not None else ""
+
+    def shown(self, redaction: Redaction) -> Group:
+        """As it may be shown. The form is made of the redacted message: what a pattern means is
+        no longer there when numbers are folded away."""
+        message = redaction.text(self.message)
+        type = self.type and redaction.text(self.type)
+        form = self.form if self.type is None else normal(message)
+        return replace(
+            self, type=type, message=message[:MESSAGE],
+            form=redaction.text(form if message != self.message else self.form),
+        )  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -87,8 +101,9 @@ class Others:
 class Groups:
     """Groups of entries as they are told of; the largest, where there are too many."""
 
-    def __init__(self, kept: int = KEPT) -> None:
+    def __init__(self, kept: int = KEPT, redaction: Redaction = NOTHING) -> None:
         self.kept = kept
+        self.redaction = redaction
         self.total = 0
         self.others = Others()
         self._groups: dict[str, Group] = {}
@@ -121,10 +136,10 @@ class Groups:
         return self._groups
 
     def ranked(self) -> list[Group]:
-        """The kept groups, largest first; among equals the latest first."""
+        """The kept groups as they may be shown, largest first; among equals the latest first."""
         if len(self._groups) > self.kept:
             self._without_the_smallest()
-        return _ranked(self._groups.values())
+        return [group.shown(self.redaction) for group in _ranked(self._groups.values())]
 
 
 def _ranked(groups: Iterable[Group]) -> list[Group]:
@@ -144,10 +159,10 @@ class Grouping:
     ) -> None:
         self.queue = queue
         self.state = state
-        self.groups = Groups(kept)
+        self.groups = Groups(kept, filter.redaction)
         self.now_ms = now_ms
         self._filter = filter
-        self.scan = Scan(queue, state, filter, now_ms)
+        self.scan = Scan(queue, state, filter, now_ms, partly=True)
 
     @property
     def over(self) -> bool:
@@ -170,7 +185,7 @@ class Grouping:
 
     async def step(self) -> None:
         """One page."""
-        self.groups.add(await self.scan.step())
+        self.groups.add([entry for entry in await self.scan.step() if not entry.problem])
 
 
 async def groups(

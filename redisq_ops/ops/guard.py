@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from redisq_ops.core.errors import BadInput, Refused
+from redisq_ops.core.errors import BadInput, Refused, Unconfirmed
 
 from .terminal import a_second, count
 
@@ -72,7 +72,7 @@ class Guard:
             of = f"this is context {self.word}" if self.word else "nothing here asks for a name"
             raise BadInput(f"--confirm {said}: {of}")
         if self.word is not None and said is None and not asked:
-            raise BadInput(f"context {self.word} wants its name: add --confirm {self.word}")
+            raise Unconfirmed(f"context {self.word} wants its name: add --confirm {self.word}")
 
     def typed(self, said: str | None, typed: str | None) -> str | None:
         """What a person types to confirm: of what the plan asks for and the context's name, both.

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping
 from contextvars import ContextVar
 
-from redisq_ops.core.url import masked
+from redisq_ops.core.url import masked_url
 
 _GIVEN: ContextVar[Mapping[str, str | None] | None] = ContextVar("given", default=None)
 
@@ -32,5 +32,5 @@ def hint(*words: str, **options: str | None) -> str:
 def _aimed() -> dict[str, str]:
     given = {name: value for name, value in (_GIVEN.get() or {}).items() if value}
     if "url" in given:
-        given["url"] = masked(given["url"])
+        given["url"] = masked_url(given["url"])
     return given

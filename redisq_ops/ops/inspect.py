@@ -185,7 +185,7 @@ async def _held(queue: Queue[Any], id: str) -> Held | None:
 
 
 async def _touched(queue: Queue[Any], entry: Entry) -> Operation | None:
-    return None if entry.op is None else await journal.read(queue, entry.op)
+    return None if entry.op is None else await journal.known(queue, entry.op)
 
 
 def _number(id: str) -> int:

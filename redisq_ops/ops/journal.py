@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from redisq_ops.core.errors import Forbidden, NotFound, Unreachable
+from redisq_ops.core import rights
+from redisq_ops.core.errors import Forbidden, NotFound, Unreachable, Unreadable, WrongKind
 from redisq_ops.core.io import Call, apart, attempt, together
 from redisq_ops.core.keys import Keys
 from redisq_ops.core.queue import Queue
@@ -93,6 +94,8 @@ class Operation:
     """steps of a move that are known to have ended in both queues"""
     origin: str = ""
     """the queue an operation belongs to, where this one only had a part in it"""
+    taking: int = 0
+    """of a move: the step that is being taken back, or was last"""
 
     @property
     def by(self) -> str:
@@ -153,12 +156,14 @@ class Outcome:
 _FIELDS = (
     "verb", "started_ms", "who", "whence", "why", "what", "source", "target", "matched", "done",
     "steps", "undone", "inverse", "ended", "tried", "rest", "undoing", "span", "parts", "into",
-    "into_ms", "landed", "origin",
+    "into_ms", "landed", "origin", "taking",
 )  # fmt: skip
 _NUMBERS = {
     "started_ms", "matched", "done", "steps", "undone", "tried", "rest", "undoing", "parts",
-    "into_ms", "landed",
+    "into_ms", "landed", "taking",
 }  # fmt: skip
+_HIGHEST = {"steps", "tried", "undoing", "parts", "landed", "taking"}
+"""numbers of which shards that differ know the one that counts; of the others each has its share"""
 _OWN = {"ended", "span"}
 
 
@@ -181,7 +186,11 @@ async def begin(
     parts: int = 0,
     **more: str | int,
 ) -> None:
-    """Write an operation down before its first step; ``parts``: see `part`."""
+    """Write an operation down before its first step; ``parts``: see `part`.
+
+    Raises `Forbidden` where the server's ACL wouldn't let the user take the steps.
+    """
+    await rights.to_change(queue)
     await _write(
         queue, id, str(now_ms),
         verb=verb, started_ms=now_ms, who=author.who, whence=author.whence, why=author.why,
@@ -281,10 +290,13 @@ async def read(queue: Queue[Any], id: str) -> Operation | None:
     if not rows[0]["verb"]:
         return None
     words = {k: v for k, v in rows[0].items() if k not in _NUMBERS | _OWN}
-    numbers = {name: [int(row[name] or 0) for row in rows] for name in _NUMBERS}
+    try:
+        numbers = {name: [int(row[name] or 0) for row in rows] for name in _NUMBERS}
+    except ValueError as corrupt:
+        said = f"operation {id} of queue {queue.name} is corrupt in the journal"
+        raise Unreadable(said) from corrupt
     counted = {
-        name: max(values) if name in ("steps", "tried", "undoing", "parts") else sum(values)
-        for name, values in numbers.items()
+        name: max(values) if name in _HIGHEST else sum(values) for name, values in numbers.items()
     }
     of_parts = await together(reached(queue, part(id, k)) for k in range(counted["parts"]))
     for steps, done, undone in of_parts:
@@ -311,9 +323,34 @@ async def _index(queue: Queue[Any], max: int) -> list[str]:
 
 
 async def last(queue: Queue[Any], max: int) -> list[Operation]:
-    """A queue's latest operations, newest first."""
-    found = await together(read(queue, id) for id in await _index(queue, max))
-    return [operation for operation in found if operation is not None]
+    """A queue's latest operations, newest first, without corrupt ones."""
+    return (await _last(queue, max))[0]
+
+
+async def corrupt(queue: Queue[Any], max: int = 100) -> list[str]:
+    """Which of a queue's latest operations are corrupt, in words."""
+    return (await _last(queue, max))[1]
+
+
+async def known(queue: Queue[Any], id: str) -> Operation | None:
+    """As `read`; None also where it is corrupt. For what only names it."""
+    operation = await attempt(read(queue, id))
+    if isinstance(operation, Exception) and not isinstance(operation, Unreadable):
+        raise operation
+    return None if isinstance(operation, Exception) else operation
+
+
+async def _last(queue: Queue[Any], max: int) -> tuple[list[Operation], list[str]]:
+    found = await together(attempt(read(queue, id)) for id in await _index(queue, max))
+    operations, corrupt = list[Operation](), list[str]()
+    for operation in found:
+        if isinstance(operation, Unreadable):
+            corrupt.append(str(operation))
+        elif isinstance(operation, Exception):
+            raise operation
+        elif operation is not None:
+            operations.append(operation)
+    return operations, corrupt
 
 
 def _heard(found: T | Exception) -> T:
@@ -328,22 +365,26 @@ class Log:
     """The latest operations, newest first."""
 
     operations: list[Operation]
-    unread: dict[str, Unreachable | Forbidden]
-    """queues whose node in a Cluster doesn't answer, or that one may not read"""
+    unread: dict[str, str]
+    """queues, and why not all of their operations are here: no answer, no right, a corrupt value"""
 
 
 async def log(deployment: Deployment, max: int = 50, queue: str | None = None) -> Log:
     """The latest operations over all queues, or of one."""
     if queue:
         one = await deployment.queue(queue)
-        return Log(_told(await last(one, max), max), {})
-    queues, known = await deployment.queues(), list[Operation]()
-    unread: dict[str, Unreachable | Forbidden] = {}
-    for q, found in zip(queues, await together(apart(last(q, max)) for q in queues), strict=True):
-        if isinstance(found, (Unreachable, Forbidden)):
-            unread[q.name] = found
-        else:
-            known += _heard(found)
+        operations, corrupt = await _last(one, max)
+        return Log(_told(operations, max), {one.name: "; ".join(corrupt)} if corrupt else {})
+    queues, refused = await deployment.registered()
+    known, unread = list[Operation](), {name: str(why) for name, why in refused.items()}
+    for q, found in zip(queues, await together(apart(_last(q, max)) for q in queues), strict=True):
+        if isinstance(found, (Unreachable, Forbidden, Unreadable, WrongKind)):
+            unread[q.name] = str(found)
+            continue
+        operations, corrupt = _heard(found)
+        known += operations
+        if corrupt:
+            unread[q.name] = "; ".join(corrupt)
     return Log(_told(known, max), unread)
 
 

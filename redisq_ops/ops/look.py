@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from redis.exceptions import InvalidResponse
+from redis.exceptions import InvalidResponse, RedisError
 
 from redisq_ops.core.errors import RedisqError, Unreachable
-from redisq_ops.core.io import Call, apart, both, together
+from redisq_ops.core.io import Call, apart, attempt, both, together
 from redisq_ops.core.keys import registry_key
 from redisq_ops.core.queue import Queue
 from redisq_ops.core.registry import Registered, all_queues, server_ms
 from redisq_ops.core.values import Counts, Rates
 
 from .deployment import Deployment
+from .unfinished import unfinished
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,8 @@ class Row:
     counts: Counts | None
     rates: Rates | None
     problem: str | None = None
+    unfinished: tuple[str, ...] = ()
+    """moves out of it to other queues that are not finished"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,7 @@ async def overview(deployment: Deployment, minutes: int = 60, rates: bool = True
     return Overview(
         now,
         tuple(
-            Row(entry.name, entry.kind, None, None, str(look))
+            Row(entry.name, entry.kind, None, None, _problem(look))
             if isinstance(look, Exception)
             else look
             for entry, look in zip(entries, looks, strict=True)
@@ -53,12 +56,32 @@ async def overview(deployment: Deployment, minutes: int = 60, rates: bool = True
     )
 
 
+def _problem(error: Exception) -> str:
+    """Why a queue can't be shown; the words of what nobody foresaw may quote a payload."""
+    known = isinstance(error, (RedisqError, RedisError))
+    return str(error) if known else f"unexpected error: {type(error).__name__}"
+
+
 async def _row(deployment: Deployment, entry: Registered, now: int, minutes: int) -> Row:
     queue: Queue[Any] = deployment.open(entry)
-    if not minutes:
-        return Row(entry.name, entry.kind, await queue.counts.op(now), None)
-    counts, rates = await both(queue.counts.op(now), queue.rates.op(now, minutes))
-    return Row(entry.name, entry.kind, counts, rates if rates.arrived else None)
+    looks = both(attempt(_unfinished(queue)), attempt(_rates(queue, now, minutes)))
+    counts, (left, rates) = await both(queue.counts.op(now), looks)
+    problem = next((_problem(each) for each in (left, rates) if isinstance(each, Exception)), None)
+    rates = None if isinstance(rates, Exception) else rates
+    left = () if isinstance(left, Exception) else left
+    return Row(entry.name, entry.kind, counts, rates, problem, left)
+
+
+async def _rates(queue: Queue[Any], now: int, minutes: int) -> Rates | None:
+    rates: Rates | None = await queue.rates.op(now, minutes) if minutes else None
+    return rates if rates is not None and rates.arrived else None
+
+
+async def _unfinished(queue: Queue[Any]) -> tuple[str, ...]:
+    listed: dict[str, int] = await queue.unfinished.op()
+    if not listed:
+        return ()
+    return tuple(one.operation.id for one in await unfinished(queue))
 
 
 async def eviction_policy() -> str | None:

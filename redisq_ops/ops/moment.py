@@ -7,7 +7,7 @@ from datetime import UTC, datetime, time, timedelta
 
 from redisq_ops.core.errors import BadInput
 
-_SPAN = re.compile(r"(\d+)\s*(ms|s|m|h|d)")
+_SPAN = re.compile(r"(\d{1,15})\s*(ms|s|m|h|d)")
 _UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _CLOCK = re.compile(r"\d{1,2}:\d\d(:\d\d)?")
 _RATE = re.compile(r"(\d+(?:\.\d+)?)(?:/(s|m|h))?")
@@ -61,6 +61,6 @@ def per_second(text: str) -> float:
     """A rate, ``100/s``, ``30/m`` or plain ``100``, as entries per second."""
     found = _RATE.fullmatch(text)
     rate = float(found[1]) / {"s": 1, "m": 60, "h": 3600}[found[2] or "s"] if found else 0.0
-    if rate <= 0:
+    if not 0 < rate <= 1e9:
         raise BadInput(f"{text!r} is not a rate: write 100/s or 30/m")
     return rate

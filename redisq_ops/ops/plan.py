@@ -32,6 +32,7 @@ from redisq_ops.core.values import Entry, State
 
 from .bulk import Pick
 from .deployment import Deployment
+from .files import destination
 from .selection import TIMED
 from .terminal import age
 
@@ -93,10 +94,10 @@ _OF_MOVES = {"into", "into_ms"}
 def free(path: str) -> Path:
     """Where a plan of that name is to be; refuses what is there already: only a plan's own file can
     go on with it once it was begun. An empty file, as `mktemp` makes one, has nothing to lose."""
-    # Behind a link; and a device that was replaced by a file would be missed.
-    target = Path(os.path.realpath(path))
     if path == "-":
-        return target
+        return Path(path)
+    target = destination(path)
+    # A device that was replaced by a file would be missed.
     if any(os.path.exists(at) and not os.path.isfile(at) for at in (path, target)):
         raise BadInput(f"{path or '--plan'} is no file: a plan goes to one, or to stdout by -")
     if os.path.exists(target) and os.path.getsize(target):

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from redisq_ops.core import relocation
+from redisq_ops.core import recovery, relocation
 from redisq_ops.core.io import together
 from redisq_ops.core.queue import Queue
 from redisq_ops.core.record import REPLAYED
 from redisq_ops.core.registry import find
-from redisq_ops.core.relocation import OK, WITHDRAWN, Cargo, put_back, taken_out, verdict
+from redisq_ops.core.relocation import OK, Cargo
 from redisq_ops.core.settings import DAY_MS
 from redisq_ops.core.values import Entry, State
 
@@ -36,44 +36,28 @@ class Recall(Undo):
     def __init__(self, way: Way, operation: Operation, author: Author) -> None:
         super().__init__(way.source, operation, author)
         self.way = way
+        self._held_ms = 0
+
+    async def step(self) -> bool:
+        source, into, id = self.queue, self.way.into, self.operation.id
+        if not self._begun:
+            if into is not None:
+                self.recovered += await recovery.recover(into, but=[id])
+            self._held_ms = await recovery.hold(source, id)
+        goes_on = await super().step()
+        if not goes_on:
+            last = (await into.unfinished.op()).get(id) if into is not None else None
+            if await recovery.finish(source, id, at_ms=self._held_ms) and into is not None:
+                await recovery.finish(into, id, at_ms=last)
+        return goes_on
 
     async def _take_back(self, id: str, step: int) -> tuple[int, ...]:
         way, source, by = self.way, self.queue, self.outcome.op
         assert by is not None
-        said: dict[str, str] = {}
-        if way.into is not None:  # from now on nothing more of it is let in
-            said = await verdict(way.into, id, step, close=True, keep_ms=way.keep_ms)
-        rows = await taken_out(source, id, step, brief=True)
-        here = [one for one in rows if one.row]
-        landed = [one.id for one in here if said.get(one.id) in (OK, WITHDRAWN)]
-        # Of those, what an undo that was killed has put away there already.
-        away = {one.id for one in rows if not one.row and said.get(one.id) == WITHDRAWN}
-        state, out, seq = cast("State", self.operation.source), set[str](), self._taken + 1
-        if landed:
-            out = await relocation.withdraw(
-                way.target, by, 3 * seq, id, step, landed, state, "trash"
-            )
-        if len(out) < len(landed):  # somebody else's undo may have got hold of the others
-            said = await verdict(way.target, id, step)
-        coming = [one for one in here if one.id in out or said.get(one.id) != OK]
-        back = await put_back(source, by, seq, id, step, coming, undone=True)
-        away |= out - back
-        # Also what another undo put away and hasn't brought back yet: it is about to ask for it.
-        gone, stay = {one for one in back if one in out or said.get(one) == WITHDRAWN}, set[str]()
-        if away:
-            again = await taken_out(source, id, step, brief=True)
-            gone |= away & {one.id for one in again if one.back}
-            stay = away - gone
-        if gone:
-            await relocation.withdraw(
-                way.target, by, 3 * seq + 1, id, step, sorted(gone), "trash", "gone"
-            )
-        if stay:  # what was to come back was emptied: only there they can live
-            # (What another undo that is through with this step brought back isn't there any more.)
-            stay = await relocation.withdraw(
-                way.target, by, 3 * seq + 2, id, step, sorted(stay), "trash", "back"
-            )
-        await relocation.free(source, id, step, state)
+        state, seq = cast("State", self.operation.source), self._taken + 1
+        self._held_ms = await recovery.hold(source, id, step)
+        took = await relocation.take_back(source, way.into, id, step, state, by, seq, way.keep_ms)
+        rows, said, out, back, stay = took.rows, took.said, took.out, took.back, took.stay
         touched = [
             one.id for one in rows
             if not one.back and one.id not in out and said.get(one.id) == OK
@@ -82,7 +66,7 @@ class Recall(Undo):
         marks = await relocation.marks(way.target, id, step) if left and way.into else {}
         called = {one: marks[one][1] if one in marks else one for one in left}
         self._touched += called.values()
-        kept = [one for one in here if one.id not in back]
+        kept = [one for one in rows if one.row and one.id not in back]
         may_come = await self._may_come([one for one in kept if one.id in touched], called)
         self.rest += len(may_come)
         if may_come:

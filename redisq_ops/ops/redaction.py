@@ -11,22 +11,32 @@ email = '[\w.+-]+@[\w-]+\.[\w.]+'
 
 A key is redacted wherever it stands in JSON, in any case of its letters, with all that is in it;
 of ``card.number`` the last part is, inside the ones before. Where a payload is JSON Lines, or a
-text in it is JSON by itself, that is looked into too. Regular expressions are applied to all text,
-also to what isn't JSON. Ids, names and counts are never redacted: they are what commands are given.
+text in it is JSON by itself, that is looked into too. So are pairs (``{"name": "password", "value":
+…}``, ``["password", …]``) and text that isn't JSON (`key_values`). Regular expressions are applied
+to all text. Ids, names and counts are never redacted: they are what commands are given.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from redisq_ops.core.errors import BadInput
 from redisq_ops.core.values import Entry, Failure
 
+from .key_values import KeyValues
+from .regex import BadRegex, Regex, either, regex
+
 MASK = "***"
+LARGEST = 16 * 1024 * 1024
+"""bytes of a text that is looked through; a larger one is hidden whole"""
+# Members that name another member of the same object, and those that hold what is named.
+_NAMES = ("name", "key", "field", "header", "k", "param", "parameter", "attribute", "property",
+          "variable", "label", "id")  # fmt: skip
+_HOLDS = ("v", "val", "content", "contents", "data", "text", "secret", "default")
 
 
 class _Number(str):
@@ -41,7 +51,7 @@ class Redaction:
 
     keys: tuple[tuple[str, ...], ...] = ()
     """paths, their letters folded"""
-    patterns: tuple[tuple[str, re.Pattern[str]], ...] = ()
+    patterns: tuple[tuple[str, Regex], ...] = ()
     forced: bool = False
     """whether it can't be switched off for one command"""
 
@@ -49,7 +59,7 @@ class Redaction:
     def read(cls, tables: Iterable[tuple[Mapping[str, Any], str]]) -> Redaction:
         """All tables together; `BadInput` names the file, the table and the key."""
         keys: list[tuple[str, ...]] = []
-        patterns: dict[str, re.Pattern[str]] = {}
+        patterns: dict[tuple[str, Regex], None] = {}
         forced = False
         for table, where in tables:
             for name, value in table.items():
@@ -61,34 +71,47 @@ class Redaction:
                         if not isinstance(value, dict):
                             raise BadInput(f"{at} is a table of NAME = REGEX")
                         for own, text in value.items():
-                            patterns[own] = _pattern(text, f"{at}.{own}")
+                            patterns[own, _pattern(text, f"{at}.{own}")] = None
                     case "forced":
                         if not isinstance(value, bool):
                             raise BadInput(f"{at} is true or false, not {value!r}")
                         forced = forced or value
                     case _:
                         raise BadInput(f"{at}: there are keys, patterns and forced")
-        return cls(tuple(dict.fromkeys(keys)), tuple(patterns.items()), forced)
+        return cls(tuple(dict.fromkeys(keys)), tuple(patterns), forced)
 
     def __bool__(self) -> bool:
         return bool(self.keys or self.patterns)
 
     def __str__(self) -> str:
         said = [".".join(path) for path in self.keys]
-        said += [f"/{name}/" for name, _ in self.patterns]
+        said += dict.fromkeys(f"/{name}/" for name, _ in self.patterns)
         return ", ".join(said) + (" (forced)" if self.forced else "")
 
     def payload(self, data: bytes) -> bytes:
         """A payload as it may be shown: the very bytes where nothing in it is redacted."""
         if not self or not data:
             return data
+        if len(data) > LARGEST:
+            return MASK.encode()
         shown = self._whole(data)
         if shown is not None:
             return shown
-        lines = data.split(b"\n")
-        if len(lines) > 1:  # several payloads in one: `submit --split` makes such
-            return b"\n".join(self._line(line) for line in lines)
-        return self._line(data)
+        # Several payloads in one (`submit --split` makes such), or no JSON: what is between lines
+        # that are JSON objects is one text, since a value may go on behind a line's end.
+        shown_lines, text = list[bytes](), list[bytes]()
+        for line in data.split(b"\n"):
+            whole = self._whole(line) if line.lstrip()[:1] in (b"{", b"[") else None
+            if whole is None:
+                text.append(line)
+                continue
+            if text:
+                shown_lines.append(self._raw(b"\n".join(text), keys=True))
+                text = []
+            shown_lines.append(whole)
+        if text:
+            shown_lines.append(self._raw(b"\n".join(text), keys=True))
+        return b"\n".join(shown_lines)
 
     def text(self, text: str) -> str:
         """The same for text: an error's message, a traceback."""
@@ -98,7 +121,9 @@ class Redaction:
 
     def hides(self, path: Sequence[str | int]) -> bool:
         """Whether what is at this place in JSON is under a redacted key."""
-        names = tuple(step.casefold() for step in path if isinstance(step, str))
+        names = tuple(
+            name for step in path if isinstance(step, str) for name in step.casefold().split(".")
+        )
         return any(self._hidden(names[: n + 1]) for n in range(len(names)))
 
     def entry(self, entry: Entry) -> Entry:
@@ -117,15 +142,11 @@ class Redaction:
 
     # --- how -----------------------------------------------------------------------------------
 
-    def _line(self, data: bytes) -> bytes:
-        shown = self._whole(data)
-        if shown is None:
-            shown = self._raw(data)
-        return shown
-
-    def _raw(self, data: bytes) -> bytes:
-        """As it is written, with what matches a pattern left out."""
-        text = self._matched(data.decode("utf-8", "surrogateescape"))
+    def _raw(self, data: bytes, keys: bool = False) -> bytes:
+        """As it is written, without what matches a pattern, and with ``keys`` what stands behind
+        a redacted key."""
+        text = data.decode("utf-8", "surrogateescape")
+        text = self._text(text, ()) if keys else self._matched(text)
         return text.encode("utf-8", "surrogateescape")
 
     def _whole(self, data: bytes | str) -> bytes | None:
@@ -158,14 +179,14 @@ class Redaction:
 
     def _value(self, value: Any, path: tuple[str, ...]) -> Any:
         if isinstance(value, dict):
-            return {
-                self._matched(key): MASK
-                if self._hidden((*path, key.casefold()))
-                else self._value(item, (*path, key.casefold()))
-                for key, item in value.items()
-            }
+            return self._object(value, path)
         if isinstance(value, list):
-            return [self._value(item, path) for item in value]
+            # A pair, or the words of a command: the item behind a key's name is its value.
+            named = [False, *(self._names(item, path) for item in value[:-1])]
+            return [
+                MASK if after else self._value(item, path)
+                for item, after in zip(value, named, strict=False)
+            ]
         if isinstance(value, _Number):
             # A pattern of digits means the number, however it is written.
             said = (value, value if value.lstrip("-").isdigit() else str(float(value)))
@@ -173,17 +194,60 @@ class Redaction:
         if isinstance(value, str):
             inner = self._whole(value) if value.lstrip()[:1] in ("{", "[") else None
             if inner is None:
-                return self._matched(value)
+                return self._text(value, path)
             return inner.decode("utf-8", "surrogatepass")
         return value
+
+    def _object(self, value: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
+        pair = any(
+            key.casefold() in _NAMES and self._names(item, path) for key, item in value.items()
+        )
+        shown = {}
+        for key, item in value.items():
+            name = key.casefold()
+            below = (*path, *name.split("."))  # {"card.number": 1} says the same
+            held = pair and (name in _HOLDS or "value" in name)
+            hidden = held or self._hidden(below)
+            shown[self._matched(key)] = MASK if hidden else self._value(item, below)
+        return shown
+
+    def _names(self, item: Any, path: tuple[str, ...]) -> bool:
+        """Whether it is a redacted key's name, as in ``["--password", "abc"]``."""
+        if not self.keys or isinstance(item, _Number) or not isinstance(item, str):
+            return False
+        return self._hidden((*path, *item.lstrip("-").rstrip(":").casefold().split(".")))
 
     def _hidden(self, path: tuple[str, ...]) -> bool:
         return any(path[-len(own) :] == own for own in self.keys)
 
+    def _text(self, text: str, path: tuple[str, ...]) -> str:
+        """Text that isn't JSON; ``path`` is where in JSON it stands."""
+        if self.keys:
+            any_key, key_values = _key_values(self.keys)
+            if any_key is None or any_key.found(text):
+                text = key_values.replace(text, MASK, path)
+        return self._matched(text)
+
     def _matched(self, text: str) -> str:
-        for _, pattern in self.patterns:
-            text = pattern.sub(MASK, text)
+        if not self.patterns:
+            return text
+        # One search for all of them: in most texts there is nothing to hide.
+        any_pattern = _either(self.patterns)
+        if any_pattern is None or any_pattern.found(text):
+            for _, pattern in self.patterns:
+                text = pattern.replace(text, MASK)
         return text
+
+
+@lru_cache(16)
+def _key_values(keys: tuple[tuple[str, ...], ...]) -> tuple[Regex | None, KeyValues]:
+    found = KeyValues(keys)
+    return either(found.keys), found
+
+
+@lru_cache(16)
+def _either(patterns: tuple[tuple[str, Regex], ...]) -> Regex | None:
+    return either([pattern for _, pattern in patterns])
 
 
 NOTHING = Redaction()
@@ -220,16 +284,14 @@ def _path(text: Any, at: str) -> tuple[str, ...]:
     return tuple(part.casefold() for part in text.removeprefix("$.").split("."))
 
 
-def _pattern(text: Any, at: str) -> re.Pattern[str]:
+def _pattern(text: Any, at: str) -> Regex:
     if not isinstance(text, str):
         raise BadInput(f"{at} is a regular expression in quotes, not {text!r}")
     try:
-        found = re.compile(text)
-    except re.error as error:
-        column = f" at column {error.pos + 1}" if error.pos is not None else ""
-        raise BadInput(f"{at}: {text!r}: {error.msg}{column}") from error
-    except (OverflowError, RecursionError) as error:
-        raise BadInput(f"{at}: {text!r}: {error}") from error
-    if found.match(""):
+        found = regex(text)
+    except BadRegex as error:
+        column = f" column {error.at + 1}:" if error.at is not None else ""
+        raise BadInput(f"{at}: {text!r}:{column} {error}") from error
+    if found.search(""):
         raise BadInput(f"{at}: {text!r} matches nothing at all, and so everywhere")
     return found

@@ -3,37 +3,34 @@
 A step takes entries into the source's trash under the operation's id, puts them in at the target,
 and puts back as they were those that are refused there (`core.relocation` says why that is safe).
 The journal of the source says how far it came. Whoever goes on with an operation first ends the
-steps that others began, so a kill leaves nothing that the next hand doesn't mend.
+steps that others began; what nobody goes on with is found by `core.recovery`.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
-from redisq_ops.core import relocation
-from redisq_ops.core.errors import BadInput, Superseded, Unreachable
+from redisq_ops.core import recovery, relocation
+from redisq_ops.core.errors import BadInput, NotFound, Superseded
 from redisq_ops.core.io import both
-from redisq_ops.core.relocation import OK, WITHDRAWN, Cargo, land, put_back, taken_out, verdict
-from redisq_ops.core.reply import scored
-from redisq_ops.core.settings import BATCH, DAY_MS, DEFAULTS
+from redisq_ops.core.relocation import OK
+from redisq_ops.core.settings import BATCH, DEFAULTS
+from redisq_ops.core.shards import Sharded
 from redisq_ops.core.states import VERBS, Verb
-from redisq_ops.core.values import State
 
 from . import journal
 from .apply import Apply
 from .bulk import Bulk, Chosen, Order, Pick, Stride
 from .way import Way, movable
 
-NOTED = 8
-"""steps for each time that the journal is told that all of them have ended, and the target is asked
-whether it takes more where nothing says that it might not"""
-_LATEST = 20
-"""operations of the journal among which unfinished ones are looked for"""
+ASKED = 8
+"""steps for each time that the target is asked whether it takes more, where nothing says that it
+might not"""
 
 
 @dataclass(slots=True)
@@ -75,6 +72,9 @@ class Onward(Order):
     async def move(self, op: str, seq: int, picks: list[Pick], span: tuple[int, int]) -> list[str]:
         """One step of it: moved | changed | late, or why the target refused it."""
         await self.settle(op, seq - 1)
+        if isinstance(self.queue, Sharded):
+            await self.queue._refresh()
+            relocation.refuse_changing(self.queue)
         with self.going.call():
             said: list[str] = await super().move(op, seq, picks, span)
         if len(said) != len(picks):  # somebody else's step of that number
@@ -82,8 +82,6 @@ class Onward(Order):
         landed = await self._land(op, seq, again=False) if "moved" in said else {}
         await relocation.free(self.queue, op, seq, self.state)
         self.going.reached = seq
-        if seq % NOTED == 0:
-            await self.noted(op)
         now = {id: "moved" if word == OK else word for id, word in landed.items()}
         return [
             now.get(pick.id, "changed") if word == "moved" else word
@@ -97,48 +95,26 @@ class Onward(Order):
             self.going.reached = operation.landed if operation else 0
         while self.going.reached < upto:
             step = self.going.reached + 1
-            with suppress(Superseded):  # an undo has them
+            with suppress(Superseded, NotFound):  # an undo has them; they are back
                 await self._land(op, step, again=True)
             await relocation.free(self.queue, op, step, self.state)
             self.going.reached = step
-            await self.noted(op)
 
     async def noted(self, op: str) -> None:
-        """Have the journal know how far all is well, for whoever goes on."""
-        await journal.note(self.queue, op, landed=self.going.reached or 0)
+        """Have both queues know that nothing of it is under way. (Each step says so of those
+        before it.)"""
+        target = self.way.target
+        last = (await target.unfinished.op()).get(op)
+        if await recovery.finish(self.queue, op, steps=self.going.reached or 0):
+            await recovery.finish(target, op, at_ms=last)
 
     async def _land(self, op: str, step: int, *, again: bool) -> dict[str, str]:
         """Put in at the target what a step took out; what was said of each."""
         way = self.way
-        rows = await taken_out(self.queue, op, step)
-        cargo = [one for one in rows if one.row]
-        # Where some aren't there any more, somebody was here before: that was said of them, too.
-        again = again or not rows or len(cargo) < len(rows)
-        said = await verdict(way.target, op, step) if again else {}
-        # The source may have been told to keep its trash longer since the move began.
-        keep_ms = max([way.keep_ms, *(one.kept_ms + DAY_MS for one in rows)])
-        back = {one.id: "back" for one in rows if one.back and one.id not in said}
-        try:
-            if fresh := [one for one in cargo if one.id not in said]:
-                with self.going.call():
-                    said |= await land(way.target, op, step, fresh, keep_ms)
-        except Unreachable:
-            raise
-        except Exception:  # as a full server's: they are to wait where they were, not in the trash
-            said = await verdict(way.target, op, step, close=True, keep_ms=keep_ms)
-            await self._back(op, step, cargo, said)
-            await relocation.free(self.queue, op, step, self.state)
-            raise
-        await self._back(op, step, cargo, said)
-        if {"cancelled", WITHDRAWN} & set(said.values()):
-            raise Superseded(f"{op} was taken back meanwhile")
-        return said | back
-
-    async def _back(self, op: str, step: int, cargo: Sequence[Cargo], said: dict[str, str]) -> None:
-        refused = [one for one in cargo if said.get(one.id) not in (OK, WITHDRAWN)]
-        if refused:
-            with suppress(Superseded):  # somebody else is behind this step, and did it
-                await put_back(self.queue, f"{op}.back", step, op, step, refused, undone=False)
+        return await relocation.bring(
+            self.queue, way.target, way.into_ms, op, step, self.state, way.keep_ms,
+            again=again, timed=self.going.call,
+        )  # fmt: skip
 
 
 class Relocating(Bulk):
@@ -177,7 +153,8 @@ class Relocating(Bulk):
 
     async def _begin(self) -> None:
         into, source = self.way.target, self.order.queue
-        await self._mend()
+        for queue in (source, into):
+            self.recovered += await recovery.recover(queue, but=[self.op])
         if await journal.read(into, self.op) is None:
             await journal.begin(
                 into, self.op, self.verb, self.author, str(self.selection.filter),
@@ -185,28 +162,11 @@ class Relocating(Bulk):
                 origin=source.name,
             )  # fmt: skip
         await super()._begin()
-
-    async def _mend(self) -> None:
-        """End what earlier moves on this way, that were killed, have left half done."""
-        queue = self.order.queue
-        listed = await scored(queue.keys["ops"], "0", str(_LATEST - 1), "REV")
-        for op, _ in listed:
-            found = await journal.read(queue, op)
-            if (
-                found is not None
-                and found.id != self.op
-                and found.into_ms == self.way.into_ms
-                and found.into == self.way.target.name
-                and found.landed < found.steps
-                and not found.taken_back
-            ):
-                order = self.onward
-                state = cast("State", found.source)
-                other = Onward(
-                    order.queue, order.verb, state, order.high_water_ms, order.consumer,
-                    order.argument, self.way,
-                )  # fmt: skip
-                await other.settle(found.id, found.steps)
+        for queue in (source, into):
+            await recovery.hold(queue, self.op)
+        if isinstance(source, Sharded):  # who changes the shards finds it listed, or we that change
+            await source._refresh()
+            relocation.refuse_changing(source)
 
     def _size(self) -> int:
         return min(super()._size(), BATCH, self._room)
@@ -223,16 +183,16 @@ class Relocating(Bulk):
             self.halted = why
             await self._give_up()
         goes_on = not self.halted and await super().step()
-        if (
-            not goes_on and self.onward.going.reached
-        ):  # what it left here may be replaced from now on
+        if not goes_on:  # what it left here may be replaced from now on
+            if self.onward.going.reached is None:
+                await self._settled()
             await self.onward.noted(self.op)
         return goes_on
 
     async def _shut(self) -> str:
         """Why the target takes nothing now, if it doesn't; else how much goes in next."""
         into = self.way.target
-        self._looked = (self._looked + 1) % NOTED
+        self._looked = (self._looked + 1) % ASKED
         if self._looked != 1 and not self._wary:
             return ""
         counts, settings = await both(into.counts.op(), into.settings.op())
@@ -268,6 +228,8 @@ class Relocating(Bulk):
     async def reached(self) -> int:
         """After an interruption: the step that was under way is brought to its end."""
         await self._settled()
+        if self.onward.going.reached:
+            await self.onward.noted(self.op)
         return await super().reached()
 
 

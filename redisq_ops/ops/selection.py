@@ -12,6 +12,7 @@ from redisq_ops.core.errors import BadInput, Refused, WrongKind
 from redisq_ops.core.foreign import ForeignQueue
 from redisq_ops.core.io import together
 from redisq_ops.core.queue import Queue
+from redisq_ops.core.quoting import bytes_of, text
 from redisq_ops.core.values import Entry, Page, State
 
 from .expression import Query
@@ -38,8 +39,8 @@ def pattern(text: str) -> Regex:
     try:
         return regex(text)
     except BadRegex as error:
-        at = f" at column {error.at + 1}" if error.at is not None else ""
-        raise BadInput(f"--match {text!r}: {error}{at}") from error
+        at = f" column {error.at + 1}:" if error.at is not None else ""
+        raise BadInput(f"--match {text!r}:{at} {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +145,9 @@ class Scan:
         self.problem: str | None = None
         """what of the state can't be read; without ``partly`` that refuses the scan, as it must
         where something is then done to what was found"""
+        self.corrupt: list[str] = []
+        """entries whose records are corrupt: without ``partly`` they are left out, since nobody can
+        tell whether the filter means them"""
         self.elsewhere: list[Entry] = []
         self.over, self.complete = bool(filter.other(state)), True
         needs = frozenset() if filter.where is None else filter.where.needs
@@ -165,6 +169,9 @@ class Scan:
         if not self._begun:
             await self._begin()
         entries = await (self._page() if self._ids is None else self._named(self._ids))
+        self.corrupt += [entry.id for entry in entries if entry.problem]
+        if not self._partly:
+            entries = [entry for entry in entries if not entry.problem]
         if self._asks_requests:
             await self._learn_priorities(entries)
         accepted = [e for e in entries if self.filter.accepts(e, self.now_ms, self._place)]
@@ -174,6 +181,11 @@ class Scan:
             self.over = True
         self.found += len(accepted[:left])
         return accepted[:left]
+
+    @property
+    def unread(self) -> str:
+        """What of the state couldn't be read, in one line; empty where all could."""
+        return "; ".join(filter(None, (self.problem, _corrupt(self.corrupt))))
 
     @property
     def looked(self) -> str:
@@ -260,11 +272,12 @@ class Scan:
         page: Page = await self.queue.page.op(self.state, self._cursor, most, start, self._payloads)
         if page.problem and not self._partly:
             raise WrongKind(page.problem)
-        self.problem = page.problem
+        if page.problem and page.problem not in (self.problem or ""):
+            self.problem = f"{self.problem}; {page.problem}" if self.problem else page.problem
         self.scanned += len(page.entries)
         self.total = max(page.total, self.scanned)
         # Read to its end from its beginning it is known how many there are.
-        self.exact = page.exact or (page.cursor is None and self._from is None and not page.problem)
+        self.exact = page.exact or (page.cursor is None and self._from is None and not self.problem)
         self._cursor = page.cursor
         self.over = page.cursor is None
         if start is not None and page.cursor is None:  # other layouts' windows have no cursor
@@ -295,6 +308,12 @@ class Scan:
 def at_least(number: int, exact: bool) -> str:
     """A number, or what it is at least."""
     return f"{'' if exact else '≥'}{count(number)}"
+
+
+def _corrupt(ids: Sequence[str]) -> str:
+    named = ", ".join(ids[:3]) + (", …" if len(ids) > 3 else "")
+    noun = "entry has a corrupt record" if len(ids) == 1 else "entries have corrupt records"
+    return f"{count(len(ids))} {noun} ({named})" if ids else ""
 
 
 def _looked(filter: Filter, scanned: int, total: int, exact: bool) -> str:
@@ -338,10 +357,12 @@ class Selection:
     reasons: dict[str, int] = field(default_factory=dict)
     elsewhere: list[Entry] = field(default_factory=list)
     """named entries that are in another state, and so not chosen"""
+    corrupt: list[str] = field(default_factory=list)
+    """entries that are left out because their records are corrupt"""
 
     def add(self, entries: list[Entry]) -> None:
         if entries:
-            self.pages.append("\n".join(map(_identity, entries)).encode())
+            self.pages.append(bytes_of("\n".join(map(_identity, entries))))
         self.count += len(entries)
         self.sample += entries[: max(0, 10 - len(self.sample))]
         for entry in entries:
@@ -354,12 +375,14 @@ class Selection:
         """What has to be said beside how many were found: how far was looked, and why nowhere."""
         other = self.filter.other(self.state)
         looked = "" if other else _looked(self.filter, self.scanned, self.total, self.exact)
-        return tuple(said for said in (other, looked) if said)
+        left_out = _corrupt(self.corrupt)
+        left_out = left_out and f"{left_out}: left out"
+        return tuple(said for said in (other, looked, left_out) if said)
 
     def identities(self) -> Iterator[tuple[str, int | None]]:
         """Every id in the server's order, with what tells the entry from a later one of that id."""
         for page in self.pages:
-            for line in page.decode().split("\n"):
+            for line in text(page).split("\n"):
                 id, _, at = line.partition(" ")
                 yield id, int(at) if at else None
 
@@ -387,6 +410,7 @@ async def select(
         if progress is not None:
             progress(scan.scanned, scan.expected)
     chosen.scanned, chosen.complete, chosen.elsewhere = scan.scanned, scan.complete, scan.elsewhere
+    chosen.corrupt = scan.corrupt
     chosen.total, chosen.exact = scan.total, scan.exact
     return chosen
 

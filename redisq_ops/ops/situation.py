@@ -19,6 +19,7 @@ from redisq_ops.core.values import STATES, Counts, Entry, Event, Rates, Request,
 from . import journal
 from .fingerprint import fingerprint
 from .journal import Operation
+from .unfinished import Unfinished, unfinished
 
 PAGE = 1000
 """history events read at once"""
@@ -54,6 +55,8 @@ class Situation:
     told: Told
     operations: tuple[Operation, ...]
     alike: Alike | None
+    unfinished: tuple[Unfinished, ...]
+    """moves out of the queue to others"""
     held: tuple[str, ...]
     """why what waits in the whole queue isn't handed out, as far as it was looked at"""
 
@@ -90,7 +93,7 @@ async def look(queue: Queue[Any], id: str | None) -> Situation:
     now = await queue.now.op()
     asked = id or ""
     is_request = "requests" in queue.capabilities and bool(id) and "/" not in asked
-    (counts, rates), ((settings, standing), (first, (found, (told, operations)))) = await both(
+    (counts, rates), ((settings, standing), (first, (found, (told, journals)))) = await both(
         both(queue.counts.op(now), queue.rates.op(now, MINUTES + 1)),
         both(
             both(queue.settings.op(), queue.standing.op(asked)),
@@ -101,11 +104,12 @@ async def look(queue: Queue[Any], id: str | None) -> Situation:
                         together([] if is_request or not id else [queue.get.op(asked)]),
                         together([queue.request.op(asked)] if is_request else []),
                     ),
-                    both(told_of(queue, asked), _operations(queue)),
+                    both(told_of(queue, asked), both(_operations(queue), unfinished(queue))),
                 ),
             ),
         ),
     )
+    operations, left = journals
     entry, request = (part[0] if part else None for part in found)
     if id and entry is None and request is None and len(told.events) == 0:
         told = await told_of(queue, asked, PAGES)
@@ -113,8 +117,10 @@ async def look(queue: Queue[Any], id: str | None) -> Situation:
     if entry is not None and entry.state == "dead" and entry.error is not None:
         alike = await _alike(queue, entry)
     if entry is not None and entry.op and all(o.id != entry.op for o in operations):
-        touched = await journal.read(queue, entry.op)
+        touched = await journal.known(queue, entry.op)
         operations = [*operations, *([touched] if touched else [])]
+    known = {o.id for o in operations}
+    operations = [*operations, *(one.operation for one in left if one.operation.id not in known)]
     held = () if id else await _held(queue)
     heads = {
         state: page.entries[0] if page.entries else None
@@ -122,7 +128,7 @@ async def look(queue: Queue[Any], id: str | None) -> Situation:
     }
     return Situation(
         queue, id, now, counts, rates, settings, entry, request, standing, heads, told,
-        tuple(operations), alike, held,
+        tuple(operations), alike, tuple(left), held,
     )  # fmt: skip
 
 

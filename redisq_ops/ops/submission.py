@@ -8,6 +8,7 @@ what is missing is sent.
 from __future__ import annotations
 
 import secrets
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -22,6 +23,7 @@ from redisq_ops.core.request.submission import Digest, checked_request, cut
 from redisq_ops.core.settings import LIMIT, MAX_PAYLOAD, PRIORITY
 
 from .deployment import Deployment
+from .rejects import too_large
 
 WINDOW = 2
 """chunks in one exchange; more would only delay the other clients of the server"""
@@ -40,46 +42,97 @@ def ulid(now_ms: Callable[[], int] = wall_ms, bits: Callable[[int], int] = secre
     return "".join(_CROCKFORD[number >> shift & 31] for shift in range(125, -1, -5))
 
 
-def lines(file: BinaryIO, most: int = MAX_PAYLOAD, split: int = 1) -> Iterator[bytes]:
+def lines(
+    file: BinaryIO,
+    most: int = MAX_PAYLOAD,
+    split: int = 1,
+    skip: Callable[[int, str], object] | None = None,
+) -> Iterator[bytes | None]:
     r"""A payload per line, or per ``split`` lines joined by ``\n``; the final line end is no part.
 
-    Any bytes but ``\n`` are kept, a carriage return too. `TooLarge` names the line that is, or
-    with which a chunk is, over ``most`` bytes; of such a line no more than that is read.
+    Any bytes but ``\n`` are kept, a carriage return too. A line, or a chunk of lines, over ``most``
+    bytes raises `TooLarge`, which names the line. With ``skip`` it is left out instead: ``skip`` is
+    called with the number of each such line and the reason, and where a payload would have been
+    there is a None. No more than ``2 * most`` bytes are in memory.
     """
     number = 0
     while True:
         chunk: list[bytes] = []
-        room = most
-        while len(chunk) < split and (line := file.readline(room + 2)):
+        alone: set[int] = set()
+        first, count, size = number + 1, 0, -1
+        while count < split and (line := file.readline(most + 2)):
             number += 1
-            line = line.removesuffix(b"\n")
-            if len(line) > room:
-                what = f"with line {number:,} the chunk is" if chunk else f"line {number:,} is"
-                raise TooLarge(f"{what} over the limit of {most:,} bytes (--max-payload)")
-            room -= len(line) + 1
-            chunk.append(line)
-        if not chunk:
+            body = line.removesuffix(b"\n")
+            if len(body) > most:
+                if skip is None:
+                    what = f"line {number:,} is over the limit of {most:,} bytes (--max-payload)"
+                    raise TooLarge(what)
+                length = len(body) if line.endswith(b"\n") else len(body) + _passed(file, most)
+                skip(number, too_large(length, most))
+                alone.add(number)
+                if split == 1:
+                    yield None
+                continue
+            count += 1
+            size += len(body) + 1
+            if size <= most:
+                chunk.append(body)
+            elif skip is None:
+                raise TooLarge(
+                    f"with line {number:,} the chunk is over the limit of {most:,} bytes "
+                    "(--max-payload)"
+                )
+            else:
+                chunk.clear()
+        if not count:
             return
-        yield b"\n".join(chunk)
+        if skip is None or size <= most:
+            yield b"\n".join(chunk)
+            continue
+        what = f"sub-request of {count:,} lines has "
+        for one in range(first, number + 1):
+            if one not in alone:
+                skip(one, too_large(size, most, what))
+        yield None
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
-    """How much there is in a file."""
+def _passed(file: BinaryIO, block: int) -> int:
+    """Read to the end of a line that has begun; how many bytes that were, without the line end."""
+    size = 0
+    while part := file.readline(block):
+        size += len(part)
+        if part.endswith(b"\n"):
+            return size - 1
+    return size
 
-    lines: int
-    bytes: int
 
+@dataclass(slots=True)
+class LineCounts:
+    """What there is to submit in a file, and what can't be submitted."""
 
-def measured(file: BinaryIO, block: int = 1 << 20) -> Size:
-    """Count a file's lines, line ends not needed at the end, and all its bytes."""
-    count = size = 0
-    last = b"\n"
-    while data := file.read(block):
-        count += data.count(b"\n")
-        size += len(data)
-        last = data[-1:]
-    return Size(count + (last != b"\n"), size)
+    payloads: int = 0
+    size: int = 0
+    """bytes of the payloads"""
+    lines: int = 0
+    """of the payloads, and of what is left out"""
+    rejects: int = 0
+    """lines that are left out"""
+    first: tuple[int, str] | None = None
+    """the first of them: its number and the reason"""
+
+    def reject(self, number: int, reason: str) -> None:
+        self.lines += 1
+        self.rejects += 1
+        self.first = self.first or (number, reason)
+
+    def of(self, payloads: Iterable[bytes | None]) -> LineCounts:
+        """Count them all."""
+        for payload in payloads:
+            if payload is not None:
+                self.payloads += 1
+                self.lines += payload.count(b"\n") + 1
+                self.size += len(payload)
+        return self
 
 
 async def opened(deployment: Deployment, name: str) -> Queue[Any]:
@@ -179,13 +232,14 @@ class Submission:
 class EachLine:
     """A request per payload, ids ``ID-1…``. Drive `step` until it says False.
 
-    Sent again, it skips what is there; `Exists` at the first id that has other content.
+    Sent again, it skips what is there; `Exists` at the first id that has other content. A None
+    among the payloads is a number without a request.
     """
 
     def __init__(
         self,
         queue: RequestQueue[Any],
-        payloads: Iterable[bytes],
+        payloads: Iterable[bytes | None],
         *,
         id: str,
         priority: int = PRIORITY,
@@ -199,12 +253,19 @@ class EachLine:
         self.done: Submitted | None = None
         self._word = "same"
         self._parameters = {"priority": priority, "limit": limit}
-        self._chunks = cut(payloads)
+        self._numbers: deque[int] = deque()
+        self._chunks = cut(self._numbered(payloads))
+
+    def _numbered(self, payloads: Iterable[bytes | None]) -> Iterator[bytes]:
+        for number, payload in enumerate(payloads, 1):
+            if payload is not None:
+                self._numbers.append(number)
+                yield payload
 
     async def step(self) -> bool:
         """Send some; False when all are there."""
         chunk = next(self._chunks, [])
-        calls = [self._request(self.sent + n, payload) for n, payload in enumerate(chunk, 1)]
+        calls = [self._request(self._numbers.popleft(), payload) for payload in chunk]
         self.read += len(chunk)
         for submitted in await together(calls):
             if _whole(submitted).word == "ok":

@@ -16,6 +16,12 @@ _YEAR_MS = 31_556_952_000
 
 # Every code point that is not a letter, mark, digit, sign or space needs a second look. Python's
 # own idea of printable is the widest cheap filter: it refuses Cc, Cf, Cs, Co, Cn, Zl, Zp and Zs.
+# It takes these, which look like nothing: the grapheme joiner, Hangul's fillers, Khmer's inherent
+# vowels, Mongolian's and other selectors of a variant (but emojis'), the empty braille cell.
+_INVISIBLE = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0d"
+    "\uffa0\U000e0100-\U000e01ef]"
+)
 _ASCII_CONTROL = {code: f"\\x{code:02x}" for code in (*range(0x20), 0x7F)}
 _ASCII_CONTROL |= {ord("\n"): "⏎", ord("\t"): "\\t", ord("\r"): "\\r"}
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
@@ -24,10 +30,10 @@ _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 def printable(value: bytes | str, limit: int | None = None) -> str:
     r"""The value as text that no terminal acts on, at most ``limit`` cells wide.
 
-    Valid UTF-8 is shown as it is; control, format (bidi, zero-width), unassigned and private
-    characters and invalid bytes as ``\x1b``, ``\u202e`` or ``\U000e0041``; a newline as ``⏎``, a
-    tab as ``\t``. What is cut ends with an ellipsis. Escaping text that is escaped already changes
-    nothing. The result may contain ``[``: see the module.
+    Valid UTF-8 is shown as it is; control, format (bidi, zero-width), unassigned, private and other
+    invisible characters and invalid bytes as ``\x1b``, ``\u202e``, ``\U000e0041``; a newline as
+    ``⏎``, a tab as ``\t``. What is cut ends with an ellipsis. Escaping text that is escaped
+    already changes nothing. The result may contain ``[``: see the module.
     """
     if limit is None:
         return _escape(_decode(value, len(value)))
@@ -86,7 +92,9 @@ def _decode(value: bytes | str, room: int) -> str:
 
 
 def _escape(text: str) -> str:
-    if text.isprintable():
+    if text.isascii():
+        return text if text.isprintable() else text.translate(_ASCII_CONTROL)
+    if text.isprintable() and _INVISIBLE.search(text) is None:
         return text
     return _NOT_ASCII.sub(_escape_one, text.translate(_ASCII_CONTROL))
 
@@ -94,7 +102,8 @@ def _escape(text: str) -> str:
 def _escape_one(match: re.Match[str]) -> str:
     char = match[0]
     # Spaces that take room (no-break, ideographic) are text; Python calls them unprintable.
-    if char.isprintable() or unicodedata.category(char) == "Zs":
+    category = unicodedata.category(char)
+    if (char.isprintable() and not _INVISIBLE.match(char)) or category == "Zs":
         return char
     code = ord(char)
     if 0xDC80 <= code <= 0xDCFF:  # an invalid byte, as surrogateescape carries it

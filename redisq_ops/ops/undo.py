@@ -9,6 +9,7 @@ from typing import Any, cast
 from redisq_ops.core.errors import Refused, Superseded
 from redisq_ops.core.io import both
 from redisq_ops.core.queue import Queue
+from redisq_ops.core.recovery import Recovered, recover
 from redisq_ops.core.values import State
 
 from . import journal
@@ -57,6 +58,8 @@ class Undo:
         self.sample: list[str] = []
         self._named = 0
         self._touched: list[str] = []
+        self.recovered: list[Recovered] = []
+        """moves of others that it found unfinished"""
 
     @property
     def unnamed(self) -> int:
@@ -69,6 +72,7 @@ class Undo:
         queue, operation, outcome = self.queue, self.operation, self.outcome
         assert outcome.op is not None
         if not self._begun:
+            self.recovered += await recover(queue, but=[operation.id])
             await journal.begin(
                 queue, outcome.op, "undo", self.author, operation.id,
                 now_ms=await queue.now.op(), matched=outcome.matched,

@@ -45,9 +45,10 @@ STEPS = (
 async def fetch(deployment: Deployment, wish: Wish, redaction: Redaction = NOTHING) -> Snapshot:
     """What ``wish`` asks for. A queue that isn't there is a ``problem``, not an error."""
     if wish.why is None:
-        return await _picture(deployment, wish)
+        return await _picture(deployment, wish, redaction)
     picture, explained = await both(
-        _picture(deployment, wish), apart(_explained(deployment, wish.why, wish, redaction))
+        _picture(deployment, wish, redaction),
+        apart(_explained(deployment, wish.why, wish, redaction)),
     )
     if isinstance(explained, Exception):
         return replace(picture, unexplained=str(explained))
@@ -61,7 +62,7 @@ async def _explained(
     return await explain(queue, about.id, partial(date, zone=wish.zone), redaction)
 
 
-async def _picture(deployment: Deployment, wish: Wish) -> Snapshot:
+async def _picture(deployment: Deployment, wish: Wish, redaction: Redaction) -> Snapshot:
     if wish.view == "overview":
         seen = await overview(deployment)
         queues = tuple(_listed(row) for row in seen.rows)
@@ -76,7 +77,7 @@ async def _picture(deployment: Deployment, wish: Wish) -> Snapshot:
     except Refused as refusal:
         return replace(bare, problem=str(refusal))
     # Apart, so that a node of several that doesn't answer is called that, as in the overview.
-    filled, detail = await both(apart(_filled(queue, bare)), apart(_detail(queue, bare)))
+    filled, detail = await both(apart(_filled(queue, bare, redaction)), apart(_detail(queue, bare)))
     if isinstance(filled, Exception):
         raise filled
     if isinstance(detail, Exception):
@@ -91,7 +92,7 @@ def _listed(entry: Registered | Any) -> Listed:
     return Listed(entry.name, entry.kind, made.capabilities, made.actions, made.editable)
 
 
-async def _filled(queue: Queue[Any], bare: Snapshot) -> Snapshot:
+async def _filled(queue: Queue[Any], bare: Snapshot, redaction: Redaction) -> Snapshot:
     counts = await queue.counts.op(bare.now_ms)
     seen = replace(bare, counts=counts)
     match bare.wish.view:
@@ -105,7 +106,7 @@ async def _filled(queue: Queue[Any], bare: Snapshot) -> Snapshot:
         case "dead":
             return await _entries(queue, seen, "dead", counts.of("dead"))
         case "groups":
-            return await _grouped(queue, seen)
+            return await _grouped(queue, seen, redaction)
         case "consumers":
             return replace(seen, reports=tuple(await reports(queue)))
         case "delayed":
@@ -146,11 +147,11 @@ async def _entries(queue: Queue[Any], seen: Snapshot, state: State, total: int |
     return replace(seen, start=max(0, total - first - len(rows)), total=total, entries=rows[::-1])
 
 
-async def _grouped(queue: Queue[Any], seen: Snapshot) -> Snapshot:
+async def _grouped(queue: Queue[Any], seen: Snapshot, redaction: Redaction) -> Snapshot:
     """The latest dead letters in groups: what a refresh may cost doesn't grow with their number."""
     latest = replace(seen.wish, start=0, end=GROUPED, descending=True)
     found = await _entries(queue, replace(seen, wish=latest), "dead", _number(seen, "dead"))
-    groups = Groups()
+    groups = Groups(redaction=redaction)
     groups.add(found.entries)
     return replace(
         seen,

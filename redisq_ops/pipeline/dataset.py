@@ -22,6 +22,8 @@ FORMATS = ("text", "csv", "json", "parquet")
 PARTS = 8
 _FILE, _BLOCK, _ROW = "_redisq_file", "_redisq_block", "_redisq_row"
 _LINE, _PARSED = "_redisq_line", "_redisq_parsed"
+_NOT_UTF8, _NO_OBJECT = "not UTF-8", "no JSON object"
+_NO_ROW = "no row with the columns of the header"
 _CORRUPT = "_corrupt_record"
 """the column in which Spark keeps a row it can't read"""
 _JSON = {
@@ -64,6 +66,14 @@ class Asked:
         level = int(self.priority) if self.priority.isdecimal() else PRIORITY
         checked_request(self.name or "id", level, self.limit)
 
+    def checked(self, id: str | None, priority: int | None) -> None:
+        """`BadInput` where no request can have that id and priority."""
+        if id is None:
+            raise BadInput("no request id")
+        if priority is None:
+            raise BadInput("no priority")
+        checked_request(id, priority, self.limit)
+
 
 def read(
     spark: SparkSession, path: str, format: str | None = None, *, multiline: bool = False
@@ -73,7 +83,7 @@ def read(
     CSV has a header, the same in each file, doubles quotes inside of quotes, and is all text; with
     ``multiline`` a quoted value may have line breaks, and a file is read by one task. Of text a
     line ends with a line feed and nothing else. Rows that can't be read as what they should be,
-    such as CSV and JSON that isn't UTF-8, have a column that says so (`corrupt`).
+    such as CSV and JSON that isn't UTF-8, have a column that says so (see `arranged`).
     """
     format = format or guessed(path)
     if format not in FORMATS:
@@ -130,7 +140,7 @@ def _csv(spark: SparkSession, path: str, multiline: bool) -> DataFrame:
             whole = whole & F.coalesce(F.is_valid_utf8(column), F.lit(True))
             name = _text(name, path)
         columns.append(column.alias(name))
-    why = F.when(~whole, "not UTF-8").otherwise(F.col(_CORRUPT))
+    why = F.when(~whole, _NOT_UTF8).otherwise(F.col(_CORRUPT))
     return rows.select(*columns, why.alias(_CORRUPT), *_places())
 
 
@@ -173,8 +183,8 @@ def _json(spark: SparkSession, path: str) -> DataFrame:
     one = F.ltrim("value").startswith("{") & (
         F.try_variant_get(_PARSED, "$[1]", "variant").isNull()
     )
-    why = F.when(~F.is_valid_utf8("value"), "not UTF-8").when(
-        F.col(_PARSED).isNull() | ~one, "no JSON object"
+    why = F.when(~F.is_valid_utf8("value"), _NOT_UTF8).when(
+        F.col(_PARSED).isNull() | ~one, _NO_OBJECT
     )
     fields = [F.try_variant_get(_PARSED, _field(name), "string").alias(name) for name in own]
     return lines.select(
@@ -201,9 +211,13 @@ def guessed(path: str) -> str:
     return ends.get(name.rpartition(".")[2], "text")
 
 
-def arranged(frame: DataFrame, asked: Asked) -> DataFrame:
+def arranged(frame: DataFrame, asked: Asked, *, sizes: bool = False) -> DataFrame:
     """The rows as ``request``, ``priority`` and ``payload``, each request in one partition and in
-    its order. Whatever the partitions of the input were, the same input gives the same requests."""
+    its order. Whatever the partitions of the input were, the same input gives the same requests.
+
+    ``sizes``: instead of the payload its ``size``, then ``row``, its place in the input (see
+    `blocks`), and ``reason``, why it can't be read. Only so are there rows that can't be read.
+    """
     from pyspark.sql import functions as F
 
     own = [n for n in frame.columns if n not in (_FILE, _BLOCK, _ROW, _LINE, _CORRUPT)]
@@ -234,30 +248,69 @@ def arranged(frame: DataFrame, asked: Asked) -> DataFrame:
         request = F.concat(
             F.lit(f"{asked.name}-"), (F.floor(number / asked.rows) + 1).cast("string")
         )
-    if _CORRUPT in frame.columns:  # numbered like the others, so that these stay where they are
+    reason = F.lit(None).cast("string")
+    if _CORRUPT in frame.columns and sizes:
+        # Of CSV the column may hold the row itself, which isn't for a report.
+        known = F.col(_CORRUPT).isin(_NOT_UTF8, _NO_OBJECT)
+        why = F.when(known, F.col(_CORRUPT)).otherwise(_NO_ROW)
+        reason = F.when(F.col(_CORRUPT).isNotNull(), why)
+    elif _CORRUPT in frame.columns:  # numbered like the others, so that these stay where they are
         frame = frame.where(F.col(_CORRUPT).isNull())
     keys = [F.col(f"_order{n}") for n in range(len(order))]
-    chosen = frame.select(
-        request.alias("request"), level.cast("int").alias("priority"), payload.alias("payload"),
-        *(column.alias(f"_order{n}") for n, column in enumerate(order)),
-    )  # fmt: skip
     # The payload last: rows nothing else tells apart are in one order all the same.
-    chosen = chosen.repartition(asked.parts, "request")
-    sorted_ = chosen.sortWithinPartitions("request", *keys, "payload")
-    return sorted_.select("request", "priority", "payload")
+    last = [] if sizes and placed and not asked.order else [F.col("payload")]
+    columns = [
+        request.alias("request"), level.cast("int").alias("priority"),
+        *(column.alias(f"_order{n}") for n, column in enumerate(order)),
+    ]  # fmt: skip
+    if last:
+        columns.append(payload.alias("payload"))
+    if sizes:
+        row = F.col(_ROW) if _ROW in placed else F.lit(None)
+        columns += [
+            F.octet_length(payload).cast("long").alias("size"), row.cast("long").alias("row"),
+            reason.alias("reason"),
+        ]  # fmt: skip
+    chosen = frame.select(*columns).repartition(asked.parts, "request")
+    sorted_ = chosen.sortWithinPartitions("request", *keys, *last)
+    wanted = ("size", "row", "reason") if sizes else ("payload",)
+    return sorted_.select("request", "priority", *wanted)
 
 
-def corrupt(frame: DataFrame) -> int:
-    """How many rows can't be read; they are left out."""
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Rows of a file that are read together."""
+
+    file: str
+    start: int
+    """the byte of the file it begins with"""
+    first: int
+    """the number in the column of rows of its first row; the others count up from there"""
+    before: int
+    """rows of the input in front of it"""
+    of_file: int
+    """rows of its file in front of it"""
+
+
+def blocks(frame: DataFrame) -> list[Block]:
+    """The blocks of a dataset, in order; none where its rows aren't from files."""
     from pyspark.sql import functions as F
 
-    if _CORRUPT not in frame.columns:
-        return 0
-    # The column can't be asked for alone, so another is looked at and not used.
-    other = next(name for name in frame.columns if name != _CORRUPT)
-    rows = frame.where(F.col(_CORRUPT).isNotNull())
-    found = rows.agg(F.count("*"), F.max(_named(other).cast("string"))).collect()
-    return int(found[0][0])
+    if _FILE not in frame.columns:
+        return []
+    found = (
+        frame.groupBy(_FILE, _BLOCK).agg(F.count("*").alias("n"), F.min(_ROW).alias("first"))
+        .orderBy(_FILE, _BLOCK).collect()
+    )  # fmt: skip
+    made: list[Block] = []
+    before = of_file = 0
+    for file, start, n, first in found:
+        if not made or made[-1].file != file:
+            of_file = 0
+        made.append(Block(file, start, first, before, of_file))
+        before += n
+        of_file += n
+    return made
 
 
 def _numbered(frame: DataFrame, placed: Sequence[str]) -> tuple[DataFrame, Any]:
@@ -266,43 +319,11 @@ def _numbered(frame: DataFrame, placed: Sequence[str]) -> tuple[DataFrame, Any]:
 
     if not placed:
         raise BadInput("without --id the rows have to come from files: only those have an order")
-    blocks = (
-        frame.groupBy(_FILE, _BLOCK).agg(F.count("*").alias("n"), F.min(_ROW).alias("first"))
-        .orderBy(_FILE, _BLOCK).collect()
-    )  # fmt: skip
-    if not blocks:
+    found = blocks(frame)
+    if not found:
         return frame, F.col(_ROW)
-    starts, before = [], 0
-    for block in blocks:
-        starts.append((block[_FILE], block[_BLOCK], before - block["first"]))
-        before += block["n"]
+    starts = [(block.file, block.start, block.before - block.first) for block in found]
     shifts = frame.sparkSession.createDataFrame(
         starts, f"{_FILE} string, {_BLOCK} long, _shift long"
     )
     return frame.join(F.broadcast(shifts), [_FILE, _BLOCK]), F.col("_shift") + F.col(_ROW)
-
-
-@dataclass(frozen=True, slots=True)
-class Sized:
-    """What a dataset would become."""
-
-    requests: int
-    entries: int
-    rows: int
-    bytes: int
-    corrupt: int
-    """rows that can't be read, and would be left out"""
-
-
-def sized(frame: DataFrame, asked: Asked) -> Sized:
-    """Count it; sends nothing."""
-    from pyspark.sql import functions as F
-
-    each = arranged(frame, asked).groupBy("request").agg(
-        F.count("*").alias("rows"), F.sum(F.octet_length("payload")).alias("bytes")
-    )  # fmt: skip
-    found = each.agg(
-        F.count("*"), F.sum(F.ceil(F.col("rows") / asked.split)), F.sum("rows"), F.sum("bytes")
-    ).collect()[0]
-    requests, entries, rows, size = (int(value or 0) for value in found)
-    return Sized(requests, entries, rows, size, corrupt(frame))

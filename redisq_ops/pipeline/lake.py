@@ -105,7 +105,9 @@ class Shelf:
     def locked(self) -> Iterator[None]:
         """Nobody else's while a run lasts; a run that was killed doesn't hold on to it."""
         self.manifests.mkdir(parents=True, exist_ok=True)
-        with (self.manifests / ".lock").open("w") as file:
+        # Neither this nor a manifest goes behind a link: a lake may be several people's.
+        way = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+        with os.fdopen(os.open(self.manifests / ".lock", way, 0o666), "w") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
@@ -142,7 +144,8 @@ class Shelf:
 
     def write(self, manifest: Manifest) -> None:
         part = self.manifests / f".{manifest.run}.{os.getpid()}"
-        with part.open("w", encoding="utf-8") as file:
+        part.unlink(missing_ok=True)
+        with part.open("x", encoding="utf-8") as file:
             json.dump({"redisq_lake": FORMAT, **asdict(manifest)}, file)
             file.flush()
             os.fsync(file.fileno())

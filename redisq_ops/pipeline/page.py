@@ -16,7 +16,18 @@ from . import plot
 from .critical import SAYS
 from .markup import Safe, between, each_step, moment, table, time, told_plain
 from .plot import Bar, Series, Span, duration, number, told
-from .report import Figures, Row, by_queue, notes, percent, sentences, totals
+from .report import (
+    Figures,
+    Row,
+    alone,
+    by_queue,
+    missing,
+    notes,
+    percent,
+    sentences,
+    silence,
+    totals,
+)
 from .transforms.spans import BASELINE, FLOORS, PART, THRESHOLD
 
 LARGEST = 480_000
@@ -97,7 +108,7 @@ def _tiles(figures: Figures) -> str:
 def _standing_out(figures: Figures) -> str:
     rows = sorted(figures.tables["anomalies"], key=lambda row: -abs(row["z"]))
     if not rows:
-        return ""
+        return _none("What stands out", figures, "anomalies")
     shown = sorted(rows[:ANOMALIES], key=lambda row: row["from_ms"])
     items = "".join(f"<li>{_anomaly(row, figures.anomaly_ms)}</li>" for row in shown)
     more = len(rows) - len(shown)
@@ -136,7 +147,12 @@ def _queues(figures: Figures, most: int) -> str:
         parts.append(_tries(tries.get(name, [])))
     if len(ranked) > most:
         parts.append(_rest("queues", ranked[most:]))
-    return "".join(parts)
+    return "".join(parts) or _none("Queues", figures, "throughput")
+
+
+def _open(name: str) -> Callable[[Row], int]:
+    """How many entries are open, at least."""
+    return lambda row: row[name] + row["before"]
 
 
 def _plots(
@@ -154,8 +170,8 @@ def _plots(
 
     per = each_step(step)
     # Steps without events have what the one before ended with.
-    ends, grown = dense(counts, itemgetter("grown"), None), dense(counts, itemgetter("peak"), None)
-    level = 0
+    ends, grown = dense(counts, _open("grown"), None), dense(counts, _open("peak"), None)
+    level = max((row["before"] for row in counts), default=0)
     for i, end_of_it in enumerate(ends):
         if end_of_it is None:
             grown[i] = level
@@ -180,10 +196,14 @@ def _plots(
          plot.lines(begin, step, came, axis=f"entries {per}",
                     spans=marked("submitted", "done", "failed"), title=f"Throughput of {name}")),
     ]  # fmt: skip
+    if not known:
+        why = silence([name]) if name in figures.silent else "no delivery in this time"
+        drawn.append(("Backlog, waits, run times", f"None: {told(why, 600)}.", ""))
     if known:
         drawn.append(
             ("Backlog",
-             "Entries neither done nor dead, beside the beginning; the most of each step.",
+             "Entries neither done nor dead, the most of each step. A lower bound: entries "
+             f"submitted before {moment(begin)} UTC count only if their end is in the history.",
              plot.lines(begin, step, [Series("backlog", grown, 3, fill=True)], height=130,
                         axis="entries", title=f"Backlog of {name}"))
         )  # fmt: skip
@@ -243,7 +263,7 @@ def _tries(rows: Sequence[Row]) -> str:
 def _groups(figures: Figures, most: int) -> str:
     rows = figures.tables["dead_groups"]
     if not rows:
-        return ""
+        return _none("Dead letters", figures, "dead_groups")
     traits: dict[tuple[str, str], list[Row]] = {}
     for trait in figures.tables["contrasts"]:
         traits.setdefault((trait["queue"], trait["fingerprint"]), []).append(trait)
@@ -261,6 +281,9 @@ def _groups(figures: Figures, most: int) -> str:
                   values=[f"{row['entries']:,}" for row in shown], left=230),
         "</figure>",
     ]  # fmt: skip
+    if not traits or alone(rows):
+        why = alone(rows) or missing(figures)["contrasts"]
+        parts.append(f'<p class="soft">{told(why[0].upper() + why[1:], 600)}.</p>')
     for row in shown:
         parts.append(_group(row, traits.get((row["queue"], row["fingerprint"]), [])))
     left = ranked[most:]
@@ -281,14 +304,12 @@ def _group(row: Row, traits: Sequence[Row]) -> str:
     if row["first_ms"] is not None:
         when = f" · {between(row['first_ms'], row['last_ms'])}"
     common = "".join(f"<li>{told(said, 300)}</li>" for said in sentences(traits, moment))
-    others = any(trait["rest"] is not None for trait in traits)
-    what = "More frequent here than elsewhere" if others else "In common"
     return (
         f'<div class="group"><p><b>{row["entries"]:,}</b> ({percent(row["share"])} of '
         f"{told(row['queue'])}) · <code>{told(_error(row), 320)}</code></p>"
         f'<p class="soft">group {told(row["fingerprint"])} · {reasons}{whose}{when} · latest '
         f"{told(row['queue'])}/{told(row['sample'] or '', 140)}</p>"
-        + (f"<p>{what}:</p><ul>{common}</ul>" if common else "")
+        + (f"<p>More frequent here than elsewhere:</p><ul>{common}</ul>" if common else "")
         + "</div>"
     )
 
@@ -308,7 +329,7 @@ def _fairness(figures: Figures, most: int) -> str:
             parts.append(f"<figure>{drawn}</figure>")
         parts.append(table(*_clients(rows, jain), 1))
     if not parts:
-        return ""
+        return _none("Fairness", figures, "fairness")
     return (
         "<h2>Fairness</h2><p>Jain’s index per hour of what clients got over what would have been "
         "fair (max-min: nobody gets more than was there, who wanted more gets as much as others, "
@@ -349,7 +370,7 @@ def _requests(figures: Figures) -> str:
     for row in figures.tables["critical_paths"]:
         paths.setdefault((row["queue"], row["request"]), []).append(row)
     if not paths:
-        return ""
+        return _none("What the slowest requests waited for", figures, "requests")
     parts = [
         "<h2>What the slowest requests waited for</h2>",
         f"<p>{len(slow):,} requests ended. Of the slowest, the one way back from the last end to "
@@ -422,6 +443,12 @@ def _made(figures: Figures) -> str:
 
 
 # --- pieces ------------------------------------------------------------------------------------
+
+
+def _none(title: str, figures: Figures, name: str) -> str:
+    """A section that has nothing, and why."""
+    why = missing(figures).get(name, "nothing is known")
+    return f'<h2>{title}</h2><p class="soft">None: {told(why, 600)}.</p>'
 
 
 def _rest(what: str, rows: Sequence[Row]) -> str:

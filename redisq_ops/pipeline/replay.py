@@ -112,7 +112,8 @@ class Orders:
         """Put it down as a whole: with this file it is a plan, without it nothing."""
         rows = [asdict(order) for order in self.orders]
         part = self.path / f".{_NAME}.{os.getpid()}"
-        with part.open("w", encoding="utf-8") as file:
+        part.unlink(missing_ok=True)
+        with part.open("x", encoding="utf-8") as file:
             whole = {"redisq_spark_plan": FORMAT, "choice": self.choice, "orders": rows}
             json.dump(whole, file)
             file.flush()

@@ -43,6 +43,8 @@ POINTS = 100
 MINUTE, HOUR = 60_000, 3_600_000
 ROWS = 20_000
 """rows of one table that are brought home; all are in Parquet"""
+QUEUES = 10
+"""queues that a note of their own is made for"""
 PATHS = 5
 """requests whose critical path is worked out, the slowest"""
 
@@ -203,7 +205,7 @@ class Report:
                 t.latency(self.attempts, anomaly_ms, self.accuracy),
                 anomaly_ms,
             ),
-            "dead_groups": t.dead_groups(self.dead),
+            "dead_groups": t.dead_groups(self.dead, self.redaction),
             "contrasts": t.contrasts(self.dead, payloads=payloads),
             "fairness": t.fairness(
                 self.attempts, t.demanded(self.history, self.client), weights=self._weighed()
@@ -235,7 +237,7 @@ class Report:
             if progress is not None:
                 progress(n, len(frames) + len(series))
             taken = _home(frame).limit(ROWS + 1).collect()
-            found.append([self._shown(row.asDict()) for row in taken])
+            found.append([row.asDict() for row in taken])
         rows = dict(zip(frames, found, strict=False))
         return Figures(
             extent["begin"], extent["end"], self.step_ms, self.anomaly_ms, self.accuracy,
@@ -252,7 +254,7 @@ class Report:
 
         payloads = t.payload_fields(self.dead, self.redaction) if self.payloads else None
         frames = {
-            "dead_groups": t.dead_groups(self.dead),
+            "dead_groups": t.dead_groups(self.dead, self.redaction),
             "contrasts": t.contrasts(self.dead, payloads=payloads),
         }
         found = {}
@@ -260,7 +262,7 @@ class Report:
             if progress is not None:
                 progress(n, len(frames))
             rows = _home(frame).limit(ROWS).collect()
-            found[name] = [self._shown(row.asDict()) for row in rows]
+            found[name] = [row.asDict() for row in rows]
         return found
 
     def path(
@@ -295,13 +297,6 @@ class Report:
         )
         return tuple(row.queue for row in rows)
 
-    def _shown(self, row: Row) -> Row:
-        """A row as it may be shown."""
-        for key in ("message", "form"):
-            if row.get(key) is not None:
-                row[key] = self.redaction.text(row[key])
-        return row
-
     def write(self, folder: Path, progress: Progress | None = None) -> dict[str, Path]:
         """Each table as Parquet below the folder; what an earlier report left there is replaced,
         when all tables are written: of a report that fails on the way nothing is there.
@@ -314,8 +309,6 @@ class Report:
             for n, (name, frame) in enumerate(frames.items()):
                 if progress is not None:
                     progress(n, len(frames))
-                if name == "dead_groups" and self.redaction:
-                    frame = _redacted(frame, self.redaction)
                 # One file, so that it keeps the table's order.
                 frame.coalesce(1).write.mode("overwrite").parquet(str(aside / name))
             for name, frame in frames.items():
@@ -370,6 +363,64 @@ def totals(figures: Figures) -> list[Row]:
     return sorted(found.values(), key=lambda row: (-max(row[n] for n in names), row["queue"]))
 
 
+def silence(queues: Sequence[str]) -> str:
+    """Why there are no waits and run times of these queues."""
+    named = ", ".join(queues[:5]) + (" …" if len(queues) > 5 else "")
+    return (
+        f"the history of {named} has failures only "
+        "(redisq retention QUEUE history=all keeps the rest from then on)"
+    )
+
+
+def missing(figures: Figures) -> dict[str, str]:
+    """Of each table without a row why it has none: its name, and a clause."""
+    from .transforms.spans import BASELINE
+
+    nothing = "no event in this time"
+    if figures.begin_ms is None or figures.end_ms is None:
+        nothing += " (redisq retention QUEUE shows what its history keeps; --since reads more)"
+        why = dict.fromkeys(figures.tables, nothing)
+    else:
+        why = dict.fromkeys(figures.tables, nothing)
+        if not figures.deliveries:
+            none = silence(figures.silent) if figures.silent else "no delivery in this time"
+            why |= dict.fromkeys(("latency", "retries", "fairness", "requests"), none)
+        else:
+            why["fairness"] = (
+                "no delivery has a client (fair queues know theirs, --client REGEX finds others)"
+            )
+            why["requests"] = "the history has no request from its submission to its end"
+        steps = (figures.end_ms - figures.begin_ms) // figures.anomaly_ms + 1
+        few = steps < BASELINE
+        why["anomalies"] = f"fewer than {BASELINE} steps" if few else "no step is unusual"
+        why["critical_paths"] = why["requests"]
+    why["dead_groups"] = "no dead letters"
+    why["contrasts"] = "no trait is surely more frequent in a group than elsewhere"
+    if named := alone(figures.tables.get("dead_groups", ())):
+        why["contrasts"] = named
+    return {name: why[name] for name, rows in figures.tables.items() if not rows}
+
+
+def alone(groups: Sequence[Row]) -> str:
+    """What is said of queues whose dead letters are all of one group; empty: there are none."""
+    queues = [queue for queue, rows in by_queue(groups).items() if len(rows) == 1]
+    if not queues:
+        return ""
+    named = ", ".join(queues[:5]) + (" …" if len(queues) > 5 else "")
+    return f"the dead letters of {named} are one group, with no others to compare it with"
+
+
+def open_before(figures: Figures) -> dict[str, tuple[int, int]]:
+    """Queues that had open entries when what was read begins: its first step, ms, and how many
+    they were at least."""
+    rows = figures.tables.get("throughput", figures.series.get("throughput", ()))
+    found: dict[str, tuple[int, int]] = {}
+    for row in rows:
+        if row["before"]:
+            found.setdefault(row["queue"], (row["from_ms"], row["before"]))
+    return found
+
+
 def notes(figures: Figures) -> list[str]:
     """What one has to know to read the figures rightly, a sentence each."""
     said = []
@@ -386,10 +437,13 @@ def notes(figures: Figures) -> list[str]:
             "the history has their submission no more, or they came from a replay or a release."
         )
     if figures.silent:
-        named = ", ".join(figures.silent[:5]) + (" …" if len(figures.silent) > 5 else "")
+        said.append(f"Waits and run times are missing: {silence(figures.silent)}.")
+    from .markup import moment
+
+    for queue, (at, n) in list(open_before(figures).items())[:QUEUES]:
         said.append(
-            f"No waits and run times are known of {named}: their history has failures only "
-            "(redisq retention QUEUE history=all keeps the rest too)."
+            f"The backlog of {queue} is a lower bound: it is counted from {moment(at)} UTC, when "
+            f"at least {n:,} entries were open already."
         )
     if figures.gaps:
         said.append(f"The history has {figures.gaps:,} gaps: it was trimmed while it was read.")
@@ -409,8 +463,7 @@ def sentences(traits: Sequence[Mapping[str, Any]], moment: Callable[[int], str])
     said = []
     for trait in traits:
         what = has(trait["field"], trait["value"], moment)
-        rest = "" if trait["rest"] is None else f", {percent(trait['rest'])} of the rest"
-        said.append(f"{percent(trait['share'])} {what}{rest}")
+        said.append(f"{percent(trait['share'])} {what}, {percent(trait['rest'])} of the rest")
     return said
 
 
@@ -429,16 +482,6 @@ def _only(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
     return frame.select(
         *(c if c in frame.columns else F.lit(None).cast("string").alias(c) for c in columns)
     )
-
-
-def _redacted(groups: DataFrame, redaction: Redaction) -> DataFrame:
-    from pyspark.sql import functions as F
-
-    def shown(text: str | None) -> str | None:
-        return None if text is None else redaction.text(text)
-
-    masked = F.udf(shown, "string", useArrow=True)
-    return groups.withColumn("message", masked("message")).withColumn("form", masked("form"))
 
 
 def _home(frame: DataFrame) -> DataFrame:

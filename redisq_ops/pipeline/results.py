@@ -57,13 +57,23 @@ def checked(out: Path, format: str, *, overwrite: bool) -> None:
 
 
 def write(
-    frame: DataFrame, out: Path, format: str, *, overwrite: bool = False, some: bool = False
+    frame: DataFrame,
+    out: Path,
+    format: str,
+    *,
+    overwrite: bool = False,
+    some: bool = False,
+    single_file: bool = False,
+    final_newline: bool = True,
 ) -> Written:
-    """Write results to the folder ``out``, ordered by queue, request and number.
+    """Write results to the folder ``out``, by queue, request and number. Requests of one name are
+    in the order of the number it ends with: ``day-2`` before ``day-10``.
 
     ``text`` has the results alone, each ended by a line feed, and nothing for one without. The
     folder is there when all of it is: what is interrupted leaves the earlier one, or none.
     ``some``: `NotFound`, and nothing written, where there is no sub-request at all.
+    ``single_file``: ``out`` is one file, written by one task; of text, without ``final_newline``
+    its last line has no end.
     """
     out = out.absolute()
     checked(out, format, overwrite=overwrite)
@@ -76,16 +86,22 @@ def write(
         states = _states(read)
         if some and not states:
             raise NotFound("no request with a sub-request is there: nothing was written")
-        if format == "parquet":
+        if format == "parquet" and not single_file:
             _put(rows, out)
         else:
             shown = _text(read) if format == "text" else _readable(read)
+            shown = _ordered(read) if format == "parquet" else shown
             options = {"header": "true"} if format == "csv" else {}
             if format == "json":
                 options = {"ignoreNullFields": "false"}
+            if single_file:
+                shown = shown.coalesce(1)
             writer = shown.write.format(format).options(**options)
             ran(lambda: writer.save((aside / "shown").as_uri()))
-            _put(aside / "shown", out)
+            if single_file:
+                _put(_only(aside / "shown", cut=not final_newline), out)
+            else:
+                _put(aside / "shown", out)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     return Written(
@@ -95,8 +111,25 @@ def write(
 
 def _ordered(frame: DataFrame) -> DataFrame:
     """In files that follow each other: ranges, each sorted."""
-    keys = ["queue", "request", "number"]
+    from pyspark.sql import functions as F
+
+    request = F.col("request")
+    last = F.regexp_extract(request, "([0-9]*)$", 1)
+    stem = F.substring(request, F.lit(1), F.length(request) - F.length(last))
+    # As many digits as an id may have: the longer number is the higher one.
+    digits = F.regexp_replace(last, "^0+", "")
+    keys = [F.col("queue"), stem, F.length(digits), digits, request, F.col("number")]
     return frame.repartitionByRange(*keys).sortWithinPartitions(*keys)
+
+
+def _only(folder: Path, *, cut: bool) -> Path:
+    """The one file of a folder that one task wrote; ``cut``: without its last byte."""
+    parts = sorted(folder.glob("part-*"))
+    file = parts[0] if parts else folder / "part"
+    file.touch()
+    if cut and (size := file.stat().st_size):
+        os.truncate(file, size - 1)
+    return file
 
 
 def _text(frame: DataFrame) -> DataFrame:

@@ -26,14 +26,14 @@ from redisq_ops.core.request.submission import (
     CHUNK_BYTES,
     Digest,
     checked_payload,
-    checked_request,
     cut,
 )
 from redisq_ops.ops.control import requests_of
 from redisq_ops.ops.submission import opened
 
 from .bucket import PATIENCE_S, Pace
-from .dataset import Asked, arranged, corrupt
+from .dataset import Asked, arranged
+from .screening import Screened, screened
 from .writing import SAYS, Said, Server, batch, collected, sent, stopped
 
 if TYPE_CHECKING:
@@ -92,6 +92,7 @@ class Writer:
 
     Words: ``ok`` (it is there now) · ``same`` (it was) · ``exists`` (the id is there with other
     content, nothing was changed) · ``invalid`` (an id, priority or payload that can't be used).
+    ``skip``: leaves out what is invalid instead, of a request the rows.
     """
 
     server: Server
@@ -102,6 +103,7 @@ class Writer:
     sleep: Callable[[float], None] = time.sleep
     told: Callable[[int], object] | None = None
     """is told how many entries are there after each exchange"""
+    skip: bool = False
 
     def write(self, rows: Iterable[Row]) -> Tally:
         """Rows one by one."""
@@ -138,14 +140,15 @@ class _Writing:
         begin = [first] if second is None else [first, second]
         rows = chain.from_iterable(run[2] for run in chain(begin, runs))
         try:
-            if id is None or priority is None:
-                raise BadInput("rows without an id" if id is None else "no priority")
-            checked_request(id, priority, self.asked.limit)
+            self.asked.checked(id, priority)
+            assert id is not None and priority is not None
             if second is None and (one := self._one_chunk(first[2])) is not None:
                 self._gather(Small(id, priority, one))
                 return
             chunks = cut(self._payloads(rows))
             head = list(islice(chunks, 2))
+            if not head:
+                return
             if len(head) < 2:
                 self._gather(Small(id, priority, head[0]))
                 return
@@ -154,6 +157,8 @@ class _Writing:
         except Exists as error:
             self.tally.add("exists", 0, str(error))
         except (BadInput, TooLarge) as error:
+            if self.writer.skip:
+                return
             self.tally.add("invalid", 0, str(error) if id is None else f"{id[:140]}: {error}")
 
     def _one_chunk(self, rows: Sequence[bytes | None]) -> list[bytes] | None:
@@ -171,7 +176,11 @@ class _Writing:
         """Sub-requests, each looked at: a line of work for every row there is, so no more of it
         than needed."""
         most, split = self.asked.max_payload, self.asked.split
+        if self.writer.skip:
+            rows = (row for row in rows if row is not None and len(row) <= most)
         payloads = rows if split == 1 else map(_joined, _parted(rows, split))
+        if self.writer.skip:
+            payloads = (one for one in payloads if one is not None and len(one) <= most)
         for number, payload in enumerate(payloads, 1):
             if payload is None:
                 raise BadInput(f"sub-request {number}: a row without a payload")
@@ -366,8 +375,10 @@ class Done:
     requests: dict[str, int]
     entries: int
     samples: dict[str, list[str]]
+    rejects: int = 0
+    """rows that can't be submitted, and were left out"""
     corrupt: int = 0
-    """rows that could not be read"""
+    """those of them that can't be read at all"""
 
     @property
     def refused(self) -> int:
@@ -377,7 +388,7 @@ class Done:
     def exit_code(self) -> int:
         """0 all is there; 3 some; 1 none of it."""
         if not self.refused:
-            return 3 if self.corrupt else 0
+            return 3 if self.rejects else 0
         return 3 if sum(self.requests.values()) > self.refused else 1
 
 
@@ -389,14 +400,24 @@ def submit(
     line: str,
     told: Callable[[int], object] | None = None,
     progress: Callable[[], object] = lambda: None,
+    rejected: Callable[[Screened], object] | None = None,
 ) -> Done:
     """Submit a dataset; run it again and it adds what is missing, which is nothing once it ended.
 
-    Raises what a task refused for, after all others ended.
+    `BadInput` where there are no rows. Where rows can't be submitted, raises `TooLarge` or
+    `BadInput` before anything is sent; ``rejected`` is called with them instead, and the others are
+    sent. Raises what a task refused for, after all others ended.
     """
+    looked = screened(spark, frame, asked, progress)
+    if not looked.rows and not looked.rejects:
+        raise BadInput("the input has no rows: nothing to submit")
+    if rejected is None:
+        looked.checked()
+    else:
+        rejected(looked)
     queue = run(server.client, opened(server.deployment(), asked.queue))
     unreserved(requests_of(queue).name, RequestQueue.kind)
-    tasks = Tasks(Writer(server, asked, line, told=told))
+    tasks = Tasks(Writer(server, asked, line, told=told, skip=bool(looked.rejects)))
     said = collected(spark, arranged(frame, asked).mapInArrow(tasks, SAYS), progress)
     for error in (each.error for each in said):
         if error is not None:
@@ -410,4 +431,4 @@ def submit(
                 samples.setdefault(each.word, []).extend(each.detail.split("\n"))
     entries = sum(each.n for each in said if each.word == "entries")
     named = {word: why[:_SAMPLES] for word, why in samples.items()}
-    return Done(dict(requests), entries, named, corrupt(frame))
+    return Done(dict(requests), entries, named, len(looked.rejects), looked.corrupt)

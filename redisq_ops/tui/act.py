@@ -203,12 +203,13 @@ async def edit(changes: Changes, name: str, state: State, id: str) -> bool:
     client = changes.deployment.client
     queue = await arun(client, changes.deployment.queue(name))
     editable(queue, state)
-    selection = await arun(client, select(queue, state, Filter(ids=(id,))))
+    filter = Filter(ids=(id,), redaction=changes.redaction)
+    selection = await arun(client, select(queue, state, filter))
     entry = await arun(client, queue.get.op(id))
     if not selection.count or entry is None or entry.payload is None:
         changes.tell(f"{id} is not {state} any more, or has no payload.", False)
         return False
-    readable(entry.payload)
+    readable(entry.payload, changes.redaction)
     after = changes.edited(entry.payload)
     if after is None:
         noun = "dlq" if state == "dead" else "delay"
@@ -219,7 +220,7 @@ async def edit(changes: Changes, name: str, state: State, id: str) -> bool:
         changes.tell("The payload is as it was: nothing was changed.")
         return False
     change = Replaced(entry.payload, after)
-    looked = await arun(client, samples(selection, change, _shown(changes)))
+    looked = await arun(client, samples(selection, change))
     lines: list[str] = []
     for sample in looked:
         lines += sample.diff or ("What differs isn't shown here: it is redacted.",)
@@ -230,15 +231,12 @@ async def edit(changes: Changes, name: str, state: State, id: str) -> bool:
     return True
 
 
-def _shown(changes: Changes) -> Callable[[bytes], str]:
-    return lambda payload: changes.redaction.payload(payload).decode("utf-8", "backslashreplace")
-
-
 async def group_all(changes: Changes, name: str) -> Scanned | None:
     """Groups of all dead letters there are now; None after Esc. Reads only."""
     client = changes.deployment.client
     queue = await arun(client, changes.deployment.queue(name))
-    grouping = Grouping(queue, "dead", Filter(), await arun(client, queue.now.op()))
+    filter = Filter(redaction=changes.redaction)
+    grouping = Grouping(queue, "dead", filter, await arun(client, queue.now.op()))
     while not grouping.over:
         await arun(client, grouping.step())
         changes.say(f"grouping: {count(grouping.scanned)} of {grouping.scan.of}")

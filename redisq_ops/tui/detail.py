@@ -132,6 +132,8 @@ def _entry(text: Text, entry: Entry, now_ms: int, zone: tzinfo | None) -> None:
         _line(text, "receipt", entry.receipt)
     if entry.op:
         _line(text, "touched by", entry.op)
+    if entry.problem is not None:
+        _line(text, "problem", entry.problem, BAD)
     if entry.error is not None:
         error = entry.error
         text.append("\nerror\n", "bold")

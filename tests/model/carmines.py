@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from redisq_ops.core.carmine import CarmineQueue
+from redisq_ops.core.clock import checked_ms
 from redisq_ops.core.errors import QueueClosed
 from redisq_ops.core.io import run, together
 from redisq_ops.core.values import Settlement
@@ -121,9 +122,9 @@ class CarmineModel(Model):
 
     def finish(self, unit: Unit, s: Settlement) -> None:
         if unit.follow is None:
-            self.over[unit.id] = self.now + s.delay_ms
+            self.over[unit.id] = self.now + checked_ms(s.delay_ms, "")
             return super().finish(unit, s)
-        again = self.fresh(unit, unit.id, unit.follow[1], self.now + s.delay_ms)
+        again = self.fresh(unit, unit.id, unit.follow[1], self.now + checked_ms(s.delay_ms, ""))
         self.units[unit.id] = again
 
     def bring_back(self) -> None:

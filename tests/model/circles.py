@@ -11,6 +11,7 @@ import redis
 
 from redisq_ops.core.circular import CircularQueue
 from redisq_ops.core.circular.names import name_of
+from redisq_ops.core.clock import Duration
 from redisq_ops.core.errors import QueueClosed
 from redisq_ops.core.io import Description
 from redisq_ops.core.values import Settlement, Taken
@@ -38,7 +39,7 @@ class Watched(CircularQueue[Any]):
 
     book: CircleModel
 
-    async def _take(self, n: int, consumer: str, lease_ms: int) -> Taken:
+    async def _take(self, n: int, consumer: str, lease_ms: Duration) -> Taken:
         self.book.foresee(n)
         return await super()._take(n, consumer, lease_ms)
 

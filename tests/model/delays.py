@@ -79,6 +79,7 @@ class DelayModel(Model):
             return "ok", ready
         if mode == "move" and unit.state == "delayed":
             unit.at, unit.payload, unit.op, unit.follow = ready, payload, "-", None
+            unit.since = 0
             return "moved", ready
         if mode == "move" and unit.state == "pending":
             unit.follow = (ready, payload)

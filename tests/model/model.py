@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 import pytest
 import redis
 
-from redisq_ops.core.clock import FakeClock
+from redisq_ops.core.clock import FakeClock, checked_ms
 from redisq_ops.core.errors import Superseded
 from redisq_ops.core.io import Description, run
 from redisq_ops.core.keys import registry_key
@@ -256,7 +256,9 @@ class Model(ABC):
             unit.reason = "rejected" if s.outcome == "reject" else "failed"
             self.shift(unit, "dead", self.now)
             return "dead"
-        self.shift(unit, "delayed" if s.delay_ms else "waiting", self.now + s.delay_ms)
+        self.shift(
+            unit, "delayed" if s.delay_ms else "waiting", self.now + checked_ms(s.delay_ms, "")
+        )
         return "retry"
 
     def finish(self, unit: Unit, s: Settlement) -> None:

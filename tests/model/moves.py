@@ -40,6 +40,7 @@ from redisq_ops.core.fair import FairQueue
 from redisq_ops.core.fair.shards import ShardedFairQueue
 from redisq_ops.core.io import run, together
 from redisq_ops.core.keys import Keys
+from redisq_ops.core.recovery import recover
 from redisq_ops.core.registry import find
 from redisq_ops.core.request import RequestQueue
 from redisq_ops.core.request.shards import ShardedRequestQueue
@@ -165,6 +166,8 @@ class Tool:
 class MoveModel:
     """Two queues of a kind and everybody who is at them."""
 
+    recovers = True
+    """whether workers finish what was killed: then less is left for the other rules to find"""
     often: tuple[str, ...] = ()
     """rules that are played more than their share, in a story about them"""
 
@@ -227,6 +230,7 @@ class MoveModel:
             (14, self.apply), (6, self.move), (60, self.go_on), (8, self.recall), (1, self.door),
             (3, self.open_up), (1, self.flush_scripts), (1, self.sweep),
             *([(2, self.control), (2, self.let_go_on)] if self.named == "request" else []),
+            *([(1, self.upkeep)] if self.recovers else []),
         ]  # fmt: skip
 
     # --- producers and workers -----------------------------------------------------------------
@@ -322,6 +326,18 @@ class MoveModel:
         run(self.client, self.which()[1].sweep.op(50))
         self.look()
         self.check()
+
+    def upkeep(self) -> None:
+        """A worker's, some days or some moments after whoever was at it was killed: he comes as far
+        as he does, too."""
+        k, queue = self.which()
+        trip = Trip("", k, "", {}, 0)
+        self.begin(Tool(trip, None, self.kept_up(queue), undoes=True))
+
+    async def kept_up(self, queue: Any) -> None:
+        found = await recover(queue, idle_ms=self.rng.choice([0, None]))
+        self.told["recovered"] += len(found)
+        assert not [one for one in found if one.problem is not None]
 
     # --- operators in one queue ----------------------------------------------------------------
 
@@ -640,6 +656,8 @@ class MoveModel:
     def is_over(self, tool: Tool) -> None:
         """It came to its end: nothing of that move is under way, whoever else was at it."""
         trip, change = tool.trip, tool.change
+        if change is None:
+            return
         self.told["undone" if tool.undoes else "over"] += 1
         operation = run(self.client, journal.read(self.queues[trip.way], trip.op))
         if operation is None:

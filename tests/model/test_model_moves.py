@@ -11,6 +11,7 @@ import pytest
 import redis
 from _pytest.mark import ParameterSet
 
+from redisq_ops.core import relocation
 from redisq_ops.ops import journal
 from redisq_ops.ops.relocation import Onward
 
@@ -50,17 +51,26 @@ def test_each_is_in_one_queue_once(
         assert model.told["out"] and model.told["killed"]
 
 
-async def all_of_it(onward: Onward, op: str, step: int, cargo: Any, said: Any) -> None:
+async def all_of_it(source: Any, op: str, step: int, cargo: Any, said: Any) -> None:
     """Put back whatever was said of it over there."""
-    await put_back(onward, op, step, cargo, {})
+    await refused(source, op, step, cargo, {})
+
+
+@pytest.fixture
+def bare(story: Callable[..., MoveModel], monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A story in which no worker finishes what a mutant leaves."""
+    monkeypatch.setattr(MoveModel, "recovers", False)
+    return story
 
 
 async def nothing(*given: Any) -> None:
     """Steps that others began are left as they are."""
 
 
-put_back = Onward._back
-PYTHON: dict[str, tuple[Any, int]] = {"_back": (all_of_it, 5), "settle": (nothing, 8)}
+refused = relocation._refused
+PYTHON: dict[str, tuple[Any, Any, int]] = {
+    "_refused": (relocation, all_of_it, 5), "settle": (Onward, nothing, 8),
+}  # fmt: skip
 """what stands there instead, and the story that tells"""
 LUA = {
     "landed twice": (("land", "had[k + 1] or had[1] or", "had[1] or"), 10),
@@ -69,32 +79,32 @@ LUA = {
     "withdrawn though touched": (
         ("withdraw", "words[k] == 'ok' and r.op == op", "words[k] == 'ok'"), 1,
     ),
-    "put back and not noted": (("return", "redis.call('LSET', list, places[id], id)", ""), 0),
+    "put back and not noted": (("return", "redis.call('LSET', list, places[id], id)", ""), 8),
     "restored here and there": (("moved", "return op:find(MOVED) or", "return"), 13),
 }  # fmt: skip
 
 
 OFTEN = {
     "settle": ("apply",), "landed after the undo": ("recall",),
-    "put back and not noted": ("recall",),
+    "put back and not noted": ("recall", "undo"),
 }  # fmt: skip
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PYTHON)
 def test_a_mutant_is_found(
-    valkey_url: str, monkeypatch: pytest.MonkeyPatch, name: str, story: Callable[..., MoveModel]
+    valkey_url: str, monkeypatch: pytest.MonkeyPatch, name: str, bare: Callable[..., MoveModel]
 ) -> None:
-    mutant, first = PYTHON[name]
-    monkeypatch.setattr(Onward, name, mutant)
-    assert noticed(valkey_url, story, OFTEN.get(name, ()), first)
+    place, mutant, first = PYTHON[name]
+    monkeypatch.setattr(place, name, mutant)
+    assert noticed(valkey_url, bare, OFTEN.get(name, ()), first)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LUA)
 def test_a_spoilt_line_is_noticed(
-    valkey_url: str, name: str, story: Callable[..., MoveModel]
+    valkey_url: str, name: str, bare: Callable[..., MoveModel]
 ) -> None:
     change, first = LUA[name]
     with spoilt([change]):
-        assert noticed(valkey_url, story, OFTEN.get(name, ()), first)
+        assert noticed(valkey_url, bare, OFTEN.get(name, ()), first)

@@ -81,7 +81,7 @@ MUTANTS = [
         "extend without fence",
         ("extend", "r.receipt ~= '-' and r.receipt == ", "r.receipt ~= '-' and '' ~= "),
     ),
-    mutant("no guard against re-sending", ("guard", "redis.call('HGET', callers, caller)", "nil")),
+    mutant("no guard against re-sending", ("guard", "found[1]", "nil")),
     mutant("leases not looked at", ("due", "lease, '-inf', now,", "lease, '-inf', '+inf',")),
     mutant(
         "one over the limit",

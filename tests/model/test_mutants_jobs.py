@@ -16,7 +16,7 @@ MUTANTS = {
     "settled twice in a batch": (("settle", "or settled[ticket] then", "then"), BOTH),
     "extend without fence": (("extend", "r.receipt ~= '-' and r.receipt ==", "'' ~="), BOTH),
     "no guard against re-sending": (
-        ("guard", "redis.call('HGET', callers, caller)", "nil"), BOTH,
+        ("guard", "found[1]", "nil"), BOTH,
     ),
     "leases not looked at": (("held", "lease, '-inf', now,", "lease, '-inf', '+inf',"), BOTH),
     "promoted too early": (("promote", "'-inf', seconds(now)", "'-inf', '+inf'"), SIDEKIQ),

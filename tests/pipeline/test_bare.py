@@ -73,6 +73,7 @@ def test_a_java_that_is_too_old_is_named_in_one_line(
     given = bare | {"JAVA_HOME": str(tmp_path / "old"), "PYTHONPATH": str(tmp_path)}
     done = ran(given, "--url", url, "spark", "report")
     assert done.returncode == 2 and done.stdout == "", done.stdout
-    (said,) = done.stderr.splitlines()
+    begun, said = done.stderr.splitlines()
+    assert begun == "starting Spark…"
     assert "Spark needs Java 17 or newer (found JAVA_HOME: Java 11)" in said
     assert "redisq-ops[spark]" in said

@@ -107,7 +107,7 @@ def test_a_spark_connect_server_reads_the_server_of_the_command(
         names = [json.loads(line)["name"] for line in doctor.stdout.splitlines()]
         assert "java" not in names and names.count("executor") == 1
     gone = ran("redisq_ops", "--url", url, "spark", "sql", "select 1", "--remote", remote)
-    assert gone.returncode == 2 and len(gone.stderr.splitlines()) == 1, gone.stderr
+    assert gone.returncode == 4 and len(gone.stderr.splitlines()) == 2, gone.stderr
 
 
 @pytest.mark.parametrize(

@@ -129,6 +129,7 @@ def test_sql_over_the_tables(
     redisq: Redisq,
     monkeypatch: pytest.MonkeyPatch,
     configuration: Path,
+    tmp_path: Path,
 ) -> None:
     everywhere(client)
     # The tests' session stays; its workers are told the server as the command's own would be.
@@ -153,6 +154,18 @@ def test_sql_over_the_tables(
     (hidden,) = redisq.rows("spark", "sql", query, "--payloads")
     (open_,) = redisq.rows("spark", "sql", query, "--payloads", "--no-redact")
     assert "mailbox" not in str(hidden) and "mailbox" in str(open_)
+    # Nor is it put together from parts of what is hidden, or taken out of the server by a file.
+    (turned,) = redisq.rows("spark", "sql", "select reverse(error) e, map(error, 1) m from dead")
+    assert "xobliam" not in str(turned) and "mailbox" not in str(turned)
+    lake: Any = sys.modules["redisq_ops.cli.spark_lake"]
+    monkeypatch.setattr(lake, "frame", commands.frame)
+    out = tmp_path / "results.json"
+    redisq("spark", "results", str(out), "--queue", "mail", "--format", "json", code=3)
+    export = ("spark", "export", "--table", "dead", "--lake", str(tmp_path / "lake"), "--payloads")
+    redisq(*export, "--queue", "mail")
+    exported = spark.read.parquet(str(tmp_path / "lake" / "dead")).collect()
+    written = "".join(path.read_text() for path in out.glob("part-*")) + str(exported)
+    assert "***" in written and "mailbox" not in written
     said = redisq.refusal("spark", "sql", "select * from x", code=2)
     assert said.startswith("TABLE_OR_VIEW_NOT_FOUND")
     assert "no queue 'nope'" in redisq.refusal(

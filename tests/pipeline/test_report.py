@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from datetime import UTC, datetime
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -197,7 +198,15 @@ def test_a_page_of_nothing_says_so() -> None:
     from redisq_ops.pipeline.page import page
 
     shown = "".join(Elements(page(empty())).text)
-    assert "no events" in shown and "Percentiles" in shown and "What stands out" not in shown
+    assert "no events" in shown and "Percentiles" in shown
+    for section in (
+        "What stands out",
+        "Queues",
+        "Fairness",
+        "What the slowest requests waited for",
+    ):
+        assert f"{section}None: no event in this time (redisq retention QUEUE shows" in shown
+    assert "Dead lettersNone: no dead letters." in shown
 
 
 # --- the page ------------------------------------------------------------------------------------
@@ -224,7 +233,8 @@ def test_a_page_holds_no_one_elses_markup() -> None:
     figures = empty()
     place = {"queue": HOSTILE, "from_ms": BEGIN, "to_ms": BEGIN + MINUTE}
     counts = dict.fromkeys(
-        ("submitted", "taken", "done", "failed", "lost", "dead", "bad", "grown", "peak"), 3
+        ("submitted", "taken", "done", "failed", "lost", "dead", "bad", "grown", "peak", "before"),
+        3,
     )
     times = {f"{w}_{p}_ms": 7.0 for w in ("wait", "run") for p in ("p50", "p95", "p99", "max")}
     figures.tables.update(
@@ -259,10 +269,11 @@ def test_a_page_holds_no_one_elses_markup() -> None:
     assert "</svg><script>alert(1)</script>\\u202e\\x1b[31m" in "".join(elements.text)
 
 
-@pytest.mark.parametrize(
-    ("rest", "said"), [(0.25, "More frequent here than elsewhere"), (None, "In common")]
-)
-def test_a_group_that_is_alone_is_compared_with_nothing(rest: float | None, said: str) -> None:
+def test_a_group_that_is_alone_is_compared_with_nothing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from redisq_ops.cli.session import Session
+    from redisq_ops.cli.spark_tables import groups
     from redisq_ops.pipeline.page import page
 
     figures = empty()
@@ -271,11 +282,42 @@ def test_a_group_that_is_alone_is_compared_with_nothing(rest: float | None, said
         dead_groups=[own | {"entries": 3, "share": 1.0, "failed": 3, "lost": 0, "rejected": 0,
                             "clients": 0, "requests": 1, "first_ms": None, "last_ms": None,
                             "sample": "r1/1", "error_type": "E", "form": "no", "message": "no"}],
-        contrasts=[own | {"field": "host", "value": "h7", "share": 1.0, "rest": rest,
-                          "surely": 1.0}],
     )  # fmt: skip
+    why = "he dead letters of mail are one group, with no others to compare it with"
     shown = page(figures)
-    assert f"{said}:" in shown and shown.count("elsewhere:") == (rest is not None)
+    assert f"T{why}." in shown and "in common" not in shown.lower()
+    groups(Session({}), figures.tables["dead_groups"], [])
+    assert f"\nt{why}\n" in capsys.readouterr().out
+
+
+def test_the_backlog_is_never_fewer_than_none_and_says_since_when_it_counts() -> None:
+    """A history that begins in the middle: ends of entries whose submission it doesn't have."""
+    from dataclasses import replace
+
+    from redisq_ops.pipeline.page import page
+    from redisq_ops.pipeline.report import notes
+
+    figures = replace(empty(), begin_ms=BEGIN, end_ms=BEGIN + 3 * MINUTE, deliveries=9)
+    names = ("submitted", "taken", "done", "failed", "lost", "dead", "bad")
+    rows = [
+        {"queue": "mail", "from_ms": BEGIN + n * MINUTE, **dict.fromkeys(names, 3),
+         "grown": grown, "peak": grown, "before": 9}
+        for n, grown in enumerate((-3, -9, -4))
+    ]  # fmt: skip
+    times = {f"{w}_{p}_ms": 7.0 for w in ("wait", "run") for p in ("p50", "p95", "p99", "max")}
+    figures.series["throughput"] = figures.tables["throughput"] = rows
+    figures.series["latency"] = [
+        {"queue": "mail", "from_ms": BEGIN, **times, "taken": 1, "waits": 1, "runs": 1}
+    ]
+    text = page(figures)
+    drawn = text.partition("Backlog of mail")[2].partition("</svg>")[0]
+    assert "max 6" in drawn and not re.search(r">[-−]\d", drawn)
+    since = f"{datetime.fromtimestamp(BEGIN / 1000, UTC):%Y-%m-%d %H:%M} UTC"
+    assert f"A lower bound: entries submitted before {since} count only if" in text
+    assert (
+        f"The backlog of mail is a lower bound: it is counted from {since}, when at least 9 "
+        "entries were open already."
+    ) in notes(figures)
 
 
 class Kept:
@@ -331,7 +373,8 @@ def test_a_page_of_thousands_of_queues_stays_small() -> None:
 
     figures = empty()
     counts = dict.fromkeys(
-        ("submitted", "taken", "done", "failed", "lost", "dead", "bad", "grown", "peak"), 9
+        ("submitted", "taken", "done", "failed", "lost", "dead", "bad", "grown", "peak", "before"),
+        9,
     )
     times = {f"{w}_{p}_ms": 1e6 + i for i, p in enumerate(("p50", "p95", "p99", "max"))
              for w in ("wait", "run")}  # fmt: skip
@@ -516,8 +559,8 @@ def test_a_terminal_is_shown_no_one_elses_bytes(capsys: pytest.CaptureFixture[st
         (["report", "--client", "("], 2, "--client"),
         (["report", "--client", "acme"], 2, "first group"),
         (["report", "--html", "/nowhere/report.html"], 2, "a folder that is there"),
-        (["report", "--lake", "/nowhere"], 1, "no lake at /nowhere"),
-        (["critical-path", "mail/r", "--queue", "push"], 2, "isn't in queue push"),
+        (["report", "--lake", "/nowhere"], 2, "no lake at /nowhere"),
+        (["critical-path", "mail/r", "--queue", "push"], 1, "isn't in queue push"),
     ],
 )
 def test_what_can_not_be_is_said_before_spark_starts(

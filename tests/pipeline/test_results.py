@@ -100,6 +100,33 @@ def test_results_as_lines_and_as_json(
 
 
 @pytest.mark.slow
+def test_one_file_of_an_echo_is_the_input(
+    spark: "SparkSession", valkey: redis.Redis, valkey_url: str, tmp_path: Path
+) -> None:
+    """Eleven requests: by their names as text the eleventh would come before the second."""
+    given = b"".join(b"line %d \xff\r\n" % n for n in range(105)) + b"\n\nend\n"
+    lines = given.split(b"\n")[:-1]
+    queue = RequestQueue(valkey, "mail")
+    for n in range(11, 0, -1):
+        queue.submit(lines[n * 10 - 10 : n * 10 if n < 11 else None], id=f"day-{n}")
+    Worker(queue, lambda delivery: delivery.payload, burst=True).run()
+    picked = results.chosen(table(spark, valkey_url, queue="mail"))
+    out = tmp_path / "out.txt"
+    results.write(picked, out, "text", single_file=True)
+    assert out.read_bytes() == given
+    results.write(picked, out, "text", single_file=True, final_newline=False, overwrite=True)
+    assert out.read_bytes() == given[:-1]
+    results.write(picked, tmp_path / "folder", "text")
+    parts = sorted((tmp_path / "folder").glob("part-*"))
+    assert b"".join(part.read_bytes() for part in parts) == given
+    results.write(picked, tmp_path / "out.csv", "csv", single_file=True)
+    with (tmp_path / "out.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["request"] for row in rows[::10]] == [f"day-{n}" for n in range(1, 12)]
+    assert {path.name for path in tmp_path.iterdir()} == {"out.txt", "out.csv", "folder"}
+
+
+@pytest.mark.slow
 def test_the_documented_job_splits_transforms_and_collects(
     spark: "SparkSession", valkey: redis.Redis, valkey_url: str, tmp_path: Path
 ) -> None:
@@ -194,7 +221,7 @@ def test_replay_is_planned_agreed_to_done_logged_and_undone(
     assert queue.counts().dead == 130
     (earlier,) = redisq.rows("spark", "replay", "--all", "--until", "1h", "--dry-run")
     assert earlier["matched"] == 0
-    assert "--yes" in redisq("spark", "replay", "--all", code=2) + redisq.err
+    assert "--yes" in redisq("spark", "replay", "--all", code=5) + redisq.err
     (done,) = redisq.rows(*group, "--yes", "--plan", str(tmp_path / "plan"))
     assert (done["matched"], done["done"], done["skipped"]) == (130, 130, {})
     assert queue.counts().waiting == 130
@@ -235,12 +262,27 @@ def test_submit_export_and_results_by_command(
     (size,) = redisq.rows(*words, "--split", "4", "--dry-run")
     assert (size["requests"], size["entries"], size["rows"]) == (3, 9, 30)
     assert valkey.dbsize() == 0
+    rejects = tmp_path / "rejects"
+    short = [*words, "--max-payload", "5", "--skip-invalid", str(rejects)]
+    said = redisq.rows(*short[:-2], "--dry-run", code=1)
+    assert (said[0]["refused"], said[0]["entries"]) == (20, 10)
+    redisq(*short[:-2], code=1)
+    assert f"redisq: {source}, row 11, request r1: 6 bytes, over the limit" in redisq.err
+    assert valkey.dbsize() == 0 and not rejects.exists()
+    redisq(*short[:3], "--queue", "short", *short[5:], code=3)
+    assert "20 rows were not submitted: " in redisq.err
+    listed = [json.loads(line) for line in rejects.read_text().splitlines()]
+    assert [(row["file"], row["row"]) for row in listed] == [
+        (str(source), n) for n in range(11, 31)
+    ]
+    valkey.flushall()
     (done,) = redisq.rows(*words, "--split", "4", "--limit", "8")
     assert (done["requests"], done["entries"]) == ({"ok": 3}, 9)
     assert "3 requests with 9 sub-requests are there, 3 of them were" in redisq(
         *words, "--split", "4", "--limit", "8"
     )
     assert "1 exists" not in redisq.err
+    assert redisq.err == "starting Spark…\n"
     redisq(*words, "--split", "5", "--limit", "8", code=1)
     assert "3 exists" in redisq.err
     assert "no column 'who'" in redisq.refusal(*words[:-3], "who", code=2)

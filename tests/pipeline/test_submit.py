@@ -2,9 +2,11 @@
 
 import json
 import os
+import random
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -20,6 +22,7 @@ from redisq_ops.core.settings import LIMIT, PRIORITY
 from redisq_ops.demo.server import EmbeddedServer
 from redisq_ops.pipeline import dataset, submit
 from redisq_ops.pipeline.dataset import Asked
+from redisq_ops.pipeline.screening import Screened, screened
 from redisq_ops.pipeline.submit import Row, Writer
 from redisq_ops.pipeline.writing import Server, ran
 from tests.proxy import FlakyProxy
@@ -200,7 +203,7 @@ def test_what_cant_be_used_is_counted_and_named(client: redis.Redis, server_at: 
     ]
     tally = writer(server_at, max_payload=1000).write(bad)
     assert tally.requests == {"invalid": 6, "ok": 1}
-    assert tally.samples["invalid"][0] == "rows without an id"
+    assert tally.samples["invalid"][0] == "no request id"
     assert all(b"xxx" not in why.encode() for why in tally.samples["invalid"])
     assert RequestQueue(client, "mail").counts().waiting == 1
 
@@ -336,7 +339,7 @@ def test_a_text_of_several_files_becomes_requests_of_so_many_lines(
         (source / f"{k}.txt").write_bytes(b"\n".join(lines[k * 250 : k * 250 + 250]) + b"\n")
     wanted = Asked("mail", name="day", rows=300, split=10, parts=2)
     frame = dataset.read(spark, str(source))
-    sized = dataset.sized(frame, wanted)
+    sized = screened(spark, frame, wanted)
     assert (sized.requests, sized.entries, sized.rows, sized.corrupt) == (4, 100, 1000, 0)
     assert valkey.dbsize() == 0
     done = submit.submit(spark, Server(Target(valkey_url)), frame, wanted, "job")
@@ -355,11 +358,12 @@ def test_rows_without_a_payload_column_are_json(
         '{"id": "a", "level": "3", "to": null}\n{"id": "b", "level": "x", "to": "y"}\n'
     )
     wanted = Asked("mail", id="id", priority="level", parts=2)
-    done = submit.submit(
-        spark, Server(Target(valkey_url)), dataset.read(spark, str(source)), wanted, "job"
-    )
-    assert done.requests == {"ok": 1, "invalid": 1} and done.exit_code == 3
-    assert done.samples["invalid"] == ["b: no priority"]
+    frame, server = dataset.read(spark, str(source)), Server(Target(valkey_url))
+    with pytest.raises(BadInput, match=r"in.jsonl, row 2, request b: no priority: nothing was"):
+        submit.submit(spark, server, frame, wanted, "job")
+    assert valkey.dbsize() == 0
+    done = submit.submit(spark, server, frame, wanted, "job", rejected=lambda found: None)
+    assert (done.requests, done.rejects, done.exit_code) == ({"ok": 1}, 1, 3)
     assert payloads(valkey, "a") == [b'{"id": "a", "level": "3", "to": null}']
     with pytest.raises(BadInput, match="no column 'nobody'"):
         dataset.arranged(dataset.read(spark, str(source)), Asked("mail", id="nobody"))
@@ -376,7 +380,10 @@ def test_csv_is_read_as_others_write_it_or_not_at_all(
         wanted = Asked(path.parent.name, id="order.id", payload="n\u00e4me", parts=1)
         place = str(tmp_path / path.parent.name)
         frame = ran(lambda: dataset.read(spark, place, "csv", multiline=multiline))
-        return ran(lambda: submit.submit(spark, Server(Target(valkey_url)), frame, wanted, "job"))
+        server = Server(Target(valkey_url))
+        return ran(lambda: submit.submit(spark, server, frame, wanted, "job", rejected=seen.append))
+
+    seen: list[Screened] = []
 
     def there(queue: str) -> dict[str, bytes]:
         keys = cast("list[bytes]", valkey.keys(f"rq:{{{queue}}}:s:*"))
@@ -387,6 +394,7 @@ def test_csv_is_read_as_others_write_it_or_not_at_all(
     quoted = head + b'1,"say ""hi"", you"\n2,"a\\b"\n3,5" nail "\n4,caf\xc3\xa9\n5,caf\xe9\n'
     done = sent("quotes/a.csv", quoted)
     assert (done.requests, done.corrupt, done.exit_code) == ({"ok": 4}, 1, 3)
+    assert str(seen[0].rejects[0]) == f"{tmp_path}/quotes/a.csv, row 5: not UTF-8"
     assert there("quotes") == {
         "1": b'say "hi", you', "2": b"a\\b", "3": b'5" nail "', "4": b"caf\xc3\xa9",
     }  # fmt: skip
@@ -419,8 +427,10 @@ def test_rows_are_sent_as_they_stand(
 
     def sent() -> submit.Done:
         source.write_text("\n".join(lines) + "\n\n")
-        frame = ran(lambda: dataset.read(spark, str(source)))
-        return ran(lambda: submit.submit(spark, Server(Target(valkey_url)), frame, wanted, "job"))
+        frame, server = ran(lambda: dataset.read(spark, str(source))), Server(Target(valkey_url))
+        return ran(
+            lambda: submit.submit(spark, server, frame, wanted, "job", rejected=lambda found: None)
+        )
 
     first = sent()
     assert (first.requests, first.corrupt) == ({"ok": 1}, 2)
@@ -453,11 +463,80 @@ def test_rows_that_cant_be_read_are_left_out_and_counted(
     source.write_text("\n".join(lines) + "\n")
     frame = dataset.read(spark, str(source))
     wanted = Asked("mail", id="id", payload="text", parts=2)
-    done = submit.submit(spark, Server(Target(valkey_url)), frame, wanted, "job")
+    server = Server(Target(valkey_url))
+    first = 7 if format == "csv" else 8  # a header is no row
+    with pytest.raises(
+        BadInput, match=rf"row {first}: no .*, and 1 more can't be submitted: nothing was"
+    ):
+        submit.submit(spark, server, frame, wanted, "job")
+    assert valkey.dbsize() == 0
+    seen: list[Screened] = []
+    done = submit.submit(spark, server, frame, wanted, "job", rejected=seen.append)
     assert (done.requests, done.entries, done.corrupt) == ({"ok": 3}, 30, 2)
     assert done.exit_code == 3
+    assert [(one.row, one.request) for one in seen[0].rejects] == [
+        (first, None), (first + 1, None),
+    ]  # fmt: skip
+    assert "secr" not in str(seen)
     assert [payloads(valkey, f"r{k}") for k in range(3)] == [
         [b"row %d" % n for n in range(k, 30, 3)] for k in range(3)
     ]
+    if format == "csv":
+        source.write_text("id,text\n")
+        with pytest.raises(BadInput, match="the input has no rows"):
+            submit.submit(spark, server, dataset.read(spark, str(source)), wanted, "job")
     with pytest.raises(BadInput, match="PATH_NOT_FOUND"):
         ran(lambda: dataset.read(spark, str(tmp_path / "nowhere.csv")))
+
+
+@pytest.mark.slow
+def test_what_a_dry_run_says_would_be_refused_is_what_submit_refuses(
+    spark: "SparkSession", valkey: redis.Redis, valkey_url: str, tmp_path: Path
+) -> None:
+    """Too large, without a payload, an id or a priority: rows by themselves and as sub-requests."""
+    source = tmp_path / "in"
+    source.mkdir()
+    dice = random.Random(3)
+    bad = {"": "no request id", "a b": "can't be used", "high": "priority 100", "none": "no prio"}
+    expected: dict[tuple[str, int], str] = {}
+    good: dict[str, list[str]] = {}
+    for name in ("1.jsonl", "2.jsonl"):
+        lines = []
+        for n in range(1, 400):
+            id = dice.choice([*bad, *(f"r{k}" for k in range(9))])
+            text = None if n % 91 == 0 else "x" * 60 if n % 53 == 0 else f"{name} {n}"
+            row = {"id": id or None, "text": text, "level": {"high": 100, "none": None}.get(id, 5)}
+            lines.append(json.dumps(row))
+            if id in bad:
+                expected[name, n] = bad[id]
+            elif text is None or len(text) > 50:
+                expected[name, n] = "no payload" if text is None else "60 bytes, over the limit"
+            else:
+                good.setdefault(id, []).append(text)
+        (source / name).write_text("\n".join(lines) + "\n")
+    wanted = Asked("mail", id="id", payload="text", priority="level", parts=2, max_payload=50)
+    frame, server = dataset.read(spark, str(source), "json"), Server(Target(valkey_url))
+    found = screened(spark, frame, wanted)
+    said = {(Path(one.file or "").name, one.row): one.reason for one in found.rejects}
+    assert said.keys() == expected.keys()
+    assert all(expected[place] in why for place, why in said.items())  # type: ignore[index]
+    assert (found.requests, found.entries, found.corrupt) == (9, sum(map(len, good.values())), 0)
+    assert found.rows == found.entries and found.bytes == sum(
+        len(t) for g in good.values() for t in g
+    )
+    with pytest.raises(found.error, match=f"and {len(expected) - 1} more can't be submitted"):
+        submit.submit(spark, server, frame, wanted, "job")
+    assert valkey.dbsize() == 0
+    done = submit.submit(spark, server, frame, wanted, "job", rejected=lambda found: None)
+    assert (done.requests, done.entries) == ({"ok": 9}, found.entries)
+    for id, texts in good.items():
+        assert payloads(valkey, id) == [text.encode() for text in texts]
+    # Joined by fours some are over the limit that are not by themselves.
+    joined = replace(wanted, queue="joined", split=4, parts=1, max_payload=46)
+    found = screened(spark, frame, joined)
+    done = submit.submit(spark, server, frame, joined, "job", rejected=lambda found: None)
+    assert (done.requests["ok"], done.entries) == (found.requests, found.entries)
+    reasons = [one.reason for one in found.rejects]
+    assert any("sub-request of 4 rows has 47 bytes" in why for why in reasons), set(reasons)
+    queue = RequestQueue(valkey, "joined")
+    assert queue.counts().waiting == found.entries

@@ -25,6 +25,12 @@ from redisq_ops.ops.terminal import age, count, printable, short_count, size
         ("tag \U000e0041", r"tag \U000e0041"),
         ("\ud800", r"\ud800"),
         ("no\u00a0break\u3000wide", "no\u00a0break\u3000wide"),
+        ("fill\u3164er\uffa0\u115f\u1160", r"fill\u3164er\uffa0\u115f\u1160"),
+        ("braille\u2800\u2801", "braille\\u2800\u2801"),
+        ("join\u034fer\u180b\u17b4\ufe00", r"join\u034fer\u180b\u17b4\ufe00"),
+        ("select\U000e0100\u00ad\u061c\u2060", r"select\U000e0100\xad\u061c\u2060"),
+        ("private\ue000 unassigned\u0378", r"private\ue000 unassigned\u0378"),
+        ("❤\ufe0f e\u0301", "❤\ufe0f e\u0301"),
         (b"", ""),
     ],
 )

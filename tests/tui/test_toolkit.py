@@ -112,6 +112,21 @@ def test_an_explanation_is_redacted(url: str, client: redis.Redis) -> None:
     under(url, limited(url, Guard(), Redaction.read([({"keys": ["password"]}, "")])), body, "5")
 
 
+def test_no_editor_shows_what_is_redacted(
+    url: str, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EDITOR", "false")
+    bury(client, "r1", 1)
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await see(pilot, "r1/1")
+        await press(pilot, "E")
+        await told(pilot, "parts of that payload are redacted")
+
+    hidden = Redaction.read([({"patterns": {"all": "payload"}}, "")])
+    under(url, limited(url, Guard(), hidden), body, "5")
+
+
 # --- groups ------------------------------------------------------------------------------------
 
 

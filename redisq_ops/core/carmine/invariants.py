@@ -6,8 +6,9 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ..io import Call, Description, together
+from ..quoting import text
 from ..record import entry
-from ..reply import fields, scored
+from ..reply import fields, moment, scored
 from ..states import ZSETS
 from .keys import END
 
@@ -87,7 +88,7 @@ async def _members(key: str) -> set[str]:
     cursor = 0
     while True:
         cursor, rows = await Call(("SSCAN", key, cursor, "COUNT", PAGE), tuple[int, Any], key=key)
-        found |= {id.decode() for id in rows}
+        found |= {text(id) for id in rows}
         if not cursor:
             return found
 
@@ -97,7 +98,7 @@ async def _elements(key: str) -> list[str]:
     while True:
         start = len(found)
         rows = await Call(("LRANGE", key, start, start + PAGE - 1), list[bytes], key=key)
-        found += [id.decode() for id in rows]
+        found += [text(id) for id in rows]
         if len(rows) < PAGE:
             return found
 
@@ -107,6 +108,6 @@ async def _scores(key: str) -> dict[str, int]:
     while True:
         start = len(found)
         rows = await scored(key, str(start), str(start + PAGE - 1))
-        found |= {id: int(score) for id, score in rows}
+        found |= {id: moment(score) or 0 for id, score in rows}
         if len(rows) < PAGE:
             return found

@@ -17,7 +17,7 @@ from ..foreign import ForeignQueue
 from ..io import C_co, Call, both, operation, together
 from ..keys import PREFIX
 from ..quoting import bytes_of, legal, raw_of
-from ..reply import number
+from ..reply import moment, number
 from ..values import Counts, Entry, Failure, Page, State
 from . import packed
 
@@ -234,7 +234,7 @@ def _living(
     return Entry(
         legal(id),
         state,
-        at_ms=None if state == "waiting" else int(score),
+        at_ms=None if state == "waiting" else moment(score),
         since_ms=since or None if state == "waiting" and not tries else None,
         payload=content,
         failures=max(0, tries - (state == "pending")),
@@ -251,8 +251,8 @@ def _dead(id: bytes, score: float, facts: list[Any] | None, content: bytes | Non
     return Entry(
         legal(id),
         "dead",
-        at_ms=int(score),
-        since_ms=int(score),
+        at_ms=moment(score),
+        since_ms=moment(score),
         payload=content,
         failures=tries,
         deliveries=tries,

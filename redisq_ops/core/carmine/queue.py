@@ -16,7 +16,7 @@ from redis import RedisCluster
 from redis.asyncio import RedisCluster as AsyncCluster
 
 from ..callers import Callers
-from ..clock import Clock, checked_ms
+from ..clock import Clock, Duration, checked_ms
 from ..errors import BadInput, Refused, WrongKind
 from ..fates import Fates
 from ..given import checked_pairs, pairs
@@ -126,12 +126,13 @@ class CarmineQueue(TimedQueue[C_co]):
         self,
         entries: Iterable[tuple[str, bytes]],
         *,
-        backoff_ms: int = 0,
+        backoff_ms: Duration = 0,
         requeue: bool = False,
         update: bool = False,
         max_payload: int = MAX_PAYLOAD,
     ) -> list[Enqueued]:
-        """Put (id, content) pairs in, to be delivered ``backoff_ms`` from now.
+        """Put (id, content) pairs in, to be delivered ``backoff_ms`` (ms or a timedelta) from
+        now.
 
         An id that is there is refused, with the state it is in; one that is done is put in again.
         ``requeue``: one that is locked runs again afterwards, with this content; one that is done

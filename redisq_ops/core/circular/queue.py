@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 from .. import record
 from ..callers import Callers
-from ..clock import Clock
+from ..clock import Clock, Duration
 from ..errors import BadInput, Refused
 from ..given import PAIR, checked_pairs, listed, pair
 from ..io import C_co, Call, Description, both, operation, together
@@ -212,7 +212,7 @@ class CircularQueue(Queue[C_co]):
 
     # --- workers -------------------------------------------------------------------------------
 
-    async def _take(self, n: int, consumer: str, lease_ms: int) -> Taken:
+    async def _take(self, n: int, consumer: str, lease_ms: Duration) -> Taken:
         taken = await Queue._take(self, n, consumer, lease_ms)
         return self._paced(taken, consumer, taken.look_again_ms)
 
@@ -264,7 +264,7 @@ class CircularQueue(Queue[C_co]):
             replace(entry, payload=line.unmet.get(id)) if entry.payload is None else entry
             for id, entry in zip(line.ids, entries, strict=True)
         )
-        return Page(tuple(told), line.cursor, total)
+        return Page(tuple(told), line.cursor, total, problem=line.problem)
 
     async def _line(self, cursor: str | None, max: int, start: int | None = None) -> Line:
         return (await self._lined(cursor, max, start))[0]

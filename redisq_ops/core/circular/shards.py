@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from ..callers import Callers
 from ..carry import Arrival, Carrying
-from ..clock import Clock
+from ..clock import Clock, Duration
 from ..errors import Refused
 from ..io import C_co, Call, both, operation, together
 from ..keys import PREFIX
@@ -105,7 +105,7 @@ class ShardedCircularQueue(Carrying[C_co, CircularQueue[None]], CircularQueue[C_
             return 0, 0
         return min((at for rows in first for _, at in rows), default=NEVER), 1
 
-    async def _take(self, n: int, consumer: str, lease_ms: int) -> Taken:
+    async def _take(self, n: int, consumer: str, lease_ms: Duration) -> Taken:
         taken = await Carrying._take(self, n, consumer, lease_ms)
         if self.shape.idle == "wake" or taken.deliveries or taken.more:
             return self._paced(taken, consumer, None)

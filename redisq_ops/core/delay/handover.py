@@ -18,6 +18,7 @@ import redis
 import redis.asyncio as aredis
 from redis.crc import key_slot
 
+from ..clock import Duration
 from ..errors import BadInput, Exists, Refused, TooLarge
 from ..handler import Random, failed
 from ..io import attempt, both, together
@@ -88,7 +89,7 @@ async def by_transport(
     target: DelaySet[Any] | RequestQueue[Any],
     n: int,
     consumer: str,
-    lease_ms: int,
+    lease_ms: Duration,
 ) -> Handed:
     """Take, put in there, acknowledge: three round trips for up to ``n`` entries."""
     taken = await source.take.op(n, consumer=consumer, lease_ms=lease_ms)
@@ -135,7 +136,7 @@ async def to_callable(
     call: Callable[[Delivery], object],
     n: int,
     consumer: str,
-    lease_ms: int,
+    lease_ms: Duration,
     random: Random = chance.random,
 ) -> Handed:
     """Call with each of up to ``n`` due entries, in order; what it raises is a failed attempt.

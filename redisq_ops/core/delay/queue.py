@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from .. import record
-from ..clock import checked_ms
+from ..clock import Duration, Moment, checked_moment, checked_ms
 from ..errors import BadInput, Refused
 from ..given import checked_pairs, checked_size, pairs
 from ..io import C_co, Call, attempt, both, operation, together
 from ..queue import Queue
-from ..reply import row_words, scored, words
+from ..reply import number, row_words, scored, words
 from ..settings import BATCH, LEASE_MS, MAX_PAYLOAD
 from ..states import ZSETS
 from ..timed import TimedQueue
@@ -57,22 +57,27 @@ class DelaySet(TimedQueue[C_co]):
         self,
         entries: Iterable[tuple[str, bytes]],
         *,
-        at_ms: int | None = None,
-        after_ms: int | None = None,
+        at_ms: Moment | None = None,
+        after_ms: Duration | None = None,
         mode: Literal["new", "move"] = "new",
         max_payload: int = MAX_PAYLOAD,
     ) -> list[Scheduled]:
-        """Put (id, payload) pairs in for a time: ``at_ms`` UTC, or ``after_ms`` from now.
+        """Put (id, payload) pairs in for a time: ``at_ms`` (ms UTC or an aware datetime), or
+        ``after_ms`` (ms or a timedelta) from now; with neither, now.
 
-        ``new``: an id that is there with the same payload and time answers ``same``, any other
-        ``exists``. ``move`` reschedules; a pending entry then runs ``again`` after its ack.
+        ``new``: an id that is delayed with the same payload and ready time answers ``same``, with
+        another one ``exists`` (``after_ms`` is another time at every call). One that is pending,
+        dead or in the trash has no ready time any more: its payload alone decides. ``move``
+        reschedules; a pending entry then runs ``again`` after its ack. Raises `BadInput`, before
+        anything is sent, for both times at once, for seconds, and for a naive datetime.
         """
         rows = pairs(entries, "entries")
         checked_pairs(rows, "entry", max_payload)
+        at = _at(at_ms, after_ms)
         if not rows:
             return []
         await self._enrol()
-        said = await self._schedule(rows, _at(at_ms, after_ms), mode)
+        said = await self._schedule(rows, at, mode)
         if any(one.word == "elsewhere" for one in said):
             raise Refused(f"queue {self.name} has shards now: open it as a sharded queue")
         return said
@@ -189,7 +194,7 @@ class DelaySet(TimedQueue[C_co]):
         n: int = BATCH,
         *,
         consumer: str = "handover",
-        lease_ms: int = LEASE_MS,
+        lease_ms: Duration = LEASE_MS,
     ) -> Handed:
         """One round: hand up to ``n`` due entries on to ``target``.
 
@@ -248,8 +253,9 @@ class DelaySet(TimedQueue[C_co]):
     async def get(self, id: str) -> Entry | None:
         entry = await Queue.get(self, id)
         if entry is not None and entry.state == "delayed":
-            now = await self._now()
-            if entry.at_ms is not None and entry.at_ms <= now:
+            key = self.keys["delay"]
+            now, at = await both(self._now(), Call(("ZSCORE", key, id), number, key=key))
+            if at is not None and at <= now:
                 return replace(entry, state="waiting")
         return entry
 
@@ -289,8 +295,10 @@ class DelaySet(TimedQueue[C_co]):
         return await violations(self)
 
 
-def _at(at_ms: int | None, after_ms: int | None) -> str:
+def _at(at_ms: Moment | None, after_ms: Duration | None) -> str:
     """A ready time as the script reads it: ms, or +ms from its now."""
     if at_ms is None:
-        return f"+{checked_ms(after_ms or 0, 'delay')}"
-    return str(checked_ms(at_ms, "ready time"))
+        return f"+{checked_ms(0 if after_ms is None else after_ms, 'after_ms')}"
+    if after_ms is not None:
+        raise BadInput("at_ms or after_ms: give one of them")
+    return str(checked_moment(at_ms, "at_ms"))

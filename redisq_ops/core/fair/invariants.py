@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..io import Call, both, together
 from ..keys import Keys
+from ..quoting import text
 from ..reply import fields, members, scored, words
 from ..states import ZSETS
 from ..values import State
@@ -40,7 +41,7 @@ async def violations(queue: FairQueue[Any]) -> list[str]:
     seen = Counter(id for ids in states for id in ids)
     accounts = {name: Account.read(line) for name, line in lines.items()}
     said: list[str] = []
-    pending = Counter(owner.get(id, b"?").decode() for id in placed["pending"])
+    pending = Counter(text(owner.get(id, b"?")) for id in placed["pending"])
     spent = Counter(hole.partition("/")[0] for hole, mark in holes.items() if mark == b"1")
     named = Counter(hole.partition("/")[0] for hole in holes)
     hidden = await _hidden(keys, list(accounts))
@@ -75,7 +76,7 @@ async def violations(queue: FairQueue[Any]) -> list[str]:
         if account.servable != (name in turns):
             where = "in" if name in turns else "not in"
             said.append(f"client {name} is {where} the ring")
-        elif account.servable and int(turns[name]) != account.turn:
+        elif account.servable and turns[name] != account.turn:
             said.append(f"client {name} has its turn at {account.turn}, {turns[name]:.0f} in ring")
     said += [f"{id} is in {n} states" for id, n in seen.items() if n > 1]
     said += [f"{id} has no payload" for id in sorted(set(seen) - set(body))]
@@ -96,7 +97,7 @@ async def violations(queue: FairQueue[Any]) -> list[str]:
 
 
 def _client(content: bytes) -> str:
-    return content.partition(b" ")[0].decode()
+    return text(content.partition(b" ")[0])
 
 
 async def _hidden(keys: Keys, names: Sequence[str]) -> dict[str, tuple[str, str]]:

@@ -21,12 +21,13 @@ from ..given import PAIR, PAYLOAD, checked_pairs, listed, pair
 from ..io import C_co, Call, Description, both, operation, together
 from ..keys import checked_name
 from ..queue import Queue
+from ..quoting import text
 from ..reply import row_words, words
 from ..scan import Line
 from ..settings import BATCH, MAX_PAYLOAD
-from ..standing import Standing
+from ..standing import OTHERS, Standing
 from ..states import ZSETS
-from ..values import Client, Clients, Counts, Delivery, Entry, Page, State
+from ..values import Client, Clients, Counts, Delivery, Entry, Limit, Page, State
 from . import places
 from .account import Account
 from .client import ClientQueue
@@ -150,6 +151,14 @@ class FairQueue(Queue[C_co]):
         return Clients(tuple(a.shown(name) for name, a in found.items() if a is not None), total)
 
     @operation
+    async def limits_reached(self, max: int = OTHERS) -> list[Limit]:
+        return [
+            Limit("client", one.client, one.cap, one.waiting)
+            for one in (await self.clients.op(0, max)).clients
+            if one.waiting and not one.blocked and one.cap and one.pending >= one.cap
+        ]
+
+    @operation
     async def client_of(self, client: str) -> Client | None:
         """A client as it stands; None when it has nothing waiting or pending, and no rules."""
         found = (await self._accounts([client]))[client]
@@ -268,7 +277,7 @@ class FairQueue(Queue[C_co]):
                 behind, more = seen.last, seen.more
                 if seen.live:
                     steps += 1
-                    ids = [id.decode() for _, id in seen.live]
+                    ids = [text(id) for _, id in seen.live]
                     said = await self.move.op(
                         op, steps, ids, source="waiting", target="trash",
                         high_water_ms=now,
@@ -325,7 +334,7 @@ class FairQueue(Queue[C_co]):
             Call(("HMGET", key, *(id for id, _ in rows)), list[bytes | None], key=key),
         )
         return [
-            replace(entry, client=owner.decode() if owner else None)
+            replace(entry, client=text(owner) if owner else None)
             for entry, owner in zip(entries, owners, strict=True)
         ]
 
@@ -361,7 +370,7 @@ class FairQueue(Queue[C_co]):
         found = await self._entries("waiting", [(id, None) for id in line.names], payloads)
         owned = zip(found, line.clients or (), strict=True)
         entries = (replace(entry, client=client) for entry, client in owned)
-        return Page(tuple(entries), line.cursor, total)
+        return Page(tuple(entries), line.cursor, total, problem=line.problem)
 
     async def _line(self, cursor: str | None, max: int, start: int | None = None) -> Line:
         return await places.page(self, cursor, max, start)
@@ -398,7 +407,7 @@ class FairQueue(Queue[C_co]):
                 ),
             ),
         )
-        client = owners[0].decode() if owners[0] else parted(bodies[0])[0] if any(bodies) else ""
+        client = text(owners[0]) if owners[0] else parted(bodies[0])[0] if any(bodies) else ""
         if not client:
             return replace(askers, open=served)
         return await places.standing(self, client, id, replace(askers, open=served))
@@ -417,12 +426,14 @@ def together_with(client: str, payload: bytes) -> bytes:
 
 def _content(body: bytes | None) -> bytes | Exception | None:
     try:
-        return None if body is None else parted(body)[1]
+        if body is not None:
+            body.partition(b" ")[0].decode()
     except ValueError as error:  # whose it is, is no name
         return error
+    return None if body is None else parted(body)[1]
 
 
 def parted(body: bytes | None) -> tuple[str, bytes]:
     """The client and the payload that are kept together; both empty where they are gone."""
     client, _, payload = (body or b"").partition(b" ")
-    return client.decode(), payload
+    return text(client), payload

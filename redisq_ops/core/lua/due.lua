@@ -1,6 +1,25 @@
 -- No single recoverer: whoever takes also brings back what is overdue, a few at a time.
--- USES: moves wake
+-- Beside, what a clock that fell back would hold up is brought forward.
+-- USES: moves wake fallen timed
+local function bring_forward(max)
+  local brought = after_fall({lease, delay}, RELATIVE, max, function(zset, id, at, r)
+    admit(zset, at, id)
+    keep(id, packed(r))
+    timed(zset, id, at)
+  end)
+  if brought > 0 then wake_workers(1) end
+  return brought
+end
+
+-- Of a new entry with a ready time, while others are brought forward.
+local function keep_recent(id)
+  local r = unpacked(nil)
+  r.since = now
+  keep(id, packed(r))
+end
+
 local function reap(max)
+  local brought = (fall or latest > now) and bring_forward(100) or 0
   local late = redis.call('ZRANGE', lease, '-inf', now, 'BYSCORE', 'LIMIT', 0, max)
   for i, r in ipairs(records(late)) do
     local id = late[i]
@@ -12,10 +31,10 @@ local function reap(max)
       note('dead', id .. '|lost')
       move(id, 'pending', 'dead', now, r)
     else
-      move(id, 'pending', 'waiting', r.ready > 0 and r.ready or now, r)
+      move(id, 'pending', 'waiting', r.ready > 0 and math.min(r.ready, now) or now, r)
     end
   end
-  return #late
+  return #late + brought
 end
 
 -- An idle worker sleeps until the next due time, but of many idle ones only one keeps watch; the

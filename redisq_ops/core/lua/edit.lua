@@ -5,7 +5,7 @@
 -- ARGV: caller seq from high_water
 -- REST: id was payload
 -- USES: guard moves content
--- Returns one word per row: moved | same (that is its payload) | changed | late, as `move` does.
+-- Returns one word per row: moved | changed | late, as `move` does.
 local said, late = replayed()
 if late then return superseded end
 if said then return said end
@@ -20,8 +20,6 @@ for k, r in ipairs(records(ids)) do
     said[k] = 'changed'
   elseif r.since > tonumber(high_water) and r.since <= now then
     said[k] = 'late'
-  elseif had == ARGV[at + 2] then
-    said[k] = 'same'
   else
     before[#before + 1] = table.concat({id, from, packed(r), had}, ' ')
     r.op = caller

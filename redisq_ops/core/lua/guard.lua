@@ -2,9 +2,11 @@
 -- again gets that reply and changes nothing. Replies are lists of words without spaces.
 -- The script using this names ARGV `caller` and `seq`.
 -- KEYS: callers
--- USES: spoilt
+-- USES: clock spoilt
 local function replayed()
-  local slot = redis.call('HGET', callers, caller)
+  local found = redis.call('HMGET', callers, caller, CLOCK)
+  local slot = found[1]
+  clock_read(found[2])
   if not slot then return nil end
   local last, words = slot:match('^(%d+) %d+ ?(.*)$')
   if not last then spoilt(callers, caller, "a call's number, time and reply") end
@@ -17,7 +19,8 @@ local function replayed()
 end
 
 local function remember(reply)
-  redis.call('HSET', callers, caller, seq .. ' ' .. now .. ' ' .. table.concat(reply, ' '))
+  redis.call('HSET', callers, caller, seq .. ' ' .. now .. ' ' .. table.concat(reply, ' '), CLOCK,
+    clock_word())
   return reply
 end
 

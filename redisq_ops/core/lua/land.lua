@@ -5,7 +5,7 @@
 -- KEYS: land_ op_
 -- ARGV: op step keep_ms layout past
 -- REST: id state score record payload error following
--- USES: moves moved landing berth follow
+-- USES: moves unfinished keep_said landing berth follow
 -- Returns one word per row: ok | exists | full | closed | cancelled (undone before it came), elsewhere
 -- (the caller's layout of the shards is out of date), or the move whose copy is in the way: then
 -- nothing was decided yet.
@@ -59,13 +59,12 @@ for _, k in ipairs(chosen) do
 end
 if #chosen > 0 then
   redis.call('HINCRBY', op_ .. op, 'done', #chosen)
-  redis.call('PEXPIRE', op_ .. op, 2592000000)
   note('op', table.concat({op, 'move', ARGV[first + 1], #chosen}, '|'))
   tally('i', live)
 end
 if #marks > 0 then
   redis.call('HSET', list, unpack(marks))
-  redis.call('PEXPIRE', list, keep_ms)
+  keep_said(op, step, keep_ms)
 end
 flush()
 return said

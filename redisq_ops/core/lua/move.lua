@@ -9,10 +9,10 @@
 -- KEYS: undo_ op_
 -- ARGV: caller seq from to high_water consumer lease_ms span
 -- REST: id at
--- USES: guard moves moved theirs
+-- USES: guard moves unfinished theirs
 -- FLAGS: allow-oom
 -- Returns one word per row: moved | changed (another state now) | late (entered it meanwhile) | away (to
--- another queue, and it may be there still: only that move's undo brings it back) | theirs (moved, when
+-- another queue, and it may be there still: only that move's undo brings it back; or on its way) | theirs (moved, when
 -- another hand sent this very step).
 local said, late = replayed()
 if late then return superseded end
@@ -20,6 +20,7 @@ if said then return whose(said) end
 by = consumer
 said = {}
 local ids, times, before, moved = {}, {}, {}, 0
+local between = caller:find(MOVED) -- two queues
 for i = first, #ARGV, width do
   ids[#ids + 1], times[#times + 1] = ARGV[i], ARGV[i + 1]
 end
@@ -31,7 +32,7 @@ for k, r in ipairs(records(ids)) do
     said[k] = 'changed'
   elseif r.since > tonumber(high_water) and r.since <= now then
     said[k] = 'late'
-  elseif to == 'restore' and away(r.op) then
+  elseif to == 'restore' and away(r.op) or to == 'gone' and from == 'trash' and is_held(r.op) then
     said[k] = 'away'
   else
     before[#before + 1] = table.concat({id, from, score, packed(r)}, ' ')
@@ -63,12 +64,18 @@ if moved > 0 then
   if to ~= 'gone' then
     local list = undo_ .. caller .. ':' .. seq
     redis.call('RPUSH', list, unpack(before))
-    redis.call('PEXPIRE', list, conf.trash_ms)
+    if not between then redis.call('PEXPIRE', list, conf.trash_ms) end
   end
   redis.call('HINCRBY', op_ .. caller, 'done', moved)
   note('op', table.concat({caller, from, to, moved}, '|'))
 end
+if between and #ids > 0 then -- the steps before it have ended in both queues
+  local last = redis.call('HGET', op_ .. caller, 'holding')
+  if last and last ~= seq then let_expire(undo_ .. caller .. ':' .. last, conf.trash_ms) end
+  redis.call('HSET', op_ .. caller, 'landed', seq - 1, 'holding', seq)
+  begin_operation(caller)
+end
 redis.call('HSET', op_ .. caller, 'steps', seq, 'span', span)
-redis.call('PEXPIRE', op_ .. caller, 2592000000) -- also what nobody entered into the journal
+keep_operation(caller) -- also what nobody entered into the journal
 flush()
 return remember(said)

@@ -4,7 +4,7 @@
 -- KEYS: undo_ op_
 -- ARGV: caller seq op step undone
 -- REST: id
--- USES: guard moves ended
+-- USES: guard moves ended unfinished
 -- FLAGS: allow-oom
 -- Returns one word per row: moved | changed.
 local said, late = replayed()
@@ -42,7 +42,7 @@ if back > 0 then
   else
     redis.call('HINCRBY', op_ .. op, 'done', -back)
   end
-  redis.call('PEXPIRE', op_ .. op, 2592000000)
+  keep_operation(op)
   note('op', table.concat({caller, 'undo', op, back}, '|'))
 end
 flush()

@@ -16,7 +16,7 @@ local settled, acked, errors, over, plainly = {}, 0, {}, {}, 0
 
 local function missed(id, outcome, value, wait, r)
   if outcome == 'release' then
-    move(id, 'pending', 'waiting', r.ready > 0 and r.ready or now, r)
+    move(id, 'pending', 'waiting', r.ready > 0 and math.min(r.ready, now) or now, r)
     return 'released'
   end
   r.failures, r.failed = r.failures + 1, true -- had its turn, where waiting is in turns

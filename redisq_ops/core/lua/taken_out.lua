@@ -3,7 +3,7 @@
 -- was put back. `brief`: 1 for none of what is long.
 -- KEYS: undo_ meta err trash
 -- ARGV: op step start brief
--- USES: record follow payload
+-- USES: record follow payload config
 -- FLAGS: no-writes allow-oom
 -- Returns where the next rows begin (0: that was all), for how long all this is kept (ms, in
 -- full hours), then as many rows as fit a call: id state score record payload error following (after a
@@ -16,7 +16,8 @@ local found, scores = records(ids), redis.call('ZMSCORE', trash, unpack(ids))
 local long = brief ~= '1'
 local errors = long and redis.call('HMGET', err, unpack(ids)) or {}
 local runs = long and following(ids) or {}
-local hours = math.ceil(redis.call('PTTL', list) / 3600000)
+local left = redis.call('PTTL', list)
+local hours = math.ceil((left < 0 and conf.trash_ms or left) / 3600000)
 local said, size, seen = {'', string.format('%d', hours * 3600000)}, 0, 0
 local function add(...)
   for _, word in ipairs({...}) do said[#said + 1] = word end

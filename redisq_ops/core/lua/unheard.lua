@@ -1,7 +1,7 @@
 -- What nobody will ask for again goes, a little per call: the word of callers not heard of for a day,
 -- what is kept of operations for a month.
 -- KEYS: callers ops op_
--- USES: counters
+-- USES: counters unfinished
 local function forget_unheard()
   local page = redis.call('HSCAN', callers, cursor_of('sweep'), 'COUNT', 50)
   redis.call('HSET', stat, 'sweep', page[1])
@@ -12,6 +12,6 @@ local function forget_unheard()
   local old = redis.call('ZRANGE', ops, '-inf', now - 2592000000, 'BYSCORE', 'LIMIT', 0, 20)
   for _, op in ipairs(old) do
     redis.call('ZREM', ops, op)
-    redis.call('DEL', op_ .. op)
+    if not is_unfinished(op) then redis.call('DEL', op_ .. op) end
   end
 end

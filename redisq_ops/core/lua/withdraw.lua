@@ -3,7 +3,7 @@
 -- KEYS: land_
 -- ARGV: caller seq op step from to
 -- REST: id
--- USES: guard moves berth
+-- USES: guard moves berth unfinished
 -- FLAGS: allow-oom
 -- Returns one word per row: moved | changed.
 local said, late = replayed()
@@ -47,6 +47,9 @@ for k, r in ipairs(records(ids)) do
   end
 end
 ready()
-if #marks > 0 then redis.call('HSET', list, unpack(marks)) end
+if #marks > 0 then
+  redis.call('HSET', list, unpack(marks))
+  begin_operation(op)
+end
 flush()
 return remember(said)

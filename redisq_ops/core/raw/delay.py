@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import isfinite
 from typing import Any, ClassVar
 
 from ..io import C_co, Call, both, operation, together
 from ..quoting import legal, raw_of
+from ..reply import moment
 from ..values import Checkup, Counts, Entry, Page, State
 from .layout import STALE_MS, RawLayout
 
@@ -196,7 +196,7 @@ def _entry(row: tuple[bytes, float], state: State, unit: int) -> Entry:
 
 
 def _ms(score: float | None, unit: int) -> int | None:
-    return int(score * unit) if score is not None and isfinite(score) else None
+    return None if score is None else moment(score * unit)
 
 
 def _pairs(reply: list[Any]) -> list[tuple[bytes, float]]:

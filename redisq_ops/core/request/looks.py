@@ -6,16 +6,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..errors import NotFound
+from ..clock import Moment, bound_ms
+from ..errors import BadInput, NotFound
 from ..holdings import HOLDINGS, Holdings, Load, holding
 from ..io import C_co, Call, attempt, both, operation, together
 from ..queue import Queue
-from ..reply import scored, words
+from ..reply import moment, scored, words
 from ..scan import Line, Span, page, spans
 from ..settings import PRIORITIES
 from ..standing import OTHERS, Standing
 from ..states import ZSETS
-from ..values import Consumer, Counts, Entry, Level, Page, Request, State
+from ..values import Consumer, Counts, Entry, Level, Limit, Page, Request, State
 from . import stream
 from .standing import standing, tokens
 from .waiting import waiting
@@ -46,7 +47,7 @@ class RequestLooks(Queue[C_co]):
         )
         pending, delayed, dead, trash = sizes
         waiting, cancelled, done = counters
-        since = int(oldest[0][1]) if oldest and waiting else None
+        since = moment(oldest[0][1]) if oldest and waiting else None
         return Counts(
             waiting, pending, delayed, dead, trash + cancelled, done, since, paused, closed
         )
@@ -62,6 +63,14 @@ class RequestLooks(Queue[C_co]):
         return [request for request in found if request is not None]
 
     @operation
+    async def limits_reached(self, max: int = OTHERS) -> list[Limit]:
+        return [
+            Limit("request", request.id, request.limit, request.waiting)
+            for request in await self.requests.op(0, max)
+            if request.waiting and not request.paused and request.pending >= request.limit
+        ]
+
+    @operation
     def requests_total(self, settled: bool = False) -> Call[int]:
         """How many requests are open, or settled and still kept."""
         key = self.keys["fin" if settled else "open"]
@@ -72,10 +81,12 @@ class RequestLooks(Queue[C_co]):
         self,
         settled: bool,
         size: int,
-        low_ms: int | None = None,
-        high_ms: int | None = None,
+        low_ms: Moment | None = None,
+        high_ms: Moment | None = None,
     ) -> list[Span]:
-        return await spans(self.keys["fin" if settled else "open"], size, low_ms, high_ms)
+        key = self.keys["fin" if settled else "open"]
+        low, high = bound_ms(low_ms, "low_ms"), bound_ms(high_ms, "high_ms")
+        return await spans(key, size, low, high)
 
     @operation
     async def request_sheet(
@@ -212,15 +223,25 @@ class RequestLooks(Queue[C_co]):
     async def results(
         self, id: str, start: int = 1, max: int = 100
     ) -> list[tuple[int, bytes | None]]:
-        """Results of sub-requests ``start …`` in order: (number, bytes, or None for none)."""
-        numbers = range(start, start + max)
+        """Results of sub-requests ``start …`` (from 1) in order: (number, bytes, or None for none).
+
+        Not more than the request has; raises `NotFound` if there is no such request. One round
+        trip.
+        """
+        if start < 1:
+            raise BadInput(f"start must be at least 1, not {start}")
+        request, values = await both(self._record(id), self._results(id, start, max))
+        total = found(request, id, self.name).total
+        return [(n, value) for n, value in enumerate(values, start) if n <= total]
+
+    async def _results(self, id: str, start: int, max: int) -> list[bytes | None]:
+        """As `results`, whether there are so many or not."""
         base = f"{self.keys['res_']}{id}:"
-        found = await together(
+        parts: list[list[bytes | None]] = await together(
             Call(("HMGET", f"{base}{piece}", *ns), list[Any], key=base)
-            for piece, ns in _pieces(numbers)
+            for piece, ns in _pieces(range(start, start + max))
         )
-        values = [value for part in found for value in part]
-        return list(zip(numbers, values, strict=True))
+        return [value for part in parts for value in part]
 
     async def _holder(self, id: str) -> RequestLooks[Any]:
         """The queue that has a request: itself, or one of its shards."""
@@ -286,8 +307,8 @@ class RequestLooks(Queue[C_co]):
             return None
         entry = (await self._entries("waiting", [(id, None)]))[0]
         if entry.payload is None:  # its stream entry is gone: settled, or swept from the trash
-            (((_, result),), (purged,)) = await both(
-                self.results.op(rid, int(n), 1), self.purged(rid, int(n), 1)
+            ((result,), (purged,)) = await both(
+                self._results(rid, int(n), 1), self.purged(rid, int(n), 1)
             )
             return None if purged else Entry(id, "done", payload=result)
         if request.state == "cancelled":
@@ -300,7 +321,7 @@ class RequestLooks(Queue[C_co]):
         total = (await self.counts.op()).waiting
         line = await self._line(cursor, max, start)
         entries = await self._entries("waiting", [(id, None) for id in line.names], payloads)
-        return Page(tuple(entries), line.cursor, total)
+        return Page(tuple(entries), line.cursor, total, problem=line.problem)
 
     async def _line(self, cursor: str | None, max: int, start: int | None = None) -> Line:
         return await waiting(self, cursor, max, start)

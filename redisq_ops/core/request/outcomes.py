@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..io import Call, both, together
-from ..reply import number
+from ..reply import moment, number
 from ..states import ZSETS
 from ..values import Entry, Failure, State
 from . import stream
@@ -39,7 +39,7 @@ async def outcomes(queue: RequestLooks[Any], id: str, start: int, max: int) -> l
     (state, total, waiting, read, purged), (results, (again, scores)) = await both(
         marks,
         both(
-            queue.results.op(id, start, max),
+            queue._results(id, start, max),
             both(
                 stream.again(again_key, str(start), str(start + max - 1), max),
                 together(
@@ -57,13 +57,14 @@ async def outcomes(queue: RequestLooks[Any], id: str, start: int, max: int) -> l
     returned = set(again)
     found = []
     removed = await queue.purged(id, start, max) if int(purged or 0) else [False] * max
-    for (n, result), gone, *ranks in zip(results, removed, *scores, strict=True):
+    rows = zip(results, removed, *scores, strict=True)
+    for n, (result, gone, *ranks) in enumerate(rows, start):
         if n > int(total or 0):
             break
         named = [(name, at) for name, at in zip(ZSETS, ranks, strict=True) if at is not None]
         if named:
             where, at = named[0]
-            found.append(Outcome(n, where, result, at_ms=int(at)))
+            found.append(Outcome(n, where, result, at_ms=moment(at)))
         else:
             idle = n > int(read or 0) or n in returned
             ended: State = "trash" if gone else undelivered if idle else "done"

@@ -124,7 +124,7 @@ async def _holders(queue: RequestLooks[Any], ids: Sequence[str]) -> list[Holder]
     )
     found = []
     for id, score, line in zip(ids, scores, lines, strict=True):
-        entry = record.entry(id, "pending", score, line)
+        entry = record.readable(id, "pending", score, line)
         if score is not None:  # else it was settled between the two looks
             found.append(Holder(id, entry.consumer, entry.since_ms, entry.at_ms))
     return found

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..io import Call, attempt
+from ..quoting import text
 from ..values import Consumer
 
 GROUP = "g"
@@ -102,7 +103,7 @@ def consumers(key: str) -> Call[list[Consumer]]:
         found = []
         for row in reply or []:
             fields = row if isinstance(row, dict) else dict(zip(row[::2], row[1::2], strict=True))
-            name = fields[b"name"].decode()
+            name = text(fields[b"name"])
             idle, pending = int(fields[b"idle"]), int(fields[b"pending"])
             found.append(Consumer(name, pending, idle))
         return found

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..io import Call, attempt, both, together
-from ..reply import number
+from ..reply import number, spelt
 from ..scan import Line, Position, Unread, positions
 from . import stream
 
@@ -65,7 +65,7 @@ async def waiting(
 def _cursor(request: Position, number: int | Exception) -> str:
     at, id = request
     place = "" if isinstance(number, Exception) else number
-    return f"{at:.0f}:{id.decode('utf-8', 'surrogateescape')}/{place}"
+    return f"{spelt(at)}:{id.decode('utf-8', 'surrogateescape')}/{place}"
 
 
 async def _numbers(queue: RequestLooks[Any], request: bytes, behind: int, max: int) -> list[int]:

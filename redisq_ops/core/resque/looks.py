@@ -21,7 +21,8 @@ from ..errors import WrongKind
 from ..foreign import ForeignQueue
 from ..io import C_co, Call, Description, attempt, both, operation, together
 from ..keys import PREFIX
-from ..quoting import bytes_of, legal
+from ..quoting import bytes_of, legal, text
+from ..reply import moment
 from ..standing import Ahead, Standing, joined
 from ..states import FIXED
 from ..values import Counts, Entry, Page, State
@@ -149,12 +150,18 @@ class ListLooks(ForeignQueue[C_co]):
         self, place: Place, payload: bytes, score: float, name: bytes = b"", kept: bytes = b""
     ) -> Entry | None:
         """What one of our workers has; ``kept`` is its line of `record.lua`."""
-        receipt, _, lost, first, since, consumer, op, _, _ = kept.decode().split(" ")
-        return Entry(
-            self.id_of(payload), "pending", at_ms=int(score), since_ms=int(since), payload=payload,
-            failures=self._failures(payload), lost=int(lost), first_ms=int(first),
-            consumer=consumer, receipt=receipt, op=None if op == "-" else op, called=place.called,
-        )  # fmt: skip
+        id, at = self.id_of(payload), moment(score)
+        try:
+            receipt, _, lost, first, since, consumer, op, _, _ = kept.decode().split(" ")
+            return Entry(
+                id, "pending", at_ms=at, since_ms=int(since), payload=payload,
+                failures=self._failures(payload), lost=int(lost), first_ms=int(first),
+                consumer=consumer, receipt=receipt, op=None if op == "-" else op,
+                called=place.called,
+            )  # fmt: skip
+        except ValueError:
+            said = f"the record of {id} is corrupt"
+            return Entry(id, "pending", at, payload=payload, called=place.called, problem=said)
 
     def _trashed(
         self, place: Place, payload: bytes, score: float, name: bytes = b"", kept: bytes = b""
@@ -162,7 +169,7 @@ class ListLooks(ForeignQueue[C_co]):
         # MessagePack, an array of which the first is the operation's name.
         op = re.match(rb"[\x90-\x9f](?:[\xa0-\xbf]|\xd9.)([!-~]+)", kept, re.S)
         return Entry(
-            name.decode(), "trash", at_ms=int(score), since_ms=int(score), payload=payload,
+            text(name), "trash", at_ms=moment(score), since_ms=moment(score), payload=payload,
             failures=self._failures(payload), op=op[1].decode() if op else None,
             called=place.called,
         )  # fmt: skip

@@ -18,7 +18,7 @@ from typing import Any
 from redis import RedisCluster
 from redis.asyncio import RedisCluster as AsyncRedisCluster
 
-from ..clock import checked_ms
+from ..clock import Duration, checked_ms
 from ..deliveries import checked_take, ends, taken
 from ..errors import BadInput, Refused, WrongKind
 from ..io import Arg, C_co, Call, both, operation, together
@@ -57,6 +57,7 @@ class ListLayout(ListLooks[C_co]):
             )
         entry, _ = await both(find(self.name, self.prefix), self._unobstructed())
         if entry is None:
+            await self._permitted()
             mine = Registered(self.name, self.kind, self.schema, await server_ms(), at=self.at)
             key = registry_key(self.prefix)
             await Call(("HSETNX", key, self.name, mine.encoded()), int, key=key)
@@ -86,7 +87,7 @@ class ListLayout(ListLooks[C_co]):
 
     # --- what workers do -----------------------------------------------------------------------
 
-    async def _take(self, n: int, consumer: str, lease_ms: int = LEASE_MS) -> Taken:
+    async def _take(self, n: int, consumer: str, lease_ms: Duration = LEASE_MS) -> Taken:
         self._needs_one()
         checked_take(n)
         checked_consumer(consumer)
@@ -136,7 +137,9 @@ class ListLayout(ListLooks[C_co]):
         return found
 
     @operation
-    def extend(self, deliveries: Sequence[Delivery], lease_ms: int = LEASE_MS) -> Call[list[bool]]:
+    def extend(
+        self, deliveries: Sequence[Delivery], lease_ms: Duration = LEASE_MS
+    ) -> Call[list[bool]]:
         return self._script("extend").call(
             self.keys,
             self.clock,
@@ -177,7 +180,7 @@ class ListLayout(ListLooks[C_co]):
         target: str,
         high_water_ms: int,
         consumer: str = "-",
-        lease_ms: int = LEASE_MS,
+        lease_ms: Duration = LEASE_MS,
         times: Mapping[str, int] | None = None,
         span: str = "",
     ) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, Literal
 
-from ..clock import checked_ms
+from ..clock import Duration, checked_ms
 from ..errors import BadInput, WrongKind
 from ..fates import Fates
 from ..io import C_co, Call, both, operation, together
@@ -189,7 +189,7 @@ class ResqueQueue(ListLayout[C_co]):
         self,
         name: str,
         *,
-        silent_ms: int | None = None,
+        silent_ms: Duration | None = None,
         rescue: bool = False,
         op: str | None = None,
         step: int = 1,

@@ -15,7 +15,7 @@ from itertools import pairwise
 from math import isfinite
 from typing import Any, ClassVar, Literal
 
-from ..clock import checked_ms
+from ..clock import Duration, Moment, checked_moment, checked_ms
 from ..errors import BadInput, WrongKind
 from ..io import C_co, Call, both, operation, together
 from ..process import Process, Pruned
@@ -179,22 +179,28 @@ class SidekiqQueue(ListLayout[C_co]):
         if count >= _attempts(record) or _is_over(record, settlement.delivery.deadline_ms):
             return "discarded" if record.get("dead") is False else "failed", text, unit, 0
         if asked := self.retry_ms(settlement):
-            return "retry", text, unit, checked_ms(asked, "delay")
+            return "retry", text, unit, asked
         wait = count**4 + 15 + int(self.random() * 10) * (count + 1)
         return "retry", text, unit, wait * 1000
 
     def retry_ms(self, settlement: Settlement) -> int | None:
         """What the handler asked for. A worker's own backoff isn't heeded: Sidekiq has one."""
         failure = Failure.decoded(settlement.value)
-        return settlement.delay_ms or None if failure and failure.type == "Retry" else None
+        asked = checked_ms(settlement.delay_ms, "delay_ms")
+        return asked or None if failure and failure.type == "Retry" else None
 
     # --- producers -----------------------------------------------------------------------------
 
     @operation
     async def push(
-        self, jobs: Iterable[Job], *, at_ms: int | None = None, after_ms: int | None = None
+        self,
+        jobs: Iterable[Job],
+        *,
+        at_ms: Moment | None = None,
+        after_ms: Duration | None = None,
     ) -> list[str]:
-        """Put jobs in, for now or for a time; their jids. Each gets one unless it has one.
+        """Put jobs in; their jids. Each gets one unless it has one. For now, or for ``at_ms`` (ms
+        UTC or an aware datetime), or ``after_ms`` (ms or a timedelta) from now.
 
         One step for all of them; the same call sent again puts nothing in twice.
         """
@@ -208,10 +214,12 @@ class SidekiqQueue(ListLayout[C_co]):
             named = Job(given.klass, given.args, jid, given.options)
             rows.append((jid, named.encoded(retry=True, queue=self.own_name)[:-1]))
         at = ""
+        if at_ms is not None and after_ms is not None:
+            raise BadInput("at_ms or after_ms: give one of them")
         if at_ms is not None:
-            at = str(checked_ms(at_ms, "ready time"))
+            at = str(checked_moment(at_ms, "at_ms"))
         elif after_ms is not None:
-            at = f"+{checked_ms(after_ms, 'delay')}"
+            at = f"+{checked_ms(after_ms, 'after_ms')}"
         return await self._push(rows, at)
 
     # --- looking -------------------------------------------------------------------------------
@@ -256,7 +264,7 @@ class SidekiqQueue(ListLayout[C_co]):
         self,
         name: str,
         *,
-        silent_ms: int | None = None,
+        silent_ms: Duration | None = None,
         rescue: bool = False,
         op: str | None = None,
         step: int = 1,

@@ -14,9 +14,9 @@ from typing import Any, Generic, TypeVar, cast
 
 from redis.exceptions import RedisError
 
-from ..errors import Forbidden, Refused, Unreachable
+from ..errors import Forbidden, Refused, Unreachable, Unreadable
 from ..handler import Random
-from ..io import BlockingClient, Description, Replies, Round, attempt, run, together
+from ..io import BlockingClient, Description, Replies, Round, attempt, run, together, user
 from .source import log
 
 T = TypeVar("T")
@@ -45,6 +45,11 @@ class Line:
         self._since: float | None = None
         self._pause_s = 0.0
 
+    @property
+    def met(self) -> bool:
+        """Whether the server answered before without refusing anything."""
+        return self._met
+
     def ask(self, asks: Sequence[Description[Any]]) -> list[Any]:
         """One round trip, waiting out an absent server; what was refused is an error as a value."""
         return run(self._client, insistent(together(map(attempt, asks)), self._wait))
@@ -66,11 +71,15 @@ class Line:
         return 0.0
 
     def _pause(self, error: Exception) -> float:
+        if isinstance(error, Forbidden):
+            error.tell(user(self._client))
         with self._lock:
             # Who never could work hasn't the rights; who could, once, gets them back perhaps.
             rights = isinstance(error, Forbidden) and self._admitted
             passing = (
-                isinstance(error, (Unreachable, RedisError)) or type(error) is Refused or rights
+                isinstance(error, (Unreachable, Unreadable, RedisError))
+                or type(error) is Refused
+                or rights
             )
             if not passing or not self._met or self._given_up():
                 raise error

@@ -18,21 +18,25 @@ from typing import Any
 from redis import Redis, RedisCluster
 from redis.exceptions import RedisError
 
-from ..errors import BadInput, RedisqError
+from .. import rights
+from ..clock import FELL_MS, Duration, checked_ms
+from ..errors import BadInput, Forbidden, RedisqError, Unreadable
+from ..given import listed
 from ..handler import Handler, Random, Work, as_handler, timed_out
-from ..io import BlockingClient, Description
+from ..io import BlockingClient, Description, run
 from ..keys import checked_consumer
 from ..queue import Queue
 from ..registry import server_ms
 from ..settings import LEASE_MS, MAX_BATCH
-from ..values import Settlement, Taken
+from ..values import Limit, Settlement, Taken
 from .doorbell import Doorbell, Rung
 from .heartbeat import Heartbeat
 from .lanes import Answer, Lanes
 from .line import Line
 from .ping import Endpoint
+from .recoveries import Recoveries
 from .slots import Slots, slots
-from .source import Source, Sources, log, settlements
+from .source import Redacted, Source, Sources, log, settlements
 
 UPKEEP_S = 30.0
 MUCH = 40
@@ -60,8 +64,15 @@ class Worker:
 
     The first `stop` (SIGTERM, SIGINT) takes nothing more, gives back what wasn't begun, and waits
     ``grace_s`` for the rest; what is unfinished then is given back without counting as an attempt.
-    The second one doesn't wait. ``burst`` ends when nothing is waiting. ``ping`` (a port, or
-    ``host:port``) answers a `Monitor`, and names the consumer by that address.
+    The second one doesn't wait. ``ping`` (a port, or ``host:port``) answers a `Monitor`, and names
+    the consumer by that address.
+
+    ``burst`` ends when all queues were found empty with nothing of this worker's under way. It
+    waits for its turn where a request is at its limit, or a client at its cap, by the work of
+    others; not for what is delayed, paused or blocked, nor for what others have.
+
+    The log shows type and message of failures (at debug level the traceback, too) as ``redacted``
+    returns them; a message may quote a payload.
     """
 
     def __init__(
@@ -72,14 +83,21 @@ class Worker:
         consumer: str | None = None,
         concurrency: int = 1,
         batch: int = 1,
-        lease_ms: int = LEASE_MS,
+        lease_ms: Duration = LEASE_MS,
         grace_s: float = 25.0,
         timeout_s: float | None = None,
         burst: bool = False,
         ping: int | str | None = None,
+        redacted: Redacted = lambda failure: failure,
         random: Random = unseeded,
     ) -> None:
-        several = [queues] if isinstance(queues, Queue) else list(queues)
+        several = [queues] if isinstance(queues, Queue) else listed(queues, "a worker's queues")
+        for queue in several:
+            if not isinstance(queue, Queue):
+                raise BadInput(
+                    f"a worker needs queues, not {type(queue).__name__}: "
+                    "Worker(RequestQueue(connect(URL), NAME), handler)"
+                )
         if not several:
             raise BadInput("a worker needs a queue")
         if not isinstance(several[0].client, (Redis, RedisCluster)):
@@ -90,6 +108,7 @@ class Worker:
             raise BadInput("a worker is given each queue once")
         if not 1 <= concurrency <= _MOST_SLOTS or not 1 <= batch <= MAX_BATCH:
             raise BadInput(f"concurrency is 1 to {_MOST_SLOTS}, batch 1 to {MAX_BATCH}")
+        lease_ms = checked_ms(lease_ms, "lease_ms")
         if lease_ms < 1 or grace_s < 0 or (timeout_s is not None and timeout_s <= 0):
             raise BadInput("lease, grace and time-out are positive")
         self._endpoint = None if ping is None else Endpoint(ping, self._health)
@@ -97,7 +116,7 @@ class Worker:
         named = consumer or (self._endpoint.name if self._endpoint else fallback)
         self.consumer = checked_consumer(named)
         self._client = several[0].client
-        self._sources = Sources(several, lease_ms)
+        self._sources = Sources(several, lease_ms, redacted)
         self._lists = deque(self._sources.by_wake_list)
         self._handler = as_handler(handler)
         self._concurrency, self._batch, self._lease_ms = concurrency, batch, lease_ms
@@ -113,10 +132,13 @@ class Worker:
         self._overdue: set[Work] = set()
         self._clock_s = 0.0  # the server's clock minus ours; for knowing when to look, no more
         self._upkeep_at = 0.0
+        self._recoveries = Recoveries()
         self._stops = 0
         self._leave_by = inf
         self._quick = False
         self._quiet_until = 0.0
+        self._limits: list[Limit] | None = None  # what a burst waits for; None: to be asked
+        self._refused: Forbidden | None = None
 
     def stop(self) -> None:
         """Begin to end; called again: end at once. Safe in signal handlers and other threads."""
@@ -129,8 +151,9 @@ class Worker:
         """Work until stopped. In the main thread SIGTERM and SIGINT stop it meanwhile.
 
         Raises `Unreachable` if there is no server to begin with; one that goes away later is
-        waited for. Raises what waiting can't mend: `SchemaTooNew`, `WrongKind`, a programming
-        error. A worker runs once.
+        waited for. Raises `Forbidden` if the server's ACL doesn't let the user work on a queue, or
+        if results couldn't be told at the end because it no longer did. Raises what waiting can't
+        mend: `SchemaTooNew`, `WrongKind`, a programming error. A worker runs once.
         """
         post = self._inbox.put
         self._lanes = Lanes(1 if self._batch == 1 else 2, self._line, post)
@@ -139,6 +162,7 @@ class Worker:
         heartbeat = Heartbeat(self._sources, self._lease_ms)
         with self._signals():
             try:
+                self._ask_rights()
                 self._serve()
             finally:
                 self._leave()
@@ -146,6 +170,8 @@ class Worker:
                 self._bell.close()
                 if self._endpoint:
                     self._endpoint.close()
+        if self._refused is not None:
+            raise self._refused
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
@@ -160,12 +186,18 @@ class Worker:
             for number, handler in zip(which, before, strict=True):
                 signal.signal(number, handler)
 
+    def _ask_rights(self) -> None:
+        for source in self._sources:
+            if warning := run(self._client, rights.to_work(source.queue)):
+                log.warning(warning)
+
     # --- the loop ------------------------------------------------------------------------------
 
     def _serve(self) -> None:
         withdrawn = False
         while True:
             try:
+                self._confirm_end()
                 self._meanwhile(self._patience())
                 if self._stops and not withdrawn:
                     withdrawn = True
@@ -184,8 +216,30 @@ class Worker:
     def _is_done(self) -> bool:
         if self._sources.held() or self._lanes.busy:
             return self._is_late()
-        looked = all(source.look_at > monotonic() for source in self._sources)
-        return self._stops > 0 or (self._burst and looked)
+        return self._stops > 0 or (self._burst and self._limits == [])
+
+    def _confirm_end(self) -> None:
+        """Before a burst ends, ask every queue once more with nothing of ours under way.
+
+        An answer from before is older than what was settled (which makes room under a limit) or
+        submitted by a handler since.
+        """
+        if not self._burst or self._stops or self._sources.held() or self._lanes.busy:
+            return
+        unsure = [source for source in self._sources if not source.empty]
+        for source in unsure:
+            source.look_at = 0.0
+        if not unsure and self._limits is None:
+            asks = [source.queue.limits_reached.op(MAX_BATCH) for source in self._sources]
+            self._lanes.send(asks, self._told_limits)
+
+    def _told_limits(self, said: list[Any]) -> None:
+        if any(isinstance(answer, Exception) for answer in said):
+            for source in self._sources:
+                source.empty = False  # begin the end anew
+        else:
+            self._limits = [limit for limits in said for limit in limits]
+        self._quiet_until = monotonic() + self._line.heed(said, work=False)
 
     def _is_late(self) -> bool:
         return self._stops > 1 or (self._stops > 0 and monotonic() >= self._leave_by)
@@ -304,46 +358,78 @@ class Worker:
             self._quick = whole and now - (told[0].started or 0.0) < LINGER_S
         free = min(self._free(), MAX_BATCH, self._concurrency * self._batch)
         source = self._sources.next([s for s, _ in telling]) if free > 0 else None
+        alone = not self._sources.held() and not self._lanes.busy
         if source:
             asks.append(source.ask(free, self.consumer))
         self._sources.since = now if self._sources.finished() else None
-        self._lanes.send(asks, lambda said: self._turned(telling, source, free, said))
+        self._lanes.send(asks, lambda said: self._turned(telling, source, free, alone, said))
 
     def _turned(
         self,
         telling: Sequence[tuple[Source, list[Work]]],
         source: Source | None,
         asked: int,
+        alone: bool,
         said: list[Any],
     ) -> None:
+        """``alone``: nothing else of this worker's was under way when that was sent."""
         if source:
             source.asked -= asked
             taken = said[-1]
             if isinstance(taken, Taken):
                 source.plenty = len(taken.deliveries) == asked
                 self._took(source, taken)
-                if self._burst and telling and not taken.deliveries:
-                    # A script the server didn't know is sent again, behind the take that it made
-                    # room for: nothing waits only if a take alone says so.
-                    source.look_at = 0.0
+                source.empty = alone and not taken.deliveries and not taken.more
+                self._limits = None
+                if taken.deliveries:  # whose handlers may submit to any queue
+                    for other in self._sources:
+                        other.empty = False
+                if len(taken.deliveries) < asked and not taken.more:
+                    self._ask_limits(source)
+            elif isinstance(taken, Unreadable) and not self._burst and self._line.met:
+                # Nothing was taken. The other queues go on.
+                source.set_aside(taken)
+                said = [*said[:-1], None]
         for (teller, works), words in zip(telling, said, strict=False):
             teller.told(works, words)
         if self._sources.since is None and self._sources.finished():
             self._sources.since = monotonic()
         self._quiet_until = monotonic() + self._line.heed(said, work=True)
 
+    def _ask_limits(self, source: Source) -> None:
+        """Find out, once in a while, whether slots stay idle only because of a limit."""
+        now = monotonic()
+        if now < source.limits_at or self._stops or self._idle_slots() < 1:
+            return
+        source.limits_at = now + UPKEEP_S
+
+        def tell(said: list[Any]) -> None:
+            if isinstance(said[0], list) and (idle := self._idle_slots()) > 0:
+                source.tell_limits(said[0], idle, self._concurrency)
+
+        self._lanes.send([source.queue.limits_reached.op()], tell)
+
+    def _idle_slots(self) -> int:
+        return self._concurrency - len(self._overdue) - self._sources.running()
+
     def _upkeep(self) -> None:
         """Set our watch, and do for each queue what is to be done from time to time."""
         asks: list[Description[Any]] = [server_ms()]
         if self._upkeep_at:
-            asks += [_kept_up(source.queue) for source in self._sources]
+            asks += [_kept_up(source.queue, self._recoveries) for source in self._sources]
         # The first one at any moment of its turn, lest a fleet that starts together stay so.
         self._upkeep_at = monotonic() + UPKEEP_S * (1.0 if self._upkeep_at else self._random())
         self._lanes.send(asks, self._kept)
 
-    def _kept(self, said: list[Any]) -> None:
+    def _ask_clock(self) -> None:
+        self._lanes.send([server_ms()], self._told_clock)
+
+    def _told_clock(self, said: list[Any]) -> None:
         if not isinstance(said[0], Exception):
             self._clock_s = said[0] / 1000 - monotonic()
+
+    def _kept(self, said: list[Any]) -> None:
+        self._told_clock(said)
         if any(isinstance(went, int) and went >= MUCH for went in said[1:]):
             self._upkeep_at = monotonic() + 1.0  # there is more where that came from
         self._quiet_until = monotonic() + self._line.heed(said, work=False)
@@ -357,6 +443,9 @@ class Worker:
             source.look_at = inf
         else:  # a millisecond later, lest the same moment be looked at again and again
             source.look_at = (taken.look_again_ms + 1) / 1000 - self._clock_s
+            if source.look_at < monotonic() - FELL_MS / 1000:  # the server's clock was set back
+                source.look_at = monotonic() + LINGER_S
+                self._ask_clock()
         if self._stops:
             self._give_back(begun=False)
         elif works:
@@ -389,12 +478,18 @@ class Worker:
             except (RedisqError, RedisError) as error:
                 n = len(source.finished)
                 log.warning("%d results couldn't be told, their leases will run out: %s", n, error)
+                if isinstance(error, Forbidden):
+                    self._refused = error
 
     def _health(self) -> dict[str, Any]:
         held, queues = self._sources.held(), self._sources.names
         return {"consumer": self.consumer, "queues": queues, "held": held}
 
 
-async def _kept_up(queue: Queue[BlockingClient]) -> int:
+async def _kept_up(queue: Queue[BlockingClient], recoveries: Recoveries) -> int:
     """A queue's upkeep; none of one that doesn't exist yet: keys come after the registry entry."""
-    return await queue.upkeep.op() if await queue.exists.op() else 0
+    if not await queue.exists.op():
+        return 0
+    went: int = await queue.upkeep.op()
+    await recoveries.look(queue)
+    return went

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from math import inf
+from shlex import quote
 from time import monotonic
 
 from ..handler import Work
 from ..io import BlockingClient, Description
 from ..queue import Queue
-from ..settings import MAX_BATCH
-from ..values import Failure, Settlement, Taken
+from ..settings import MAX_BATCH, MAX_LIMIT
+from ..values import Failure, Limit, Settlement, Taken
 
 log = logging.getLogger("redisq_ops.worker")
 
+CORRUPT_S = 5.0
+"""seconds between two looks at a queue with a corrupt value"""
 _ROUND_BYTES = 4 * 1024 * 1024
+_MESSAGE, _END = 200, 80
+"""characters of a failure's message that the log shows, and how many of them are its end"""
+
+Redacted = Callable[[Failure], Failure]
 
 
 @dataclass(slots=True, eq=False)
@@ -26,6 +34,8 @@ class Source:
 
     queue: Queue[BlockingClient]
     lease_ms: int
+    redacted: Redacted
+    """what of a failure may stand in the log"""
     held: set[Work] = field(default_factory=set)
     finished: list[Work] = field(default_factory=list)
     telling: int = 0
@@ -37,6 +47,10 @@ class Source:
     look_at: float = 0.0
     rung: bool = False
     """whether there was a hint while a look was under way, which may have been too early for it"""
+    empty: bool = False
+    """whether the latest look, with nothing of this worker's under way, found nothing to take"""
+    limits_at: float = 0.0
+    """monotonic seconds before which nobody asks whether limits keep slots idle; inf: it is said"""
     known: set[str] = field(default_factory=set)
     """types of errors that were told of"""
 
@@ -48,6 +62,13 @@ class Source:
         self.asked += n
         self.rung = False
         return self.queue.take.op(n, consumer=consumer, lease_ms=self.lease_ms)
+
+    def set_aside(self, why: Exception) -> None:
+        """Look at the queue again in a while: a value in it is corrupt."""
+        self.look_at = monotonic() + CORRUPT_S
+        if str(why) not in self.known:
+            self.known.add(str(why))
+            log.error("%s: %s; trying again every %.0f s", self.queue.name, why, CORRUPT_S)
 
     def renew(self, works: Sequence[Work]) -> list[bool]:
         """Extend leases; False, and marked as lost, for each that is no longer ours."""
@@ -91,24 +112,47 @@ class Source:
             if word != "done":
                 self._report(work, word)
 
+    def tell_limits(self, reached: Sequence[Limit], idle: int, slots: int) -> None:
+        """Say once that slots stay idle because of a limit, and how to raise it."""
+        if not reached:
+            return
+        self.limits_at = inf
+        first, more = reached[0], len(reached) - 1
+        name, most = quote(self.queue.name), min(first.most + idle, MAX_LIMIT)
+        if first.what == "request":
+            rule, command = "limit", f"request limit {name}/{quote(first.id)} {most}"
+        else:
+            rule, command = "cap", f"client cap {name} {quote(first.id)} {most}"
+        others = f" (so are {more} more)" if more else ""
+        log.warning(
+            "queue %s: %s %s is at its %s of %d%s: %d of %d slots idle; raise it with: redisq %s",
+            self.queue.name, first.what, first.id, rule, first.most, others, idle, slots, command,
+        )  # fmt: skip
+
     def _report(self, work: Work, word: str) -> None:
         if word == "stale":
             self.lose(work)
         elif word != "released":
             assert work.settlement is not None
-            failure = Failure.decoded(work.settlement.value)
-            # The type only: a message may quote the payload.
-            what = failure.type if failure else "failure"
+            failure = Failure.decoded(work.settlement.value) or Failure("failure")
             if word == "dead":
-                log.warning(
-                    "dead letter: %s after attempt %d: %s", address(work), work.attempt, what
-                )
+                attempts = f" after attempt {work.attempt}"
+                self._log_failure(logging.WARNING, "dead letter", work, attempts, failure)
             else:
                 wait = self.queue.retry_ms(work.settlement)
                 when = "" if wait is None else f" in {wait / 1000:.1f} s"
-                level = logging.INFO if what in self.known else logging.WARNING
-                log.log(level, "retry: %s%s: %s", address(work), when, what)
-                self.known.add(what)  # one is news, a thousand are noise
+                # One is news, a thousand are noise.
+                level = logging.INFO if failure.type in self.known else logging.WARNING
+                self._log_failure(level, "retry", work, when, failure)
+                self.known.add(failure.type)
+
+    def _log_failure(self, level: int, word: str, work: Work, how: str, failure: Failure) -> None:
+        if not log.isEnabledFor(level):
+            return
+        shown = self.redacted(failure)
+        log.log(level, "%s: %s%s: %s", word, address(work), how, summary(shown))
+        if shown.traceback:
+            log.debug("traceback of %s:\n%s", address(work), escaped(shown.traceback, "\n"))
 
 
 def settlements(works: Sequence[Work]) -> list[Settlement]:
@@ -119,11 +163,31 @@ def address(work: Work) -> str:
     return f"{work.queue}/{work.id}"
 
 
+def escaped(text: str, keep: str = "") -> str:
+    """Text that no terminal acts on: control and invisible characters but ``keep`` as escapes."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() or char in keep else char.encode("unicode_escape").decode()
+        for char in text
+    )
+
+
+def summary(failure: Failure) -> str:
+    """A failure's type and message in one line; of a long message the two ends."""
+    kind, message = escaped(failure.type), failure.message.strip()
+    if len(message) > _MESSAGE:
+        message = f"{message[: _MESSAGE - _END]} … {message[-_END:]}"
+    return f"{kind}: {escaped(message)}" if message else kind
+
+
 class Sources:
     """All queues of a worker, the one whose turn it is first."""
 
-    def __init__(self, queues: Sequence[Queue[BlockingClient]], lease_ms: int) -> None:
-        self._by_name = {queue.name: Source(queue, lease_ms) for queue in queues}
+    def __init__(
+        self, queues: Sequence[Queue[BlockingClient]], lease_ms: int, redacted: Redacted
+    ) -> None:
+        self._by_name = {queue.name: Source(queue, lease_ms, redacted) for queue in queues}
         self._all = tuple(self._by_name.values())
         self._rotation = deque(self._all)
         self.by_wake_list = {keys["wake"]: s for s in self for keys in s.queue.all_keys}

@@ -9,7 +9,7 @@ from pyspark.sql.window import Window
 
 from redisq_ops.ops.contrast import HOUR
 
-from .events import occurrences
+from .events import first_group, occurrences
 from .steps import ms
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def fairness(
 
 def demanded(history: DataFrame, client: str | None = None) -> DataFrame:
     """Submissions of entries with their clients, as `fairness` takes them: queue, client, at."""
-    whose = F.col("detail") if client is None else F.regexp_extract("id", client, 1)
+    whose = F.col("detail") if client is None else first_group("id", client)
     rows = occurrences(history).where(F.col("event") == "submitted")
     if client is None:
         rows = rows.where(F.col("kind") == "fair")

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
+from redisq_ops.ops.regex import regex
+
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 ENDS = ("done", "failed", "lost", "dead")
 """events that end a delivery"""
@@ -94,7 +96,7 @@ def attempts(history: DataFrame, client: str | None = None) -> DataFrame:
         .where(F.col("event") == "taken")
     )
     unknown = F.col("ended").eqNullSafe("lost") | F.col("reason").eqNullSafe("lost")
-    by_id = F.regexp_extract("id", client, 1) if client else F.lit("")
+    by_id = first_group("id", client) if client else F.lit("")
     whose = F.when(F.col("kind") == "fair", detail) if client is None else by_id
     return rows.select(
         "queue", "kind", "id", "request", "number",
@@ -112,18 +114,44 @@ def attempts(history: DataFrame, client: str | None = None) -> DataFrame:
 
 
 def sized(history: DataFrame) -> DataFrame:
-    """Events with the number of ``entries`` each is about; no range is taken apart for that."""
-    rows = history
-    if "_corrupt" in rows.columns:
-        rows = rows.where(F.col("_corrupt").isNull())
+    """Events with the number of ``entries`` each is about; no range is taken apart for that.
+
+    Of operators' changes (``op``) there are those after which more entries are open, as after a
+    replay, or fewer (``entries`` is negative), as after a purge. What an undo brings back isn't
+    known.
+    """
+    detail, event = F.col("detail"), F.col("event")
     ranged = (
-        (F.col("event") == "submitted")
+        (event == "submitted")
         & (F.col("kind") == "request")
-        & F.col("detail").rlike(r"^\d{1,18}\|\d{1,18}$")
+        & detail.rlike(r"^\d{1,18}\|\d{1,18}$")
     )
     part = F.split("detail", r"\|")
-    size = F.when(ranged, part[1].cast("long") - part[0].cast("long") + 1).otherwise(1)
-    return rows.where(F.col("event").isin(*COUNTED)).withColumn("entries", size)
+    before, after, number = (F.regexp_extract(detail, _MOVED, n) for n in (1, 2, 3))
+    opens = before.isin(*_CLOSED) & after.isin(*_OPEN)
+    closes = before.isin(*_OPEN) & after.isin(*_CLOSED)
+    moved = F.when(opens, number.cast("long")).when(closes, -number.cast("long"))
+    size = (
+        F.when(event == "op", moved)
+        .when(ranged, part[1].cast("long") - part[0].cast("long") + 1)
+        .otherwise(1)
+    )
+    rows = readable(history).where(event.isin(*COUNTED, "op"))
+    return rows.withColumn("entries", size).where(F.col("entries").isNotNull())
+
+
+_MOVED = r"^[^|]*\|(\w+)\|(\w+)\|(\d{1,15})$"
+_OPEN, _CLOSED = ("waiting", "pending", "delayed"), ("dead", "done", "trash")
+
+
+def first_group(column: str, pattern: str) -> Column:
+    """What a user's expression finds; RE2, as everywhere: Java's own engine may never end."""
+    found = regex(pattern)
+
+    def group(text: str | None) -> str | None:
+        return None if text is None else found.group(text)
+
+    return F.udf(group, "string", useArrow=True)(column)
 
 
 def readable(rows: DataFrame) -> DataFrame:

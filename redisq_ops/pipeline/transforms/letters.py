@@ -9,7 +9,6 @@ from pyspark.sql.window import Window
 
 from redisq_ops.core.values import Entry, Failure
 from redisq_ops.ops.contrast import (
-    COMMON,
     DEPTH,
     ENVELOPE,
     HOUR,
@@ -19,8 +18,9 @@ from redisq_ops.ops.contrast import (
     told,
 )
 from redisq_ops.ops.fingerprint import fingerprint, normal
-from redisq_ops.ops.redaction import MASK, NOTHING, Redaction
+from redisq_ops.ops.redaction import NOTHING, Redaction
 
+from ..redacted import redacted_text
 from .events import readable
 from .steps import ms
 
@@ -39,9 +39,9 @@ def fingerprinted(dead: DataFrame) -> DataFrame:
     return dead.withColumn("fingerprint", _fingerprints("error_type", "error", "reason"))
 
 
-def dead_groups(dead: DataFrame) -> DataFrame:
+def dead_groups(dead: DataFrame, redaction: Redaction = NOTHING) -> DataFrame:
     """Dead letters by what went wrong, the largest group of each queue first; as `redisq dlq
-    groups` has them, to the same fingerprints."""
+    groups` has them, to the same fingerprints. Errors are redacted before they are cut."""
     latest = F.struct("since_at", "id")
     rows = readable(fingerprinted(dead))
     reasons = [F.count(F.when(F.col("reason") == r, 1)).alias(r) for r in _REASONS]
@@ -54,12 +54,15 @@ def dead_groups(dead: DataFrame) -> DataFrame:
         F.max("since_at").alias("last_at"),
         F.max_by("id", latest).alias("sample"),
         F.max_by("error_type", latest).alias("error_type"),
-        F.max_by(F.substring("error", 1, 1000), latest).alias("message"),
+        F.max_by("error", latest).alias("message"),
         F.max_by("reason", latest).alias("reason"),
     )
     all_ = F.sum("entries").over(Window.partitionBy("queue"))
     return (
         groups.withColumn("share", F.col("entries") / all_)
+        .withColumn("error_type", redacted_text(F.col("error_type"), redaction))
+        .withColumn("message", redacted_text(F.col("message"), redaction))
+        .withColumn("message", F.substring("message", 1, 1000))
         .withColumn("form", F.coalesce(_forms("message"), "reason", F.lit("no error known")))
         .select(
             "queue", "fingerprint", "entries", "share", *_REASONS, "clients", "requests",
@@ -74,7 +77,7 @@ def contrasts(dead: DataFrame, most: int = 5, payloads: DataFrame | None = None)
 
     As `redisq dlq group` tells it: shares are compared by the lower bound of their difference
     (`surely`), and of the values of a group the `most` surest are kept. A queue with one group
-    only has nothing to be compared with: ``rest`` is null, and told is what half of them have.
+    only has no rows: there is nothing to compare with.
     ``payloads``: queue, fingerprint, field, value as `payload_fields` makes them, with ``looked``,
     how many payloads of the group were readable.
     """
@@ -103,15 +106,15 @@ def contrasts(dead: DataFrame, most: int = 5, payloads: DataFrame | None = None)
     if payloads is not None:
         counted = counted.unionByName(_counted_payloads(payloads))
     of_all = Window.partitionBy("queue", "field", "value")
-    told_of = F.col("value") != MASK  # that all have something which isn't shown tells nothing
     found = (
         counted.withColumn("all_k", F.sum("k").over(of_all))
         .where(F.col("k") >= SUPPORT)
         .withColumn("m", F.col("all_n") - F.col("n"))
+        .where(F.col("m") > 0)
         .withColumn("surely", _surely("k", "n", F.col("all_k") - F.col("k"), "m"))
         .withColumn("share", F.col("k") / F.col("n"))
-        .withColumn("rest", (F.col("all_k") - F.col("k")) / F.nullif("m", F.lit(0)))
-        .where((F.col("surely") > 0) | ((F.col("m") == 0) & (F.col("share") >= COMMON) & told_of))
+        .withColumn("rest", (F.col("all_k") - F.col("k")) / F.col("m"))
+        .where(F.col("surely") > 0)
     )
     best = Window.partitionBy("queue", "fingerprint").orderBy(
         F.desc("surely"), F.desc("share"), "field", "value"
@@ -164,7 +167,7 @@ def _forms(column: str) -> Column:
 
 def _surely(*columns: str | Column) -> Column:
     def bound(k: int, n: int, other: int, m: int) -> float:
-        return difference(k, n, other, m) if m else 0.0
+        return difference(k, n, other, m)
 
     return F.udf(bound, "double", useArrow=True)(*columns)
 

@@ -44,9 +44,11 @@ def latency(attempts: DataFrame, step_ms: int = HOUR, accuracy: int | None = Non
 
 def throughput(history: DataFrame, step_ms: int = MINUTE) -> DataFrame:
     """Events per queue and step. ``grown``: how many entries more than at the beginning of the
-    history are neither done nor dead at the step's end, as far as it says; ``peak``: at most in
-    it, looked at every 10 s, of steps of 5 min and more every minute. ``bad``: deliveries that
-    failed, were lost or rejected; who is buried after a lost lease is one of them, not two."""
+    history are open (neither done nor dead) at the step's end, as far as it says; ``peak``: at most
+    in it, looked at every 10 s, of steps of 5 min and more every minute. ``before``: how many were
+    open at the beginning, at least: without them there would be fewer than none later.
+    ``bad``: deliveries that failed, were lost or rejected; who is buried after a lost lease is one
+    of them, not two."""
     fine_ms = MINUTE if step_ms >= 5 * MINUTE else 10_000 if step_ms >= MINUTE else step_ms
     n = F.col("entries")
     bad = F.col("event").isin("failed", "lost") | (
@@ -58,12 +60,14 @@ def throughput(history: DataFrame, step_ms: int = MINUTE) -> DataFrame:
         .agg(
             *(F.sum(F.when(F.col("event") == e, n).otherwise(0)).alias(e) for e in COUNTED),
             F.count(F.when(bad, 1)).alias("bad"),
+            F.sum(F.when(F.col("event") == "op", n).otherwise(0)).alias("reopened"),
         )
     )
-    so_far = Window.partitionBy("queue").orderBy("fine")
-    more = F.col("submitted") - F.col("done") - F.col("dead")
+    queue = Window.partitionBy("queue")
+    more = F.col("submitted") + F.col("reopened") - F.col("done") - F.col("dead")
     return (
-        counted.withColumn("grown", F.sum(more).over(so_far))
+        counted.withColumn("grown", F.sum(more).over(queue.orderBy("fine")))
+        .withColumn("before", F.greatest(F.lit(0), -F.min("grown").over(queue)))
         .groupBy(
             "queue", F.expr(f"timestamp_millis(fine - pmod(fine, {step_ms}))").alias("from_at")
         )
@@ -71,6 +75,7 @@ def throughput(history: DataFrame, step_ms: int = MINUTE) -> DataFrame:
             *(F.sum(e).alias(e) for e in (*COUNTED, "bad")),
             F.max_by("grown", "fine").alias("grown"),
             F.max("grown").alias("peak"),
+            F.max("before").alias("before"),
         )
         .orderBy("queue", "from_at")
     )

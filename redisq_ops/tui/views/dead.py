@@ -19,7 +19,7 @@ def error_cell(entry: Entry) -> Cell:
     """An error in one line: its type, then the message."""
     error = entry.error
     if error is None:
-        return ""
+        return entry.problem or ""
     return f"{error.type}: {error.message}" if error.message else error.type
 
 

@@ -13,7 +13,7 @@ from redisq_ops.tui.theme import DIM
 from .dead import ago
 from .delayed import moment, zone_of
 from .requests import number
-from .view import Items, Order, QueueView, Target, redaction_of
+from .view import Items, Order, QueueView, Target
 
 if TYPE_CHECKING:
     from redisq_ops.ops.expression import Query
@@ -88,8 +88,6 @@ class Groups(QueueView):
     def row(self, item: Any, snapshot: Snapshot) -> Row:
         group: Group = item
         looked = self.whole.looked if self.whole else snapshot.looked
-        redaction = redaction_of(self)
-        form = redaction.text(group.form) if redaction else group.form
         more = "" if group.exact else "≥"
         return Row(
             group.fingerprint,
@@ -102,7 +100,7 @@ class Groups(QueueView):
                 ago(group.last_ms, snapshot),
                 _different(group.clients),
                 _different(group.requests),
-                form if group.type is None else f"{group.type}: {form}",
+                group.form if group.type is None else f"{group.type}: {group.form}",
             ),
         )
 

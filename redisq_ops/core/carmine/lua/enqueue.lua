@@ -3,13 +3,14 @@
 -- again. To a caller who knows an older `layout` of the shards, what isn't here is `elsewhere`.
 -- ARGV: caller seq backoff requeue update layout
 -- REST: id content
--- USES: guard moves known
+-- USES: guard moves known due
 -- LOOKS: next requeued circle stray finished nattempts backoffs err
 -- Returns a word per row, or one for all: ok | updated | requeued | elsewhere, or the state refused for.
 local said, late = replayed()
 if late then return superseded end
 if said then return said end
 if conf.closed then return {err = 'CLOSED the queue is draining and takes no new entries'} end
+if fall or latest > now then bring_forward(100) end
 local ids = {}
 for i = first, #ARGV, width do ids[#ids + 1] = ARGV[i] end
 by, said = caller:match('^[^:]*'), {}
@@ -44,6 +45,7 @@ for k, id in ipairs(ids) do
     both(put, at, id)
     both(contents, id, content)
     if ready > now then both(waits, id, at) end
+    if fall then keep_recent(id) end
     known[id] = ready > now and backed_off or queued
     if not soonest or ready < soonest then soonest = ready end
     if every then note('submitted', id .. '|' .. at) end

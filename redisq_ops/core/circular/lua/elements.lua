@@ -58,7 +58,7 @@ local function place(ids, command)
     end
     ids = rest
   end
-  if #ids > 0 then redis.call(command, queue, unpack(ids)) end
+  if #ids > 0 then redis.call(command == 'RPUSH' and 'RPUSH' or 'LPUSH', queue, unpack(ids)) end
   return #ids
 end
 

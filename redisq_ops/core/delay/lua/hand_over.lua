@@ -20,6 +20,7 @@ if most > 0 then
 end
 if conf.paused then return {0, 0, 0} end
 by = 'handover'
+clock_read(redis.call('HGET', callers, CLOCK))
 if reap(16) > 0 then flush() end -- where only hand-overs look, nobody else would
 local ids, went = redis.call('ZRANGE', delay, '-inf', now, 'BYSCORE', 'LIMIT', 0, n), 0
 for i, r in ipairs(records(ids)) do
@@ -39,4 +40,5 @@ end
 tally('o', went)
 if went > 0 then redis.pcall('LPUSH', to_wake, '1') end
 flush()
+redis.call('HSET', callers, CLOCK, clock_word())
 return {went, #ids - went, #ids == n and 1 or 0}

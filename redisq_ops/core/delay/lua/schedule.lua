@@ -4,7 +4,7 @@
 -- KEYS: transit
 -- ARGV: caller seq mode layout
 -- REST: id at payload
--- USES: guard moves large
+-- USES: guard moves large due
 -- LOOKS: next
 -- Returns a word per row, or one for all: ok | same | moved | again | exists | elsewhere, and behind a
 -- colon the ready time.
@@ -12,6 +12,7 @@ local said, late = replayed()
 if late then return superseded end
 if said then return said end
 if conf.closed then return {err = 'CLOSED the queue is draining and takes no new entries'} end
+if fall or latest > now then bring_forward(100) end
 local ids, rows = {}, (#ARGV - first + 1) / width
 for k = 1, rows do ids[k] = ARGV[first + (k - 1) * width] end
 by, said = caller:match('^[^:]*'), {}
@@ -40,7 +41,7 @@ for k = 1, rows do
     elseif mode == 'move' and redis.call('ZSCORE', lease, id) then
       word = 'again'
       follow[#follow + 1], follow[#follow + 2] = id, text .. ' ' .. content
-    elseif there == content and (relative or not when or when == ready) then
+    elseif there == content and (not when or when == ready) then
       word, ready = 'same', when or 0
     else
       word, ready = 'exists', when or 0
@@ -52,6 +53,7 @@ for k = 1, rows do
   if word == 'ok' or word == 'moved' then
     put[n + 1], put[n + 2], bodies[n + 1], bodies[n + 2], n = text, id, id, content, n + 2
     times[id], contents[id], fresh = ready, content, fresh + (word == 'ok' and 1 or 0)
+    if word == 'ok' and fall then keep_recent(id) end
     if not soonest or ready < soonest then soonest = ready end
     if every then note('submitted', id .. '|' .. text) end
   end
@@ -63,6 +65,7 @@ if waiting and waiting + fresh > conf.max_waiting then
 end
 for i, r in ipairs(records(moved)) do
   r.op = '-' -- touched: an operator's undo leaves it alone
+  r.since = fall and now or 0 -- its time was chosen: no back-off, which a clock that falls brings forward
   retain(moved[i], r)
 end
 ready()

@@ -22,7 +22,7 @@ if verb == 'cancel' then
   redis.call('ZADD', fin, now, rid)
   redis.call('ZADD', retire, now + conf.trash_ms, rid)
   redis.call('HSET', r_ .. rid, 'closed', now)
-  redis.call('PUBLISH', r_ .. rid, 'cancelled')
+  redis.pcall('PUBLISH', r_ .. rid, 'cancelled')
 elseif verb == 'reopen' then
   if q.state ~= 'cancelled' then return {err = 'CLOSED the request is ' .. q.state} end
   if tonumber(redis.call('ZSCORE', retire, rid)) <= now then -- half of it may be gone

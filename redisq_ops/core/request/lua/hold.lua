@@ -1,6 +1,7 @@
 -- Of a request's sub-requests that were still to be done, how many are on their way to another queue:
 -- they may come back, so it isn't done before. Who moves them says when that has `ended`; who is
--- never heard of again holds it up as long as they can be brought back, until `room_retire` goes on.
+-- never heard of again holds it up until the move is finished by another, or, if no list has that move, as
+-- long as they can be brought back: then `room_retire` goes on.
 -- KEYS: retire
 -- USES: requests config moved
 local function hold(q)

@@ -124,7 +124,7 @@ local function settle_state(q)
     redis.call('ZADD', fin, now, q.rid)
     redis.call('ZADD', retire, now + conf.keep_ms, q.rid)
     redis.call('HSET', r_ .. q.rid, 'closed', now)
-    redis.call('PUBLISH', r_ .. q.rid, 'done')
+    redis.pcall('PUBLISH', r_ .. q.rid, 'done')
     note('request-done', q.rid)
   elseif q.state == 'done' and live > 0 then
     q.state = 'sealed'
@@ -154,14 +154,16 @@ local function room_flush()
 end
 
 -- Remove finished requests past their time, some thousands of sub-requests a call; one with dead
--- letters stays. What was cancelled while it waited may have records.
-local function room_retire()
+-- letters stays. What was cancelled while it waited may have records. `moves`: whether some move between
+-- two queues is unfinished, which may be what a request waits for.
+local function room_retire(_, moves)
   local went = 0
   for _, rid in ipairs(redis.call('ZRANGE', retire, '-inf', now, 'BYSCORE', 'LIMIT', 0, 50)) do
     local readable, q = pcall(request, rid)
-    if not readable then
+    local live = readable and q and (q.state == 'open' or q.state == 'sealed')
+    if not readable or live and moves then
       redis.call('ZADD', retire, now + 3600000, rid) -- it holds up no other
-    elseif q and (q.state == 'open' or q.state == 'sealed') then
+    elseif live then
       q.moving = 0
       redis.call('ZREM', retire, rid)
       touch(q)

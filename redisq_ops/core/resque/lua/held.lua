@@ -2,7 +2,7 @@
 -- receipt, and who holds none that is there holds nothing. `lost`: how often a payload's worker
 -- vanished, and when last, by its digest; forgotten when a delivery of it is settled.
 -- KEYS: lease body lost stat
--- USES: record counters burial wake
+-- USES: record counters burial wake fallen
 local function tickets(n)
   return reserve('fence', n)
 end
@@ -24,6 +24,13 @@ local function let_go(list)
   redis.call('HDEL', meta, unpack(list))
 end
 
+local function bring_forward(max)
+  return after_fall({lease}, false, max, function(_, ticket, deadline, r)
+    redis.call('ZADD', lease, deadline, ticket)
+    redis.call('HSET', meta, ticket, packed(r))
+  end)
+end
+
 -- A job whose worker vanished waits again, or is dead when that was once too often.
 local function back_or_buried(payload, record)
   local digest = redis.sha1hex(payload)
@@ -42,8 +49,9 @@ local function back_or_buried(payload, record)
 end
 
 local function reap(max)
+  local brought = (fall or latest > now) and bring_forward(100) or 0
   local late = redis.call('ZRANGE', lease, '-inf', now, 'BYSCORE', 'LIMIT', 0, max)
-  if #late == 0 then return 0 end
+  if #late == 0 then return brought end
   fit_lists()
   local payloads, lines = redis.call('HMGET', body, unpack(late)), records(late)
   for i = #late, 1, -1 do -- the one that was due first is the next one taken
@@ -52,5 +60,5 @@ local function reap(max)
   end
   let_go(late)
   wake_workers(#late)
-  return #late
+  return #late + brought
 end

@@ -6,6 +6,7 @@
 -- FLAGS: allow-oom
 -- Returns how many things went; 0 means nothing was due.
 fit_lists()
+clock_read(redis.call('HGET', callers, CLOCK))
 local went = reap(tonumber(max)) + promote(math.min(tonumber(max), 100))
 went = went + empty_trash(max)
 write_counters()
@@ -17,5 +18,6 @@ for i = 1, #counted[2], 2 do
     redis.call('HDEL', lost, counted[2][i])
   end
 end
+redis.call('HSET', callers, CLOCK, clock_word())
 forget_unheard()
 return went

@@ -1,0 +1,97 @@
+"""What a server's ACL refuses, read from the server's words, and the rule that would allow it.
+
+Redis 7.0 speaks of "this user" and, inside scripts, names neither the command nor the key. Redis
+7.2 and Valkey name the user and the command, a key or a channel only sometimes.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Literal
+
+Kind = Literal["command", "key", "channel", "database"]
+_SHOWN = 5
+_USER = re.compile(r"\bUser (\S+) has no permissions")
+_COMMAND = re.compile(r"no permissions to run the '([^']+)' command")
+_OTHERS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
+    ("key", re.compile(r"permissions to access the '(.*)' key")),
+    ("key", re.compile(r"permissions to access (?:a|one of the) key()|can't access .* keys()")),
+    ("channel", re.compile(r"permissions to access the '(.*)' channel")),
+    ("channel", re.compile(r"permissions to access (?:a|one of the) channel()|can't publish to()")),
+    ("database", re.compile(r"permissions to access database ?(\d*)")),
+)
+READ_FIRST = ("hgetall", "hmget", "time")
+"""what scripts run before anything else, and so don't ask the ACL for: only of these the server's
+own refusal is met, which in Redis 7.0 doesn't name the command"""
+_NAMELESS = re.compile(r"ACL failure in script|The user executing the script can't run")
+
+
+@dataclass(frozen=True, slots=True)
+class Denial:
+    """Rights that a user lacks, all of one kind."""
+
+    kind: Kind
+    names: tuple[str, ...] = ()
+    """commands (``zadd``, ``xgroup|create``), keys, channels or a database's number; empty: the
+    server didn't say"""
+    user: str = ""
+    """empty: the server didn't say"""
+
+    @classmethod
+    def read(cls, text: str) -> Denial | None:
+        """The right that an error's text says is missing; None: the ACL refused nothing."""
+        user = found[1] if (found := _USER.search(text)) else ""
+        if found := _COMMAND.search(text):
+            return cls("command", (found[1].lower(),), user)
+        for kind, pattern in _OTHERS:
+            if found := pattern.search(text):
+                return cls(kind, (found[1],) if found[1] else (), user)
+        return cls("command", (), user) if _NAMELESS.search(text) else None
+
+    def among(self, names: tuple[str, ...], user: str = "") -> Denial:
+        """The same, where the server didn't say which: it is one of these, and that user."""
+        return replace(self, names=self.names or names, user=self.user or user)
+
+    @property
+    def rules(self) -> str:
+        """What ACL SETUSER has to add; empty: the server didn't say enough."""
+        match self.kind:
+            case "command":
+                scripts = {"eval", "evalsha"}
+                given = self.names or READ_FIRST
+                names = [n for name in given for n in (scripts if name in scripts else [name])]
+                rules = [f"+{name}" for name in names]
+            case "database":
+                rules = [f"db={name}" for name in self.names]
+            case _:
+                mark = "~" if self.kind == "key" else "&"
+                rules = [mark + _pattern(name) for name in self.names]
+        return " ".join(sorted(set(rules)))
+
+    def __str__(self) -> str:
+        who = f"user {self.user}" if self.user else "this user"
+        said = f"the server's ACL says no: {who} may not {self._what()}"
+        return f"{said}; to allow it: {setuser(self.user, self.rules)}" if self.rules else said
+
+    def _what(self) -> str:
+        names, more = list(self.names[:_SHOWN]), len(self.names) - _SHOWN
+        if self.kind == "command":
+            one = "" if self.names else "one of "
+            shown = ", ".join(names or READ_FIRST).upper().replace("|", " ")
+            return f"run {one}{shown}" + (f" and {more} more commands" if more > 0 else "")
+        if len(self.names) == 1:
+            return f"use {self.kind} {self.names[0]}"
+        of = {"key": "one of the keys", "channel": "the channel", "database": "this database"}
+        return f"use {of[self.kind]}"
+
+
+def setuser(user: str, rules: str) -> str:
+    """The command that gives a user more rights."""
+    return f"ACL SETUSER {user or '<user>'} {rules}"
+
+
+def _pattern(name: str) -> str:
+    """For a key of a queue of ours the pattern of all queues of its prefix; else the name."""
+    prefix, braces, _ = name.partition(":{")
+    return f"{prefix}:*" if braces else name

@@ -1,0 +1,30 @@
+-- The latest time (ms) that a guarded call of this queue saw, in a field of its own beside the callers':
+-- whoever reads its caller's slot reads it along, and whoever writes that writes it along. It shows when
+-- the server's clock fell back (set by hand, or a failover to a node whose clock is behind).
+-- While leases and back-offs are brought forward (see `fallen`), it has more words, behind bars: by how
+-- much, since when, which sorted set, from which score on, and how many of that score stay.
+-- KEYS: callers
+local CLOCK = ':clock' -- no caller's name begins so
+local FALL_MOST = 1e12 -- ms, some thirty years; more than that, or no number, was spoilt by hand: no fall
+local latest, fall = now, nil
+
+local function clock_read(word)
+  local seen = tonumber(word)
+  if seen then
+    if seen > now and seen - now < FALL_MOST then latest = seen end
+  elseif word then
+    local at, by, since, part, score, skip = word:match('^(%d+)|(%d+)|(%d+)|([12])|([^|]+)|(%d+)$')
+    if tonumber(score) and tonumber(by) < FALL_MOST then
+      latest = math.max(tonumber(at), now)
+      fall = {by = tonumber(by), since = tonumber(since), part = tonumber(part), score = score,
+        skip = tonumber(skip)}
+    end
+  end
+end
+
+local function clock_word()
+  local at = string.format('%.0f', latest)
+  if not fall then return at end
+  return table.concat({at, string.format('%.0f', fall.by), string.format('%.0f', fall.since), fall.part,
+    fall.score, fall.skip}, '|')
+end

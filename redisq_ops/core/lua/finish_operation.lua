@@ -1,0 +1,22 @@
+-- Take a move between two queues off the list of what is unfinished, and let what was kept for it expire:
+-- in the queue it goes from the undo lists, in the other one what that said of the entries. Not if
+-- somebody was at it meanwhile: behind `at` (ms), with a step later than `steps`, or, with `steps`, to take
+-- it back; each may be empty.
+-- KEYS: undo_ land_
+-- ARGV: op at steps
+-- USES: config unfinished
+-- FLAGS: allow-oom
+-- Returns 1, or 0 if somebody was at it.
+local is = tonumber(redis.call('ZSCORE', unfinished, op) or nil)
+local last, holding, taking, landing, keep, undoing, verb = unpack(redis.call('HMGET', op_ .. op,
+  'steps', 'holding', 'taking', 'landing', 'keep', 'undoing', 'verb'))
+if at ~= '' and is and is > tonumber(at) then return 0 end
+if steps ~= '' and (undoing or tonumber(last or '0') > tonumber(steps)) then return 0 end
+for _, step in ipairs({holding or last or '0', taking or '0'}) do
+  let_expire(undo_ .. op .. ':' .. step, conf.trash_ms)
+end
+if landing then let_expire(land_ .. op .. ':' .. landing, keep) end
+if steps ~= '' and verb then redis.call('HSET', op_ .. op, 'landed', steps) end
+redis.call('ZREM', unfinished, op)
+keep_operation(op)
+return 1

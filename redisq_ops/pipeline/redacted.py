@@ -1,0 +1,39 @@
+"""Redaction of whole tables, in Spark's workers: what leaves for a file or a query is redacted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from redisq_ops.ops.redaction import Redaction
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_TEXT = ("error_type", "error", "traceback", "detail", "_corrupt")
+_BYTES = ("payload", "result")
+
+
+def redacted(frame: DataFrame, redaction: Redaction) -> DataFrame:
+    """A table (`tables`) as it may be shown; a column that nobody chooses is still not read."""
+    from pyspark.sql import functions as F
+
+    if not redaction:
+        return frame
+    shown = {name: redacted_text(F.col(name), redaction) for name in _TEXT if name in frame.columns}
+
+    def payload(data: bytes | None) -> bytes | None:
+        return None if data is None else redaction.payload(bytes(data))
+
+    bytes_ = F.udf(payload, "binary", useArrow=True)
+    shown |= {name: bytes_(name) for name in _BYTES if name in frame.columns}
+    return frame.withColumns(shown)
+
+
+def redacted_text(column: Column, redaction: Redaction) -> Column:
+    """A column of text as it may be shown."""
+    from pyspark.sql import functions as F
+
+    def text(value: str | None) -> str | None:
+        return None if value is None else redaction.text(value)
+
+    return F.udf(text, "string", useArrow=True)(column) if redaction else column

@@ -1,0 +1,138 @@
+"""A user who lacks one right: each operation on each kind changes nothing, or does all of it.
+
+The right is withdrawn while the user is connected, as an administrator does it. Cases are an
+operation and a command that it runs; an operation and channels; an operation and a queue's key.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import redis
+
+from redisq_ops.core import rights
+from redisq_ops.core.errors import Forbidden
+from redisq_ops.core.resque import SidekiqQueue
+
+from .database import Database, Digests
+from .stages import KINDS, Stage, stage
+
+ALL = "reset on nopass allchannels allkeys allcommands"
+SOME = {"take", "take of what is due", "ack", "fail", "put", "replay", "undo", "sweep", "cancel"}
+WHERE = {"command": "ACL SETUSER limited +", "key": "ACL SETUSER limited ~"}
+
+
+@pytest.fixture
+def user(url: str, client: redis.Redis) -> Iterator[redis.Redis]:
+    """A client of a user with all rights, to be limited."""
+    client.execute_command("ACL", "SETUSER", "limited", *ALL.split())  # type: ignore[no-untyped-call]
+    with redis.Redis.from_url(url, username="limited", password="", protocol=3) as limited:
+        yield limited
+    client.acl_deluser("limited")
+
+
+@dataclass
+class Cases:
+    """Operations of a stage by a user who lacks something, and what became of them."""
+
+    admin: redis.Redis
+    stage: Stage
+    counted: Counter[str] = field(default_factory=Counter)
+    bad: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.database = Database(self.admin)
+        self.database.save()
+        self.database.restore()
+        self.before = self.database.digests()
+
+    def allow(self, *rules: str) -> None:
+        self.admin.execute_command("ACL", "SETUSER", "limited", *rules)  # type: ignore[no-untyped-call]
+
+    def complete(self, name: str) -> tuple[Digests, list[str]]:
+        """What the operation does with all rights, and the commands that it runs."""
+        self.allow(*ALL.split())
+        self.database.restore()
+        self.admin.config_resetstat()
+        self.stage.run(name)
+        stats = self.admin.info("commandstats")
+        after = self.database.digests()
+        self.database.restore()
+        ran = [name.removeprefix("cmdstat_") for name in stats]
+        return after, [name for name in ran if name not in ("config|resetstat", "info", "eval")]
+
+    def run(self, name: str, lacks: str, after: Digests, kind: str = "command") -> None:
+        said: Exception | None = None
+        try:
+            self.stage.run(name)
+        except Exception as error:
+            said = error
+        now = self.database.digests()
+        word = "half" if now != after and now != self.before else "done"
+        if now != self.before:
+            self.database.restore()
+        if said is not None:
+            clear = isinstance(said, Forbidden) and "\n" not in str(said)
+            word = "half" if now != self.before else "refused" if clear else "unclear"
+            if word == "refused" and WHERE[kind] not in str(said):
+                word = "without a rule"
+        self.counted[word] += 1
+        if word not in ("refused", "done"):
+            self.bad.append(f"{name} without {lacks}: {word}: {said!r:.300}")
+
+
+@pytest.fixture
+def cases(
+    request: pytest.FixtureRequest,
+    client: redis.Redis,
+    user: redis.Redis,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Cases:
+    monkeypatch.setattr(SidekiqQueue, "random", staticmethod(lambda: 0.5))
+    return Cases(client, stage(user, request.param))
+
+
+every_kind = pytest.mark.parametrize("cases", KINDS, indirect=True)
+
+
+@pytest.mark.slow
+@every_kind
+def test_without_a_command_or_channels_nothing_is_half_done(cases: Cases) -> None:
+    for name in cases.stage.operations:
+        after, commands = cases.complete(name)
+        for command in commands:
+            cases.allow(f"-{command}")
+            cases.run(name, command, after)
+            cases.allow(f"+{command}")
+        cases.allow("resetchannels")
+        cases.run(name, "channels", after)
+        cases.allow("allchannels")
+    assert not cases.bad, f"{cases.counted}\n" + "\n".join(cases.bad)
+    assert cases.counted["refused"] > 10
+
+
+@pytest.mark.slow
+@every_kind
+def test_without_writing_one_key_nothing_is_half_done(cases: Cases) -> None:
+    patterns = dict(keys(cases.stage.made))
+    for name in cases.stage.operations.keys() & SOME:
+        after, _ = cases.complete(name)
+        for part, pattern in patterns.items():
+            others = [f"~{other}" for other in patterns.values() if other != pattern]
+            cases.allow("resetkeys", "~rq:registry", *others, f"%R~{pattern}")
+            cases.run(name, f"writing {part}", after, "key")
+    assert not cases.bad, f"{cases.counted}\n" + "\n".join(cases.bad)
+    assert cases.counted["refused"] > 10 or cases.stage.kind == "stream"
+
+
+def keys(queue: Any) -> Iterator[tuple[str, str]]:
+    """Parts of a queue's keys, and a pattern of the keys of each."""
+    for name in (*rights.PUT, *rights.WORK, "move", "undo", "journal"):
+        with suppress(FileNotFoundError):
+            for part in queue._script(name).header.keys:
+                yield part, queue.keys[part] + ("*" if part.endswith("_") else "")

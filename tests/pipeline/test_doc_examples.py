@@ -1,0 +1,63 @@
+"""The page of the pipeline runs as printed; its commands in this process, on the tests' session."""
+
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from redisq_ops import cli
+from redisq_ops.cli import app
+from redisq_ops.demo.server import EmbeddedServer
+from tests.conftest import BINARIES
+from tests.doc_reader import PAGES, SHELL, Reader, blocks, ending
+
+from .test_results import Kept
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.mark.slow
+def test_the_page_runs_as_printed(
+    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    from redisq_ops.pipeline import session
+
+    assert app.app is not None
+    kept = Kept(spark)
+    # The JVM was started elsewhere: what is relative would be there.
+    jvm: Any = spark._jvm
+    files = jvm.org.apache.hadoop.fs.FileSystem.get(spark._jsc.hadoopConfiguration())
+    before = files.getWorkingDirectory()
+    files.setWorkingDirectory(jvm.org.apache.hadoop.fs.Path(str(tmp_path)))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(
+        sys.modules["redisq_ops.cli.spark"], "started", lambda s, given, *, waits: kept
+    )
+    monkeypatch.setattr(
+        sys.modules["redisq_ops.cli.spark"], "handed_on", lambda s, spark: os.environ["REDIS_URL"]
+    )
+    monkeypatch.setattr(session, "session", lambda *given, **named: kept)
+    try:
+        with EmbeddedServer(BINARIES["valkey"]) as server:
+            monkeypatch.setenv("REDIS_URL", server.url)
+            reader = Reader("spark.md", server.url, tmp_path)
+            for at, language, text in blocks(PAGES["spark.md"]):
+                if language == "python":
+                    # The session's workers have no REDIS_URL of this server.
+                    own = f'.format("redisq").option("url", "{server.url}")'
+                    reader.python(at, text.replace('.format("redisq")', own))
+                elif language in SHELL:
+                    for line in text.splitlines():
+                        if line.startswith("redisq spark "):
+                            words = shlex.split(line, comments=True)[1:]
+                            assert cli.run(words) == 0, (line, capsys.readouterr())
+                        else:
+                            reader.shell(at, ending(line) + "\n")
+    finally:
+        files.setWorkingDirectory(before)
