@@ -166,6 +166,21 @@ def test_a_script_has_the_functions_it_needs_and_no_others() -> None:
         scripts._shaken(f"{kept}{kept}return b()")
 
 
+def test_what_is_counted_is_written() -> None:
+    """Numbers that were given out and not written would be given out again."""
+    for room in sorted({path.parent.parent.name for path in FILES} - {"core", "streams"}):
+        for path in FILES:
+            if not is_script(path) or path.parent.parent.name not in (room, "core"):
+                continue
+            try:
+                text = script(room, path.stem).text
+            except FileNotFoundError:
+                continue
+            outside = scripts._FUNCTION.sub("", text)
+            if re.search(r"\b(count|reserve)\(", outside) or "function reserve" in text:
+                assert re.search(r"^ *(flush|write_counters)\(\)", outside, re.M), (room, path.stem)
+
+
 def test_what_lua_has_as_defaults_is_what_python_has() -> None:
     text = script("request", "settle").text
     for field in ("max_failures", "max_lost", "keep_ms", "trash_ms", "history_max"):

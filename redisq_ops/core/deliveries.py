@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import quote, unquote_to_bytes
 
 from .errors import BadInput
 from .io import Arg
+from .quoting import bytes_of, text
 from .settings import MAX_BATCH
 from .values import OUTCOMES, Delivery, Settlement, Taken
 
@@ -32,9 +33,9 @@ def taken(reply: Sequence[Any], make: Make) -> Taken:
     if rest:
         first, names, odd, payloads = rest
         quoted = names.startswith(QUOTED)
-        ids = names.removeprefix(QUOTED).decode().split("\n")
+        ids = text(names.removeprefix(QUOTED)).split("\n")
         if quoted:
-            ids = [unquote(word, errors="strict") for word in ids]
+            ids = [text(unquote_to_bytes(word)) for word in ids]
         number, _, caller = first.decode().partition("-")
         start = int(number)
         receipts = [f"{fence}-{caller}" for fence in range(start, start + len(ids))]
@@ -87,7 +88,12 @@ def ends(
             pairs.append(f"{delivery.id} {delivery.receipt}")
     told = " ".join(pairs)
     blanks, bars = told.count(" "), told.count("|")
-    if blanks != 2 * len(settlements) - 1 or bars != len(rows) or "  " in f" {told} ":
+    if (
+        not told.isascii()
+        or blanks != 2 * len(settlements) - 1
+        or bars != len(rows)
+        or "  " in f" {told} "
+    ):
         return " " + " ".join(map(_quoted, settlements, pairs)), rows  # what no take handed out
     return told, rows
 
@@ -95,4 +101,5 @@ def ends(
 def _quoted(settlement: Settlement, pair: str) -> str:
     """A pair of `ends` whose words may have anything in them."""
     id, receipt = settlement.delivery.id, settlement.delivery.receipt
-    return f".{quote(id, '')} .{quote(receipt, '')}{pair[len(id) + len(receipt) + 1 :]}"
+    row = pair[len(id) + len(receipt) + 1 :]
+    return f".{quote(bytes_of(id), '')} .{quote(bytes_of(receipt), '')}{row}"

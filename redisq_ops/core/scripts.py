@@ -44,10 +44,13 @@ STEPS = frozenset({"front"})
 so that one in the way is named, the later ones at those that they write and haven't read"""
 _FIXED = frozenset(FIXED.items())
 _SHARED = "redisq_ops.core"
-NUMBERS = frozenset(
-    "fence gen laps turn waiting cancelled done gone spent returned popped shown vt vt_latest".split()
-)
+NUMBERS = {
+    "fence", "gen", "laps", "turn", "waiting", "cancelled", "done", "gone", "spent", "returned",
+    "popped", "shown", "vt", "vt_latest",
+}  # fmt: skip
 """fields of ``stat`` that are numbers: a script looks at those that it mentions before it writes"""
+OPERATION = ("done", "undone", "freed", "landing", "keep")
+"""fields of an operation's journal entry that scripts count with"""
 _NUMBERS_HERE = "sound(stat)"
 _WORD = re.compile(r"\w+")
 _FUNCTION = re.compile(
@@ -160,7 +163,7 @@ def script(room: str, name: str, kinds: frozenset[tuple[str, str]] = _FIXED) -> 
         if looks and name not in STEPS:
             whole = "\n".join([*texts, body])
             lines += [
-                f"sound(op_ .. {op}, {{'done', 'undone'}})"
+                f"sound(op_ .. {op}, {{{', '.join(map(repr, OPERATION))}}})"
                 for op in ("op", "caller")
                 if op in full.argv and f"op_ .. {op}" in whole
             ]

@@ -124,9 +124,9 @@ def _move(
 def _ours(client: redis.Redis, kind: str) -> Stage:
     cls, options = _OURS[kind], _SHAPES.get(kind, {})
     clock = FakeClock()
-    named: Callable[[str], str] = lambda name: f"carmine:{name}" if kind == "carmine" else name
-    queue = cls(client, named("q"), clock=clock, **options)
-    other = cls(client, named("other"), clock=clock, **options)
+    prefix = "carmine:" if kind == "carmine" else ""
+    queue = cls(client, f"{prefix}q", clock=clock, **options)
+    other = cls(client, f"{prefix}other", clock=clock, **options)
     for one in (queue, other):
         run(client, one._enrol())
 
@@ -249,10 +249,8 @@ def _ours(client: redis.Redis, kind: str) -> Stage:
         )
         built.operations["strike"] = lambda queue: queue.strike("r", "w9")
     if kind == "fair":
-        for rule, value in (("weight", 3), ("cap", 1), ("blocked", 1)):
-            built.operations[rule] = lambda queue, rule=rule, value=value: queue.control(
-                "op", 1, rule, "bob", value
-            )
+        for rule, to in (("weight", 3), ("cap", 1), ("blocked", 1)):
+            built.operations[rule] = _ruled(rule, to)
     if kind == "delay":
         built.operations |= {
             "plan": lambda queue: queue.set_periodic(
@@ -279,6 +277,10 @@ def _ours(client: redis.Redis, kind: str) -> Stage:
 
 def _controlled(verb: str, rid: str, value: Any) -> Operation:
     return lambda queue: queue.control("op", 1, verb, rid, value)
+
+
+def _ruled(rule: str, value: int) -> Operation:
+    return lambda queue: queue.control("op", 1, rule, "bob", value)
 
 
 def _arrivals(queue: Any) -> list[tuple[Any, ...]]:
@@ -399,9 +401,8 @@ def _stream(client: redis.Redis) -> Stage:
     client.xgroup_create("orders", "g", "0")
     client.xreadgroup("g", "w1", {"orders": ">"}, count=6)
     queue: Any = StreamQueue(client, "stream:orders")
-    pending = [
-        row["message_id"].decode() for row in client.xpending_range("orders", "g", "-", "+", 9)
-    ]
+    rows: Any = client.xpending_range("orders", "g", "-", "+", 9)
+    pending = [row["message_id"].decode() for row in rows]
     client.hset(queue.keys["op_"] + "op", "done", "0")
     queue._enrolled = True
     built = Stage("stream", client, queue, 1_700_000_000_000, ())

@@ -24,7 +24,7 @@ def tokens(image: Picture) -> set[bytes]:
     """The entries whose payload is anywhere but in lists of what could be undone."""
     found: set[bytes] = set()
     for key, value in image.items():
-        if b":undo:" not in key and b":callers" not in key:
+        if not any(part in key for part in (b":undo:", b":callers", b":hist")):
             found |= set(TOKEN.findall(repr(value).encode()))
     return found
 
@@ -128,6 +128,8 @@ class Judge:
         lost = tokens(self._prepared(corruption)) - tokens(image) - reference.ended
         if key.endswith(b":trash"):  # a score that is long past: its time in the trash is over
             lost = set()
+        if corruption.gone and key in self.image:  # what was in that key alone is gone with it
+            lost -= tokens({key: self.image[key]})
         if lost:
             return Verdict("lost", " ".join(sorted(t.decode() for t in lost)))
         if corruption.gone or corruption.believable or not field_kept:
@@ -171,7 +173,7 @@ class Judge:
         if name is None:
             return False
         value = self.database.picture().get(key)
-        return _without(value, name) == _without(reference.image.get(key), name)
+        return bool(_without(value, name) == _without(reference.image.get(key), name))
 
 
 def _cell(value: Any, name: bytes) -> Any:

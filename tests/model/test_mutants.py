@@ -102,7 +102,7 @@ MUTANTS = [
     ),
     mutant(
         "tokens of a namesake that is gone",
-        ("begin", "redis.call('HINCRBY', stat, 'gen', 1)", "1"),
+        ("begin", "reserve('gen', 1) + 1", "1"),
         models=REQUESTS,
     ),
     mutant("done with one to go", ("room", "live == 0", "live <= 1"), models=REQUESTS),
@@ -187,7 +187,7 @@ MUTANTS = [
     ),
     mutant(
         "results lost",
-        ("room", "entry / 1000), entry, value)", "entry / 1000), entry, '')"),
+        ("room", "keep_result(q, entry, value, entry)", "keep_result(q, entry, '', entry)"),
         models=REQUESTS,
     ),
     mutant(
@@ -198,7 +198,7 @@ MUTANTS = [
     mutant("a paused queue goes on", ("take", "conf.paused and {}", "{} and nil")),
     mutant(
         "a paused request goes on",
-        ("take", "and q.paused ~= 1 then", "then"),
+        ("take", "return live and q.paused ~= 1 and", "return live and"),
         ("room", "or q.paused == 1 then", "then"),
         models=REQUESTS,
         often=("control", "take", "submit"),
@@ -386,12 +386,12 @@ MUTANTS += [
     ),
     mutant(
         "what follows has the payload of before",
-        ("known", "if not each then redis.call('HSET', body, id, row) end", ""),
+        ("known", "redis.call('HSET', body, unpack(renewed))", ""),
         models=CIRCLES,
     ),
     mutant(
         "what follows comes but once",
-        ("known", "not each or redis.call('HINCRBY', again, id, -1) <= 0", "true"),
+        ("known", "if not each or many(row) <= 1 then", "if true then"),
         models=CIRCLES,
     ),
     mutant(
@@ -451,18 +451,18 @@ MUTANTS += [
     ),
     mutant(
         "what runs again has the content of before",
-        ("room", "redis.call('HSET', messages, id, content)", ""),
+        ("again", "add(puts, messages, id, content)", ""),
         models=CARMINES,
     ),
-    mutant("it runs again for ever", ("room", "redis.call('HDEL', next, id)", ""), models=CARMINES),
+    mutant("it runs again for ever", ("again", "add(cuts, next, id)", ""), models=CARMINES),
     mutant(
         "to be queued again for ever",
-        ("room", "redis.call('SREM', requeued, id)", ""),
+        ("again", "add(parts, requeued, id)", ""),
         models=CARMINES,
     ),
     mutant(
         "it runs again without the backoff",
-        ("room", "return now + wait", "return now"),
+        ("again", "return now + wait", "return now"),
         models=CARMINES,
     ),
     mutant(
@@ -534,7 +534,7 @@ MUTANTS += [
         ("enqueue", "redis.call('SREM', finished, unpack(reset))", ""),
         models=CARMINES,
     ),
-    mutant("dry runs not counted", ("dry", "redis.call('INCR', dry_runs)", "1"), models=CARMINES),
+    mutant("dry runs not counted", ("dry", "redis.pcall('INCR', dry_runs)", "1"), models=CARMINES),
 ]
 FAIRS = (FairModel,)
 MUTANTS += [
@@ -615,7 +615,7 @@ MUTANTS += [
     mutant("below its cap and not in the ring", ("back", "( %-?%d+ %d+)$", "( .*)$"), models=FAIRS),
     mutant(
         "ended and still there",
-        ("back", "    redis.call('HDEL', body, unpack(gone))\n", ""),
+        ("back", "  redis.call('HDEL', body, unpack(gone))\n", ""),
         models=FAIRS,
     ),
     mutant(

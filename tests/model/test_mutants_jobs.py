@@ -26,7 +26,7 @@ MUTANTS = {
         SIDEKIQ,
     ),
     "tickets that come again": (
-        ("held", "redis.call('HINCRBY', stat, 'fence', n) - n", "0"), BOTH,
+        ("held", "reserve('fence', n)", "0"), BOTH,
     ),
     "lost workers not counted": (
         ("held", "if times >= conf", "if 1 >= conf"), BOTH,

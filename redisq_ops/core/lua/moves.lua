@@ -47,7 +47,7 @@ end
 -- Before the first write of what was noted: all that may refuse it. `room_read` is the kind's: what its
 -- part of a flush reads or writes in keys of its own.
 local function ready()
-  if changed then fit() end
+  if changed then fit() elseif #forgotten > 0 then must_be(err, 'hash') end
   room_ready(admit)
   room_read()
 end

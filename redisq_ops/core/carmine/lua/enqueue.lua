@@ -4,7 +4,7 @@
 -- ARGV: caller seq backoff requeue update layout
 -- REST: id content
 -- USES: guard moves known due
--- LOOKS: next requeued circle stray finished nattempts backoffs meta
+-- LOOKS: next requeued circle stray finished nattempts backoffs err
 -- Returns a word per row, or one for all: ok | updated | requeued | elsewhere, or the state refused for.
 local said, late = replayed()
 if late then return superseded end

@@ -36,4 +36,5 @@ for i = first, #ARGV do
   end
   if size > 262144 then break end
 end
+write_counters()
 return said

@@ -5,7 +5,7 @@
 -- ARGV: caller seq mode layout
 -- REST: id at payload
 -- USES: guard moves large due
--- LOOKS: next meta
+-- LOOKS: next
 -- Returns a word per row, or one for all: ok | same | moved | again | exists | elsewhere, and behind a
 -- colon the ready time.
 local said, late = replayed()
@@ -52,9 +52,8 @@ for k = 1, rows do
   end
   if word == 'ok' or word == 'moved' then
     put[n + 1], put[n + 2], bodies[n + 1], bodies[n + 2], n = text, id, id, content, n + 2
-    times[id], contents[id] = ready, content
-    if word == 'ok' then fresh = fresh + 1 end
-    if fall and word == 'ok' then keep_recent(id) end
+    times[id], contents[id], fresh = ready, content, fresh + (word == 'ok' and 1 or 0)
+    if word == 'ok' and fall then keep_recent(id) end
     if not soonest or ready < soonest then soonest = ready end
     if every then note('submitted', id .. '|' .. text) end
   end
@@ -64,12 +63,13 @@ local waiting = fresh > 0 and conf.max_waiting > 0 and redis.call('ZCARD', delay
 if waiting and waiting + fresh > conf.max_waiting then
   return {err = 'FULL ' .. waiting .. ' entries wait and max_waiting is ' .. conf.max_waiting}
 end
-if #follow > 0 then redis.call('HSET', next, unpack(follow)) end
-if #moved > 0 then redis.call('HDEL', next, unpack(moved)) end -- the latest wish is what counts
 for i, r in ipairs(records(moved)) do
   r.op, r.since = '-', fall and now or 0 -- touched: no undo moves it; and its time is no back-off's
   retain(moved[i], r)
 end
+ready()
+if #follow > 0 then redis.call('HSET', next, unpack(follow)) end
+if #moved > 0 then redis.call('HDEL', next, unpack(moved)) end -- the latest wish is what counts
 if n > 0 then
   put_fields(body, bodies)
   put_scores(delay, put)

@@ -9,7 +9,8 @@ local function owners(ids)
   for k, id in ipairs(ids) do
     if not whose[k] then -- it only ever waited
       local content = redis.call('HGET', body, id)
-      whose[k] = content and match(content, '^%S+') or false
+      whose[k] = content and match(content, '^([!-~]+) ') or false
+      if content and not whose[k] then spoilt(body, id, 'a client and a payload') end
       if whose[k] then owned[#owned + 1], owned[#owned + 2] = id, whose[k] end
     end
   end

@@ -25,6 +25,8 @@ local function room_ready(admit)
 end
 
 local function room_fits(content)
-  local wrong = unfit(match(content, '^%S+'))
+  local name = match(content, '^%S+')
+  local wrong = unfit(name)
   if wrong then error(wrong) end
+  open_accounts({name})
 end

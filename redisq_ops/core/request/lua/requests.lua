@@ -1,6 +1,5 @@
 -- Requests as a call finds them: each record is read once, changed here, and the flush writes what
--- differs from `had`. A field that isn't there is 0 and in `had` nil; one that was spoilt by hand fails
--- the call.
+-- differs from `had`. A field that isn't there is 0, in `had` nil; one that was spoilt fails the call.
 -- KEYS: r_ s_
 -- USES: stream bounds
 local FIELDS = {'state', 'priority', 'limit', 'paused', 'waiting', 'pending', 'delayed', 'done',
@@ -13,15 +12,16 @@ local function request(rid)
   local q = requests[rid]
   if q == nil then
     known = known + 1
-    local got = redis.call('HMGET', r_ .. rid, unpack(FIELDS))
+    local key = r_ .. rid
+    local got = redis.call('HMGET', key, unpack(FIELDS))
     if not got[1] then
       q = false
     else
       local had = {state = got[1]}
       q = {rid = rid, stream = s_ .. rid, state = got[1], had = had}
       for i = 2, #FIELDS do
-        local field, number = FIELDS[i], nil
-        if got[i] == '0' then number = 0 else number = whole(got[i], r_ .. rid, field) end
+        local field = FIELDS[i]
+        local number = got[i] == '0' and 0 or whole(got[i], key, field)
         q[field], had[field] = number or 0, number
       end
       within_bounds(q)

@@ -19,6 +19,10 @@ if begun then flush() end
 local budget = n + 64
 local taken, payloads, retried = {}, {}, {}
 
+local function number_of(entry)
+  return string.sub(entry, -2) == '-0' and tonumber(string.sub(entry, 1, -3)) or math.huge
+end
+
 local function supply(q, want)
   local got, have, sub = {}, 0, string.sub
   if q.again > 0 then
@@ -41,11 +45,13 @@ local function supply(q, want)
       q.stream, '>')
     if not read then break end
     local entries = read[1][2]
+    local foreign = number_of(entries[#entries][1]) > q.total -- another program's are behind all of ours
+    if not foreign then q.read = number_of(entries[#entries][1]) end
     for i = 1, #entries do
       local entry = entries[i]
-      local number = sub(entry[1], -2) == '-0' and tonumber(sub(entry[1], 1, -3)) or math.huge
-      if number <= q.total then q.read = number end
-      if number > q.total then -- another program's
+      local number = foreign and number_of(entry[1])
+      if number and number <= q.total then q.read = number end
+      if number and number > q.total then
         q.went.pending[#q.went.pending + 1] = entry[1]
         budget = budget - 1
       elseif q.trash > 0 and redis.call('ZSCORE', trash, q.rid .. '/' .. sub(entry[1], 1, -3)) then
@@ -73,6 +79,11 @@ if conf.aging > 0 and #order > 1 then
     table.insert(order, 1, table.remove(order, at))
   end
 end
+local function to_hand_out(q)
+  local live = q.state == 'open' or q.state == 'sealed'
+  return live and q.paused ~= 1 and math.min(q.limit - q.pending, q.waiting) or 0
+end
+
 -- What tokens stand for, before they are popped.
 local function looked_at(list)
   local tokens, times, names = redis.call('LRANGE', list, #taken - n, -1), {}, {}
@@ -83,7 +94,7 @@ local function looked_at(list)
   end
   for _, word in ipairs(names) do
     local q = request(word:match('^[^|]*'))
-    if q and token(q) == word then
+    if q and token(q) == word and to_hand_out(q) > 0 then
       must_be_grouped(q.stream)
       must_be(p_ .. q.priority, 'list')
       if q.again > 0 then
@@ -117,10 +128,8 @@ for _, priority in ipairs(order) do
       if q and token(q) == word and q.priority == tonumber(priority) then
         q.tok = q.tok - times[word]
         touch(q)
-        if (q.state == 'open' or q.state == 'sealed') and q.paused ~= 1 then
-          local want = math.min(times[word], q.limit - q.pending, q.waiting)
-          if want > 0 then supply(q, want) end
-        end
+        local want = math.min(times[word], to_hand_out(q))
+        if want > 0 then supply(q, want) end
       end
     end
   end

@@ -47,8 +47,9 @@ end
 
 local function restorable(name)
   local origin = origin_of(name)
-  if origin and origin[2] == 'held' then return fits(queue) end -- its holder is long gone
-  return origin and open_for(origin[2], origin[3])
+  if not origin then return not redis.call('ZSCORE', trash, name) end -- gone meanwhile, or spoilt
+  if origin[2] == 'held' then return fits(queue) end -- its holder is long gone
+  return open_for(origin[2], origin[3])
 end
 
 -- Back to where `take_out` had it from; lists get it at the end where new ones come.
