@@ -350,6 +350,7 @@ def fuzz(
     few on its neighbours."""
     chance = random.Random(seed)
     found: list[Finding] = []
+    told = 0
     every, writes = list(looks(sorted(there.names))), list(changes(sorted(there.names)))
     overall = [words for words in every if not there.names & _queues_of(words)]
     for nth in range(count):
@@ -384,7 +385,11 @@ def fuzz(
                 if isinstance(ended, str):
                     found.append(Finding(str(mutation), " ".join([*words, way]), ended))
         there.restore()
-        progress(f"{nth + 1}/{count}: {len(found)} findings")
+        for one in found[told:]:
+            progress(f"{one.what}\n    {one.command}   [{one.mutation}]")
+        told = len(found)
+        if (nth + 1) % 10 == 0:
+            progress(f"{nth + 1} of {count} mutations: {told} findings")
     return found
 
 
@@ -417,22 +422,16 @@ def main() -> None:
     parser.add_argument("--mutations", type=int, default=500)
     parser.add_argument("--commands", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--show", type=int, default=40)
     given = parser.parse_args()
     with EmbeddedServer(binaries()["valkey"]) as server:
         there = Deployment(server.url)
 
         def progress(line: str) -> None:
-            if sys.stderr.isatty() or line.partition("/")[0].endswith("0"):
-                print(line, file=sys.stderr, flush=True)
+            print(line, file=sys.stderr, flush=True)
 
         began = time.monotonic()
         found = fuzz(there, given.seed, given.mutations, given.commands, progress)
         there.close()
-    kinds = Counter(re.sub(r"\d+", "N", one.what)[-130:] for one in found)
-    for what, number in kinds.most_common(given.show):
-        example = next(o for o in found if re.sub(r"\d+", "N", o.what)[-130:] == what)
-        print(f"{number:5}  {example.what}\n         {example.command}   [{example.mutation}]")
     print(
         f"{given.mutations} mutations, {len(found)} findings, {time.monotonic() - began:.0f} s; "
         f"exit codes {dict(there.ended)}"

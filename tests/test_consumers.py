@@ -840,7 +840,7 @@ def test_a_planned_claim_leaves_out_what_a_claim_leaves_out(
 ) -> None:
     clock = FakeClock(1_700_000_000_000)
     later = DelaySet(client, "later", clock=clock)
-    later.schedule([(f"e{n}", b"x") for n in range(4)], at_ms=1)
+    later.schedule([(f"e{n}", b"x") for n in range(4)], at_ms=10**12)
     later.take(2, consumer='w"1')
     later.take(1, consumer="w1")
     file = tmp_path / "p.ndjson"

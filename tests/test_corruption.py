@@ -83,7 +83,8 @@ def test_a_corrupt_registry_entry_is_one_queue_less(redisq: Redisq, client: redi
 def test_infinite_scores_and_any_bytes_are_shown(redisq: Redisq, client: redis.Redis) -> None:
     later = DelaySet(client, "later")
     later.schedule([(f"e{n}", b"x") for n in range(4)], after_ms=600_000)
-    client.zadd("rq:{later}:delay", {"e0": "inf", "e1": "-inf", b"\xff": 1e300, b"": 0.5})
+    odd: dict[Any, Any] = {"e0": "inf", "e1": "-inf", b"\xff": 1e300, b"": 0.5}
+    client.zadd("rq:{later}:delay", odd)
     rows = redisq.rows("delay", "ls", "--queue", "later")
     assert [row["id"] for row in rows] == ["e2", "e3", "\udcff", "e0"]
     assert [row["ready_ms"] is None for row in rows] == [False, False, True, True]

@@ -760,7 +760,7 @@ def test_producers_find_an_entry_wherever_it_is(
         step += 1
         process = old_process if step % 2 else open_set()
         id = f"id-{step % 20}"
-        assert process.schedule([(id, id.encode())], after_ms=0)[0].word == "same"
+        assert process.schedule([(id, id.encode())], after_ms=0)[0].word == "exists"
         assert put(process, ids(20), clock.now_ms + 1000 + step, "move") == ["moved"] * 20
         assert put(process, [f"new-{step}"], clock.now_ms + 1000) == ["ok"]
         assert process.get(f"new-{step}") is not None

@@ -195,10 +195,10 @@ def _say_cancelled(s: Session, target: Target) -> None:
     """What the trash counts and doesn't list."""
     from redisq_ops.ops.cancelled import taken_along
 
-    from .output import say
+    from .output import printable, say
 
     if target.state == "trash" and (said := s.run(taken_along(target.queue))):
-        say(f"{target.queue.name}: {said}")
+        say(printable(f"{target.queue.name}: {said}"))
 
 
 def _table(queue: str, state: State, rows: list[Entry], now: int) -> tuple[list[str], list[Any]]:

@@ -62,6 +62,6 @@ def _row(outcome: Outcome) -> dict[str, Any]:
         "error": {
             "reason": outcome.reason,
             "type": error.type if error else None,
-            "message": error.message if error else None,
+            "message": error.message if error else outcome.problem,
         }
     }

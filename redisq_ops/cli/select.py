@@ -75,7 +75,7 @@ def selected(s: Session, given: Mapping[str, Any]) -> int:
                 say(f"{scan.queue.name}: {scan.looked} {scan.state}")
     for scan in looks:
         if scan.state == "trash" and (along := s.run(taken_along(scan.queue))):
-            say(f"{scan.queue.name}: {along}")
+            say(printable(f"{scan.queue.name}: {along}"))
     if not looks and not broken:
         say("0 matched: " + _why_not(filter, queues))
     return 3 if broken else 0

@@ -74,7 +74,8 @@ def checked_ms(value: Duration, what: str) -> int:
 
 
 def checked_moment(value: Moment, what: str) -> int:
-    """A time in milliseconds UTC since 1970; what looks like seconds or microseconds is refused."""
+    """A time in milliseconds UTC since 1970; what looks like seconds or microseconds is refused. (0
+    is the past in any unit.)"""
     if isinstance(value, datetime):
         if value.utcoffset() is None:
             raise BadInput(
@@ -86,7 +87,7 @@ def checked_moment(value: Moment, what: str) -> int:
         raise BadInput(f"{what} is ms (int) or a datetime, not {type(value).__name__}")
     if not value < MOST_MS:
         raise BadInput(f"{what} of {value:.0f}: times are in ms, until the year 5138")
-    if value < _LEAST_MS:
+    if value and value < _LEAST_MS:
         raise BadInput(f"{what} of {value:.0f}: milliseconds expected, this is before 2001")
     return int(value)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from redisq_ops.core.io import both
+from redisq_ops.core.errors import Unreadable, WrongKind
+from redisq_ops.core.io import attempt, both
 from redisq_ops.core.queue import Queue
 
 from .hint import hint
@@ -20,16 +21,19 @@ async def taken_along(queue: Queue[Any]) -> str:
     empty: none, or a kind of queue that has no requests."""
     if "requests" not in queue.capabilities:
         return ""
-    counts, page = await both(queue.counts.op(), queue.page.op("trash", None, 1))
+    found = await attempt(both(queue.counts.op(), queue.page.op("trash", None, 1)))
+    if isinstance(found, (Unreadable, WrongKind)):
+        return f"how many entries in the trash belong to cancelled requests is unknown: {found}"
+    if isinstance(found, Exception):
+        raise found
+    counts, page = found
     if (n := (counts.trash or 0) - page.total) <= 0:
         return ""
-    found = [one for one in await last(queue, LOOKED) if one.verb == "cancel" and one.undoable]
+    done = [one for one in await last(queue, LOOKED) if one.verb == "cancel" and one.undoable]
     how = (
-        hint("undo", found[0].id)
-        if len(found) == 1
-        else f"{hint('log', queue=queue.name)} has them"
+        hint("undo", done[0].id) if len(done) == 1 else f"{hint('log', queue=queue.name)} has them"
     )
-    if len(found) > 1:
-        how = f"{hint('undo', 'OP')}, one of " + ", ".join(one.id for one in found[:3])
+    if len(done) > 1:
+        how = f"{hint('undo', 'OP')}, one of " + ", ".join(one.id for one in done[:3])
     more = "entry in the trash belongs" if n == 1 else "entries in the trash belong"
     return f"{count(n)} more {more} to cancelled requests: {how}"

@@ -169,9 +169,12 @@ class Scan:
         if not self._begun:
             await self._begin()
         entries = await (self._page() if self._ids is None else self._named(self._ids))
-        self.corrupt += [entry.id for entry in entries if entry.problem]
+        corrupt = {entry.id for entry in entries if entry.problem}
         if not self._partly:
-            entries = [entry for entry in entries if not entry.problem]
+            # What has a blank or a line end in it is no id of ours, and can't be named in a change.
+            corrupt |= {entry.id for entry in entries if " " in entry.id or "\n" in entry.id}
+            entries = [entry for entry in entries if entry.id not in corrupt]
+        self.corrupt += sorted(corrupt)
         if self._asks_requests:
             await self._learn_priorities(entries)
         accepted = [e for e in entries if self.filter.accepts(e, self.now_ms, self._place)]

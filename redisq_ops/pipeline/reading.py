@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 import pyarrow as pa
 
-from redisq_ops.core.errors import Lost, WrongKind
+from redisq_ops.core.errors import Lost, Unreadable, WrongKind
 from redisq_ops.core.foreign import ForeignQueue
 from redisq_ops.core.io import Description, attempt
 from redisq_ops.core.kinds import layout
@@ -280,6 +280,8 @@ class Reading:
         if self.options.table == "results":
             requests = cast(RequestQueue[Any], leaf)
             came, took = self._clocked(leaf, partial(outcomes, requests, request, start, most))
+            if corrupt := next((one.problem for one in came if one.problem), None):
+                raise Unreadable(corrupt)
             return records.results(request, came, place, self.schema), took
         make = partial(leaf.subrequests.op, request, start, most, payloads)
         found, took = self._clocked(leaf, make)

@@ -85,7 +85,7 @@ class DelayModel(Model):
             unit.follow = (ready, payload)
             return "again", ready
         there = unit.at if unit.state == "delayed" else 0
-        same = unit.payload == payload and (relative or not there or there == ready)
+        same = unit.payload == payload and (not there or there == ready)
         return ("same" if same else "exists"), there
 
     # --- the book ------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from ..errors import Unreadable
 from ..io import Call, both, together
 from ..reply import moment, number
 from ..states import ZSETS
@@ -26,6 +27,8 @@ class Outcome:
     error: Failure | None = None
     at_ms: int | None = None
     """`Entry.at_ms`"""
+    problem: str | None = None
+    """why reason and error are unknown: its record is corrupt"""
 
 
 async def outcomes(queue: RequestLooks[Any], id: str, start: int, max: int) -> list[Outcome]:
@@ -74,7 +77,15 @@ async def outcomes(queue: RequestLooks[Any], id: str, start: int, max: int) -> l
     ]
     entries = iter(await queue._entries("dead", dead, payloads=False))
     return [
-        Outcome(o.number, o.state, None, (entry := next(entries)).reason, entry.error, o.at_ms)
+        Outcome(
+            o.number,
+            o.state,
+            None,
+            (entry := next(entries)).reason,
+            entry.error,
+            o.at_ms,
+            entry.problem,
+        )
         if o.state == "dead"
         else o
         for o in found
@@ -84,11 +95,19 @@ async def outcomes(queue: RequestLooks[Any], id: str, start: int, max: int) -> l
 async def entries(
     queue: RequestLooks[Any], id: str, start: int, max: int, payloads: bool
 ) -> list[Entry]:
-    """Sub-requests ``start …`` as entries, whatever their state; what is done keeps no record."""
+    """Sub-requests ``start …`` as entries, whatever their state; what is done keeps no record.
+    Raises what the first corrupt one raises: of one request, who reads asks again for fewer."""
     queue = await queue._holder(id)
     found = await outcomes(queue, id, start, max)
     rows: list[tuple[str, float | None]] = [(f"{id}/{o.number}", o.at_ms) for o in found]
-    known = await queue._entries("waiting", rows, payloads)
+    known = await queue._entries("waiting", rows, False)
+    for entry in known:
+        if entry.problem:
+            raise Unreadable(entry.problem)
+    if payloads:
+        contents = await queue._payloads([entry.id for entry in known])
+        pairs = zip(known, contents, strict=True)
+        known = [replace(entry, payload=content) for entry, content in pairs]
     return [
         replace(entry, state=o.state, since_ms=o.at_ms if o.state in _SINCE else entry.since_ms)
         for o, entry in zip(found, known, strict=True)
