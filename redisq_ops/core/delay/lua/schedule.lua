@@ -6,8 +6,7 @@
 -- REST: id at payload
 -- USES: guard moves large due
 -- LOOKS: next
--- Returns a word per row, or one for all: ok | same | moved | again | exists | elsewhere, and behind a
--- colon the ready time.
+-- Returns `word:ready time` per row, or one for all: ok | same | moved | again | exists | elsewhere.
 local said, late = replayed()
 if late then return superseded end
 if said then return said end
