@@ -560,7 +560,7 @@ def test_what_a_worker_logs_is_redacted(
     assert cli.run(["-vv", "work", "mailing:send", "--once"]) == 0
     err = capfd.readouterr().err
     assert "retry: default/r1/1 in " in err and " s: ValueError: no mailbox ***\n" in err
-    assert "DEBUG redisq_ops.worker: traceback of default/r1/1:\nTraceback" in err
+    assert "DEBUG redisq_ops.worker: traceback of default/r1/1:\n    Traceback" in err
     assert "ann@example.org" not in err
 
 

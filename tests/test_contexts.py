@@ -360,7 +360,7 @@ def test_no_source_opens_what_another_closes(
     redisq(*replay, "--max", "2", "--rate", "6/s", code=1)
     assert "6/s is faster than 5/s (max_rate, REDISQ_MAX_RATE)" in redisq.err
     monkeypatch.setenv("REDISQ_CONFIRM", "name")
-    redisq(*replay, "--max", "2", code=2)
+    redisq(*replay, "--max", "2", code=5)
     assert "add --confirm prod" in redisq.err
     redisq(*replay, "--max", "2", "--confirm", "prod")
 

@@ -131,9 +131,10 @@ def _no_interrupt(record: logging.LogRecord) -> bool:
 
 def announced(s: Session, given: Mapping[str, Any]) -> None:
     """Check the settings, then tell a person that Spark starts, which takes some seconds."""
-    from redisq_ops.pipeline.session import settings_of
+    from redisq_ops.pipeline.session import check_installed, settings_of
 
     settings_of(given["conf"] or ())
+    check_installed()
     if not s.json:
         print("starting Spark…", file=sys.stderr, flush=True)
 

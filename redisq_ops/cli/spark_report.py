@@ -256,10 +256,8 @@ def _report(
         there(s, names)
     since, until = _range(s, given, DAY if history else None)
     announced(s, given)
-    try:  # it counts through Arrow, before the session that would say the same is asked for
-        from redisq_ops.pipeline import scale
-    except ModuleNotFoundError as error:
-        raise BadInput("Spark isn't installed: pip install 'redisq-ops[spark]'") from error
+    from redisq_ops.pipeline import scale
+
     ours = scale.started_with(_rows(s, lake, names, history, request is None))
     own = {**given, "conf": [*ours, *(given["conf"] or ())]}
     with on_spark(s, own, announces=False) as running:

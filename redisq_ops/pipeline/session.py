@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
@@ -44,6 +45,12 @@ DEFAULTS = {
 _AT_HOME = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
+def check_installed() -> None:
+    """`BadInput` where there is no pyspark. Loads nothing of it."""
+    if find_spec("pyspark") is None:
+        raise BadInput("Spark isn't installed: pip install 'redisq-ops[spark]'")
+
+
 def session(
     app: str,
     *,
@@ -62,10 +69,9 @@ def session(
     if master is not None and remote is not None:
         raise BadInput("give --master or --remote, not both")
     settings = DEFAULTS | settings_of(conf)
-    try:
-        from pyspark.sql import SparkSession
-    except ImportError as error:
-        raise BadInput("Spark isn't installed: pip install 'redisq-ops[spark]'") from error
+    check_installed()
+    from pyspark.sql import SparkSession
+
     if remote is not None:
         return _registered(_remote(SparkSession, app, remote, settings))
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # then spark-submit decides
