@@ -385,12 +385,12 @@ class Model(ABC):
         unit = self.units.get(id)
         if unit is None or not self.in_state(unit, source) or unit.payload != was:
             return "changed"
+        if any(row.id == id for row, _ in step.rows):  # a row before had it
+            return "changed"
         if unit.line is None:
             unit.since = unit.ready = 0  # nothing was known of it
         if unit.since > high_water:
             return "late"
-        if was == to:
-            return "same"
         step.rows.append((replace(unit), source))
         unit.op, unit.payload = step.op, to
         assert run(self.client, self.queue.get.op(id)).payload == to

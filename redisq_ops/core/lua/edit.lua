@@ -11,16 +11,17 @@ if late then return superseded end
 if said then return said end
 by = caller
 said = {}
-local ids, before = {}, {}
+local ids, before, seen = {}, {}, {}
 for i = first, #ARGV, width do ids[#ids + 1] = ARGV[i] end
 for k, r in ipairs(records(ids)) do
   local id, at = ids[k], first + (k - 1) * width
   local had = room_score(id, from) and content(id)
-  if not had or redis.sha1hex(had) ~= ARGV[at + 1] then
+  if seen[id] or not had or redis.sha1hex(had) ~= ARGV[at + 1] then
     said[k] = 'changed'
   elseif r.since > tonumber(high_water) and r.since <= now then
     said[k] = 'late'
   else
+    seen[id] = true
     before[#before + 1] = table.concat({id, from, packed(r), had}, ' ')
     r.op = caller
     keep(id, packed(r))
