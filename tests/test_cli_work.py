@@ -826,7 +826,7 @@ def test_a_worker_says_that_its_queue_is_paused(
     work = ["work", "--exec", "cat", "--once"]
     assert cli.run(work) == 0
     assert capfd.readouterr().err == (
-        "queue default is paused (smtp is down), 2 waiting: nothing is taken; "
+        "queue default: paused (smtp is down), 2 entries are waiting; "
         "resume with: redisq queue resume default\n"
     )
     assert cli.run(["queue", "resume", "default", "--yes"]) == 0

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import json
-import re
 from collections.abc import Callable
-from contextlib import redirect_stdout
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -291,13 +287,3 @@ def test_awaited_it_is_the_same(queue: Stream, aclient: Callable[[], redis.async
 
 def test_the_kind_is_known() -> None:
     assert layout("stream") is StreamQueue
-
-
-def test_the_documented_example_runs(client: redis.Redis, ids: list[str], url: str) -> None:
-    page = (Path(__file__).parent.parent / "docs" / "foreign-queues.md").read_text()
-    (code,) = re.findall(r"```python\n(.*?)```", page, re.S)
-    said = io.StringIO()
-    with redirect_stdout(said):
-        exec(compile(code.replace("redis://127.0.0.1:6379", url), "example", "exec"), {})
-    lines = said.getvalue().splitlines()
-    assert "waiting=9" in lines[0] and lines[1].startswith(f"mail:{ids[2]} w1") and len(lines) == 7

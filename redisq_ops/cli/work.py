@@ -179,7 +179,7 @@ def _remainder(name: str, counts: Counts, due: str | None) -> Iterator[str]:
 
     if counts.waiting and counts.paused is not None:
         resume = hint("queue", "resume", name)
-        yield f"it is paused ({counts.paused}), {number(counts.waiting)} waiting: {resume}"
+        yield f"paused ({counts.paused}), {number(counts.waiting)} waiting; resume with: {resume}"
     elif counts.waiting:
         why = "came just now, or can't be taken (paused, blocked, or at a limit)"
         yield f"{number(counts.waiting)} still waiting, which {why}: {hint('explain', name)}"
@@ -195,19 +195,14 @@ def _tell_paused(s: Session, job: _Job) -> None:
     from redisq_ops.core.io import together
     from redisq_ops.ops.hint import hint
 
-    from .output import count, printable, say
+    from .output import printable, say
 
     queues = _queues(s, job)
-    for queue, counts in zip(
-        queues, s.run(together(queue.counts.op() for queue in queues)), strict=True
-    ):
-        if counts.paused is not None:
-            say(
-                printable(
-                    f"queue {queue.name} is paused ({counts.paused}), {count(counts.waiting)} "
-                    f"waiting: nothing is taken until you run {hint('queue', 'resume', queue.name)}"
-                )
-            )
+    found = s.run(together(queue.settings.op() for queue in queues))
+    for name, settings in ((queue.name, said) for queue, said in zip(queues, found, strict=True)):
+        if (why := settings.get("paused")) is not None:
+            then = f"nothing is taken until you run {hint('queue', 'resume', name)}"
+            say(printable(f"queue {name} is paused ({why}): {then}"))
 
 
 def _absent(s: Session, job: _Job) -> list[str]:

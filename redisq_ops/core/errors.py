@@ -182,9 +182,7 @@ _UNKNOWN = re.compile("unknown command '([A-Z]+)'")
 _COMMON = ("HGETALL", "HGET", "TIME", "CLUSTER")
 """what is asked first; a Sentinel has none of them"""
 
-_UNFIT = re.compile(
-    r"value is not an? |would overflow|would produce NaN|Invalid stream ID|user_script:\d+: "
-)
+_UNFIT = re.compile(r"value is not an? |would overflow|would produce NaN|Invalid stream ID")
 """what the server, or Lua, says of a number that is none, where a script counts or computes"""
 
 # A slot on its way to another node, a node without its slots, a master that is being replaced: the
@@ -259,10 +257,11 @@ def translate(error: Exception) -> Exception:
         # redis-py strips the leading word of some replies, so the type says what the text doesn't.
         if found is None and "Operation against a key holding the wrong kind" in text:
             found, word = WrongKind, "WRONGTYPE"
-    unfit = "@user_script" in text or _UNFIT.search(text) is not None
-    if found is None and isinstance(error, rx.ResponseError) and unfit:
+    if found is None and ("@user_script" in text or "user_script:" in text):
         # The server's own words may quote what stands there.
         found, word = Unreadable, "user_script"
+    if found is None and isinstance(error, rx.ResponseError) and _UNFIT.search(text):
+        found, rest = Unreadable, f"a key of the queue holds a corrupt value: {text}"
     if found is None:
         return error
     said = found(_IN_WORDS.get(word, rest or text))

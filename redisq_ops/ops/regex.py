@@ -32,6 +32,7 @@ _TOKEN = re.compile(
     r"|(?P<group>\(\?(?:P=|<[=!]|[=!>#(]|[a-zA-Z-]*[^a-zA-Z:)P<-]?))"
     r"|(?P<possessive>(?:[*+?]|\{\d+(?:,\d*)?\})\+)"
     r"|(?P<upto>\{,\d+\})"
+    r"|(?P<huge>\{(?:\d{5,}(?:,\d*)?|\d+,\d{5,})\})"
     r"|.",
     re.DOTALL,
 )
@@ -163,6 +164,8 @@ def _translated(pattern: str) -> str:
                 raise BadRegex(f"a possessive repetition {_ATOMIC} (the second +)", at)
             case "upto":
                 raise BadRegex(f"write {{0{text[1:]} for a repetition without a least number", at)
+            case "huge":  # RE2 would take it as it is spelled
+                raise BadRegex(_SAID["invalid repetition size"], at)
         pieces.append(text)
     # A byte of a command line that is no UTF-8 is a lone surrogate, and RE2 wants to have it named.
     return _SURROGATE.sub(lambda found: f"\\x{{{ord(found[0]):x}}}", "".join(pieces))
