@@ -542,7 +542,7 @@ def test_once_leaves_nothing_it_could_take_and_says_what_else_there_is(
     expected = [
         f"queue ba: {late}{due}", "queue ba: 1 entry is pending at other workers",
         f"queue bb: {late}{due}",
-        "queue paused: it is paused \\(smtp is down\\), 301 entries are waiting: "
+        "queue paused: paused \\(smtp is down\\), 301 entries are waiting; resume with: "
         "redisq queue resume paused",
     ]  # fmt: skip
     assert len(told) == len(expected)
