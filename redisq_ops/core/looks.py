@@ -209,7 +209,7 @@ class Looks(Room[C_co]):
         keys = [each["unfinished"] for each in self.all_keys]
         for rows in await together(scored(key, "0", "-1") for key in keys):
             for op, at in rows:
-                found[op] = max(found.get(op, 0), int(at))
+                found[op] = max(found.get(op, 0), moment(at) or 0)
         return dict(sorted(found.items(), key=lambda row: row[1]))
 
     @operation

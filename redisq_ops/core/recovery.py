@@ -22,7 +22,7 @@ from .io import Call, attempt, together
 from .kinds import room, sharded
 from .queue import Queue
 from .registry import find
-from .reply import scored
+from .reply import moment, scored
 from .settings import DAY_MS, DEFAULTS
 from .values import State
 
@@ -278,7 +278,9 @@ async def _list_older(queue: Queue[Any]) -> None:
         return
     listed = await scored(ops, "0", str(LOOKED - 1), "REV")
     there = await queue.unfinished.op()
-    moves = [(op, int(at)) for op, at in listed if op.startswith("move-") and op not in there]
+    moves = [
+        (op, moment(at) or 0) for op, at in listed if op.startswith("move-") and op not in there
+    ]
     for i in range(0, len(moves), _PAGE):
         page = moves[i : i + _PAGE]
         found = await together(_known(queue, op) for op, _ in page)

@@ -19,7 +19,7 @@ from ..errors import BadInput, Refused
 from ..given import checked_pairs, checked_size, pairs
 from ..io import C_co, Call, attempt, both, operation, together
 from ..queue import Queue
-from ..reply import number, row_words, scored, words
+from ..reply import moment, number, row_words, scored, words
 from ..settings import BATCH, LEASE_MS, MAX_PAYLOAD
 from ..states import ZSETS
 from ..timed import TimedQueue
@@ -135,11 +135,11 @@ class DelaySet(TimedQueue[C_co]):
         return [
             Planned(
                 Periodic.decoded(specs[name.encode()]),
-                int(next_ms),
+                ms,
                 run.decode() if (run := runs.get(name.encode())) else None,
             )
-            for name, next_ms in at
-            if name.encode() in specs
+            for name, score in at
+            if name.encode() in specs and (ms := moment(score)) is not None
         ]
 
     @operation

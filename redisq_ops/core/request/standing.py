@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import record
 from ..io import Call, both, together
-from ..reply import number, scored
+from ..reply import moment, number, scored
 from ..settings import PRIORITIES
 from ..standing import DEPTH, HOLDERS, OTHERS, Ahead, Holder, Standing
 from ..values import Request
@@ -82,7 +82,7 @@ async def standing(queue: RequestLooks[Any], rid: str, n: int | None) -> Standin
         request=request,
         holders=tuple(sorted(holders, key=lambda holder: holder.since_ms or 0)),
         holders_all=len(holders) >= request.pending,
-        next_ms=min((int(at_ms) for at_ms in due if at_ms is not None), default=None),
+        next_ms=min((ms for at in due if (ms := moment(at)) is not None), default=None),
     )
 
 
