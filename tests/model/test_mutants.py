@@ -230,14 +230,20 @@ MUTANTS = [
     ),
     mutant("receipts that repeat", ("deliver", "numbered(fence, n,", "numbered(0, n,")),
     mutant(
-        "order lost with a lease", ("due", "r.ready > 0 and r.ready or now", "now"), models=DELAYS
+        "order lost with a lease",
+        ("due", "r.ready > 0 and math.min(r.ready, now) or now", "now"),
+        models=DELAYS,
     ),
     mutant(
         "the next run forgotten",
         ("room", "if not row then return nil end", "if true then return nil end"),
         models=DELAYS,
     ),
-    mutant("a rescheduled entry undone", ("schedule", "r.op = '-'", ""), models=DELAYS),
+    mutant(
+        "a rescheduled entry undone",
+        ("schedule", "r.op, r.since = '-',", "r.op, r.since = r.op,"),
+        models=DELAYS,
+    ),
     mutant(
         "an older wish wins",
         (
