@@ -729,7 +729,18 @@ MUTANTS += [
         ("sweeping", "redis.call('ZREM', seen, unpack(old))", "old = {}"),
         models=CARMINE_SHARDS,
     ),
-    mutant("arrived by an old layout", ("arrive", NEWER, "false"), models=CARRIED, often=CHANGES),
+    mutant(
+        "arrived by an old layout",
+        ("arrive", NEWER, "false"),
+        models=(*DELAY_SHARDS, *CARMINE_SHARDS),
+        often=CHANGES,
+    ),
+    mutant(
+        "arrived by an old layout",
+        ("arrive", NEWER, "false"),
+        models=CIRCLE_SHARDS,
+        often=(*CHANGES, "move"),
+    ),
     mutant("departed by an old layout", ("depart", NEWER, "false"), models=CARRIED, often=CHANGES),
     mutant(
         "each departure has a mark of its own",
