@@ -126,7 +126,7 @@ class Judge:
                 self._prepared(corruption).get(key), corruption.field
             )
         lost = tokens(self._prepared(corruption)) - tokens(image) - reference.ended
-        if key.endswith(b":trash"):  # a score that is long past: its time in the trash is over
+        if key.endswith((b":trash", b":retire")):  # a score that is long past: its time is over
             lost = set()
         if corruption.gone and key in self.image:  # what was in that key alone is gone with it
             lost -= tokens({key: self.image[key]})

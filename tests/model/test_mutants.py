@@ -230,14 +230,20 @@ MUTANTS = [
     ),
     mutant("receipts that repeat", ("deliver", "numbered(fence, n,", "numbered(0, n,")),
     mutant(
-        "order lost with a lease", ("due", "r.ready > 0 and r.ready or now", "now"), models=DELAYS
+        "order lost with a lease",
+        ("due", "r.ready > 0 and math.min(r.ready, now) or now", "now"),
+        models=DELAYS,
     ),
     mutant(
         "the next run forgotten",
         ("room", "if not row then return nil end", "if true then return nil end"),
         models=DELAYS,
     ),
-    mutant("a rescheduled entry undone", ("schedule", "r.op = '-'", ""), models=DELAYS),
+    mutant(
+        "a rescheduled entry undone",
+        ("schedule", "r.op, r.since = '-',", "r.op, r.since = r.op,"),
+        models=DELAYS,
+    ),
     mutant(
         "an older wish wins",
         (
@@ -723,7 +729,18 @@ MUTANTS += [
         ("sweeping", "redis.call('ZREM', seen, unpack(old))", "old = {}"),
         models=CARMINE_SHARDS,
     ),
-    mutant("arrived by an old layout", ("arrive", NEWER, "false"), models=CARRIED, often=CHANGES),
+    mutant(
+        "arrived by an old layout",
+        ("arrive", NEWER, "false"),
+        models=(*DELAY_SHARDS, *CARMINE_SHARDS),
+        often=CHANGES,
+    ),
+    mutant(
+        "arrived by an old layout",
+        ("arrive", NEWER, "false"),
+        models=CIRCLE_SHARDS,
+        often=(*CHANGES, "move"),
+    ),
     mutant("departed by an old layout", ("depart", NEWER, "false"), models=CARRIED, often=CHANGES),
     mutant(
         "each departure has a mark of its own",

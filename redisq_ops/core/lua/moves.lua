@@ -9,7 +9,8 @@
 -- USES: fit noted history counters room ready
 local changed = false -- whether an entry is on its way to another state, and might be lost half way
 local concluded = {} -- what was acknowledged
-local backdated = false -- whether an entry became dead, or went to the trash, as of an earlier time
+local backdated = false -- whether an entry became dead, or went to the trash, as of an earlier time: by
+-- an undo, or from another shard, where that may have been before
 
 -- Deliveries that were acknowledged, most of what happens: all of a call at once.
 local function finish(ids)

@@ -8,10 +8,10 @@ local function is_unfinished(op)
 end
 
 -- Whether an entry in the trash, left there by that operation, must stay: taken out by a move, or, under
--- the name of an undo, on its way back from here.
+-- the name of an undo, on its way back from here. Of one without a readable record (`-`) nobody can tell.
 local held_by = {}
 local function is_held(op)
-  if not away(op) then return false end
+  if op ~= '-' and not away(op) then return false end
   if held_by[op] == nil then
     held_by[op] = op:find(MOVED) and is_unfinished(op) or not op:find(MOVED)
       and redis.call('EXISTS', unfinished) == 1

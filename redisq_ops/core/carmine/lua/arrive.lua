@@ -19,6 +19,7 @@ for i = first, #ARGV, width do
     word = 'exists'
   else
     local hidden = state == 'dead' or state == 'trash'
+    if hidden then backdated = true end
     redis.call('ZADD', seen, now, mark)
     redis.call('HSET', hidden and body or messages, id, payload)
     if record ~= '' then redis.call('HSET', meta, id, record) end
@@ -42,4 +43,5 @@ for i = first, #ARGV, width do
 end
 if #coming > 0 then into_circle(coming) end
 if woken > 0 then wake_workers(woken) end
+flush()
 return said

@@ -41,6 +41,7 @@ for i = first, #ARGV, width do
   else
     redis.call('HSET', body, id, payload)
     if record ~= '' then redis.call('HSET', meta, id, record) end
+    if state == 'dead' or state == 'trash' then backdated = true end
     if failure ~= '' then redis.call('HSET', err, id, failure) end
     if row then redis.call('HSET', again, id, row) end
     if zset_of[state] then redis.call('ZADD', zset_of[state], at, id) end

@@ -5,7 +5,7 @@
 -- KEYS: queue spent lease delay
 -- USES: config counters
 local shape = conf.circle or ''
-if shape ~= '' and not shape:find('^%l+%.%l+%.%l+%.%l+$') then
+if conf.circle and not shape:find('^%l+%.%l+%.%l+%.%l+$') then
   spoilt(cfg, 'circle', 'a kind of circle')
 end
 local rotate, eager = shape:find('^rotate') ~= nil, shape:find('%.eager%.') ~= nil

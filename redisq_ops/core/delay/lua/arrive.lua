@@ -28,6 +28,7 @@ for i = first, #ARGV, width do
     redis.call('ZADD', seen, now, mark)
     redis.call('ZADD', zset_of[state] or delay, at == '' and now or at, id)
     if record ~= '' then redis.call('HSET', meta, id, record) end
+    if state == 'dead' or state == 'trash' then backdated = true end
     if failure ~= '' then redis.call('HSET', err, id, failure) end
     if following ~= '' then redis.call('HSET', next, id, following) end
     if every and new == '1' then note('submitted', id .. '|' .. (at == '' and now or at)) end
