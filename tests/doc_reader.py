@@ -85,7 +85,9 @@ class Reader:
         """``commands``: the folder that has `redisq`, see `command_server`."""
         self.page, self.url, self.home = page, url, home
         self.names: dict[str, object] = {"__name__": "__main__"}
-        path = os.pathsep.join((str(commands), str(Path(sys.executable).parent), os.environ["PATH"]))
+        path = os.pathsep.join(
+            (str(commands), str(Path(sys.executable).parent), os.environ["PATH"])
+        )
         self.environment = {
             **os.environ, "PATH": path, "HOME": str(home), "XDG_CONFIG_HOME": str(home / "config"),
             "REDIS_URL": url, "SHELL": "/bin/bash", "EDITOR": "sed -i s/moon/eu/", "TERM": "xterm",
