@@ -22,6 +22,7 @@ import redis.asyncio
 from redisq_ops.demo.server import EmbeddedServer, binaries
 
 from .cli import Redisq
+from .command_server import commands
 
 time.tzset()
 
@@ -112,6 +113,13 @@ def client(url: str) -> Iterator[redis.Redis]:
 def redisq(url: str, capsys: pytest.CaptureFixture[str]) -> Redisq:
     """The command line on an empty server."""
     return Redisq(url, capsys)
+
+
+@pytest.fixture(scope="session")
+def programs() -> Iterator[Path]:
+    """A folder for PATH whose `redisq` and `redisq-top` start at once."""
+    with TemporaryDirectory() as folder, commands(Path(folder)) as programs:
+        yield programs
 
 
 @pytest.fixture

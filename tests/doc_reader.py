@@ -81,10 +81,13 @@ def ending(line: str) -> str:
 class Reader:
     """Somebody who does what a page says."""
 
-    def __init__(self, page: str, url: str, home: Path) -> None:
+    def __init__(self, page: str, url: str, home: Path, commands: Path) -> None:
+        """``commands``: the folder that has `redisq`, see `command_server`."""
         self.page, self.url, self.home = page, url, home
         self.names: dict[str, object] = {"__name__": "__main__"}
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        path = os.pathsep.join(
+            (str(commands), str(Path(sys.executable).parent), os.environ["PATH"])
+        )
         self.environment = {
             **os.environ, "PATH": path, "HOME": str(home), "XDG_CONFIG_HOME": str(home / "config"),
             "REDIS_URL": url, "SHELL": "/bin/bash", "EDITOR": "sed -i s/moon/eu/", "TERM": "xterm",

@@ -27,12 +27,14 @@ def run(name: str) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in PAGES if run(name) and name != SPARK])
-def test_a_page_runs_as_printed(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_runs_as_printed(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, programs: Path
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     with EmbeddedServer(BINARIES["valkey"]) as server:
         monkeypatch.setenv("REDIS_URL", server.url)
-        reader = Reader(name, server.url, tmp_path)
+        reader = Reader(name, server.url, tmp_path, programs)
         if name in PREPARED:
             reader.shell(0, PREPARED[name])
         for line, language, text in blocks(PAGES[name]):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @pytest.mark.slow
 def test_the_page_runs_as_printed(
     spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str], programs: Path,
 ) -> None:  # fmt: skip
     from redisq_ops.pipeline import session
 
@@ -46,7 +46,7 @@ def test_the_page_runs_as_printed(
     try:
         with EmbeddedServer(BINARIES["valkey"]) as server:
             monkeypatch.setenv("REDIS_URL", server.url)
-            reader = Reader("spark.md", server.url, tmp_path)
+            reader = Reader("spark.md", server.url, tmp_path, programs)
             for at, language, text in blocks(PAGES["spark.md"]):
                 if language == "python":
                     # The session's workers have no REDIS_URL of this server.
