@@ -16,6 +16,7 @@ import redis
 from redisq_ops import cli
 from redisq_ops.core.circular import CircularQueue
 from redisq_ops.core.delay import DelaySet
+from redisq_ops.core.errors import Unreadable
 from redisq_ops.core.fair import FairQueue
 from redisq_ops.core.handler import Work
 from redisq_ops.core.request import RequestQueue
@@ -78,6 +79,16 @@ def test_a_corrupt_registry_entry_is_one_queue_less(redisq: Redisq, client: redi
     assert redisq.refusal("dlq", "ls", "bad", code=1) == "the registry entry of bad is corrupt"
     assert "mail" in redisq("top", "--once", code=3)
     assert redisq.rows("inspect", "entry", "r1/3")[0]["queue"] == "mail"
+
+
+def test_fsck_names_a_counter_that_stops_the_queue(redisq: Redisq, client: redis.Redis) -> None:
+    queue = everywhere(client)
+    client.hset("rq:{mail}:stat", "fence", b"secret")
+    with pytest.raises(Unreadable, match="field fence"):
+        queue.take(1, consumer="w")
+    (row,) = redisq.rows("fsck", code=1)
+    assert [line for line in row["broken"] if "field fence: a whole number" in line]
+    assert "secret" not in str(row)
 
 
 def test_infinite_scores_and_any_bytes_are_shown(redisq: Redisq, client: redis.Redis) -> None:

@@ -8,13 +8,16 @@ from typing import Any
 
 from redisq_ops.core.errors import CORRUPT, RedisqError, Unreadable, WrongKind
 from redisq_ops.core.foreign import ForeignQueue
+from redisq_ops.core.io import Call, attempt
 from redisq_ops.core.queue import Queue
+from redisq_ops.core.scripts import NUMBERS
 from redisq_ops.core.values import Checkup
 
 from . import journal
 from .reasons import utc
 from .unfinished import unfinished
 
+_WHOLE = re.compile(rb"-?\d{1,16}")
 _COUNTS = re.compile(r"is (\d+), counted (\d+)")
 _FIGURES = re.compile(r"(?<!\S)\d[\d,]*(?=[\s,;.)]|$)")
 _EXAMPLES = re.compile(r" \([^)]*\)")
@@ -45,7 +48,8 @@ class Audit:
             why = str(corrupt) if isinstance(corrupt, RedisqError) else "a value in it is corrupt"
             checkup = Checkup((f"it can't be checked: {why}",))
         left = [one.sentence(utc) for one in await unfinished(self.queue) if one.abandoned]
-        said, self.unseen = (*checkup.flaws, *left), checkup.unseen
+        said = (*checkup.flaws, *await self._counters(), *left)
+        self.unseen = checkup.unseen
         same = _foreign_identity if isinstance(self.queue, ForeignQueue) else _identity
         seen = {same(line) for line in self.broken}
         again = [line for line in said if not self.looks or same(line) in seen]
@@ -53,6 +57,22 @@ class Audit:
         self.broken = again
         self.looks += 1
         return bool(again)
+
+    async def _counters(self) -> list[str]:
+        """Counters that are no whole numbers: the queue's scripts refuse to work with them."""
+        names, said = sorted(NUMBERS), []
+        for keys in self.queue.all_keys:
+            key = keys["stat"]
+            values = await attempt(Call(("HMGET", key, *names), list[bytes | None], key=key))
+            if isinstance(values, Exception):  # a key of another type, which `checkup` names
+                continue
+            for name, value in zip(names, values, strict=True):
+                if value is not None and not _WHOLE.fullmatch(value):
+                    said.append(
+                        f"key {key}, field {name}: a whole number belongs there; until it is "
+                        "mended, take, settle and submit are refused"
+                    )
+        return said
 
     async def journal(self) -> list[str]:
         """Which operations in the queue's journal are corrupt."""
