@@ -9,6 +9,8 @@ import pytest
 import redis
 
 from redisq_ops import DelaySet, RequestQueue
+from redisq_ops.core.carmine import ShardedCarmineQueue
+from redisq_ops.core.circular import ShardedCircularQueue
 from redisq_ops.core.clock import FakeClock
 from redisq_ops.core.delay import ShardedDelaySet
 from redisq_ops.core.errors import Superseded
@@ -371,4 +373,34 @@ def test_a_whole_state_is_moved_by_full_servers_too(client: redis.Redis) -> None
         front(queue, "op", "gone")
     finally:
         client.config_set("maxmemory", 0)
+    assert queue.counts().dead == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "make", "name"),
+    [
+        ("delay", ShardedDelaySet, "q"),
+        ("circular", ShardedCircularQueue, "q"),
+        ("carmine", ShardedCarmineQueue, "carmine:%7Bq%7D"),
+    ],
+)
+def test_what_an_undo_put_back_is_told_from_older_entries_in_another_shard(
+    client: redis.Redis, kind: str, make: Any, name: str
+) -> None:
+    clock = FakeClock()
+    queue = make(client, name, shards=1, clock=clock)
+    _, fill = KINDS[kind]
+    fill(queue)
+    bury(queue)
+    ids = [entry.id for entry in queue.page("dead", None, 500).entries]
+    clock.advance(1000)
+    chosen_ms = queue.now()
+    queue.move("replay", 1, ids, source="dead", target="waiting", high_water_ms=chosen_ms)
+    clock.advance(1000)
+    queue.undo("replay", 1, target="waiting", by="undo", seq=1)
+    assert queue.resize(3) == 0
+    assert queue.counts().dead == len(ids)
+    front(queue, "late", "waiting", high_water_ms=chosen_ms)
+    assert queue.counts().dead == len(ids)
+    front(queue, "now", "waiting")
     assert queue.counts().dead == 0

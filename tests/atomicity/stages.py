@@ -262,7 +262,14 @@ def _ours(client: redis.Redis, kind: str) -> Stage:
         }  # fmt: skip
     if isinstance(queue, CircularQueue):
         built.operations["push again"] = lambda queue: queue.push(
-            [(id, b"" if _each(queue) else b"payload-new") for id in (ids[9], dead[0], waiting[0])]
+            [
+                (id, b"" if _each(queue) else payload)
+                for id, payload in (
+                    (ids[9], held[9].payload + b" new"),
+                    (dead[0], b"payload-new"),
+                    (waiting[0], b"payload-new"),
+                )
+            ]
         )
     if kind in ("delay", "carmine") or isinstance(queue, CircularQueue):
         some = [dead[0], delayed[0], waiting[0]]

@@ -128,6 +128,8 @@ class Judge:
         lost = tokens(self._prepared(corruption)) - tokens(image) - reference.ended
         if key.endswith((b":trash", b":retire")):  # a score that is long past: its time is over
             lost = set()
+        if corruption.gone and key.endswith(b":unfinished"):  # that said what the trash must keep
+            lost = set()
         if corruption.gone and key in self.image:  # what was in that key alone is gone with it
             lost -= tokens({key: self.image[key]})
         if lost:

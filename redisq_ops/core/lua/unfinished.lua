@@ -8,7 +8,7 @@ local function is_unfinished(op)
 end
 
 -- Whether an entry in the trash, left there by that operation, must stay: taken out by a move, or, under
--- the name of an undo, on its way back from here. Of one without a readable record (`-`) nobody can tell.
+-- the name of an undo, on its way back from here. Without a readable record (`-`) nobody can tell.
 local held_by = {}
 local function is_held(op)
   if op ~= '-' and not away(op) then return false end

@@ -154,14 +154,16 @@ local function room_flush()
 end
 
 -- Remove finished requests past their time, some thousands of sub-requests a call; one with dead
--- letters stays. What was cancelled while it waited may have records. `moves`: whether some move between
--- two queues is unfinished, which may be what a request waits for.
+-- letters stays, and one with a stream whose record is spoilt or gone. What was cancelled while it
+-- waited may have records. `moves`: whether some move between two queues is unfinished, which may be
+-- what a request waits for.
 local function room_retire(_, moves)
   local went = 0
   for _, rid in ipairs(redis.call('ZRANGE', retire, '-inf', now, 'BYSCORE', 'LIMIT', 0, 50)) do
     local readable, q = pcall(request, rid)
     local live = readable and q and (q.state == 'open' or q.state == 'sealed')
-    if not readable or live and moves then
+    local astray = readable and not q and redis.call('EXISTS', s_ .. rid) == 1
+    if not readable or astray or live and moves then
       redis.call('ZADD', retire, now + 3600000, rid) -- it holds up no other
     elseif live then
       q.moving = 0
