@@ -51,7 +51,10 @@ def test_the_page_runs_as_printed(
                 if language == "python":
                     # The session's workers have no REDIS_URL of this server.
                     own = f'.format("redisq").option("url", "{server.url}")'
-                    reader.python(at, text.replace('.format("redisq")', own))
+                    text = text.replace('.format("redisq")', own)
+                    # A checkpoint is where the JVM was started, whatever the working directory is.
+                    place = f'checkpointLocation="{tmp_path}/'
+                    reader.python(at, text.replace('checkpointLocation="', place))
                 elif language in SHELL:
                     for line in text.splitlines():
                         if line.startswith("redisq spark "):
