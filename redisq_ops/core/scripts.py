@@ -13,7 +13,8 @@ into the ``local`` lines, so what is documented is what runs::
 
 Fragments (in ``core/lua`` or the queue's own ``lua`` folder, which wins) have headers too; their
 keys are added to the script's. Every script gets ``now`` (integer ms, the server's TIME once per
-call unless a test's clock is given) and ``first`` (index of the first row in ARGV), and of the
+call unless a test's clock is given), ``now_text`` (the same as text: a number as a command's argument
+costs as much again as the command) and ``first`` (index of the first row in ARGV), and of the
 fragments' functions those that it needs: each one takes the server time to set up, every call.
 """
 
@@ -49,25 +50,32 @@ NUMBERS = {
     "popped", "shown", "vt", "vt_latest",
 }  # fmt: skip
 """fields of ``stat`` that are numbers: a script looks at those that it mentions before it writes"""
+SELDOM = {"take": {"cancelled", "done", "gone", "turn"}, "settle": {"cancelled", "gone", "vt", "vt_latest"},
+          "submit": {"cancelled"}}  # fmt: skip
+"""of these, those that a `BUSY` script needs in rare cases, and looks at then"""
 OPERATION = ("done", "undone", "freed", "landing", "keep")
 """fields of an operation's journal entry that scripts count with"""
 _NUMBERS_HERE = "sound(stat)"
-_WORD = re.compile(r"\w+")
+_WORD = re.compile(r"(?<!\w\.)\b\w+")
 _FUNCTION = re.compile(
     r"^local function (\w+)\((?:[^\n]* end|.*?^end)$\n?", re.DOTALL | re.MULTILINE
 )
 """in one line, or up to the first `end` that isn't indented"""
 _CALL = re.compile(r"redis\.p?call\(\s*([^,)]+)(?:,\s*'([A-Z]+)')?")
 _COMMAND = re.compile(r"'([A-Z]+)'")
+_NO_CODE = re.compile(r"'[^'\n]*'|\"[^\"\n]*\"|--[^\n]*")
+"""strings and comments"""
 _CONTAINERS = frozenset({"XGROUP", "XINFO"})
 _READ_FIRST = {"config": "HGETALL", "guard": "HGET"}
 """fragment -> the command with which it reads before anything is written. As TIME, which every
 script runs first, it needs no check: if the user may not run it, the script ends there (these
 are `denial.READ_FIRST`)"""
-_NOW = """local now = tonumber(ARGV[1])
+_NOW = """local now_text = ARGV[1]
+local now = tonumber(now_text)
 if not now then
   local t = redis.call('TIME')
   now = t[1] * 1000 + math.floor(t[2] / 1000)
+  now_text = now .. ''
 end
 """
 
@@ -168,7 +176,8 @@ def script(room: str, name: str, kinds: frozenset[tuple[str, str]] = _FIXED) -> 
                 if op in full.argv and f"op_ .. {op}" in whole
             ]
         texts.pop([name for name in order if name != "fit"].index("spoilt"))
-    text = _counting(_shaken("\n".join([*lines, *map(_stripped, [*texts, body])])))
+    text = "\n".join([*lines, *map(_stripped, [*texts, body])])
+    text = _counting(_shaken(text), name)
     if "no-writes" not in full.flags:
         # TYPE, which `fit` runs before the first write, ends the script there by itself.
         running = text.replace(_stripped(_read(room, "fit")), "")
@@ -176,11 +185,11 @@ def script(room: str, name: str, kinds: frozenset[tuple[str, str]] = _FIXED) -> 
     return Script(f"{room}/{name}", text, hashlib.sha1(text.encode()).hexdigest(), full)
 
 
-def _counting(text: str) -> str:
+def _counting(text: str, name: str) -> str:
     """The script with the names of the counters that it uses, in the place of their check."""
     uses = [line for line in text.splitlines() if re.search(r"\b(count|reserve)\(|stat,", line)]
     named = re.findall(r"'(\w+)'", "\n".join(uses)) + re.findall(r"\bcounted\.(\w+)", text)
-    names = sorted(NUMBERS & set(named))
+    names = sorted(NUMBERS & set(named) - SELDOM.get(name, set()))
     found = f"sound(stat, {{{', '.join(map(repr, names))}}})" if names else "{}"
     check = f"local counted = {found}"
     return text.replace(_NUMBERS_HERE, check)
@@ -276,7 +285,7 @@ def _shaken(text: str) -> str:
     seen: set[str] = set()
     ahead = [_FUNCTION.sub("", text)]
     while ahead:
-        mentioned = set(_WORD.findall(ahead.pop())) & functions.keys() - seen
+        mentioned = set(_WORD.findall(_NO_CODE.sub("", ahead.pop()))) & functions.keys() - seen
         seen |= mentioned
         ahead += [functions[name] for name in mentioned]
     return _FUNCTION.sub(lambda found: found[0] if found[1] in seen else "", text)

@@ -24,6 +24,6 @@ do -- not a function: each one costs every call
 end
 
 local function clock_word()
-  if not fall then return latest end
+  if not fall then return latest == now and now_text or latest end
   return table.concat({latest, fall.by, fall.since, fall.part, fall.score, fall.skip}, '|')
 end

@@ -2,14 +2,14 @@
 -- or is no number where one belongs. All of them at once: there are few, and to ask for them by name
 -- costs twice as much.
 -- KEYS: cfg
--- USES: spoilt
 local conf = setmetatable({}, {__index = DEFAULT})
 do
   local got = redis.call('HGETALL', cfg)
   for i = 1, #got, 2 do
     local name, value = got[i], got[i + 1]
     if type(DEFAULT[name]) == 'number' then
-      value = is_whole(value) and tonumber(value) >= 0 and tonumber(value) or nil
+      local number = #value < 17 and (value == '0' or value:find('^[1-9]%d*$'))
+      value = number and tonumber(value) or nil
     end
     conf[name] = value
   end

@@ -1,18 +1,20 @@
 -- The queue's running counters, written once per flush. `counted` is what they were when the script
--- began: the loader has read and checked those that the script names, so that no later write can fail.
+-- began, false where there was none: the loader has read and checked those that the script names, so that
+-- no later write can fail. One that it leaves out (`SELDOM`) is read when it is counted first, which has
+-- to be before the first write.
 -- KEYS: stat
 -- USES: spoilt
 local stats = {}
 
 local function count(name, n)
+  if counted[name] == nil then counted[name] = sound(stat, {name})[name] end
   stats[name] = (stats[name] or 0) + n
 end
 
 -- The last number given out so far; `n` more are given out by this.
 local function reserve(name, n)
-  local last = (counted[name] or 0) + (stats[name] or 0)
   count(name, n)
-  return last
+  return (counted[name] or 0) + stats[name] - n
 end
 
 local function write_counters()

@@ -20,7 +20,7 @@ end
 
 local function reap(max)
   local brought = (fall or latest > now) and bring_forward(100) or 0
-  local late = redis.call('ZRANGE', lease, '-inf', now, 'BYSCORE', 'LIMIT', 0, max)
+  local late = redis.call('ZRANGE', lease, '-inf', now_text, 'BYSCORE', 'LIMIT', '0', max)
   for i, r in ipairs(records(late)) do
     local id = late[i]
     r.lost = r.lost + 1
@@ -42,7 +42,7 @@ end
 local function watch(sleeper)
   local due
   for _, key in ipairs({lease, delay}) do
-    local top = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
+    local top = redis.call('ZRANGE', key, '0', '0', 'WITHSCORES')
     if top[2] and (not due or tonumber(top[2]) < due) then due = tonumber(top[2]) end
   end
   if not due then return 0 end

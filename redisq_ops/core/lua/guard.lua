@@ -18,7 +18,7 @@ end
 
 -- Behind `reply`: other fields and words of `callers` to be written along.
 local function remember(reply, ...)
-  redis.call('HSET', callers, caller, seq .. ' ' .. now .. ' ' .. table.concat(reply, ' '), ...)
+  redis.call('HSET', callers, caller, seq .. ' ' .. now_text .. ' ' .. table.concat(reply, ' '), ...)
   return reply
 end
 

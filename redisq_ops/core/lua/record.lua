@@ -27,7 +27,7 @@ end
 
 -- The line of a first delivery, but for the receipt in front: most entries never have another.
 local function first_line(consumer)
-  return table.concat({' 0 0', now, now, consumer, '- - '}, ' ')
+  return table.concat({' 0 0', now_text, now_text, consumer, '- - '}, ' ')
 end
 
 -- Where the words of a line end: receipt, lost, first, since, consumer. Looking for the

@@ -16,7 +16,7 @@ for i = first, #ARGV, width do ids[#ids + 1] = ARGV[i] end
 by, said = caller:match('^[^:]*'), {}
 local known = facts(ids) -- and what an earlier row of this call makes of it
 local open = {queued = true, ['queued-with-backoff'] = true, ['locked-with-requeue'] = true}
-local top = redis.call('ZRANGE', delay, 0, 0, 'WITHSCORES')[2]
+local top = redis.call('ZRANGE', delay, '0', '0', 'WITHSCORES')[2]
 local put, contents, waits, follow, again, fresh, reset, changed = {}, {}, {}, {}, {}, {}, {}, {}
 local soonest, ready_at = nil, now + tonumber(backoff)
 local ready_text = string.format('%.0f', ready_at)

@@ -20,7 +20,7 @@ end
 
 -- How many; what somebody spoilt is one.
 local function many(text)
-  return text and is_whole(text) and tonumber(text) > 0 and tonumber(text) or 1
+  return text and #text < 17 and text:find('^[1-9]%d*$') and tonumber(text) or 1
 end
 
 local function spend(ids)

@@ -5,7 +5,6 @@
 -- ARGV: caller seq mode layout
 -- REST: id at payload
 -- USES: guard moves large due
--- LOOKS: next
 -- Returns `word:ready time` per row, or one for all: ok | same | moved | again | exists | elsewhere.
 local said, late = replayed()
 if late then return superseded end
@@ -15,7 +14,7 @@ if fall or latest > now then bring_forward(100) end
 local ids, rows = {}, (#ARGV - first + 1) / width
 for k = 1, rows do ids[k] = ARGV[first + (k - 1) * width] end
 by, said = caller:match('^[^:]*'), {}
-local top, soonest = redis.call('ZRANGE', delay, 0, 0, 'WITHSCORES')[2], nil
+local top, soonest = redis.call('ZRANGE', delay, '0', '0', 'WITHSCORES')[2], nil
 local put, bodies, follow, moved, fresh, n = {}, {}, {}, {}, 0, 0
 local times, contents = {}, {} -- what an earlier row of this call makes of an id
 local newer = (tonumber(conf.layout) or 0) > tonumber(layout)
@@ -66,6 +65,7 @@ for i, r in ipairs(records(moved)) do
   r.op, r.since = '-', fall and now or 0 -- touched: no undo moves it; and its time is no back-off's
   retain(moved[i], r)
 end
+if #follow + #moved > 0 then must_be(next, 'hash') end
 ready()
 if #follow > 0 then redis.call('HSET', next, unpack(follow)) end
 if #moved > 0 then redis.call('HDEL', next, unpack(moved)) end -- the latest wish is what counts

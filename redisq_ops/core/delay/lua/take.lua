@@ -10,7 +10,7 @@ by = consumer
 
 if reap(16) > 0 then flush() end
 local due = conf.paused and {}
-  or redis.call('ZRANGE', delay, '-inf', now, 'BYSCORE', 'LIMIT', 0, n, 'WITHSCORES')
+  or redis.call('ZRANGE', delay, '-inf', now_text, 'BYSCORE', 'LIMIT', '0', n, 'WITHSCORES')
 local ids, ready, reply = {}, {}, {'0', '0', deadline}
 for i = 1, #due / 2 do ids[i], ready[i] = due[2 * i - 1], due[2 * i] end
 if #ids > 0 then
@@ -21,7 +21,7 @@ if #ids > 0 then
 end
 flush()
 if #ids == tonumber(n) then
-  local top = redis.call('ZRANGE', delay, 0, 0, 'WITHSCORES')
+  local top = redis.call('ZRANGE', delay, '0', '0', 'WITHSCORES')
   if top[2] and tonumber(top[2]) <= now then
     reply[2] = '1'
     wake_workers(1)

@@ -10,6 +10,10 @@ local vt_now, vt_latest
 -- The present virtual time, and the latest any client was moved on to.
 local function virtual_time()
   if not vt_now then
+    if counted.vt == nil then
+      count('vt', 0)
+      count('vt_latest', 0)
+    end
     vt_now, vt_latest = counted.vt or 0, counted.vt_latest or 0
   end
   return vt_now, vt_latest

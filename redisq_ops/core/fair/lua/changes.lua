@@ -49,7 +49,10 @@ local function room_read()
     open_accounts(whose)
     shifts = {ids = ids, whose = whose, owned = owned, n = #moved}
   end
-  if #moved > 0 or next(touched) then
+  local turns = #moved > 0
+  for _, a in pairs(touched) do turns = turns or not keeps_turn(a) end
+  if turns then
+    virtual_time()
     for _, key in ipairs({ring, clients, packing}) do must_be(key, 'zset') end
   end
 end

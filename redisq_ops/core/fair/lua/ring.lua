@@ -6,6 +6,11 @@ local function forgettable(a)
     and a.vt <= virtual_time()
 end
 
+-- Whether of an account that gets more entries, or none, nothing but its line is written.
+local function keeps_turn(a)
+  return a.was and servable(a) and a.vt == a.at and not a.new and a.spent == 0
+end
+
 local function write_accounts()
   local lines, names, forgotten, into, out, awake, more = {}, {}, {}, {}, {}, 0, 0
   for name, a in pairs(touched) do

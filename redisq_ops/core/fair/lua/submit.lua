@@ -4,7 +4,6 @@
 -- ARGV: caller seq client layout
 -- REST: id payload
 -- USES: guard moves
--- LOOKS: holes
 -- Returns one word per row, or one for all: ok | same | exists | elsewhere.
 local said, late = replayed()
 if late then return superseded end
@@ -40,9 +39,9 @@ if #fresh > 0 then
       return {err = 'FULL ' .. waiting .. ' entries wait and max_waiting is ' .. conf.max_waiting}
     end
   end
-  local wrong = unfit(client)
-  if wrong then return wrong end
+  must_be(c_ .. client, 'list')
   local a = account(client)
+  if a.holes > 0 then must_be(holes, 'hash') end
   room_read()
   join(a, fresh)
   put_fields(body, put)

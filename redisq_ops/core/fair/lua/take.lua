@@ -10,17 +10,18 @@ if said then return taken_before(said, function(id) return redis.call('HGET', bo
 by = consumer
 
 n = tonumber(n)
-local due = redis.call('ZRANGE', delay, '-inf', now, 'BYSCORE', 'LIMIT', 0, 16)
+local due = redis.call('ZRANGE', delay, '-inf', now_text, 'BYSCORE', 'LIMIT', '0', '16')
 for i, r in ipairs(records(due)) do move(due[i], 'delayed', 'waiting', 0, r) end
 local begun = #due + reap(16) > 0 -- then whatever can't go on ends here, and the next take says why
 if begun then flush() end
 
 local ids, whose, latest, start, stopped = {}, {}, 0, 0, false
 if not conf.paused then
-  local sound, why = pcall(open_accounts, redis.call('ZRANGE', ring, 0, n - 1))
+  local names = redis.call('ZRANGE', ring, '0', n - 1)
+  local sound, why = pcall(open_accounts, names)
   if not sound and not begun then error({err = why}) end -- pcall makes the table a string
   stopped = not sound
-  if sound then ids, whose, latest, start = served(n) end
+  if sound then ids, whose, latest, start = served(n, names) end
 end
 
 local reply = {'0', '0', deadline}

@@ -5,9 +5,9 @@
 local TURN = 27720 -- what an entry moves a client of weight 1 on; weights 1 to 12 divide it
 
 -- Accounts in the order they are served, n at most, each with how many it gets (`want`), and the
--- virtual time at which the last of them had its turn.
-local function turns(n)
-  local names = redis.call('ZRANGE', ring, 0, n - 1)
+-- virtual time at which the last of them had its turn. `names`: as many as the ring begins with, if read.
+local function turns(n, names)
+  names = names or redis.call('ZRANGE', ring, '0', n - 1)
   local line, first_in, last_in = {}, 1, 0 -- in line: from first_in to last_in
   local order, start, turned = {}, 0, 0
   open_accounts(names)
@@ -43,10 +43,11 @@ end
 
 -- The ids of up to n turns, whose they are, the latest virtual time a client of them comes to, and
 -- that of the last turn. Who is astray has its next turn behind all others: they are met first.
-local function served(n)
+local function served(n, names)
   local ids, whose, latest, start, have = {}, {}, 0, 0, 0
   for round = 100, 0, -1 do
-    local order, at = turns(n - #ids)
+    local order, at = turns(n - #ids, names)
+    names = nil
     local astray = {}
     for k = 1, #order do
       local a = order[k]

@@ -5,8 +5,8 @@ local function begun(rid, state, priority, limit)
   redis.call('XGROUP', 'CREATE', s_ .. rid, 'g', '0', 'MKSTREAM')
   local gen = reserve('gen', 1) + 1
   redis.call('HSET', r_ .. rid, 'state', state, 'priority', priority, 'limit', limit,
-    'created', now, 'gen', gen, 'born', gen)
-  redis.call('ZADD', open, now, rid)
+    'created', now_text, 'gen', gen, 'born', gen)
+  redis.call('ZADD', open, now_text, rid)
   requests[rid] = nil
   return request(rid)
 end

@@ -4,13 +4,18 @@
 -- USES: spoilt
 local STATES = {open = true, sealed = true, cancelled = true, done = true}
 local HIGH = 2 ^ 53
-local MOST = {priority = 99, limit = 1000, read = HIGH, gen = HIGH, total = HIGH, bytes = HIGH}
+local COUNTED = {'read', 'gen', 'total', 'bytes'}
+
+local function within(q, field, most)
+  local number = q[field]
+  if number < 0 or number > most then
+    spoilt(r_ .. q.rid, field, string.format('a number from 0 to %.0f', most))
+  end
+end
 
 local function within_bounds(q)
   if not STATES[q.state] then spoilt(r_ .. q.rid, 'state', 'a state') end
-  for field, most in pairs(MOST) do
-    if q[field] < 0 or q[field] > most then
-      spoilt(r_ .. q.rid, field, string.format('a number from 0 to %.0f', most))
-    end
-  end
+  within(q, 'priority', 99)
+  within(q, 'limit', 1000)
+  for i = 1, 4 do within(q, COUNTED[i], HIGH) end
 end

@@ -15,6 +15,7 @@ local live = q.state == 'open' or q.state == 'sealed'
 local before, word = '-', 'ok'
 touch(q)
 ready()
+if verb == 'reopen' then must_be(p_ .. q.priority, 'list') end
 if verb == 'cancel' then
   if not live then return {err = 'CLOSED the request is already ' .. q.state} end
   before, q.state = q.state, 'cancelled'

@@ -12,14 +12,19 @@ end
 local function room_ready()
   for _, q in pairs(touched) do
     must_be(q.stream, 'stream')
-    must_be(p_ .. q.priority, 'list')
-    must_be(prios, 'zset')
+    if lacking(q) > 0 then
+      must_be(p_ .. q.priority, 'list')
+      must_be(prios, 'zset')
+    end
+    if q.state == 'cancelled' or q.had.state == 'cancelled' then count('cancelled', 0) end
     local live = q.waiting + q.pending + q.delayed + q.moving
     if live == 0 or q.state == 'done' or q.moving ~= (q.had.moving or 0) then -- it ends, or begins again
       for _, zset in ipairs({open, fin, retire}) do must_be(zset, 'zset') end
     end
     if next(q.claims) then must_be_grouped(q.stream) end
-    for key in pairs(q.results or {}) do must_be(key, 'hash') end
+    if q.results then
+      for key in pairs(q.results) do must_be(key, 'hash') end
+    end
     if q.went.waiting[1] or q.come.waiting[1] then must_be(again_ .. q.rid, 'zset') end
     if q.went.delayed[1] or q.come.delayed[1] then must_be(later_ .. q.rid, 'zset') end
   end

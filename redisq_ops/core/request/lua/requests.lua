@@ -21,8 +21,15 @@ local function request(rid)
       q = {rid = rid, stream = s_ .. rid, state = got[1], had = had}
       for i = 2, #FIELDS do
         local field = FIELDS[i]
-        local number = got[i] == '0' and 0 or whole(got[i], key, field)
-        q[field], had[field] = number or 0, number
+        local text = got[i]
+        if text == '0' then
+          q[field], had[field] = 0, 0
+        elseif text then
+          local number = whole(text, key, field)
+          q[field], had[field] = number, number
+        else
+          q[field] = 0
+        end
       end
       within_bounds(q)
     end
@@ -38,15 +45,16 @@ local function touch(q)
 end
 
 local function write_record(q)
-  local news, had = {}, q.had
+  local news, n, had = {}, 0, q.had
   for i = 1, #FIELDS do
     local field = FIELDS[i]
     local value = q[field]
     if value ~= had[field] then
-      news[#news + 1], news[#news + 2], had[field] = field, value, value
+      news[n + 1], news[n + 2], n = field, value == 0 and '0' or value, n + 2 -- a number is dear
+      had[field] = value
     end
   end
-  if #news > 0 then redis.call('HSET', r_ .. q.rid, unpack(news)) end
+  if n > 0 then redis.call('HSET', r_ .. q.rid, unpack(news)) end
 end
 
 local function split(id)
@@ -57,7 +65,7 @@ end
 
 -- The request of an id and its number as text. Mostly it is the request of the id before, which costs
 -- a third.
-local find, sub = string.find, string.sub
+local sub = string.sub
 local ahead, whose -- of that id, up to its slash; and its request
 local function located(id)
   if ahead and find(id, ahead, 1, true) == 1 then return whose, sub(id, #ahead + 1) end

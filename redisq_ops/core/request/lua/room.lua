@@ -103,16 +103,18 @@ local function room_score(id, state)
 end
 
 -- Tokens in the list = what may be taken now. Surplus ones are dropped when they are popped.
+local function lacking(q)
+  return q.paused == 1 and 0 or math.min(q.limit - q.pending, q.waiting) - q.tok
+end
+
 local function sync(q)
-  if (q.state ~= 'open' and q.state ~= 'sealed') or q.paused == 1 then return end
-  local want = math.min(q.limit - q.pending, q.waiting)
-  local short = want - q.tok
-  if short <= 0 then return end
+  local short = lacking(q)
+  if short <= 0 or (q.state ~= 'open' and q.state ~= 'sealed') then return end
   local words, word = {}, token(q)
   for i = 1, short do words[i] = word end
   redis.call('LPUSH', p_ .. q.priority, unpack(words))
   redis.call('ZADD', prios, q.priority, q.priority)
-  q.tok = want
+  q.tok = q.tok + short
   wake_workers(short)
 end
 
@@ -121,9 +123,9 @@ local function settle_state(q)
   if q.state == 'sealed' and live == 0 then
     q.state = 'done'
     redis.call('ZREM', open, q.rid)
-    redis.call('ZADD', fin, now, q.rid)
+    redis.call('ZADD', fin, now_text, q.rid)
     redis.call('ZADD', retire, now + conf.keep_ms, q.rid)
-    redis.call('HSET', r_ .. q.rid, 'closed', now)
+    redis.call('HSET', r_ .. q.rid, 'closed', now_text)
     redis.pcall('PUBLISH', r_ .. q.rid, 'done')
     note('request-done', q.rid)
   elseif q.state == 'done' and live > 0 then
@@ -141,7 +143,9 @@ local function room_flush()
   ended = {}
   for _, q in pairs(touched) do
     write_stream(q)
-    for key, rows in pairs(q.results or {}) do redis.call('HSET', key, unpack(rows)) end
+    if q.results then
+      for key, rows in pairs(q.results) do redis.call('HSET', key, unpack(rows)) end
+    end
     hold(q)
     settle_state(q)
     sync(q)

@@ -34,16 +34,23 @@ if conf.max_waiting > 0 and rows > 0 then
   end
 end
 must_be(p_ .. (q and q.priority or priority), 'list')
+must_be(prios, 'zset')
+if not q or rows == 0 then must_be(open, 'zset') end
+if rows == 0 then -- it may be done at once
+  must_be(fin, 'zset')
+  must_be(retire, 'zset')
+end
 if q and #redis.call('XRANGE', q.stream, string.format('(%.0f-0', q.total), '+', 'COUNT', 1) > 0 then
   return {err = 'MISFIT key ' .. q.stream .. ' has entries that no request knows of'}
 end
 if not q then
   q = begun(rid, 'open', priority, limit)
 end
+fitting[q.stream] = true
 local entries, call, stream = numbered(q.total, rows, '-0'), redis.call, q.stream
 for i = 1, rows do call('XADD', stream, entries[i], 'r', ARGV[first + i - 1]) end
 q.total, q.waiting = q.total + rows, q.waiting + rows
-redis.call('HSET', r_ .. rid, 'digest', after, 'added', now)
+redis.call('HSET', r_ .. rid, 'digest', after, 'added', now_text)
 if seal == '1' then q.state = 'sealed' end
 by = rid
 if rows > 0 then

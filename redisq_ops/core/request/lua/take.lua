@@ -11,7 +11,8 @@ if said then return taken_before(said, content) end
 by = consumer
 
 n = tonumber(n)
-local due = redis.call('ZRANGE', delay, '-inf', now, 'BYSCORE', 'LIMIT', 0, 16)
+if conf.aging > 0 then count('turn', 0) end
+local due = redis.call('ZRANGE', delay, '-inf', now_text, 'BYSCORE', 'LIMIT', '0', '16')
 for i, r in ipairs(records(due)) do move(due[i], 'delayed', 'waiting', 0, r) end
 local begun = #due + reap(16) > 0 -- then whatever can't go on ends here, and the next take says why
 if begun then flush() end
@@ -41,9 +42,14 @@ local function supply(q, want)
     end
   end
   while have < want and budget > 0 do
-    local read = redis.call('XREADGROUP', 'GROUP', 'g', consumer, 'COUNT', want - have, 'STREAMS',
+    local read = redis.pcall('XREADGROUP', 'GROUP', 'g', consumer, 'COUNT', want - have, 'STREAMS',
       q.stream, '>')
     if not read then break end
+    if read.err then -- of the first that is read: nothing was written
+      must_be_grouped(q.stream)
+      error(read)
+    end
+    fitting[q.stream] = true
     local entries = read[1][2]
     local foreign = number_of(entries[#entries][1]) > q.total -- another program's are behind all of ours
     if not foreign then q.read = number_of(entries[#entries][1]) end
@@ -71,7 +77,7 @@ local function supply(q, want)
   end
 end
 
-local order = conf.paused and {} or redis.call('ZRANGE', prios, 0, -1)
+local order = conf.paused and {} or redis.call('ZRANGE', prios, '0', '-1')
 if conf.aging > 0 and #order > 1 then
   local turn = reserve('turn', 1) + 1
   if turn % conf.aging == 0 then
@@ -84,18 +90,22 @@ local function to_hand_out(q)
   return live and q.paused ~= 1 and math.min(q.limit - q.pending, q.waiting) or 0
 end
 
--- What tokens stand for, before they are popped.
+-- What tokens stand for, before they are popped. The first request that is read has its group asked for by
+-- that, if nothing was written by then.
 local function looked_at(list)
-  local tokens, times, names = redis.call('LRANGE', list, #taken - n, -1), {}, {}
+  local tokens, times, names = redis.call('LRANGE', list, #taken - n, '-1'), {}, {}
+  fitting[list] = true
   for k = #tokens, 1, -1 do
     local word = tokens[k]
     if not times[word] then names[#names + 1] = word end
     times[word] = (times[word] or 0) + 1
   end
+  local written = begun
   for _, word in ipairs(names) do
     local q = request(word:match('^[^|]*'))
     if q and token(q) == word and to_hand_out(q) > 0 then
-      must_be_grouped(q.stream)
+      if written or q.again > 0 then must_be_grouped(q.stream) end
+      written = true
       must_be(p_ .. q.priority, 'list')
       if q.again > 0 then
         must_be(again_ .. q.rid, 'zset')
@@ -110,18 +120,21 @@ local stopped = false
 for _, priority in ipairs(order) do
   while #taken < n and budget > 0 and not stopped do
     local list = p_ .. priority
-    local sound, popped, times, names = pcall(looked_at, list)
+    local sound, popped, times, names = true, nil, nil, nil
+    if begun then
+      sound, popped, times, names = pcall(looked_at, list)
+    else
+      popped, times, names = looked_at(list)
+    end
     if not sound then
-      if not begun then error({err = popped}) end -- pcall makes the table a string
       stopped = true
       break
     end
-    begun = true
     if popped == 0 then
       redis.call('ZREM', prios, priority)
+      begun = true
       break
     end
-    redis.call('LTRIM', list, 0, -popped - 1)
     for _, word in ipairs(names) do
       local q = request(word:match('^[^|]*'))
       budget = budget - 1
@@ -132,6 +145,8 @@ for _, priority in ipairs(order) do
         if want > 0 then supply(q, want) end
       end
     end
+    redis.call('LTRIM', list, '0', -popped - 1)
+    begun = true
   end
 end
 

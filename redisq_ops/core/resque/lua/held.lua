@@ -50,7 +50,7 @@ end
 
 local function reap(max)
   local brought = (fall or latest > now) and bring_forward(100) or 0
-  local late = redis.call('ZRANGE', lease, '-inf', now, 'BYSCORE', 'LIMIT', 0, max)
+  local late = redis.call('ZRANGE', lease, '-inf', now_text, 'BYSCORE', 'LIMIT', '0', max)
   if #late == 0 then return brought end
   fit_lists()
   local payloads, lines = redis.call('HMGET', body, unpack(late)), records(late)

@@ -5,8 +5,9 @@
 local function promote(max)
   if not sidekiq then return 0 end
   local moved, mine = 0, 0
+  local due_by = seconds(now)
   for _, key in ipairs({t_retry, t_schedule}) do
-    local due = redis.call('ZRANGE', key, '-inf', seconds(now), 'BYSCORE', 'LIMIT', 0, max - moved)
+    local due = redis.call('ZRANGE', key, '-inf', due_by, 'BYSCORE', 'LIMIT', '0', max - moved)
     if #due > 0 then fit_lists() end
     for _, payload in ipairs(due) do
       local job = read_record(payload)

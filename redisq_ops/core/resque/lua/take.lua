@@ -29,7 +29,7 @@ local reply = {#got == 0 and not stopped and string.format('%.0f', now + 500) or
 if #got > 0 then
   local fence, bodies, lines, leases, odd = tickets(#got), {}, {}, {}, {}
   local known = redis.call('HLEN', lost) > 0
-  local tail = table.concat({now, now, consumer, '- - 0'}, ' ')
+  local tail = table.concat({now_text, now_text, consumer, '- - 0'}, ' ')
   local named, times = numbered(fence, #got, '-' .. seq), '0'
   for i = 1, #got do
     local ticket, payload = named[i], got[i]
