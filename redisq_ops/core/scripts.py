@@ -13,9 +13,9 @@ into the ``local`` lines, so what is documented is what runs::
 
 Fragments (in ``core/lua`` or the queue's own ``lua`` folder, which wins) have headers too; their
 keys are added to the script's. Every script gets ``now`` (integer ms, the server's TIME once per
-call unless a test's clock is given), ``now_text`` (the same as text: a number as a command's argument
-costs as much again as the command) and ``first`` (index of the first row in ARGV), and of the
-fragments' functions those that it needs: each one takes the server time to set up, every call.
+call unless a test's clock is given), ``now_text`` (the same as text: a number as a command's
+argument costs as much again as the command) and ``first`` (index of the first row in ARGV), and of
+the fragments' functions those that it needs: each takes the server time to set up, every call.
 """
 
 from __future__ import annotations
@@ -50,8 +50,11 @@ NUMBERS = {
     "popped", "shown", "vt", "vt_latest",
 }  # fmt: skip
 """fields of ``stat`` that are numbers: a script looks at those that it mentions before it writes"""
-SELDOM = {"take": {"cancelled", "done", "gone", "turn"}, "settle": {"cancelled", "gone", "vt", "vt_latest"},
-          "submit": {"cancelled"}}  # fmt: skip
+SELDOM = {
+    "take": {"cancelled", "done", "gone", "turn"},
+    "settle": {"cancelled", "gone", "vt", "vt_latest"},
+    "submit": {"cancelled"},
+}
 """of these, those that a `BUSY` script needs in rare cases, and looks at then"""
 OPERATION = ("done", "undone", "freed", "landing", "keep")
 """fields of an operation's journal entry that scripts count with"""
