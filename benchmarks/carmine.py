@@ -10,8 +10,8 @@ from typing import Any
 
 import redis
 
-from redisq_ops.core.carmine import CarmineQueue, ShardedCarmineQueue
-from redisq_ops.core.values import Settlement
+from redisq_ops.core.model.entry import Settlement
+from redisq_ops.core.queues.carmine import CarmineQueue, ShardedCarmineQueue
 
 from .measure import ROUNDS, empty, server_us, servers, spread
 

@@ -8,8 +8,8 @@ from functools import partial
 
 import redis
 
-from redisq_ops.core.circular import CircularQueue
-from redisq_ops.core.values import Settlement
+from redisq_ops.core.model.entry import Settlement
+from redisq_ops.core.queues.circular import CircularQueue
 
 from .measure import ROUNDS, empty, server_us, servers, spread
 from .memory import used

@@ -21,8 +21,8 @@ from typing import Any
 
 import redis
 
-from redisq_ops.core.connect import connect
-from redisq_ops.core.request import RequestQueue, ShardedRequestQueue
+from redisq_ops.core.queues.request import RequestQueue, ShardedRequestQueue
+from redisq_ops.core.redis.client import connect
 from redisq_ops.core.worker import Worker
 from redisq_ops.demo.server import EmbeddedServer, binaries, cluster
 

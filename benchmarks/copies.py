@@ -10,9 +10,9 @@ from typing import Any
 
 import redis
 
-from redisq_ops.core.request import RequestQueue
-from redisq_ops.core.settings import PRIORITIES
-from redisq_ops.core.values import Failure, Settlement
+from redisq_ops.core.model.entry import Failure, Settlement
+from redisq_ops.core.model.settings import PRIORITIES
+from redisq_ops.core.queues.request import RequestQueue
 
 BATCH = 500
 DAY_MS = 24 * 3600 * 1000

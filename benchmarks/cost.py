@@ -14,14 +14,14 @@ from typing import Any
 
 import redis
 
-from redisq_ops.core.carmine import CarmineQueue
-from redisq_ops.core.circular import CircularQueue
-from redisq_ops.core.delay import DelaySet
-from redisq_ops.core.fair import FairQueue
-from redisq_ops.core.queue import Queue
-from redisq_ops.core.request import RequestQueue
-from redisq_ops.core.resque import Job, ResqueQueue, SidekiqQueue
-from redisq_ops.core.values import Settlement
+from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.foreign.resque import Job, ResqueQueue, SidekiqQueue
+from redisq_ops.core.model.entry import Settlement
+from redisq_ops.core.queues.carmine import CarmineQueue
+from redisq_ops.core.queues.circular import CircularQueue
+from redisq_ops.core.queues.delay import DelaySet
+from redisq_ops.core.queues.fair import FairQueue
+from redisq_ops.core.queues.request import RequestQueue
 
 from .bare import BareQueue
 from .measure import ROUNDS, empty, server_us, servers, spread

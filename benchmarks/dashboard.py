@@ -8,12 +8,12 @@ from functools import partial
 
 import redis
 
-from redisq_ops.core.delay import DelaySet
-from redisq_ops.core.io import run
-from redisq_ops.core.request import RequestQueue
+from redisq_ops.core.queues.delay import DelaySet
+from redisq_ops.core.queues.request import RequestQueue
+from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.deployment import Deployment
-from redisq_ops.ops.snapshot import VIEWS, Snapshot, View, Wish
-from redisq_ops.ops.watch import HOLDERS, fetch
+from redisq_ops.ops.inspect.poll import HOLDERS, fetch
+from redisq_ops.ops.inspect.snapshot import VIEWS, Snapshot, View, Wish
 from redisq_ops.tui.views import ALL
 
 from .copies import BATCH, DAY_MS, PAYLOAD, grow, seed

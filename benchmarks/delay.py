@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import redis
 
-from redisq_ops.core.delay import DelaySet, Periodic, ShardedDelaySet
-from redisq_ops.core.request import RequestQueue
-from redisq_ops.core.values import Settlement
+from redisq_ops.core.model.entry import Settlement
+from redisq_ops.core.queues.delay import DelaySet, Periodic, ShardedDelaySet
+from redisq_ops.core.queues.request import RequestQueue
 
 from .measure import ROUNDS, empty, server_us, servers, spread
 

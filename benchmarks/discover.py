@@ -9,10 +9,10 @@ from typing import Any
 
 import redis
 
-from redisq_ops.core.io import run
-from redisq_ops.core.streams import StreamQueue
+from redisq_ops.core.foreign.streams import StreamQueue
+from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.deployment import Deployment
-from redisq_ops.ops.discover import Discovery, Named, described, named
+from redisq_ops.ops.discover import Discovery, RegisteredFind, described, named
 
 from .measure import ROUNDS, empty, server_us, servers, spread
 
@@ -53,7 +53,7 @@ def look(client: Any, searches: list[Discovery]) -> None:
     searches.append(search)
 
 
-def read(client: Any, rows: list[Named]) -> None:
+def read(client: Any, rows: list[RegisteredFind]) -> None:
     for i in range(0, len(rows), 20):
         run(client, described(Deployment(client), rows[i : i + 20]))
 

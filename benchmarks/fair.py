@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 import redis
 
-from redisq_ops.core.fair import FairQueue
-from redisq_ops.core.values import Settlement
+from redisq_ops.core.model.entry import Settlement
+from redisq_ops.core.queues.fair import FairQueue
 
 from .measure import empty, servers
 from .memory import used

@@ -12,13 +12,13 @@ from typing import Any
 
 import redis
 
-from redisq_ops.core.connect import connect
-from redisq_ops.core.io import run
-from redisq_ops.core.request import RequestQueue
-from redisq_ops.core.values import Failure, Settlement
-from redisq_ops.ops.contrast import Contrast
-from redisq_ops.ops.groups import groups
-from redisq_ops.ops.selection import Filter
+from redisq_ops.core.model.entry import Failure, Settlement
+from redisq_ops.core.queues.request import RequestQueue
+from redisq_ops.core.redis.client import connect
+from redisq_ops.core.redis.operation import run
+from redisq_ops.ops.filter.scan import Filter
+from redisq_ops.ops.groups.error_groups import groups
+from redisq_ops.ops.groups.traits import Contrast
 
 from .latency import longest
 from .measure import ROUNDS, empty, server_us, servers, spread, url_of

@@ -14,9 +14,9 @@ from typing import Any
 
 import redis
 
-from redisq_ops.core.connect import connect
-from redisq_ops.core.request import RequestQueue
-from redisq_ops.core.settings import IDLE_BLOCK_MS
+from redisq_ops.core.model.settings import IDLE_BLOCK_MS
+from redisq_ops.core.queues.request import RequestQueue
+from redisq_ops.core.redis.client import connect
 from redisq_ops.core.worker import Worker
 
 from .measure import servers, spread, url_of

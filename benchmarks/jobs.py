@@ -11,8 +11,8 @@ from functools import partial
 
 import redis
 
-from redisq_ops.core.resque import Job, ResqueQueue, SidekiqQueue
-from redisq_ops.core.values import Failure, Outcome, Settlement
+from redisq_ops.core.foreign.resque import Job, ResqueQueue, SidekiqQueue
+from redisq_ops.core.model.entry import Failure, Outcome, Settlement
 
 from .measure import ROUNDS, empty, server_us, servers, spread
 

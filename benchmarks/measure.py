@@ -13,7 +13,7 @@ from typing import Any
 
 import redis
 
-from redisq_ops.core.connect import connect
+from redisq_ops.core.redis.client import connect
 from redisq_ops.core.worker import Worker
 from redisq_ops.demo.server import EmbeddedServer, binaries
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import redis
 
-from redisq_ops.core.delay import DelaySet
-from redisq_ops.core.request import RequestQueue
+from redisq_ops.core.queues.delay import DelaySet
+from redisq_ops.core.queues.request import RequestQueue
 
 from .measure import empty, servers
 from .peers.kinds import KINDS

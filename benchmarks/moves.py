@@ -10,12 +10,12 @@ from typing import Any
 
 import redis
 
-from redisq_ops.core.carmine import CarmineQueue
-from redisq_ops.core.circular import CircularQueue
-from redisq_ops.core.delay import DelaySet
-from redisq_ops.core.fair import FairQueue
-from redisq_ops.core.request import RequestQueue
-from redisq_ops.core.values import Failure, Settlement
+from redisq_ops.core.model.entry import Failure, Settlement
+from redisq_ops.core.queues.carmine import CarmineQueue
+from redisq_ops.core.queues.circular import CircularQueue
+from redisq_ops.core.queues.delay import DelaySet
+from redisq_ops.core.queues.fair import FairQueue
+from redisq_ops.core.queues.request import RequestQueue
 
 from .measure import empty, server_us, servers, url_of
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import redis
 
-from redisq_ops.core.queue import Queue
-from redisq_ops.core.request import RequestQueue
-from redisq_ops.core.states import VERBS
+from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.model.states import VERBS
+from redisq_ops.core.queues.request import RequestQueue
 
 from .latency import longest
 from .measure import empty, server_us, servers, url_of

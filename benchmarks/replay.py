@@ -22,13 +22,13 @@ from typing import Any
 
 import redis
 
-from redisq_ops.core.delay import DelaySet
-from redisq_ops.core.io import run
-from redisq_ops.core.queue import Queue
-from redisq_ops.core.request import RequestQueue
-from redisq_ops.ops.journal import Author
-from redisq_ops.ops.selection import Filter
-from redisq_ops.ops.whole import WholeBulk, whole
+from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.queues.delay import DelaySet
+from redisq_ops.core.queues.request import RequestQueue
+from redisq_ops.core.redis.operation import run
+from redisq_ops.ops.change.audit_log import Author
+from redisq_ops.ops.change.whole_state import WholeBulk, whole
+from redisq_ops.ops.filter.scan import Filter
 
 from .copies import BATCH, COPY, DAY_MS, ERROR, PAYLOAD, seed
 from .measure import ROUNDS, empty, server_us, servers, spread, url_of

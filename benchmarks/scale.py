@@ -8,12 +8,12 @@ from typing import Any
 
 import redis
 
-from redisq_ops.core.delay import DelaySet
-from redisq_ops.core.io import run
-from redisq_ops.core.request import RequestQueue
-from redisq_ops.core.values import Failure, Settlement
+from redisq_ops.core.model.entry import Failure, Settlement
+from redisq_ops.core.queues.delay import DelaySet
+from redisq_ops.core.queues.request import RequestQueue
+from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.deployment import Deployment
-from redisq_ops.ops.look import overview
+from redisq_ops.ops.inspect.overview import overview
 
 from .measure import ROUNDS, empty, server_us, servers, spread
 

@@ -24,15 +24,15 @@ from pyspark.sql import SparkSession
 from pyspark.sql import datasource as ds
 from pyspark.sql.types import StructType
 
-from redisq_ops.core.delay import DelaySet
+from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.demo.server import EmbeddedServer, binaries
+from redisq_ops.pipeline.call_size import CallSize
 from redisq_ops.pipeline.options import Options, parsed
-from redisq_ops.pipeline.pace import Pace
-from redisq_ops.pipeline.partitions import Part
+from redisq_ops.pipeline.partitions import TablePart
 from redisq_ops.pipeline.reading import Reading
 from redisq_ops.pipeline.records import OF_ENTRY
 from redisq_ops.pipeline.session import session
-from redisq_ops.pipeline.source import Source
+from redisq_ops.pipeline.source import RedisqDataSource
 
 from .measure import ROUNDS, spread
 
@@ -95,7 +95,7 @@ class TupleReader(ds.DataSourceReader):
         made, part = Reading(self.options), partition.value
         leaf, names = made.leaf(part), self.options.names
         times = {name for name in names if name.endswith("_at")}
-        assert isinstance(part, Part) and part.span is not None
+        assert isinstance(part, TablePart) and part.span is not None
         cursor, end = part.span.after, part.span.until
         last = None if end is None else _place(end)
         while True:
@@ -122,7 +122,7 @@ def _moment(ms: int | None) -> Any:
     return None if ms is None else datetime.fromtimestamp(ms / 1000, UTC)
 
 
-class TupleSource(Source):
+class TupleSource(RedisqDataSource):
     @classmethod
     def name(cls) -> str:
         return "redisq-tuples"
@@ -237,7 +237,7 @@ def narrow(client: redis.Redis, url: str) -> None:
 def _asked(client: redis.Redis, url: str, **more: str) -> int:
     client.config_resetstat()
     made = Reading(parsed(options(url, **more)))
-    made.pace = Pace(10**9, 100, most=100)
+    made.pace = CallSize(10**9, 100, most=100)
     for part in made.plan():
         for _ in made.read(part):
             pass

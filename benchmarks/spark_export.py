@@ -21,9 +21,9 @@ from typing import Any
 import redis
 from pyspark.sql import DataFrame, SparkSession
 
-from redisq_ops.core.connect import Target, connect
-from redisq_ops.core.request import RequestQueue
-from redisq_ops.core.values import Settlement
+from redisq_ops.core.model.entry import Settlement
+from redisq_ops.core.queues.request import RequestQueue
+from redisq_ops.core.redis.client import ServerAddress, connect
 from redisq_ops.demo.server import EmbeddedServer, binaries
 from redisq_ops.pipeline.lake import export
 from redisq_ops.pipeline.session import session
@@ -94,7 +94,9 @@ def exporting(spark: SparkSession, url: str) -> Callable[[], float]:
     def run() -> float:
         with tempfile.TemporaryDirectory() as folder:
             began = time.perf_counter()
-            done = export(spark, Server(Target(url)), read, "dead", Path(folder), queues=["mail"])
+            done = export(
+                spark, Server(ServerAddress(url)), read, "dead", Path(folder), queues=["mail"]
+            )
             assert done.rows == MANY, done
             return time.perf_counter() - began
 

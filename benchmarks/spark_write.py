@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 import redis
 
-from redisq_ops.core.clock import ServerClock
-from redisq_ops.core.connect import Target
-from redisq_ops.core.request import RequestQueue
-from redisq_ops.core.request.submission import Digest
-from redisq_ops.core.settings import LIMIT, PRIORITY
-from redisq_ops.core.values import Settlement
-from redisq_ops.ops.journal import Author
+from redisq_ops.core.model.clock import ServerClock
+from redisq_ops.core.model.entry import Settlement
+from redisq_ops.core.model.settings import LIMIT, PRIORITY
+from redisq_ops.core.queues.request import RequestQueue
+from redisq_ops.core.queues.request.submission import Digest
+from redisq_ops.core.redis.client import ServerAddress
+from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.pipeline import dataset, replay, submit
-from redisq_ops.pipeline.dataset import Asked
+from redisq_ops.pipeline.dataset import DatasetOptions
 from redisq_ops.pipeline.session import session
-from redisq_ops.pipeline.submit import TOGETHER, Row, Tasks, Writer
+from redisq_ops.pipeline.submit import TOGETHER, Row, SubmitTasks, Writer
 from redisq_ops.pipeline.writing import SAYS, Server, collected
 
 from .measure import ROUNDS, empty, server_us, servers, spread, url_of
@@ -92,15 +92,15 @@ def checked(client: redis.Redis) -> None:
 
 
 def submitting(spark: SparkSession, client: redis.Redis, folder: Path) -> None:
-    server = Server(Target(url_of(client)))
-    asked = Asked("mail", id="request", payload="payload", parts=2)
+    server = Server(ServerAddress(url_of(client)))
+    asked = DatasetOptions("mail", id="request", payload="payload", parts=2)
     source = folder / "rows.parquet"
     if not source.exists():
         generated(spark).write.parquet(source.as_uri())
     whole = dataset.read(spark, str(source))
     ready = dataset.arranged(whole, asked).persist()
     ready.count()
-    tasks = Tasks(Writer(server, asked, "job"))
+    tasks = SubmitTasks(Writer(server, asked, "job"))
     given = rows()
     jobs: dict[str, Callable[[], object]] = {
         "redis-py, the same script": lambda: None,
@@ -148,8 +148,8 @@ def generated(spark: SparkSession) -> DataFrame:
 
 
 def replaying(spark: SparkSession, client: redis.Redis, folder: Path) -> None:
-    server = Server(Target(url_of(client)))
-    asked = replay.Asked("replay", "dead", "all", Author("benchmark", "here"), parts=2)
+    server = Server(ServerAddress(url_of(client)))
+    asked = replay.ReplayRequest("replay", "dead", "all", Author("benchmark", "here"), parts=2)
     choosing: list[float] = []
     rates: list[float] = []
     costs: list[float] = []

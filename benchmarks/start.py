@@ -7,10 +7,10 @@ import sys
 import time
 from collections.abc import Sequence
 
-from redisq_ops.core.connect import connect
-from redisq_ops.core.handler import Work
-from redisq_ops.core.request import RequestQueue
+from redisq_ops.core.queues.request import RequestQueue
+from redisq_ops.core.redis.client import connect
 from redisq_ops.core.worker import Worker
+from redisq_ops.core.worker.handler import Work
 from redisq_ops.demo.server import EmbeddedServer
 
 from .measure import spread, threaded

@@ -6,8 +6,8 @@ import time
 
 import redis
 
-from redisq_ops.core.connect import connect
-from redisq_ops.core.request import RequestQueue
+from redisq_ops.core.queues.request import RequestQueue
+from redisq_ops.core.redis.client import connect
 from redisq_ops.core.worker import Worker
 from redisq_ops.demo.server import EmbeddedServer
 

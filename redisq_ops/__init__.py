@@ -14,20 +14,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .core import errors
-    from .core.carmine import CarmineQueue, ShardedCarmineQueue
-    from .core.circular import CircularQueue, ShardedCircularQueue, unless_done
-    from .core.completion import await_, wait
-    from .core.connect import aconnect, connect
-    from .core.delay import DelaySet, Periodic, ShardedDelaySet
-    from .core.fair import FairQueue, ShardedFairQueue
-    from .core.handler import Reject, Retry, Work
-    from .core.monitor import Monitor
-    from .core.request import RequestQueue, ShardedRequestQueue
-    from .core.resque import Job, ResqueQueue, SidekiqQueue
-    from .core.streams import StreamQueue
-    from .core.values import Delivery, Failure, Settlement
+    from .core.foreign.resque import Job, ResqueQueue, SidekiqQueue
+    from .core.foreign.streams import StreamQueue
+    from .core.model import errors
+    from .core.model.entry import Delivery, Failure, Settlement
+    from .core.queues.carmine import CarmineQueue, ShardedCarmineQueue
+    from .core.queues.circular import CircularQueue, ShardedCircularQueue, unless_done
+    from .core.queues.delay import DelaySet, Periodic, ShardedDelaySet
+    from .core.queues.fair import FairQueue, ShardedFairQueue
+    from .core.queues.request import RequestQueue, ShardedRequestQueue
+    from .core.queues.request.wait import await_, wait
+    from .core.redis.client import aconnect, connect
     from .core.worker import Worker, run_processes
+    from .core.worker.handler import Reject, Retry, Work
+    from .core.worker.lease_reclaimer import Monitor
 
 __version__ = "0.1.0"
 
@@ -65,41 +65,41 @@ __all__ = [
 ]
 
 _HOMES = {
-    "CarmineQueue": "carmine",
-    "CircularQueue": "circular",
-    "DelaySet": "delay",
-    "Delivery": "values",
-    "Failure": "values",
-    "FairQueue": "fair",
-    "Job": "resque",
-    "Monitor": "monitor",
-    "Periodic": "delay",
-    "Reject": "handler",
-    "RequestQueue": "request",
-    "ResqueQueue": "resque",
-    "Retry": "handler",
-    "Settlement": "values",
-    "ShardedCarmineQueue": "carmine",
-    "ShardedCircularQueue": "circular",
-    "ShardedDelaySet": "delay",
-    "ShardedFairQueue": "fair",
-    "ShardedRequestQueue": "request",
-    "SidekiqQueue": "resque",
-    "StreamQueue": "streams",
-    "Work": "handler",
+    "CarmineQueue": "queues.carmine",
+    "CircularQueue": "queues.circular",
+    "DelaySet": "queues.delay",
+    "Delivery": "model.entry",
+    "Failure": "model.entry",
+    "FairQueue": "queues.fair",
+    "Job": "foreign.resque",
+    "Monitor": "worker.lease_reclaimer",
+    "Periodic": "queues.delay",
+    "Reject": "worker.handler",
+    "RequestQueue": "queues.request",
+    "ResqueQueue": "foreign.resque",
+    "Retry": "worker.handler",
+    "Settlement": "model.entry",
+    "ShardedCarmineQueue": "queues.carmine",
+    "ShardedCircularQueue": "queues.circular",
+    "ShardedDelaySet": "queues.delay",
+    "ShardedFairQueue": "queues.fair",
+    "ShardedRequestQueue": "queues.request",
+    "SidekiqQueue": "foreign.resque",
+    "StreamQueue": "foreign.streams",
+    "Work": "worker.handler",
     "Worker": "worker",
-    "aconnect": "connect",
-    "await_": "completion",
-    "connect": "connect",
+    "aconnect": "redis.client",
+    "await_": "queues.request.wait",
+    "connect": "redis.client",
     "run_processes": "worker",
-    "unless_done": "circular",
-    "wait": "completion",
+    "unless_done": "queues.circular",
+    "wait": "queues.request.wait",
 }
 
 
 def __getattr__(name: str) -> object:
     if name == "errors":
-        return import_module(".core.errors", __name__)
+        return import_module(".core.model.errors", __name__)
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f".core.{_HOMES[name]}", __name__), name)

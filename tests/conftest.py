@@ -21,7 +21,7 @@ import redis.asyncio
 
 from redisq_ops.demo.server import EmbeddedServer, binaries
 
-from .cli import Redisq
+from .command_line import Redisq
 from .command_server import commands
 
 time.tzset()

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from .cli import Redisq
+from .command_line import Redisq
 
 STORED = Path(__file__).parent / "stored" / "0.1.0.json"
 OURS = ("carmine:tasks", "jobs", "later", "mail", "ring", "slow", "wide")

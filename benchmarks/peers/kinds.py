@@ -7,13 +7,13 @@ from typing import Any
 
 import redis
 
-from redisq_ops.core.carmine import CarmineQueue
-from redisq_ops.core.circular import CircularQueue
-from redisq_ops.core.delay import DelaySet
-from redisq_ops.core.fair import FairQueue
-from redisq_ops.core.request import RequestQueue
-from redisq_ops.core.resque import Job, ResqueQueue, SidekiqQueue
-from redisq_ops.core.settings import MAX_BATCH
+from redisq_ops.core.foreign.resque import Job, ResqueQueue, SidekiqQueue
+from redisq_ops.core.model.settings import MAX_BATCH
+from redisq_ops.core.queues.carmine import CarmineQueue
+from redisq_ops.core.queues.circular import CircularQueue
+from redisq_ops.core.queues.delay import DelaySet
+from redisq_ops.core.queues.fair import FairQueue
+from redisq_ops.core.queues.request import RequestQueue
 
 Jobs = Sequence[tuple[str, bytes]]
 """(id, payload); a kind that names its jobs itself has no use for the id"""

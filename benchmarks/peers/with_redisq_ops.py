@@ -6,7 +6,7 @@ import redis
 
 from benchmarks.peers.kinds import KINDS
 from benchmarks.peers.tally import JOBS, MODE, PAYLOAD, URL, WHAT, handled, report
-from redisq_ops.core.connect import connect
+from redisq_ops.core.redis.client import connect
 from redisq_ops.core.worker import Worker
 
 kind, *rest = MODE.split()  # "request, batch 100"; submitting has no batch

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from redisq_ops import RequestQueue, Work, Worker, connect
-from redisq_ops.core.connect import Target
+from redisq_ops.core.redis.client import ServerAddress
 from redisq_ops.pipeline import results
-from redisq_ops.pipeline.dataset import Asked, read
+from redisq_ops.pipeline.dataset import DatasetOptions, read
 from redisq_ops.pipeline.session import session
 from redisq_ops.pipeline.submit import Done, submit
 from redisq_ops.pipeline.writing import Server
@@ -56,7 +56,7 @@ def split(spark: SparkSession, server: Server, dataset: Path) -> Done:
     As ``redisq spark submit generated-orders.csv --queue orders --id input --split 20
     --priority urgency --limit 8``.
     """
-    asked = Asked(QUEUE, id="input", split=20, priority="urgency", limit=8, parts=2)
+    asked = DatasetOptions(QUEUE, id="input", split=20, priority="urgency", limit=8, parts=2)
     return submit(spark, server, read(spark, str(dataset)), asked, line="spark-job")
 
 
@@ -107,7 +107,7 @@ def job(
 ) -> tuple[Done, results.Written, dict[str, int]]:
     """All of it."""
     dataset = generated(folder)
-    submitted = split(spark, Server(Target(url)), dataset)
+    submitted = split(spark, Server(ServerAddress(url)), dataset)
     worked(url)
     collected = collect(spark, url, folder / "collected")
     return submitted, collected, summed(spark, folder / "collected")
@@ -118,7 +118,7 @@ def main() -> None:
     if "--work" in sys.argv:
         return work(url)
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else "spark-job")
-    spark = session("spark-job", target=Target(url))
+    spark = session("spark-job", target=ServerAddress(url))
     submitted, collected, sums = job(spark, url, folder)
     spark.stop()
     print(f"requests: {submitted.requests}, sub-requests: {submitted.entries}")

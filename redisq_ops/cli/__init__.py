@@ -114,7 +114,7 @@ def _run(words: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
-        from redisq_ops.core.errors import RedisqError, file_error, translate
+        from redisq_ops.core.model.errors import RedisqError, file_error, translate
 
         known = translate(error)
         if isinstance(known, RedisqError):
@@ -193,8 +193,8 @@ def _at_another_port(error: Exception) -> str:
     """Words for who speaks TLS to a server that doesn't, or not to one that does."""
     from redis.exceptions import ConnectionError, RedisClusterException, TimeoutError
 
-    from redisq_ops.core.errors import LoginRefused, RedisqError
-    from redisq_ops.ops.port import other
+    from redisq_ops.core.model.errors import LoginRefused, RedisqError
+    from redisq_ops.ops.port_probe import other
 
     from .session import current
 

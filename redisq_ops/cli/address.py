@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from .session import Session
 
 if TYPE_CHECKING:
-    from redisq_ops.core.request import RequestQueue
+    from redisq_ops.core.queues.request import RequestQueue
     from redisq_ops.ops.deployment import Address
 
 
@@ -17,8 +17,8 @@ SHOWN = 10
 
 def queue_named(s: Session, name: str | None) -> str:
     """The queue that is meant: the one named, else the configuration's, else `default`."""
-    from redisq_ops.core.errors import NotFound
-    from redisq_ops.core.registry import all_queues
+    from redisq_ops.core.engine.registry import all_queues
+    from redisq_ops.core.model.errors import NotFound
 
     if name is not None:
         return name
@@ -33,7 +33,7 @@ def queue_named(s: Session, name: str | None) -> str:
 
 def place(s: Session, address: str, what: str) -> Address:
     """What an address names inside a queue; ``what`` says what is looked for."""
-    from redisq_ops.core.errors import BadInput
+    from redisq_ops.core.model.errors import BadInput
 
     found = s.run(s.deployment.resolve(address))
     if found.id is None:
@@ -43,8 +43,8 @@ def place(s: Session, address: str, what: str) -> Address:
 
 def request_at(s: Session, text: str, queue: str | None) -> tuple[RequestQueue[Any], str]:
     """The request an address or bare id means, or the id in the queue named beside it."""
-    from redisq_ops.core.errors import BadInput
-    from redisq_ops.ops.control import requests_of
+    from redisq_ops.core.model.errors import BadInput
+    from redisq_ops.ops.change.control import requests_of
 
     if queue is not None:
         return requests_of(s.run(s.deployment.queue(queue))), text

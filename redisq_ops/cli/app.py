@@ -23,7 +23,7 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from redisq_ops.core.connect import VERSION
+        from redisq_ops.core.redis.client import VERSION
 
         print(f"redisq {VERSION}")
         raise typer.Exit
@@ -71,7 +71,7 @@ def examples(*lines: str) -> str:
     return "\b\n" + "\n".join(["Examples:", *(f"  {line}" for line in lines)])
 
 
-from . import submit, work, wait, results, look, discover, inspect, explain  # noqa: E402, F401, I001  (each adds its commands)
-from . import consumers, entries, apply, select, edit, groups, change, workers  # noqa: E402, F401
-from . import transfer, client, top, demo  # noqa: E402, F401
+from . import submit, work, wait, results, overview, discover, inspect, explain  # noqa: E402, F401, I001  (each adds its commands)
+from . import consumers, entries, apply, select, edit, groups, admin, workers  # noqa: E402, F401
+from . import export_import, client, top, demo  # noqa: E402, F401
 from . import spark, spark_report, spark_submit, spark_replay, spark_lake  # noqa: E402, F401

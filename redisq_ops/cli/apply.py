@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .app import app, examples
+from .canary import RAMPING, limits, ramped
+from .confirm_and_run import agreed, drive, ended, shown, tell_recovered, untouched
 from .options import GO, MOST, Options, argument, command
-from .plan import agreed, drive, ended, shown, tell_recovered, untouched
-from .ramp import RAMPING, limits, ramped
-from .report import its_own, reporting
+from .outcome_report import its_own, reporting
 from .session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from redisq_ops.core.queue import Queue
-    from redisq_ops.core.states import Verb
-    from redisq_ops.ops.apply import Apply
-    from redisq_ops.ops.bulk import Bulk, Plan
-    from redisq_ops.ops.journal import Operation
-    from redisq_ops.ops.plan import Draft, PlanFile
-    from redisq_ops.ops.target import Target
+    from redisq_ops.core.engine.queue import Queue
+    from redisq_ops.core.model.states import Verb
+    from redisq_ops.ops.change.apply import Apply
+    from redisq_ops.ops.change.audit_log import Operation
+    from redisq_ops.ops.change.bulk import Bulk, Plan
+    from redisq_ops.ops.change.plan import Draft, PlanFile
+    from redisq_ops.ops.filter.target import Target
 
 _MAX = typer.Option("--max", min=1, max=MOST, help="Stop after so many; apply again goes on.")
 _REPORT = typer.Option("--report", metavar="FILE", help="What became of each entry, as NDJSON.")
@@ -42,9 +42,9 @@ APPLYING: Options = {
 
 def draft(verb: Verb, wanted: Sequence[Target], given: Mapping[str, Any]) -> Draft:
     """A plan's file, begun."""
-    from redisq_ops.core.errors import BadInput
-    from redisq_ops.ops.journal import new_id
-    from redisq_ops.ops.plan import Draft
+    from redisq_ops.core.model.errors import BadInput
+    from redisq_ops.ops.change.audit_log import new_id
+    from redisq_ops.ops.change.plan import Draft
 
     if given["dry_run"]:
         raise BadInput("--plan writes a file, --dry-run writes nothing: one of them")
@@ -55,16 +55,16 @@ def draft(verb: Verb, wanted: Sequence[Target], given: Mapping[str, Any]) -> Dra
 
 def written(s: Session, file: Draft, bulk: Bulk, plan: Plan) -> int:
     """Finish a plan's file and say what is in it; exit code 0."""
-    from redisq_ops.core.settings import MAX_BATCH
+    from redisq_ops.core.model.settings import MAX_BATCH
+    from redisq_ops.ops.change.plan import PlanHeader, identity
     from redisq_ops.ops.hint import hint
-    from redisq_ops.ops.plan import Header, identity
 
     from .output import emit, printable, say
 
     order, author = bulk.order, bulk.author
     queue = order.queue
     created_ms, server = s.run(identity(queue, s.deployment))
-    header = Header(
+    header = PlanHeader(
         op=file.op, queue=queue.name, kind=queue.kind, prefix=s.deployment.prefix,
         created_ms=created_ms, server=server, verb=order.verb, state=order.state,
         consumer=order.consumer, argument=order.argument, high_water_ms=order.high_water_ms,
@@ -84,15 +84,15 @@ def written(s: Session, file: Draft, bulk: Bulk, plan: Plan) -> int:
 
 def apply(s: Session, given: dict[str, Any]) -> int:
     """Carry a plan out, or the rest of it."""
-    from redisq_ops.core.errors import BadInput
-    from redisq_ops.ops.apply import Apply, progress
-    from redisq_ops.ops.bulk import PAST
-    from redisq_ops.ops.journal import Author
-    from redisq_ops.ops.moment import per_second
-    from redisq_ops.ops.plan import READ_AGAIN, PlanFile, home
-    from redisq_ops.ops.ramp import PacedApply
-    from redisq_ops.ops.relocation import MoveApply
-    from redisq_ops.ops.way import planned_way
+    from redisq_ops.core.model.errors import BadInput
+    from redisq_ops.ops.change.apply import Apply, progress
+    from redisq_ops.ops.change.audit_log import Author
+    from redisq_ops.ops.change.bulk import PAST
+    from redisq_ops.ops.change.canary import PacedApply
+    from redisq_ops.ops.change.plan import READ_AGAIN, PlanFile, home
+    from redisq_ops.ops.change.transfer import MoveApply
+    from redisq_ops.ops.change.transfer_plan import planned_way
+    from redisq_ops.ops.filter.time import per_second
 
     from .output import count, printable, say
     from .output import progress as metered
@@ -161,10 +161,10 @@ def _proposal(
     given: Mapping[str, Any],
 ) -> Plan:
     """What applying it will do, now."""
-    from redisq_ops.ops import consequences
-    from redisq_ops.ops.bulk import Plan, entries, meaning, typed
+    from redisq_ops.ops.change import impact
+    from redisq_ops.ops.change.bulk import Plan, entries, meaning, typed
+    from redisq_ops.ops.change.plan_progress import whereabouts
     from redisq_ops.ops.terminal import age
-    from redisq_ops.ops.whereabouts import whereabouts
 
     from .output import count, progress, when
 
@@ -177,7 +177,7 @@ def _proposal(
     lines = [
         f"planned {ago} ago by {header.who}@{header.whence}{why} (filter: {header.filter})",
         meaning(header.verb, queue),
-        *consequences.lines(plan.facts["consequences"]),
+        *impact.lines(plan.facts["consequences"]),
     ]
     if header.into:
         lines[1] = f"they go on in {header.into}; the trash of {header.queue} keeps a copy for undo"
@@ -203,11 +203,11 @@ def _proposal(
 
 def _already(s: Session, before: Operation, what: str) -> int:
     """A plan that was applied to its end: nothing is done, and it says so."""
-    from redisq_ops.ops.journal import Outcome
+    from redisq_ops.ops.change.audit_log import ChangeOutcome
 
     from .output import count, printable, when
 
-    outcome = Outcome(before.id, before.matched, before.done)
+    outcome = ChangeOutcome(before.id, before.matched, before.done)
     if s.json:
         skipped = {"earlier": before.matched - before.done} if before.matched > before.done else {}
         outcome.skipped = skipped

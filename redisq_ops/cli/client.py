@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from .app import app, examples
+from .confirm_and_run import agreed, ended
 from .options import GO, MOST, Options, argument, command
-from .plan import agreed, ended
 from .session import Session
 
 clients = typer.Typer(help="Whose work is in a queue: hold it back, weigh it, cap it.")
@@ -37,7 +37,7 @@ _MAX = Annotated[int, typer.Option("--max", min=1, max=500, help="At most so man
 
 
 def listed(s: Session, given: dict[str, Any]) -> int:
-    from redisq_ops.ops import control
+    from redisq_ops.ops.change import control
 
     from .output import emit, say, table
 
@@ -57,9 +57,9 @@ def listed(s: Session, given: dict[str, Any]) -> int:
 
 
 def change(s: Session, verb: str, given: dict[str, Any]) -> int:
-    from redisq_ops.ops import control
-    from redisq_ops.ops.bulk import Plan
-    from redisq_ops.ops.journal import Author
+    from redisq_ops.ops.change import control
+    from redisq_ops.ops.change.audit_log import Author
+    from redisq_ops.ops.change.bulk import Plan
 
     queue, name = s.run(s.deployment.queue(given["name"])), given["client"]
     rule, value = control.client_rule(verb, given.get("value"))
@@ -83,7 +83,7 @@ def change(s: Session, verb: str, given: dict[str, Any]) -> int:
 
 def _unchanged(s: Session, title: str, facts: dict[str, Any], *, dry_run: bool) -> int:
     """The rule is so already: nothing is asked, nothing is written."""
-    from redisq_ops.ops.journal import Outcome
+    from redisq_ops.ops.change.audit_log import ChangeOutcome
 
     from .output import emit, printable
 
@@ -92,7 +92,7 @@ def _unchanged(s: Session, title: str, facts: dict[str, Any], *, dry_run: bool) 
     elif dry_run:
         emit({"plan": title, **facts, "matched": 0})
     else:
-        emit(Outcome(None, 0))
+        emit(ChangeOutcome(None, 0))
     return 0
 
 

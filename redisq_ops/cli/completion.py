@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from redisq_ops.core.io import BlockingClient
+    from redisq_ops.core.redis.operation import BlockingClient
 
 WITHIN_S = 0.3
 """for the server's answer; the shell's user waits for it"""
@@ -27,8 +27,8 @@ def queues(incomplete: str) -> list[str]:
     if "/" in incomplete:
         return []
     # Before the server's time begins: loading takes time of the machine, whatever the server does.
-    from redisq_ops.core.io import run
-    from redisq_ops.core.registry import all_queues
+    from redisq_ops.core.engine.registry import all_queues
+    from redisq_ops.core.redis.operation import run
 
     def names(client: BlockingClient, prefix: str) -> list[str]:
         return [entry.name for entry in run(client, all_queues(prefix))]
@@ -38,9 +38,9 @@ def queues(incomplete: str) -> list[str]:
 
 def operations(incomplete: str) -> list[str]:
     """Names of the latest changes that can be undone and begin so."""
-    from redisq_ops.core.io import run
+    from redisq_ops.core.redis.operation import run
+    from redisq_ops.ops.change.audit_log import log
     from redisq_ops.ops.deployment import Deployment
-    from redisq_ops.ops.journal import log
 
     def names(client: BlockingClient, prefix: str) -> list[str]:
         changes = run(client, log(Deployment(client, prefix=prefix))).operations
@@ -55,14 +55,14 @@ def _offered(names: Iterable[str], incomplete: str) -> list[str]:
 
 def states(incomplete: str) -> list[str]:
     """Names of states that begin so."""
-    from redisq_ops.core.values import STATES
+    from redisq_ops.core.model.entry import STATES
 
     return _offered(STATES, incomplete)
 
 
 def contexts(incomplete: str) -> list[str]:
     """Names of contexts that begin so."""
-    from redisq_ops.core.errors import RedisqError
+    from redisq_ops.core.model.errors import RedisqError
     from redisq_ops.ops.config import contexts
 
     try:
@@ -75,7 +75,7 @@ def _asked(names: Callable[[BlockingClient, str], list[str]]) -> list[str]:
     """What the server that is meant by the line so far says in time."""
     from threading import Thread
 
-    from redisq_ops.core.connect import connect
+    from redisq_ops.core.redis.client import connect
     from redisq_ops.ops.config import load
 
     typed, found = _typed(os.environ), list[str]()

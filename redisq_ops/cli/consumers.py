@@ -10,12 +10,12 @@ import typer
 
 from .app import app, examples
 from .completion import queues
+from .confirm_and_run import agreed, drive, untouched
 from .options import GO, MOST, PLANNING, Options, argument, command
-from .plan import agreed, drive, untouched
 from .session import Session
 
 if TYPE_CHECKING:
-    from redisq_ops.ops.consumers import Held, Report
+    from redisq_ops.ops.inspect.consumers import ConsumerReport, HeldEntries
 
 consumers = typer.Typer(help="Who holds what, since when, how often; claim it, remove them.")
 app.add_typer(consumers, name="consumers")
@@ -42,9 +42,9 @@ AGES = ("<1m", "<10m", "<1h", "<1d", "≥1d")
 
 
 def listed(s: Session, given: dict[str, Any]) -> int:
-    from redisq_ops.core.errors import Refused
-    from redisq_ops.ops.consumers import reports
-    from redisq_ops.ops.moment import duration_ms
+    from redisq_ops.core.model.errors import Refused
+    from redisq_ops.ops.filter.time import duration_ms
+    from redisq_ops.ops.inspect.consumers import reports
 
     from .output import emit, printable, say
 
@@ -74,8 +74,8 @@ def listed(s: Session, given: dict[str, Any]) -> int:
     return broken
 
 
-def _row(report: Report) -> dict[str, Any]:
-    from redisq_ops.ops.consumers import AGES_MS, DELIVERIES
+def _row(report: ConsumerReport) -> dict[str, Any]:
+    from redisq_ops.ops.inspect.consumers import AGES_MS, DELIVERIES
 
     lags = [load.lag for load in report.loads]
     return {
@@ -90,8 +90,8 @@ def _row(report: Report) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _tell(report: Report, poison: int) -> None:
-    from redisq_ops.ops.consumers import DELIVERIES
+def _tell(report: ConsumerReport, poison: int) -> None:
+    from redisq_ops.ops.inspect.consumers import DELIVERIES
 
     from .output import age, count, table
     from .rows import tell, tell_sentence
@@ -142,7 +142,7 @@ def _ages(*spans: int | None) -> list[str | None]:
 
 
 def claimed(s: Session, given: dict[str, Any]) -> int:
-    from redisq_ops.ops.moment import duration_ms
+    from redisq_ops.ops.filter.time import duration_ms
 
     min_idle_ms = duration_ms(given["min_idle"])
     if given["plan"] is not None:
@@ -152,7 +152,7 @@ def claimed(s: Session, given: dict[str, Any]) -> int:
     return _changed(s, held, given, given["to"], lines, remove=False)
 
 
-def _young(held: Held, given: dict[str, Any]) -> list[str]:
+def _young(held: HeldEntries, given: dict[str, Any]) -> list[str]:
     n, span = held.too_young, given["min_idle"]
     was = "was" if n == 1 else "were"
     return [f"{n:,} {was} held for less than {span} (--min-idle): left out"] if n else []
@@ -160,14 +160,14 @@ def _young(held: Held, given: dict[str, Any]) -> list[str]:
 
 def _planned(s: Session, given: dict[str, Any], min_idle_ms: int) -> int:
     """The claim written down, as `redisq claim` writes one: the same entries by another name."""
-    from redisq_ops.core.errors import Refused
-    from redisq_ops.ops.bulk import Bulk, allowed, planned
-    from redisq_ops.ops.consequences import weigh
-    from redisq_ops.ops.consumers import among, checked_receiver
+    from redisq_ops.core.model.errors import Refused
+    from redisq_ops.ops.change.audit_log import Author
+    from redisq_ops.ops.change.bulk import Bulk, allowed, planned
+    from redisq_ops.ops.change.impact import weigh
+    from redisq_ops.ops.change.plan import free
+    from redisq_ops.ops.filter.target import Target
     from redisq_ops.ops.hint import hint
-    from redisq_ops.ops.journal import Author
-    from redisq_ops.ops.plan import free
-    from redisq_ops.ops.target import Target
+    from redisq_ops.ops.inspect.consumers import among, checked_receiver
 
     from .apply import draft, written
     from .output import progress
@@ -199,7 +199,7 @@ def _planned(s: Session, given: dict[str, Any], min_idle_ms: int) -> int:
 
 
 def removed(s: Session, given: dict[str, Any]) -> int:
-    from redisq_ops.ops.consumers import SILENT_MS
+    from redisq_ops.ops.inspect.consumers import SILENT_MS
 
     from .output import age
 
@@ -216,8 +216,8 @@ def removed(s: Session, given: dict[str, Any]) -> int:
     return _changed(s, held, given, to, lines, remove=True)
 
 
-def _held(s: Session, given: dict[str, Any], min_idle_ms: int) -> Held:
-    from redisq_ops.ops.consumers import held_by
+def _held(s: Session, given: dict[str, Any], min_idle_ms: int) -> HeldEntries:
+    from redisq_ops.ops.inspect.consumers import held_by
 
     from .output import progress
 
@@ -232,17 +232,17 @@ def _held(s: Session, given: dict[str, Any], min_idle_ms: int) -> Held:
 
 def _changed(
     s: Session,
-    held: Held,
+    held: HeldEntries,
     given: dict[str, Any],
     to: str | None,
     lines: list[str],
     *,
     remove: bool,
 ) -> int:
-    from redisq_ops.ops.bulk import TYPED_ABOVE, Plan, entries
-    from redisq_ops.ops.consumers import Change
+    from redisq_ops.ops.change.audit_log import Author
+    from redisq_ops.ops.change.bulk import TYPED_ABOVE, Plan, entries
     from redisq_ops.ops.hint import hint
-    from redisq_ops.ops.journal import Author
+    from redisq_ops.ops.inspect.consumers import Change
 
     from .output import count, emit, printable, say
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .app import app, examples
+from .confirm_and_run import agreed
 from .options import GO, MOST, argument, command, flag
-from .plan import agreed
 from .session import Session
 
 if TYPE_CHECKING:
-    from redisq_ops.core.registry import Registered
-    from redisq_ops.ops.discover import Discovered, Discovery, Named
-    from redisq_ops.ops.journal import Outcome
+    from redisq_ops.core.engine.registry import Registered
+    from redisq_ops.ops.change.audit_log import ChangeOutcome
+    from redisq_ops.ops.discover import Discovered, Discovery, RegisteredFind
 
 SHOWN = 5
 """faults of a queue a person gets to see"""
@@ -24,9 +24,9 @@ BATCH = 20
 
 
 def discover(s: Session, given: dict[str, Any]) -> int:
-    from redisq_ops.ops.bulk import Plan
+    from redisq_ops.ops.change.bulk import Plan
     from redisq_ops.ops.discover import Discovery, named, register
-    from redisq_ops.ops.moment import per_second
+    from redisq_ops.ops.filter.time import per_second
 
     from .output import count, say
 
@@ -85,7 +85,7 @@ def _looked(s: Session, search: Discovery) -> bool:
         return False
 
 
-def _described(s: Session, entries: list[Named]) -> list[Discovered]:
+def _described(s: Session, entries: list[RegisteredFind]) -> list[Discovered]:
     from redisq_ops.ops.discover import described
 
     from .output import progress
@@ -99,8 +99,8 @@ def _described(s: Session, entries: list[Named]) -> list[Discovered]:
 
 
 def _shown(s: Session, rows: list[Discovered]) -> None:
-    from redisq_ops.core.keyspace import clock_ms
-    from redisq_ops.ops.look import Row
+    from redisq_ops.core.redis.key_scan import clock_ms
+    from redisq_ops.ops.inspect.overview import QueueRow
 
     from .output import age, emit, table
     from .rows import queue_row, tell
@@ -109,7 +109,7 @@ def _shown(s: Session, rows: list[Discovered]) -> None:
     states = ("waiting", "pending", "delayed", "dead")
     cells: list[list[Any]] = []
     for row in rows:
-        told = queue_row(Row(row.name, row.kind, row.counts, None, row.problem), now)
+        told = queue_row(QueueRow(row.name, row.kind, row.counts, None, row.problem), now)
         if s.json:
             emit(
                 told
@@ -133,8 +133,8 @@ def _shown(s: Session, rows: list[Discovered]) -> None:
 
 
 def forget(s: Session, given: dict[str, Any]) -> int:
-    from redisq_ops.core.keys import checked_name
-    from redisq_ops.ops.bulk import Plan
+    from redisq_ops.core.model.keys import checked_name
+    from redisq_ops.ops.change.bulk import Plan
     from redisq_ops.ops.discover import forgettable, forgotten
 
     name = checked_name(given["name"], "queue name")
@@ -148,13 +148,13 @@ def forget(s: Session, given: dict[str, Any]) -> int:
     return outcome.exit_code
 
 
-def _ended(s: Session, outcome: Outcome | None, what: str) -> None:
-    from redisq_ops.ops.journal import Outcome
+def _ended(s: Session, outcome: ChangeOutcome | None, what: str) -> None:
+    from redisq_ops.ops.change.audit_log import ChangeOutcome
 
     from .output import count, emit, printable, tell
 
     if s.json:
-        emit(outcome or Outcome(None, 0))
+        emit(outcome or ChangeOutcome(None, 0))
     elif outcome is None:
         tell(f"0 matched: {what}")
     else:

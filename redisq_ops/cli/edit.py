@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .app import examples
+from .confirm_and_run import agreed, drive, ended, untouched
 from .entries import GROUPS, NOUNS, meant
 from .options import GO, SELECTING, Options, command
-from .plan import agreed, drive, ended, untouched
 from .session import Session
 
 if TYPE_CHECKING:
-    from redisq_ops.core.values import State
-    from redisq_ops.ops.bulk import Plan
-    from redisq_ops.ops.edit import Change
-    from redisq_ops.ops.selection import Selection
+    from redisq_ops.core.model.entry import State
+    from redisq_ops.ops.change.bulk import Plan
+    from redisq_ops.ops.change.edit import Change
+    from redisq_ops.ops.filter.scan import Selection
 
 _PATCH = typer.Option("--patch", metavar="JSON|@FILE", help="A JSON Patch for each of them.")
 _PAYLOAD = typer.Option("--payload", metavar="TEXT|@FILE|-", help="The new payload of one entry.")
@@ -32,10 +32,10 @@ EDITING: Options = {
 
 def edit(s: Session, state: State, given: Mapping[str, Any]) -> int:
     """Select, show what would become of some, ask, and change each that is as it was read."""
-    from redisq_ops.core.errors import BadInput
-    from redisq_ops.ops.edit import Edit, Patch, editable
-    from redisq_ops.ops.journal import Author, Outcome
-    from redisq_ops.ops.selection import select
+    from redisq_ops.core.model.errors import BadInput
+    from redisq_ops.ops.change.audit_log import Author, ChangeOutcome
+    from redisq_ops.ops.change.edit import Edit, Patch, editable
+    from redisq_ops.ops.filter.scan import select
 
     from .output import emit, printable, progress, say
 
@@ -53,7 +53,7 @@ def edit(s: Session, state: State, given: Mapping[str, Any]) -> int:
         selection = s.run(select(target.queue, state, target.filter, meter))
     if not selection.count:
         if s.json:
-            emit(Outcome(None, 0))
+            emit(ChangeOutcome(None, 0))
         else:
             print(printable(f"0 matched: edit {state} entries (filter: {selection.filter})"))
         return 0
@@ -80,8 +80,8 @@ def edit(s: Session, state: State, given: Mapping[str, Any]) -> int:
 
 def _plan(s: Session, selection: Selection, change: Change) -> tuple[Plan, list[str]]:
     """The plan, and what it does to some of the entries, line by line."""
-    from redisq_ops.ops.bulk import Plan, entries, typed_number
-    from redisq_ops.ops.edit import CHANGES, samples, survey
+    from redisq_ops.ops.change.bulk import Plan, entries, typed_number
+    from redisq_ops.ops.change.edit import CHANGES, samples, survey
 
     from .output import count, progress
 
@@ -120,11 +120,11 @@ def _stay(found: Mapping[str, int]) -> str:
 
 def _nothing(s: Session, plan: Plan) -> int:
     """All would stay as they are: nothing is asked, nothing is written."""
-    from redisq_ops.ops.journal import Outcome
+    from redisq_ops.ops.change.audit_log import ChangeOutcome
 
     from .output import emit, printable
 
-    outcome = Outcome(None, plan.facts["matched"], 0, plan.facts["stay"])
+    outcome = ChangeOutcome(None, plan.facts["matched"], 0, plan.facts["stay"])
     if s.json:
         emit(outcome)
     else:
@@ -134,9 +134,9 @@ def _nothing(s: Session, plan: Plan) -> int:
 
 def _replacement(s: Session, selection: Selection, given: str | None) -> Change | None:
     """One entry's new payload: given, or what the editor leaves; None if that is the old one."""
-    from redisq_ops.core.errors import BadInput, NotFound
-    from redisq_ops.ops.edit import Replaced
-    from redisq_ops.ops.editor import chosen, edited, readable
+    from redisq_ops.core.model.errors import BadInput, NotFound
+    from redisq_ops.ops.change.edit import Replaced
+    from redisq_ops.ops.change.editor import chosen, edited, readable
 
     (id,) = selection.ids()
     entry = s.run(selection.queue.get.op(id))
@@ -155,7 +155,7 @@ def _replacement(s: Session, selection: Selection, given: str | None) -> Change 
 
 
 def _text(given: str, option: str) -> str:
-    from redisq_ops.core.errors import BadInput
+    from redisq_ops.core.model.errors import BadInput
 
     try:
         return _bytes(given, option).decode("utf-8")
@@ -165,7 +165,7 @@ def _text(given: str, option: str) -> str:
 
 def _bytes(given: str, option: str) -> bytes:
     """The option's own text, or of ``@FILE`` the file's bytes."""
-    from redisq_ops.core.errors import BadInput
+    from redisq_ops.core.model.errors import BadInput
 
     if not given.startswith("@"):
         return os.fsencode(given)

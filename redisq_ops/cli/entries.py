@@ -16,22 +16,22 @@ from typer.core import TyperGroup
 
 from .address import queue_named
 from .app import app, examples
+from .canary import RAMPING, limits, ramped
 from .completion import queues, states
+from .confirm_and_run import agreed, drive, ended, tell_recovered, tell_unfinished, untouched
+from .filter_options import filtered, pace, pages, whole
 from .options import GO, PLANNING, SELECTING, WHEN, Options, argument, command, flag
-from .plan import agreed, drive, ended, tell_recovered, tell_unfinished, untouched
-from .ramp import RAMPING, limits, ramped
-from .selecting import filtered, pace, pages, whole
 from .session import Session, redaction
 
 if TYPE_CHECKING:
-    from redisq_ops.core.queue import Queue
-    from redisq_ops.core.states import Verb
-    from redisq_ops.core.values import Entry, State
-    from redisq_ops.ops.bulk import Bulk, Looked
-    from redisq_ops.ops.consequences import Consequences
-    from redisq_ops.ops.course import Limits
-    from redisq_ops.ops.target import Target
-    from redisq_ops.ops.way import Way
+    from redisq_ops.core.engine.queue import Queue
+    from redisq_ops.core.model.entry import Entry, State
+    from redisq_ops.core.model.states import Verb
+    from redisq_ops.ops.change.bulk import Bulk, Looked
+    from redisq_ops.ops.change.impact import Consequences
+    from redisq_ops.ops.change.ramp_controller import Limits
+    from redisq_ops.ops.change.transfer_plan import Way
+    from redisq_ops.ops.filter.target import Target
 
 NOUNS: dict[str, tuple[State, str]] = {
     "waiting": ("waiting", "Entries that wait for a worker."),
@@ -86,7 +86,7 @@ class Verbs(TyperGroup):
         return self._all().get(cmd_name)
 
     def _all(self) -> Mapping[str, Any]:
-        from redisq_ops.core.states import VERBS
+        from redisq_ops.core.model.states import VERBS
 
         noun = self.name or ""
         state, _ = NOUNS[noun]
@@ -133,7 +133,7 @@ def meant(
     look: Callable[[Queue[Any]], Awaitable[object]] | None = None,
 ) -> list[Target]:
     """The addresses and options of a command as targets."""
-    from redisq_ops.ops.target import targets
+    from redisq_ops.ops.filter.target import targets
 
     from .output import printable, say
 
@@ -148,10 +148,10 @@ def meant(
 
 def listed(s: Session, state: State, given: Mapping[str, Any]) -> int:
     """``ls``: all of them for programs, the first 100 for people."""
-    from redisq_ops.core.values import GONE
-    from redisq_ops.ops.bulk import entries
+    from redisq_ops.core.model.entry import GONE
+    from redisq_ops.ops.change.bulk import entries
+    from redisq_ops.ops.filter.scan import Scan
     from redisq_ops.ops.hint import hint
-    from redisq_ops.ops.selection import Scan
 
     from .output import emit, say, table
     from .rows import entry_row, tell_unread
@@ -193,7 +193,7 @@ def listed(s: Session, state: State, given: Mapping[str, Any]) -> int:
 
 def _say_cancelled(s: Session, target: Target) -> None:
     """What the trash counts and doesn't list."""
-    from redisq_ops.ops.cancelled import taken_along
+    from redisq_ops.ops.explain.cancelled import taken_along
 
     from .output import printable, say
 
@@ -202,7 +202,7 @@ def _say_cancelled(s: Session, target: Target) -> None:
 
 
 def _table(queue: str, state: State, rows: list[Entry], now: int) -> tuple[list[str], list[Any]]:
-    from redisq_ops.core.values import GONE
+    from redisq_ops.core.model.entry import GONE
 
     from .output import age
 
@@ -226,20 +226,20 @@ def changed(s: Session, verb: Verb, states: Sequence[State], given: Mapping[str,
     from contextlib import nullcontext
     from functools import partial
 
-    from redisq_ops.core.errors import BadInput
-    from redisq_ops.core.recovery import recover
-    from redisq_ops.core.states import VERBS
-    from redisq_ops.ops.bulk import Bulk, allowed, planned
-    from redisq_ops.ops.consequences import weigh
+    from redisq_ops.core.engine.transfer_recovery import recover
+    from redisq_ops.core.model.errors import BadInput
+    from redisq_ops.core.model.states import VERBS
+    from redisq_ops.ops.change.audit_log import Author, ChangeOutcome
+    from redisq_ops.ops.change.bulk import Bulk, allowed, planned
+    from redisq_ops.ops.change.canary import PacedBulk
+    from redisq_ops.ops.change.impact import weigh
+    from redisq_ops.ops.change.plan import free
+    from redisq_ops.ops.change.transfer import Move
+    from redisq_ops.ops.change.transfer_plan import look_ahead, way_to
+    from redisq_ops.ops.change.transfer_plan import means as going
+    from redisq_ops.ops.change.whole_state import Whole, WholeBulk, movable, whole
+    from redisq_ops.ops.filter.time import per_second
     from redisq_ops.ops.hint import hint
-    from redisq_ops.ops.journal import Author, Outcome
-    from redisq_ops.ops.moment import per_second
-    from redisq_ops.ops.plan import free
-    from redisq_ops.ops.ramp import PacedBulk
-    from redisq_ops.ops.relocation import Move
-    from redisq_ops.ops.way import look_ahead, way_to
-    from redisq_ops.ops.way import means as going
-    from redisq_ops.ops.whole import Whole, WholeBulk, movable, whole
 
     from .apply import draft, written
     from .output import emit, printable, progress, when
@@ -330,20 +330,20 @@ def changed(s: Session, verb: Verb, states: Sequence[State], given: Mapping[str,
                 emit({"plan": plan.title, **plan.facts})
         left_out = sum(len(getattr(chosen, "corrupt", ())) for chosen, _ in weighed)
         if s.json and not given["dry_run"]:
-            emit(Outcome(None, left_out, 0, {"corrupt": left_out} if left_out else {}))
+            emit(ChangeOutcome(None, left_out, 0, {"corrupt": left_out} if left_out else {}))
         return 1 if left_out and not given["dry_run"] else 0
     return _moved(s, bulks, ramp) if agreed(s, plans, given) else 0
 
 
 def _moved(s: Session, bulks: Sequence[Bulk], ramp: Limits | None) -> int:
     """Carry the moves out, one after another; the exit code of them all."""
-    from redisq_ops.ops.bulk import PAST
-    from redisq_ops.ops.journal import Outcome
-    from redisq_ops.ops.relocation import Relocating
+    from redisq_ops.ops.change.audit_log import ChangeOutcome
+    from redisq_ops.ops.change.bulk import PAST
+    from redisq_ops.ops.change.transfer import Relocating
 
     from .output import say
 
-    total = Outcome(None, 0)
+    total = ChangeOutcome(None, 0)
     bulks = [bulk for bulk in bulks if bulk.selection.count]
     for nth, bulk in enumerate(bulks, 1):
         selection = bulk.selection
@@ -371,8 +371,8 @@ def _moved(s: Session, bulks: Sequence[Bulk], ramp: Limits | None) -> int:
 
 def _ready(s: Session, given: Mapping[str, Any], now_ms: int) -> int:
     """The ready time that ``--at`` (its next occurrence) or ``--in`` names."""
-    from redisq_ops.core.errors import BadInput
-    from redisq_ops.ops.moment import duration_ms, moment_ms
+    from redisq_ops.core.model.errors import BadInput
+    from redisq_ops.ops.filter.time import duration_ms, moment_ms
 
     if (given["at"] is None) == (given["after"] is None):
         raise BadInput("say when: either --at or --in")
@@ -393,10 +393,10 @@ for _verb in BARE:
 
 
 def schedule(s: Session, given: dict[str, Any]) -> int:
-    from redisq_ops.core.delay import DelaySet
-    from redisq_ops.core.errors import BadInput, Exists, WrongKind
-    from redisq_ops.core.keys import checked_name
-    from redisq_ops.core.registry import server_ms
+    from redisq_ops.core.engine.registry import server_ms
+    from redisq_ops.core.model.errors import BadInput, Exists, WrongKind
+    from redisq_ops.core.model.keys import checked_name
+    from redisq_ops.core.queues.delay import DelaySet
 
     from .output import emit, when
 

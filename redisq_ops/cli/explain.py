@@ -30,7 +30,7 @@ def explain(
     """
     from functools import partial
 
-    from redisq_ops.ops.explain import explain_text
+    from redisq_ops.ops.explain.explanation import explain_text
 
     from .output import age, emit, when
 

@@ -6,18 +6,18 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from .app import examples
+from .confirm_and_run import untouched
 from .entries import GROUPS, meant
+from .filter_options import pages
 from .options import SELECTING, argument, command
-from .plan import untouched
-from .selecting import pages
 from .session import Session
 
 if TYPE_CHECKING:
-    from redisq_ops.core.states import Verb
-    from redisq_ops.core.values import State
-    from redisq_ops.ops.contrast import Contrast, Trait
-    from redisq_ops.ops.frequent import Names
-    from redisq_ops.ops.groups import Group, Grouping
+    from redisq_ops.core.model.entry import State
+    from redisq_ops.core.model.states import Verb
+    from redisq_ops.ops.groups.error_groups import ErrorGroup, Grouping
+    from redisq_ops.ops.groups.heavy_hitters import Names
+    from redisq_ops.ops.groups.traits import Contrast, Trait
 
 STATE: State = "dead"
 VERBS: tuple[Verb, ...] = ("replay", "purge")
@@ -27,7 +27,7 @@ SHOWN = 30
 
 def grouped(s: Session, given: Mapping[str, Any]) -> int:
     """The groups of the dead letters that are meant, largest first."""
-    from redisq_ops.ops.groups import Grouping
+    from redisq_ops.ops.groups.error_groups import Grouping
 
     from .output import emit
     from .rows import tell_unread
@@ -64,7 +64,7 @@ def _rows(grouping: Grouping) -> list[dict[str, Any]]:
     return rows
 
 
-def _row(group: Group) -> dict[str, Any]:
+def _row(group: ErrorGroup) -> dict[str, Any]:
     """A group as stable JSON names; what ``at_least`` names came so often or more."""
     counted = {"entries": group.exact, "clients": not group.clients.more,
                "requests": not group.requests.more}  # fmt: skip
@@ -80,7 +80,7 @@ def _row(group: Group) -> dict[str, Any]:
 
 
 def _tell(grouping: Grouping) -> None:
-    from redisq_ops.ops.bulk import entries
+    from redisq_ops.ops.change.bulk import entries
 
     from .output import age, count, say, table
 
@@ -109,7 +109,7 @@ def _tell(grouping: Grouping) -> None:
     say(f"{grouping.queue.name}: {entries(total, grouping.state)}{in_ if number else ''}{seen}")
 
 
-def said(group: Group) -> str:
+def said(group: ErrorGroup) -> str:
     """What went wrong, as one line."""
     return group.form if group.type is None else f"{group.type}: {group.form}"
 
@@ -147,10 +147,10 @@ GROUPS["dlq"].command(
 
 def looked_into(s: Session, given: Mapping[str, Any]) -> int:
     """One group, what it has in common, and the commands that change just it."""
-    from redisq_ops.core.errors import NotFound
-    from redisq_ops.ops.contrast import Contrast
+    from redisq_ops.core.model.errors import NotFound
+    from redisq_ops.ops.filter.scan import Filter
+    from redisq_ops.ops.groups.traits import Contrast
     from redisq_ops.ops.hint import hint
-    from redisq_ops.ops.selection import Filter
 
     from .output import count, progress
 
@@ -171,7 +171,7 @@ def looked_into(s: Session, given: Mapping[str, Any]) -> int:
     return 0
 
 
-def _emitted(s: Session, contrast: Contrast, group: Group) -> None:
+def _emitted(s: Session, contrast: Contrast, group: ErrorGroup) -> None:
     from .output import emit
     from .rows import entry_row
 
@@ -192,7 +192,7 @@ def _emitted(s: Session, contrast: Contrast, group: Group) -> None:
     )  # fmt: skip
 
 
-def _described(s: Session, contrast: Contrast, group: Group) -> None:
+def _described(s: Session, contrast: Contrast, group: ErrorGroup) -> None:
     from redisq_ops.ops.hint import hint
 
     from .output import age, count, when
@@ -235,7 +235,7 @@ def _described(s: Session, contrast: Contrast, group: Group) -> None:
 def _contrasted(s: Session, contrast: Contrast, traits: list[Trait]) -> None:
     from functools import partial
 
-    from redisq_ops.ops.contrast import has
+    from redisq_ops.ops.groups.traits import has
 
     from .output import count, when
     from .rows import tell

@@ -13,8 +13,8 @@ from .rows import entry_row, queue_row, tell, tell_events
 from .session import Session, session
 
 if TYPE_CHECKING:
-    from redisq_ops.core.values import State
-    from redisq_ops.ops.inspect import Story
+    from redisq_ops.core.model.entry import State
+    from redisq_ops.ops.inspect.details import Story
 
 SHOWN = 20
 """history events a person gets to see"""
@@ -28,9 +28,9 @@ def inspect_queue(context: typer.Context, address: Where) -> None:
     """A queue: counts, rates, settings, requests and priorities."""
     from dataclasses import asdict
 
-    from redisq_ops.ops.inspect import queue_view
-    from redisq_ops.ops.look import Row
-    from redisq_ops.ops.unfinished import unfinished
+    from redisq_ops.ops.change.unfinished import unfinished
+    from redisq_ops.ops.inspect.details import queue_view
+    from redisq_ops.ops.inspect.overview import QueueRow
 
     from .output import age, emit, table
 
@@ -39,7 +39,9 @@ def inspect_queue(context: typer.Context, address: Where) -> None:
     view = s.run(queue_view(queue))
     rates = view.rates if view.rates.arrived else None
     left = tuple(one.operation.id for one in s.run(unfinished(queue)))
-    row = queue_row(Row(queue.name, queue.kind, view.counts, rates, unfinished=left), view.now_ms)
+    row = queue_row(
+        QueueRow(queue.name, queue.kind, view.counts, rates, unfinished=left), view.now_ms
+    )
     open, settled = view.requests or (None, None)
     if s.json:
         settings = {setting.name: setting.value for setting in view.settings}
@@ -97,7 +99,7 @@ def inspect_request(context: typer.Context, address: Where) -> None:
     """A request: state, counts, tokens, its stream and group, who has what, results, history."""
     from dataclasses import asdict
 
-    from redisq_ops.ops.inspect import request_view
+    from redisq_ops.ops.inspect.details import request_view
     from redisq_ops.ops.terminal import size
 
     from .output import age, emit, table
@@ -169,8 +171,8 @@ def inspect_entry(context: typer.Context, address: Where) -> None:
     """An entry: its state, attempts, error, payload, and what happened to it."""
     from dataclasses import asdict
 
-    from redisq_ops.ops.bulk import entries
-    from redisq_ops.ops.inspect import entry_view
+    from redisq_ops.ops.change.bulk import entries
+    from redisq_ops.ops.inspect.details import entry_view
 
     from .output import emit, when
 

@@ -152,14 +152,14 @@ def progress(what: str, total: int | None = None) -> Iterator[Meter]:
     if not sys.stderr.isatty():
         yield lambda done, total=None: None
         return
-    line = _Line(printable(what), total)
+    line = _ProgressLine(printable(what), total)
     try:
         yield line
     finally:
         line.close()
 
 
-class _Line:
+class _ProgressLine:
     """Shown from the first report on that comes after a moment."""
 
     def __init__(self, what: str, total: int | None) -> None:

@@ -13,7 +13,7 @@ from .options import OneQueue
 from .session import redaction, session
 
 if TYPE_CHECKING:
-    from redisq_ops.core.request.outcomes import Outcome
+    from redisq_ops.core.queues.request.outcomes import SubRequestOutcome
 
 
 @app.command(epilog=examples("redisq results mail/r1", "redisq results r1 --raw"))
@@ -31,7 +31,7 @@ def results(
     is null where there is none. --raw leaves those out; a terminal gets them escaped, as it would
     act on their bytes.
     """
-    from redisq_ops.ops.results import Results
+    from redisq_ops.ops.inspect.results import Results
 
     from .output import count, emit, printable, say
 
@@ -52,7 +52,7 @@ def results(
         say(f"{count(record.results_dropped)} results weren't kept: over 64 MiB in this request")
 
 
-def _row(outcome: Outcome) -> dict[str, Any]:
+def _row(outcome: SubRequestOutcome) -> dict[str, Any]:
     row: dict[str, Any] = {"n": outcome.number, "state": outcome.state}
     if outcome.state != "dead":
         result = outcome.result

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 from .session import Session, redaction
 
 if TYPE_CHECKING:
-    from redisq_ops.core.values import Entry, Event
-    from redisq_ops.ops.look import Row
-    from redisq_ops.ops.selection import Scan
+    from redisq_ops.core.model.entry import Entry, Event
+    from redisq_ops.ops.filter.scan import Scan
+    from redisq_ops.ops.inspect.overview import QueueRow
 
 NAMED = 8
 """entries of one event that a line names"""
 
 
-def queue_row(row: Row, now_ms: int) -> dict[str, Any]:
+def queue_row(row: QueueRow, now_ms: int) -> dict[str, Any]:
     """A queue in the overview as stable JSON names."""
-    from redisq_ops.core.values import STATES
+    from redisq_ops.core.model.entry import STATES
 
     counts = row.counts
     come, gone, failed = row.rates.last_minute(now_ms) if row.rates else (None, None, None)

@@ -10,14 +10,14 @@ import typer
 from .address import queue_named
 from .app import app, examples
 from .completion import queues
+from .filter_options import filtered, pages, whole
 from .options import SELECTING, Options, command, flag
-from .selecting import filtered, pages, whole
 from .session import Session, redaction
 
 if TYPE_CHECKING:
-    from redisq_ops.core.queue import Queue
-    from redisq_ops.core.values import Entry
-    from redisq_ops.ops.selection import Filter, Scan
+    from redisq_ops.core.engine.queue import Queue
+    from redisq_ops.core.model.entry import Entry
+    from redisq_ops.ops.filter.scan import Filter, Scan
 
 SHOWN = 100
 _QUEUE = typer.Argument(metavar="[QUEUE]", show_default=False, autocompletion=queues)
@@ -33,8 +33,8 @@ def selected(s: Session, given: Mapping[str, Any]) -> int:
     """Look through every state an entry can be in that the expression allows."""
     from dataclasses import replace
 
-    from redisq_ops.core.errors import Refused, Unreachable
-    from redisq_ops.ops.cancelled import taken_along
+    from redisq_ops.core.model.errors import Refused, Unreachable
+    from redisq_ops.ops.explain.cancelled import taken_along
 
     from .output import printable, say
     from .rows import tell_unread
@@ -93,7 +93,7 @@ def _why_not(filter: Filter, queues: Sequence[Queue[Any]]) -> str:
 
 def _queues(s: Session, given: Mapping[str, Any]) -> tuple[list[Queue[Any]], dict[str, str]]:
     """The queues meant, and why others can't be opened."""
-    from redisq_ops.core.errors import BadInput
+    from redisq_ops.core.model.errors import BadInput
 
     if given["all_queues"]:
         if given["name"] is not None:
@@ -107,8 +107,8 @@ def _unanswered(s: Session, queues: Sequence[Queue[Any]]) -> dict[str, str]:
     """Queues of a Cluster whose node doesn't answer, and what is said of that."""
     from redis import RedisCluster
 
-    from redisq_ops.core.errors import Unreachable
-    from redisq_ops.core.io import apart, together
+    from redisq_ops.core.model.errors import Unreachable
+    from redisq_ops.core.redis.operation import apart, together
 
     if not isinstance(s.client, RedisCluster):  # one server answers, or it doesn't
         return {}
@@ -130,9 +130,9 @@ def _through(
     """All states of a queue, one after the other; what is found is printed or put among rows."""
     from dataclasses import replace
 
-    from redisq_ops.core.errors import Unreadable, WrongKind
-    from redisq_ops.core.values import STATES
-    from redisq_ops.ops.selection import Scan
+    from redisq_ops.core.model.entry import STATES
+    from redisq_ops.core.model.errors import Unreadable, WrongKind
+    from redisq_ops.ops.filter.scan import Scan
 
     from .output import emit
     from .rows import entry_row

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
-from redisq_ops.core.url import masked, masked_url
+from redisq_ops.core.redis.url import masked, masked_url
 from redisq_ops.ops.hint import aim
 
 if TYPE_CHECKING:
-    from redisq_ops.core.io import BlockingClient, Description
+    from redisq_ops.core.redis.operation import BlockingClient, Description
+    from redisq_ops.ops.change.limits import Guard
     from redisq_ops.ops.config import Config
     from redisq_ops.ops.deployment import Deployment
-    from redisq_ops.ops.guard import Guard
     from redisq_ops.ops.redaction import Redaction
 
 T = TypeVar("T")
@@ -52,9 +52,9 @@ class Session:
 
     @cached_property
     def client(self) -> BlockingClient:
-        from redisq_ops.core.connect import connect
-        from redisq_ops.core.io import run
-        from redisq_ops.ops.look import eviction_policy
+        from redisq_ops.core.redis.client import connect
+        from redisq_ops.core.redis.operation import run
+        from redisq_ops.ops.inspect.overview import eviction_policy
 
         from .output import say
 
@@ -74,7 +74,7 @@ class Session:
 
     def run(self, description: Description[T] | Coroutine[Any, Any, T]) -> T:
         """Run an operation on this session's client."""
-        from redisq_ops.core.io import run
+        from redisq_ops.core.redis.operation import run
 
         return run(self.client, description)
 
@@ -86,7 +86,7 @@ class Session:
     @cached_property
     def redaction(self) -> Redaction:
         """What isn't to be shown; refuses to show it where the configuration doesn't allow that."""
-        from redisq_ops.core.errors import Refused
+        from redisq_ops.core.model.errors import Refused
         from redisq_ops.ops.redaction import NOTHING
 
         redaction = self.config.redaction
@@ -101,7 +101,7 @@ class Session:
     def writable(self) -> None:
         """Refuse, before anything is planned, where the configuration says read-only."""
         if self.config.read_only:
-            from redisq_ops.core.errors import Refused
+            from redisq_ops.core.model.errors import Refused
 
             origin = self.config.values["read_only"].origin
             raise Refused(f"read-only: nothing can be changed (read_only, {origin})")
@@ -156,7 +156,7 @@ def session(context: typer.Context) -> Session:
 def start_logging(verbose: int, format: str) -> None:
     """Log lines of `redisq_ops` to stderr; ``format`` is ``text`` or ``json``."""
     if format not in ("text", "json"):
-        from redisq_ops.core.errors import BadInput
+        from redisq_ops.core.model.errors import BadInput
 
         raise BadInput(f"--log-format {format}: text or json")
     logger = logging.getLogger("redisq_ops")

@@ -77,7 +77,7 @@ def printed(given: Mapping[str, Any]) -> bool:
     """Whether only the spark-submit line was wanted; then it was printed."""
     if not given["print_submit"]:
         return False
-    from redisq_ops.core.errors import BadInput
+    from redisq_ops.core.model.errors import BadInput
     from redisq_ops.pipeline.session import submit_line
 
     if given["remote"]:
@@ -178,7 +178,7 @@ def on_spark(
 
 def interrupted(so: str) -> Exception:
     """What Ctrl+C ends a command with."""
-    from redisq_ops.core.errors import RedisqError
+    from redisq_ops.core.model.errors import RedisqError
 
     said = RedisqError(f"interrupted: {so}")
     said.exit_code = 130
@@ -218,8 +218,8 @@ def frame(s: Session, spark: SparkSession, table: str, **options: str) -> DataFr
 
 def bounds(s: Session, given: Mapping[str, Any]) -> dict[str, str]:
     """``--since`` and ``--until`` as the reader's options, ages by the server's clock."""
-    from redisq_ops.core.errors import BadInput
-    from redisq_ops.core.registry import server_ms
+    from redisq_ops.core.engine.registry import server_ms
+    from redisq_ops.core.model.errors import BadInput
 
     asked = {name: given[name] for name in ("since", "until") if given[name] is not None}
     if not asked:
@@ -233,7 +233,7 @@ def bounds(s: Session, given: Mapping[str, Any]) -> dict[str, str]:
 
 def moment(text: str, now: int, *, utc: bool) -> int:
     """An age, or a moment, in ms."""
-    from redisq_ops.ops.moment import duration_ms, moment_ms
+    from redisq_ops.ops.filter.time import duration_ms, moment_ms
 
     if re.fullmatch(r"(\s*\d+\s*(ms|s|m|h|d))+\s*", text):
         return now - duration_ms(text)
@@ -334,7 +334,7 @@ spark.command(
 
 def queried(s: Session, given: dict[str, Any]) -> int:
     from redisq_ops.pipeline.options import parsed
-    from redisq_ops.pipeline.redacted import redacted
+    from redisq_ops.pipeline.redaction import redacted
     from redisq_ops.pipeline.tables import TABLES
 
     if printed(given):

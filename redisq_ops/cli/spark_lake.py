@@ -24,7 +24,7 @@ def exported(s: Session, given: dict[str, Any]) -> int:
     from redisq_ops.ops.terminal import size
     from redisq_ops.pipeline.lake import export
     from redisq_ops.pipeline.options import parsed, table
-    from redisq_ops.pipeline.redacted import redacted
+    from redisq_ops.pipeline.redaction import redacted
 
     from .output import count, emit, say, tell
 
@@ -94,8 +94,8 @@ spark.command(
 
 
 def collected(s: Session, given: dict[str, Any]) -> int:
-    from redisq_ops.core.errors import BadInput
-    from redisq_ops.pipeline.redacted import redacted
+    from redisq_ops.core.model.errors import BadInput
+    from redisq_ops.pipeline.redaction import redacted
     from redisq_ops.pipeline.results import FORMATS, checked, chosen, write
 
     from .output import count, emit, say, tell
@@ -132,9 +132,9 @@ def collected(s: Session, given: dict[str, Any]) -> int:
 
 def _known(s: Session, queue: str, requests: Sequence[str]) -> None:
     """Refuse a request that isn't there: its results would take the earlier ones' place."""
-    from redisq_ops.core.errors import NotFound
-    from redisq_ops.core.io import together
-    from redisq_ops.ops.control import requests_of
+    from redisq_ops.core.model.errors import NotFound
+    from redisq_ops.core.redis.operation import together
+    from redisq_ops.ops.change.control import requests_of
 
     of = requests_of(s.run(s.deployment.queue(queue)))
     for start in range(0, len(requests), 100):

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .app import examples
+from .confirm_and_run import agreed, ended, untouched
 from .options import GO, Options, command, flag
-from .plan import agreed, ended, untouched
 from .session import Session
 from .spark import (
     BETWEEN,
@@ -32,15 +32,15 @@ from .spark_write import PACE, QUEUE, rate_of, server_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from redisq_ops.core.states import Verb
-    from redisq_ops.pipeline.replay import Asked, Orders
+    from redisq_ops.core.model.states import Verb
+    from redisq_ops.pipeline.replay import Orders, ReplayRequest
 
 
 def replayed(s: Session, verb: Verb, given: dict[str, Any]) -> int:
-    from redisq_ops.core.errors import BadInput
-    from redisq_ops.core.states import VERBS
-    from redisq_ops.ops.journal import Author
-    from redisq_ops.pipeline.replay import Asked, Orders, check
+    from redisq_ops.core.model.errors import BadInput
+    from redisq_ops.core.model.states import VERBS
+    from redisq_ops.ops.change.audit_log import Author
+    from redisq_ops.pipeline.replay import Orders, ReplayRequest, check
     from redisq_ops.pipeline.session import at_home
 
     if printed(given):
@@ -50,7 +50,7 @@ def replayed(s: Session, verb: Verb, given: dict[str, Any]) -> int:
     if state not in states:
         raise BadInput(f"{verb} is for {' or '.join(states)} entries, not {state!r}")
     queues = (given["queue"],) if given["queue"] is not None else ()
-    asked = Asked(
+    asked = ReplayRequest(
         verb, state, _what(given), Author.here(given["reason"]), rate_of(s, given), given["parts"],
         queues, given["payloads"], given["since"], given["until"],
     )  # fmt: skip
@@ -82,7 +82,7 @@ def replayed(s: Session, verb: Verb, given: dict[str, Any]) -> int:
 
 def _what(given: Mapping[str, Any]) -> str:
     """The choice in words."""
-    from redisq_ops.core.errors import BadInput
+    from redisq_ops.core.model.errors import BadInput
 
     said = [f"group {group}" for group in given["group"] or ()]
     said += [f"where {given['where']}"] if given["where"] is not None else []
@@ -95,14 +95,14 @@ def _what(given: Mapping[str, Any]) -> str:
 def _chosen(
     s: Session,
     session: SparkSession,
-    asked: Asked,
+    asked: ReplayRequest,
     path: Path,
     between: Mapping[str, str],
     given: Mapping[str, Any],
 ) -> Orders:
     from pyspark.errors import AnalysisException, ParseException
 
-    from redisq_ops.core.errors import BadInput
+    from redisq_ops.core.model.errors import BadInput
     from redisq_ops.pipeline.replay import choose, headers
     from redisq_ops.pipeline.writing import in_short
 
@@ -126,9 +126,9 @@ def _chosen(
 def _carried_out(
     s: Session, session: SparkSession, orders: Orders, given: Mapping[str, Any]
 ) -> int:
-    from redisq_ops.core.errors import RedisqError
-    from redisq_ops.ops.bulk import PAST
-    from redisq_ops.ops.journal import Outcome
+    from redisq_ops.core.model.errors import RedisqError
+    from redisq_ops.ops.change.audit_log import ChangeOutcome
+    from redisq_ops.ops.change.bulk import PAST
     from redisq_ops.pipeline.replay import apply, outcomes
 
     from .output import emit, printable, progress, say
@@ -140,7 +140,7 @@ def _carried_out(
         elif given["dry_run"]:
             emit({"plan": "0 matched", "matched": 0})
         else:
-            emit(Outcome(None, 0))
+            emit(ChangeOutcome(None, 0))
         return 0
     if not agreed(s, plans, given):
         return 0

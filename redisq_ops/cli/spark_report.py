@@ -19,7 +19,7 @@ from .spark import RUNNING, announced, frame, moment, on_spark, printed, spark, 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from redisq_ops.pipeline.report import Figures, Progress, Report
+    from redisq_ops.pipeline.report import Figures, Progress, QueueReport
 
 DAY = 86_400_000
 
@@ -62,7 +62,7 @@ def reported(s: Session, given: dict[str, Any]) -> int:
 
 
 def _page(s: Session, figures: Figures, given: Mapping[str, Any]) -> str:
-    from redisq_ops.pipeline.page import page
+    from redisq_ops.pipeline.report_page import page
 
     names = given["queues"] or []
     title = ", ".join(names[:4]) + (" …" if len(names) > 4 else "") if names else "All queues"
@@ -166,7 +166,7 @@ spark.command(
 
 
 def held_back(s: Session, given: dict[str, Any]) -> int:
-    from redisq_ops.core.errors import BadInput, NotFound
+    from redisq_ops.core.model.errors import BadInput, NotFound
 
     queue, slash, request = given["request"].rpartition("/")
     if slash and given["queue"] not in (None, queue):
@@ -188,7 +188,7 @@ def held_back(s: Session, given: dict[str, Any]) -> int:
 
 
 def _nothing(request: str, queue: str | None, silent: Sequence[str]) -> None:
-    from redisq_ops.core.errors import NotFound
+    from redisq_ops.core.model.errors import NotFound
     from redisq_ops.ops.hint import hint
 
     why = ""
@@ -241,9 +241,9 @@ def _report(
     client: str | None = None,
     history: bool = True,
     request: str | None = None,
-) -> Iterator[tuple[Report, Progress]]:
+) -> Iterator[tuple[QueueReport, Progress]]:
     """The report's two tables, of the server or of a lake, and a meter for its parts."""
-    from redisq_ops.core.errors import BadInput
+    from redisq_ops.core.model.errors import BadInput
 
     from .output import progress
 
@@ -256,12 +256,12 @@ def _report(
         there(s, names)
     since, until = _range(s, given, DAY if history else None)
     announced(s, given)
-    from redisq_ops.pipeline import scale
+    from redisq_ops.pipeline import spark_tuning
 
-    ours = scale.started_with(_rows(s, lake, names, history, request is None))
+    ours = spark_tuning.started_with(_rows(s, lake, names, history, request is None))
     own = {**given, "conf": [*ours, *(given["conf"] or ())]}
     with on_spark(s, own, announces=False) as running:
-        from redisq_ops.pipeline.report import Report
+        from redisq_ops.pipeline.report import QueueReport
         from redisq_ops.pipeline.session import settings_of
 
         with progress("working the tables out") as meter:
@@ -275,8 +275,8 @@ def _report(
                 letters = _between(letters, "since_at", since, until)
             weights = None
             if history and lake is None and client is None:
-                weights = s.run(scale.weights(names, s.config["prefix"] or "rq"))
-            report = Report(
+                weights = s.run(spark_tuning.weights(names, s.config["prefix"] or "rq"))
+            report = QueueReport(
                 events, letters, client, bool(given.get("payloads")), redaction, weights
             )
             asked = settings_of(given["conf"] or ())
@@ -288,12 +288,12 @@ def _report(
 
 def _rows(s: Session, lake: Path | None, names: Sequence[str], history: bool, dead: bool) -> int:
     """About how many rows of the two tables there are to read."""
-    from redisq_ops.pipeline import scale
+    from redisq_ops.pipeline import spark_tuning
 
     wanted = [name for name, asked in (("history", history), ("dead", dead)) if asked]
     if lake is not None:
-        return scale.of_lake(lake, wanted)
-    return s.run(scale.of_server(wanted, names, s.config["prefix"] or "rq"))
+        return spark_tuning.of_lake(lake, wanted)
+    return s.run(spark_tuning.of_server(wanted, names, s.config["prefix"] or "rq"))
 
 
 def _table(
@@ -347,8 +347,8 @@ def _range(
     """Since and until in ms, by the server's clock; a lake is read whole unless told."""
     from time import time
 
-    from redisq_ops.core.errors import BadInput
-    from redisq_ops.core.registry import server_ms
+    from redisq_ops.core.engine.registry import server_ms
+    from redisq_ops.core.model.errors import BadInput
 
     now = s.run(server_ms()) if given["lake"] is None else round(time() * 1000)
     until = None if given["until"] is None else moment(given["until"], now, utc=s.utc)
@@ -362,8 +362,8 @@ def _range(
 
 
 def _pattern(text: str | None) -> str | None:
-    from redisq_ops.core.errors import BadInput
-    from redisq_ops.ops.regex import BadRegex, regex
+    from redisq_ops.core.model.errors import BadInput
+    from redisq_ops.ops.filter.regex import BadRegex, regex
 
     if text is None:
         return None
@@ -379,7 +379,7 @@ def _pattern(text: str | None) -> str | None:
 
 def _writable(html: Path | None, parquet: Path | None) -> None:
     """Refuse before minutes of work what can't be kept after them."""
-    from redisq_ops.core.errors import BadInput
+    from redisq_ops.core.model.errors import BadInput
 
     if html is not None and (html.is_dir() or not html.absolute().parent.is_dir()):
         raise BadInput(f"--html {html}: a file in a folder that is there")
@@ -389,7 +389,7 @@ def _writable(html: Path | None, parquet: Path | None) -> None:
 
 def _put(path: Path, text: str) -> None:
     """The whole page or none: a full disk leaves what was there."""
-    from redisq_ops.ops.files import whole
+    from redisq_ops.ops.private_files import whole
 
     with whole(path) as file:
         file.write(text.encode())

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from redisq_ops.core.settings import LIMIT, MAX_PAYLOAD, PRIORITY
+from redisq_ops.core.model.settings import LIMIT, MAX_PAYLOAD, PRIORITY
 
 from .app import examples
+from .confirm_and_run import untouched
 from .options import SkipInvalid, argument, command, flag
-from .plan import untouched
 from .session import Session
 from .spark import RUNNING, awaited, on_spark, printed, spark
 from .spark_write import PACE, QUEUE, rate_of, server_of
@@ -27,14 +27,14 @@ _SAMPLES = 5
 
 
 def submitted(s: Session, given: dict[str, Any]) -> int:
-    from redisq_ops.core.errors import BadInput, Refused
-    from redisq_ops.ops.rejects import RejectFile
-    from redisq_ops.ops.submission import ulid
-    from redisq_ops.pipeline.dataset import Asked
+    from redisq_ops.core.model.errors import BadInput, Refused
+    from redisq_ops.ops.files.rejects import RejectFile
+    from redisq_ops.ops.files.submit import ulid
+    from redisq_ops.pipeline.dataset import DatasetOptions
 
     if printed(given):
         return 0
-    wanted = Asked(
+    wanted = DatasetOptions(
         given["queue"] or s.config["queue"] or "default", given["id"], given["name"],
         given["rows"], given["payload"], tuple(given["order"] or ()), given["split"],
         given["priority"], given["limit"], given["max_payload"], rate_of(s, given), given["parts"],
@@ -86,7 +86,7 @@ def submitted(s: Session, given: dict[str, Any]) -> int:
 
 def _counted(s: Session, queue: str, found: Screened, *, skips: bool) -> int:
     """Print what would be sent and what would be refused; the exit code that submit ends with."""
-    from redisq_ops.ops.submission import memory
+    from redisq_ops.ops.files.submit import memory
     from redisq_ops.ops.terminal import size as shown
 
     from .output import count, emit, printable, say, tell

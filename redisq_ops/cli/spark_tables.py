@@ -30,9 +30,9 @@ def emitted(figures: Figures) -> None:
 
 
 def described(s: Session, figures: Figures) -> None:
-    from redisq_ops.pipeline.page import METRICS
-    from redisq_ops.pipeline.plot import duration, number
     from redisq_ops.pipeline.report import missing, notes, percent, totals
+    from redisq_ops.pipeline.report_page import METRICS
+    from redisq_ops.pipeline.svg_plot import duration, number
 
     from .output import say, when
 
@@ -128,7 +128,7 @@ def _mostly(request: Row, stretches: Iterable[Row]) -> str | None:
 
 
 def _spent(stretches: Iterable[Row]) -> list[tuple[str, int]]:
-    from redisq_ops.pipeline.critical import SAYS
+    from redisq_ops.pipeline.critical_path import SAYS
 
     found: dict[str, int] = {}
     for row in stretches:
@@ -174,9 +174,9 @@ def groups(s: Session, groups: Sequence[Row], traits: Sequence[Row] | None) -> N
 
 
 def walked(s: Session, rows: Sequence[Row], named: str) -> None:
-    from redisq_ops.pipeline.critical import SAYS
-    from redisq_ops.pipeline.plot import duration
+    from redisq_ops.pipeline.critical_path import SAYS
     from redisq_ops.pipeline.report import percent
+    from redisq_ops.pipeline.svg_plot import duration
 
     from .output import emit, say, when
 

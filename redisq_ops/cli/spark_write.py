@@ -32,7 +32,7 @@ def server_of(s: Session) -> Server:
 
 def rate_of(s: Session, given: Mapping[str, Any]) -> float | None:
     """What was asked for, else what the configuration allows at most."""
-    from redisq_ops.ops.moment import per_second
+    from redisq_ops.ops.filter.time import per_second
 
     asked = None if given["rate"] is None else per_second(given["rate"])
     return s.guard.rate(asked)

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
-from redisq_ops.core.settings import LIMIT, MAX_PAYLOAD, PRIORITY
+from redisq_ops.core.model.settings import LIMIT, MAX_PAYLOAD, PRIORITY
 
 from .app import app, examples
+from .confirm_and_run import untouched
 from .options import MOST, OneQueue, SkipInvalid
-from .plan import untouched
 from .session import Session, session
 from .wait import waited
 
 if TYPE_CHECKING:
-    from redisq_ops.ops.rejects import Reject, RejectFile
-    from redisq_ops.ops.submission import EachLine, LineCounts, Submission
+    from redisq_ops.ops.files.rejects import Reject, RejectFile
+    from redisq_ops.ops.files.submit import EachLine, LineCounts, Submission
 
 _MANY = 100_000
 _MOST_BYTES = 512 * 1024 * 1024
@@ -94,9 +94,9 @@ def submit(
 
     A line over --max-payload is refused before anything is sent (on stdin: when it comes).
     """
-    from redisq_ops.core.errors import BadInput
-    from redisq_ops.ops.rejects import RejectFile
-    from redisq_ops.ops.submission import ulid
+    from redisq_ops.core.model.errors import BadInput
+    from redisq_ops.ops.files.rejects import RejectFile
+    from redisq_ops.ops.files.submit import ulid
 
     s = session(context)
     if split < 1 or (per_line and (split > 1 or wait)):
@@ -126,7 +126,7 @@ def _looked_through(plan: _Plan, source: BinaryIO, dry_run: bool) -> int | None:
     """How many payloads there will be if the source can be read twice.
 
     `TooLarge` for lines that can't be submitted, unless they are to be skipped or counted."""
-    from redisq_ops.ops.rejects import refusal
+    from redisq_ops.ops.files.rejects import refusal
 
     if dry_run or not source.seekable():
         return None
@@ -141,14 +141,14 @@ def _looked_through(plan: _Plan, source: BinaryIO, dry_run: bool) -> int | None:
 
 
 def _counts(plan: _Plan, source: BinaryIO) -> LineCounts:
-    from redisq_ops.ops.submission import LineCounts, lines
+    from redisq_ops.ops.files.submit import LineCounts, lines
 
     found = LineCounts()
     return found.of(lines(source, plan.max_payload, plan.split, found.reject))
 
 
 def _reject(plan: _Plan, number: int, reason: str) -> Reject:
-    from redisq_ops.ops.rejects import Reject
+    from redisq_ops.ops.files.rejects import Reject
 
     whose = f"{plan.id}-{number}" if plan.per_line else plan.id
     return Reject(plan.file, number, whose, reason)
@@ -156,8 +156,8 @@ def _reject(plan: _Plan, number: int, reason: str) -> Reject:
 
 def _payloads(plan: _Plan, source: BinaryIO, rejects: RejectFile | None) -> Iterator[bytes | None]:
     """The payloads; None where one is left out."""
-    from redisq_ops.core.errors import BadInput, Refused
-    from redisq_ops.ops.submission import lines
+    from redisq_ops.core.model.errors import BadInput, Refused
+    from redisq_ops.ops.files.submit import lines
 
     skip = None
     if rejects is not None:
@@ -177,10 +177,10 @@ def _payloads(plan: _Plan, source: BinaryIO, rejects: RejectFile | None) -> Iter
 
 
 def _job(s: Session, plan: _Plan, payloads: Iterator[bytes | None]) -> Submission | EachLine:
-    from redisq_ops.core.registry import unreserved
-    from redisq_ops.core.request import RequestQueue
-    from redisq_ops.ops.control import requests_of
-    from redisq_ops.ops.submission import EachLine, Submission, opened
+    from redisq_ops.core.engine.registry import unreserved
+    from redisq_ops.core.queues.request import RequestQueue
+    from redisq_ops.ops.change.control import requests_of
+    from redisq_ops.ops.files.submit import EachLine, Submission, opened
 
     queue = requests_of(s.run(opened(s.deployment, plan.queue)))
     unreserved(queue.name, RequestQueue.kind)
@@ -197,7 +197,7 @@ def _submit(
     total: int | None,
     rejects: RejectFile | None,
 ) -> None:
-    from redisq_ops.core.errors import RedisqError
+    from redisq_ops.core.model.errors import RedisqError
 
     from .output import count, emit, progress, say
 
@@ -230,7 +230,7 @@ def _submit(
 
 def _left(plan: _Plan, job: Submission | EachLine, error: BaseException) -> list[str]:
     """What an interrupted submission leaves behind, and what can be done about it."""
-    from redisq_ops.core.errors import Exists, Refused
+    from redisq_ops.core.model.errors import Exists, Refused
     from redisq_ops.ops.hint import hint
 
     from .output import count
@@ -252,7 +252,7 @@ def _left(plan: _Plan, job: Submission | EachLine, error: BaseException) -> list
 
 def _interrupted(s: Session, error: BaseException, left: list[str]) -> BaseException:
     """For a person the lines go before the error; for a program into it."""
-    from redisq_ops.core.errors import RedisqError
+    from redisq_ops.core.model.errors import RedisqError
 
     from .output import say
 
@@ -268,7 +268,7 @@ def _interrupted(s: Session, error: BaseException, left: list[str]) -> BaseExcep
 
 def _counted(s: Session, plan: _Plan, source: BinaryIO) -> int:
     """Print what would be sent and what would be refused; the exit code that submit ends with."""
-    from redisq_ops.core.errors import BadInput
+    from redisq_ops.core.model.errors import BadInput
 
     from .output import count, emit, printable, say
 
@@ -294,7 +294,7 @@ def _counted(s: Session, plan: _Plan, source: BinaryIO) -> int:
 
 
 def _warn(requests: int, size: int) -> None:
-    from redisq_ops.ops.submission import memory
+    from redisq_ops.ops.files.submit import memory
     from redisq_ops.ops.terminal import size as shown
 
     from .output import count, say
@@ -306,7 +306,7 @@ def _warn(requests: int, size: int) -> None:
 
 
 def _opened(file: str) -> BinaryIO:
-    from redisq_ops.core.errors import BadInput
+    from redisq_ops.core.model.errors import BadInput
 
     if file == "-":
         return sys.stdin.buffer

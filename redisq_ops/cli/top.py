@@ -17,7 +17,7 @@ from .completion import queues
 from .session import Session, session
 
 if TYPE_CHECKING:
-    from redisq_ops.ops.snapshot import Snapshot
+    from redisq_ops.ops.inspect.snapshot import Snapshot
     from redisq_ops.tui.poller import Connected
 
 DEMO_S = 4.0
@@ -46,7 +46,7 @@ def top(
     """
     from math import isfinite
 
-    from redisq_ops.core.errors import BadInput
+    from redisq_ops.core.model.errors import BadInput
 
     if not isfinite(interval):
         raise BadInput(f"--interval {interval}: say how many seconds")
@@ -69,10 +69,10 @@ def top(
 
 def _told(context: typer.Context, queue: str | None) -> int:
     """What a frame is drawn from, for programs: the same rows as other commands have."""
-    from . import inspect, look
+    from . import inspect, overview
 
     if queue is None:
-        return look.ls(context)
+        return overview.ls(context)
     inspect.inspect_queue(context, queue)
     return 0
 
@@ -115,7 +115,7 @@ def main() -> None:
 
 
 def _connect(invocation: Session) -> Connected:
-    from redisq_ops.core.connect import aconnect
+    from redisq_ops.core.redis.client import aconnect
     from redisq_ops.ops.deployment import Deployment
     from redisq_ops.tui.poller import Connected
 

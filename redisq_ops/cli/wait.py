@@ -14,9 +14,9 @@ from .options import OneQueue
 from .session import Session, session
 
 if TYPE_CHECKING:
-    from redisq_ops.core.errors import RedisqError, Unreachable
-    from redisq_ops.core.request import RequestQueue
-    from redisq_ops.core.values import Request
+    from redisq_ops.core.model.entry import Request
+    from redisq_ops.core.model.errors import RedisqError, Unreachable
+    from redisq_ops.core.queues.request import RequestQueue
 
 POLL_S = 0.2
 _LONGEST_PAUSE_S = 2.0
@@ -45,7 +45,7 @@ def wait_request(
 
     Exit 0: all are done. 3: some have dead entries. 1: one was cancelled. 124: timed out.
     """
-    from redisq_ops.ops.moment import duration_ms
+    from redisq_ops.ops.filter.time import duration_ms
 
     s = session(context)
     limit = None if timeout is None else duration_ms(timeout) / 1000
@@ -56,8 +56,8 @@ def waited(
     s: Session, requests: list[tuple[RequestQueue[Any], str]], timeout_s: float | None
 ) -> int:
     """Wait for requests and tell how each ended; the exit code of them all."""
-    from redisq_ops.core.completion import wait
-    from redisq_ops.core.errors import Unreachable
+    from redisq_ops.core.model.errors import Unreachable
+    from redisq_ops.core.queues.request.wait import wait
 
     from .output import count, emit, progress, tell
 
@@ -101,7 +101,7 @@ def waited(
 
 
 def _timed_out(what: str) -> RedisqError:
-    from redisq_ops.core.errors import RedisqError
+    from redisq_ops.core.model.errors import RedisqError
 
     late = RedisqError(f"timed out; {what}")
     late.exit_code = 124
@@ -161,10 +161,10 @@ def wait_when(
     Looks five times a second. Counts are waiting, pending, delayed, dead, trash and done;
     < <= == != >= > compare; and, or and parentheses combine.
     """
-    from redisq_ops.core.errors import Unreachable
-    from redisq_ops.core.values import STATES
-    from redisq_ops.ops.condition import condition
-    from redisq_ops.ops.moment import duration_ms
+    from redisq_ops.core.model.entry import STATES
+    from redisq_ops.core.model.errors import Unreachable
+    from redisq_ops.ops.filter.count_condition import condition
+    from redisq_ops.ops.filter.time import duration_ms
 
     from .output import emit, progress, tell
 

@@ -18,8 +18,8 @@ from .completion import queues
 from .session import Session, session, start_logging
 
 if TYPE_CHECKING:
-    from redisq_ops.core.queue import Queue
-    from redisq_ops.core.values import Counts
+    from redisq_ops.core.engine.queue import Queue
+    from redisq_ops.core.model.entry import Counts
     from redisq_ops.core.worker import Worker
 
 
@@ -94,9 +94,9 @@ def work(
     --once ends when all queues are empty, or have only what is delayed, paused, or with other
     workers; it says how much of that there is.
     """
-    from redisq_ops.core.errors import BadInput
+    from redisq_ops.core.model.errors import BadInput
     from redisq_ops.core.worker import run_processes
-    from redisq_ops.ops.moment import duration_ms
+    from redisq_ops.ops.filter.time import duration_ms
 
     s = session(context)
     s.writable()
@@ -134,7 +134,7 @@ def _tell_absent(s: Session, job: _Job) -> None:
     """A queue that isn't there may come, or be a slip of the pen: say so, with names like it."""
     from difflib import get_close_matches
 
-    from redisq_ops.core.registry import all_queues
+    from redisq_ops.core.engine.registry import all_queues
 
     from .output import printable, say
 
@@ -148,8 +148,8 @@ def _tell_absent(s: Session, job: _Job) -> None:
 
 def _tell_left(s: Session, job: _Job) -> None:
     """Say what a burst that has ended left in its queues, and why."""
-    from redisq_ops.core.errors import RedisqError
-    from redisq_ops.core.io import both, together
+    from redisq_ops.core.model.errors import RedisqError
+    from redisq_ops.core.redis.operation import both, together
 
     from .output import printable, say, when
 
@@ -192,7 +192,7 @@ def _remainder(name: str, counts: Counts, due: str | None) -> Iterator[str]:
 
 def _tell_paused(s: Session, job: _Job) -> None:
     """Say which queues are paused: their entries are not handed out, and a worker looks idle."""
-    from redisq_ops.core.io import together
+    from redisq_ops.core.redis.operation import together
     from redisq_ops.ops.hint import hint
 
     from .output import printable, say
@@ -206,7 +206,7 @@ def _tell_paused(s: Session, job: _Job) -> None:
 
 
 def _absent(s: Session, job: _Job) -> list[str]:
-    from redisq_ops.core.io import together
+    from redisq_ops.core.redis.operation import together
 
     queues = _queues(s, job)
     there = s.run(together(queue.exists.op() for queue in queues))
@@ -214,15 +214,15 @@ def _absent(s: Session, job: _Job) -> list[str]:
 
 
 def _queues(s: Session, job: _Job) -> list[Queue[Any]]:
-    from redisq_ops.core.io import together
-    from redisq_ops.ops.submission import opened
+    from redisq_ops.core.redis.operation import together
+    from redisq_ops.ops.files.submit import opened
 
     return s.run(together(opened(s.deployment, name) for name in job.queues))
 
 
 def _run(s: Session, job: _Job) -> None:
     """Work until stopped; begin anew when a queue that was waited for is of an unexpected kind."""
-    from redisq_ops.core.errors import WrongKind
+    from redisq_ops.core.model.errors import WrongKind
 
     absent = _absent(s, job)
     while True:
@@ -235,9 +235,9 @@ def _run(s: Session, job: _Job) -> None:
 
 
 def _worker(s: Session, job: _Job) -> Worker:
-    from redisq_ops.core.errors import BadInput
-    from redisq_ops.core.handler import exec_handler, load_handler
+    from redisq_ops.core.model.errors import BadInput
     from redisq_ops.core.worker import Worker
+    from redisq_ops.core.worker.handler import exec_handler, load_handler
 
     if job.handler and not job.program:
         handler = load_handler(job.handler)
@@ -258,7 +258,7 @@ def _worker(s: Session, job: _Job) -> Worker:
 
 
 def _work_in_process(index: int, job: _Job) -> None:
-    from redisq_ops.core.errors import RedisqError
+    from redisq_ops.core.model.errors import RedisqError
 
     from .output import say
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .app import app, examples
+from .confirm_and_run import agreed, drive, ended, untouched
 from .options import GO, argument, command
-from .plan import agreed, drive, ended, untouched
 from .session import Session
 
 if TYPE_CHECKING:
-    from redisq_ops.core.process import Process
-    from redisq_ops.ops.processes import Crew
+    from redisq_ops.core.model.worker_process import Process
+    from redisq_ops.ops.inspect.worker_processes import Crew
 
 _workers = typer.Typer(help="Worker processes of Sidekiq and Resque: list them, prune dead ones.")
 app.add_typer(_workers, name="workers")
@@ -21,7 +21,7 @@ app.add_typer(_workers, name="workers")
 
 def listed(s: Session, given: dict[str, Any]) -> int:
     """The processes of a queue's owner, or of all that are known of."""
-    from redisq_ops.ops.processes import Crew, crews, unlisted
+    from redisq_ops.ops.inspect.worker_processes import Crew, crews, unlisted
 
     from .output import age, emit, printable, say, table
 
@@ -85,9 +85,9 @@ def _when(s: Session, ms: int | None) -> str | None:
 
 def pruned(s: Session, given: dict[str, Any]) -> int:
     """Strike the dead ones of a register."""
-    from redisq_ops.ops.journal import Author, Outcome
-    from redisq_ops.ops.moment import duration_ms
-    from redisq_ops.ops.processes import Prune, choose, fates, planned
+    from redisq_ops.ops.change.audit_log import Author, ChangeOutcome
+    from redisq_ops.ops.filter.time import duration_ms
+    from redisq_ops.ops.inspect.worker_processes import Prune, choose, fates, planned
 
     from .output import emit, printable, say
 
@@ -101,7 +101,7 @@ def pruned(s: Session, given: dict[str, Any]) -> int:
         if not s.json:
             print(printable(f"0 matched: {plan.title}"))
         else:
-            emit({"plan": plan.title, **plan.facts} if given["dry_run"] else Outcome(None, 0))
+            emit({"plan": plan.title, **plan.facts} if given["dry_run"] else ChangeOutcome(None, 0))
         return 0
     if not agreed(s, [plan], given):
         return 0

@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Self
 
-from redisq_ops.core.errors import Unreachable
+from redisq_ops.core.model.errors import Unreachable
 
 HOST = "127.0.0.1"
 SLOTS = 16384
@@ -203,7 +203,7 @@ class _PortTaken(ServerFailed):
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class EmbeddedCluster:
     """Masters of one cluster, all slots assigned; each is killed and restarted on its own."""
 
     nodes: tuple[EmbeddedServer, ...]
@@ -218,7 +218,7 @@ class Cluster:
 @contextmanager
 def cluster(
     binary: Path | None = None, nodes: int = 3, *, replicas: bool = False, timeout_ms: int = 15_000
-) -> Iterator[Cluster]:
+) -> Iterator[EmbeddedCluster]:
     """A cluster of `nodes` masters on loopback, every one of them ready to serve.
 
     With `replicas` each has one, which follows it before this yields, and takes its place when it
@@ -249,7 +249,7 @@ def cluster(
         for follower, master in zip(followers, servers, strict=False):
             follower.command("CLUSTER", "REPLICATE", master.command("CLUSTER", "MYID"))
         _until(lambda: all(_follows(follower) for follower in followers), "follow their masters")
-        yield Cluster(tuple(servers), tuple(followers))
+        yield EmbeddedCluster(tuple(servers), tuple(followers))
 
 
 def _until(true: Callable[[], bool], what: str) -> None:

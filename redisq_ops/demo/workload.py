@@ -19,12 +19,12 @@ import sys
 import time
 from multiprocessing.process import BaseProcess
 
-from redisq_ops.core.connect import connect
-from redisq_ops.core.delay import DelaySet
-from redisq_ops.core.errors import RedisqError
-from redisq_ops.core.handler import Reject, Work
-from redisq_ops.core.request import RequestQueue
+from redisq_ops.core.model.errors import RedisqError
+from redisq_ops.core.queues.delay import DelaySet
+from redisq_ops.core.queues.request import RequestQueue
+from redisq_ops.core.redis.client import connect
 from redisq_ops.core.worker import Worker
+from redisq_ops.core.worker.handler import Reject, Work
 
 LEASE_MS = 5_000
 ENOUGH = 2_000

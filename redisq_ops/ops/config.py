@@ -17,12 +17,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from redisq_ops.core.connect import DEFAULT_URL, Target
-from redisq_ops.core.errors import BadInput
-from redisq_ops.core.keys import PREFIX, checked_prefix
+from redisq_ops.core.model.errors import BadInput
+from redisq_ops.core.model.keys import PREFIX, checked_prefix
+from redisq_ops.core.redis.client import DEFAULT_URL, ServerAddress
 
-from .guard import Guard
-from .moment import per_second
+from .change.limits import Guard
+from .filter.time import per_second
 
 if TYPE_CHECKING:
     from .redaction import Redaction
@@ -87,7 +87,7 @@ STRICT: dict[str, Callable[[str], float]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class ConfigValue:
     """A setting, its value, and where that came from."""
 
     name: str
@@ -98,7 +98,7 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedContext:
     """A context of the file, without secrets; what protects, as strict as it is when in use."""
 
     name: str
@@ -114,7 +114,7 @@ class Named:
 class Config:
     """All settings of one invocation."""
 
-    values: Mapping[str, Value]
+    values: Mapping[str, ConfigValue]
     context: str | None = None
     redact: tuple[tuple[Mapping[str, Any], str], ...] = ()
     """tables of what isn't to be shown, and where they stand"""
@@ -147,7 +147,7 @@ class Config:
 
         return Redaction.read(self.redact)
 
-    def target(self) -> Target:
+    def target(self) -> ServerAddress:
         """Where to connect; reads the password file, if one is named."""
         password = self["password"]
         if path := self["password_file"]:
@@ -157,15 +157,17 @@ class Config:
                 raise BadInput(f"password file {path}: {error.strerror}") from error
             except UnicodeDecodeError:  # which says some of what is in it
                 raise BadInput(f"password file {path}: not UTF-8") from None
-        return Target(
+        return ServerAddress(
             self["url"] or "", password, self["username"],
             self["tls_ca"], self["tls_cert"], self["tls_key"],
             self["sentinel_username"], self["sentinel_password"],
         )  # fmt: skip
 
-    def shown(self) -> list[Value]:
+    def shown(self) -> list[ConfigValue]:
         """Every value with its origin, without secrets."""
-        shown = [Value("context", self.context, self.context_from if self.context else "default")]
+        shown = [
+            ConfigValue("context", self.context, self.context_from if self.context else "default")
+        ]
         for value in self.values.values():
             text = value.value
             if value.name in ("password", "sentinel_password") and text is not None:
@@ -175,7 +177,7 @@ class Config:
             shown.append(replace(value, value=text))
         redaction = self.redaction
         origin = ", ".join(where for _, where in self.redact) or "default"
-        shown.append(Value("redact", str(redaction) or None, origin))
+        shown.append(ConfigValue("redact", str(redaction) or None, origin))
         return shown
 
 
@@ -223,7 +225,7 @@ def load(
     return config
 
 
-def contexts(environment: Mapping[str, str] = os.environ) -> list[Named]:
+def contexts(environment: Mapping[str, str] = os.environ) -> list[NamedContext]:
     """The contexts of the file, by name; of their URLs nothing is filled in."""
     path = config_path(environment)
     named = []
@@ -241,7 +243,7 @@ def contexts(environment: Mapping[str, str] = os.environ) -> list[Named]:
         url = table.get("url")
         most = have["max_entries"]
         named.append(
-            Named(
+            NamedContext(
                 name,
                 None if url is None else _without_password(str(url)),
                 have["read_only"] == "true",
@@ -292,17 +294,17 @@ def _value(
     environment: Mapping[str, str],
     file: Mapping[str, Any],
     path: Path,
-) -> Value:
+) -> ConfigValue:
     stated = _stated(name, known, flags, chosen, context, environment, file, path)
     if name not in STRICT:
         text, origin = next(stated, (known.default, "default"))
-        return Value(name, text, origin)
+        return ConfigValue(name, text, origin)
     said = list(stated)
     if not said:
-        return Value(name, known.default, "default")
+        return ConfigValue(name, known.default, "default")
     strictest = min(said, key=lambda one: STRICT[name](one[0]))
     others = tuple(one for one in said if one is not strictest)
-    return Value(name, *strictest, others)
+    return ConfigValue(name, *strictest, others)
 
 
 def _stated(
@@ -411,6 +413,6 @@ def _checked(name: str, known: Setting, text: str, where: str) -> str:
 
 def _without_password(url: str) -> str:
     try:
-        return str(Target(url))
+        return str(ServerAddress(url))
     except ValueError:  # not a URL at all, and so perhaps a secret
         return "***"

@@ -11,9 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from redisq_ops.core.callers import Callers
-from redisq_ops.core.clock import Clock
-from redisq_ops.core.errors import (
+from redisq_ops.core.engine.idempotency import Callers
+from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.engine.queue_types import layout, room, sharded
+from redisq_ops.core.engine.registry import Registered, all_queues, find
+from redisq_ops.core.foreign.base import ForeignQueue
+from redisq_ops.core.model.clock import Clock
+from redisq_ops.core.model.errors import (
     BadInput,
     Forbidden,
     NotFound,
@@ -22,12 +26,8 @@ from redisq_ops.core.errors import (
     Unreadable,
     WrongKind,
 )
-from redisq_ops.core.foreign import ForeignQueue
-from redisq_ops.core.io import Description, apart, checked_client, together
-from redisq_ops.core.keys import PREFIX, checked_name, checked_prefix
-from redisq_ops.core.kinds import layout, room, sharded
-from redisq_ops.core.queue import Queue
-from redisq_ops.core.registry import Registered, all_queues, find
+from redisq_ops.core.model.keys import PREFIX, checked_name, checked_prefix
+from redisq_ops.core.redis.operation import Description, apart, checked_client, together
 
 from .hint import hint
 

@@ -14,21 +14,21 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2s
 from typing import Any, TypeVar
 
-from redisq_ops.core import signs
-from redisq_ops.core.errors import Forbidden, NotFound, Refused, Unreachable
-from redisq_ops.core.foreign import ForeignQueue
-from redisq_ops.core.io import Call, Description, apart, both, together
-from redisq_ops.core.keyspace import COUNT, Lane, Walk, clock_ms
-from redisq_ops.core.kinds import KINDS, LAYOUTS, layout
-from redisq_ops.core.queue import Queue
-from redisq_ops.core.quoting import bytes_of, legal, raw_of, text
-from redisq_ops.core.raw.layout import RawLayout
-from redisq_ops.core.registry import Registered, adopt, all_queues, find, forget
-from redisq_ops.core.values import Checkup, Counts
+from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.engine.queue_types import KINDS, LAYOUTS, layout
+from redisq_ops.core.engine.registry import Registered, adopt, all_queues, find, forget
+from redisq_ops.core.foreign import detect
+from redisq_ops.core.foreign.articles.base import RawLayout
+from redisq_ops.core.foreign.base import ForeignQueue
+from redisq_ops.core.model.entry import Checkup, Counts
+from redisq_ops.core.model.errors import Forbidden, NotFound, Refused, Unreachable
+from redisq_ops.core.model.quoting import bytes_of, legal, raw_of, text
+from redisq_ops.core.redis.key_scan import COUNT, Lane, Walk, clock_ms
+from redisq_ops.core.redis.operation import Call, Description, apart, both, together
 
+from .change.audit_log import ChangeOutcome
 from .deployment import Deployment
 from .hint import hint
-from .journal import Outcome
 
 T = TypeVar("T")
 
@@ -73,7 +73,7 @@ class _Jobs:
     """Lists of jobs, and a set of queues, whose keys begin alike: Resque's, Sidekiq's, nobody's."""
 
     listed: bool = False
-    lists: dict[bytes, signs.Jobs | None] = field(default_factory=dict)
+    lists: dict[bytes, detect.Jobs | None] = field(default_factory=dict)
     waits: bool = False
     """a set of Sidekiq's is there: its queues may all be empty, and then nothing names one"""
 
@@ -94,7 +94,7 @@ class Discovery:
         most: int | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        lanes: tuple[Lane, ...] = signs.LANES
+        lanes: tuple[Lane, ...] = detect.LANES
         if match is not None:
             lanes = tuple(dict.fromkeys(Lane(lane.type, bytes_of(match)) for lane in lanes))
         count = min(COUNT, max(1, int(rate or COUNT)), most or COUNT)
@@ -152,33 +152,33 @@ class Discovery:
     async def _sort(self, type_: str, key: bytes) -> None:
         """Remember what a key tells. A key that went, or changed its type, tells nothing."""
         # A stream may be anybody's, and those of frameworks have no groups.
-        if type_ != "stream" and (framework := signs.framework(key)):
+        if type_ != "stream" and (framework := detect.framework(key)):
             self.frameworks[framework] += 1
-        elif four := signs.CARMINE_4.fullmatch(key):
+        elif four := detect.CARMINE_4.fullmatch(key):
             self._carmine_4.add((four[1], four[2]))
         elif type_ == "stream":
             await self._stream(key)
         elif type_ == "zset":
-            if (part := signs.JOB_SET.fullmatch(key)) and (
-                (await signs.first_job(key)).of == "sidekiq"
+            if (part := detect.JOB_SET.fullmatch(key)) and (
+                (await detect.first_job(key)).of == "sidekiq"
             ):
                 self._jobs.setdefault(part[1], _Jobs()).waits = True
-            elif await signs.is_schedule(key, self._now):
+            elif await detect.is_schedule(key, self._now):
                 self._delays.add(key)
         elif type_ == "list":
             await self._list(key)
-        elif (part := signs.REQUEST_PART.fullmatch(key)) and type_ == "string":
+        elif (part := detect.REQUEST_PART.fullmatch(key)) and type_ == "string":
             self._request(part[1])
-        elif (part := signs.CARMINE_PART.fullmatch(key)) and type_ in ("hash", "set"):
+        elif (part := detect.CARMINE_PART.fullmatch(key)) and type_ in ("hash", "set"):
             self._carmine.add(part[1])
-        elif key.startswith(signs.FAIR) and type_ == "set":
+        elif key.startswith(detect.FAIR) and type_ == "set":
             self._fair[key] = None
-        elif (part := signs.JOB_QUEUES.fullmatch(key)) and type_ == "set":
+        elif (part := detect.JOB_QUEUES.fullmatch(key)) and type_ == "set":
             self._jobs.setdefault(part[1], _Jobs()).listed = True
 
     async def _stream(self, key: bytes) -> None:
-        groups = frozenset(group.name for group in await signs.stream_groups(key))
-        part = signs.REQUEST_PART.fullmatch(key)
+        groups = frozenset(group.name for group in await detect.stream_groups(key))
+        part = detect.REQUEST_PART.fullmatch(key)
         if part and key.startswith(b"sub:") and groups <= {key}:
             self._request(part[1])
         elif groups:
@@ -189,24 +189,24 @@ class Discovery:
             self._requests.add(id)
 
     async def _list(self, key: bytes) -> None:
-        if signs.REQUEST_TOKENS.fullmatch(key):
+        if detect.REQUEST_TOKENS.fullmatch(key):
             self._tokens = True
             return
-        if part := signs.CARMINE_PART.fullmatch(key):
+        if part := detect.CARMINE_PART.fullmatch(key):
             self._carmine.add(part[1])
             return
-        named = signs.JOB_LIST.fullmatch(key)
-        size = await signs.mean_size(key)
-        if key.startswith(signs.FAIR):
+        named = detect.JOB_LIST.fullmatch(key)
+        size = await detect.mean_size(key)
+        if key.startswith(detect.FAIR):
             if len(self._fair) < PARTS:
-                self._fair[key] = (await signs.next_job(key, size)).client
+                self._fair[key] = (await detect.next_job(key, size)).client
             return
         if named:
             jobs = self._jobs.setdefault(named[1], _Jobs())
-            jobs.lists[named[2]] = (await signs.next_job(key, size)).of
+            jobs.lists[named[2]] = (await detect.next_job(key, size)).of
             if jobs.lists[named[2]]:
                 return
-        if await signs.is_turning(key, size):
+        if await detect.is_turning(key, size):
             self._circles.add(key)
 
     # --- what all of them say together -----------------------------------------------------------
@@ -216,7 +216,7 @@ class Discovery:
         jobs = await self._of_jobs()
         claimed = {find.at for find in jobs}
         found = [*jobs, *self._of_fair()]
-        found += [Find("carmine", name, signs.CARMINE) for name in self._carmine]
+        found += [Find("carmine", name, detect.CARMINE) for name in self._carmine]
         found += [Find("carmine-4", name, at) for at, name in self._carmine_4]
         if self._requests or self._tokens:
             found.append(Find("raw-request", b"req", b"", set(self._requests)))
@@ -229,7 +229,7 @@ class Discovery:
 
     async def _not_ours(self, keys: list[bytes]) -> list[bytes]:
         """Without those of our own deployments under other prefixes."""
-        prefixes = sorted({named[1] for key in keys if (named := signs.OURS.match(key))})
+        prefixes = sorted({named[1] for key in keys if (named := detect.OURS.match(key))})
         types = await together(_type(prefix + b":registry") for prefix in prefixes)
         # One that can't be asked may be ours: better not shown than noted as another program's.
         ours = {
@@ -237,18 +237,18 @@ class Discovery:
             for prefix, type_ in zip(prefixes, types, strict=True)
             if type_ in (b"hash", None)
         }
-        return [key for key in keys if not ((n := signs.OURS.match(key)) and n[1] in ours)]
+        return [key for key in keys if not ((n := detect.OURS.match(key)) and n[1] in ours)]
 
     def _of_fair(self) -> list[Find]:
         """Which queue a list is of: its next message names the client, the rest is the queue."""
         queues: dict[bytes, Find] = {}
 
         def of(what: bytes) -> Find:
-            return queues.setdefault(what, Find("raw-fair", what, signs.FAIR))
+            return queues.setdefault(what, Find("raw-fair", what, detect.FAIR))
 
         unsure = []
         for key, client in self._fair.items():
-            rest = key.removeprefix(signs.FAIR)
+            rest = key.removeprefix(detect.FAIR)
             begin, _, name = rest.partition(b":")
             if begin in (b"processing", b"dead") and name:
                 of(name)
@@ -261,10 +261,10 @@ class Discovery:
             of(max(known, key=len) if known else rest.rpartition(b":")[0] or rest)
         lists = [
             key for key in self._fair
-            if key.removeprefix(signs.FAIR).partition(b":")[0] not in (b"processing", b"dead")
+            if key.removeprefix(detect.FAIR).partition(b":")[0] not in (b"processing", b"dead")
         ]  # fmt: skip
         for what, queue in queues.items():
-            queue.parts = {key for key in lists if key.startswith(signs.FAIR + what)}
+            queue.parts = {key for key in lists if key.startswith(detect.FAIR + what)}
         return list(queues.values())
 
     async def _of_jobs(self) -> list[Find]:
@@ -304,16 +304,16 @@ def _belongs(key: bytes, homes: Iterable[bytes]) -> bool:
     """Whether a key is one that Resque or Sidekiq keep beside their lists."""
     for at in homes:
         rest = key.removeprefix(at) if key.startswith(at) else b""
-        if any(rest in kept for kept in signs.JOB_SIGNS.values()):
+        if any(rest in kept for kept in detect.JOB_SIGNS.values()):
             return True
         if rest.startswith(b"queue:") or re.fullmatch(rb"delayed:\d+", rest):
             return True
     return False
 
 
-async def _beside(at: bytes) -> signs.Jobs | None:
+async def _beside(at: bytes) -> detect.Jobs | None:
     """Whose the keys beside a set of queues are, where no list has a job to tell by."""
-    for kind, kept in signs.JOB_SIGNS.items():
+    for kind, kept in detect.JOB_SIGNS.items():
         types = await together(_type(at + part) for part in kept)
         if any(is_ == wanted for is_, wanted in zip(types, kept.values(), strict=True)):
             return kind
@@ -337,7 +337,7 @@ async def _known(asked: Description[T]) -> T | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class RegisteredFind:
     """A find with its registry entry: the one it has, or the one it would get."""
 
     find: Find
@@ -346,7 +346,7 @@ class Named:
     """None: the registry couldn't be read"""
 
 
-async def named(deployment: Deployment, finds: Iterable[Find]) -> list[Named]:
+async def named(deployment: Deployment, finds: Iterable[Find]) -> list[RegisteredFind]:
     """Names for what was found.
 
     A name is the kind and what the owner calls it, quoted where that can't be a name; cut, or with
@@ -379,7 +379,7 @@ async def named(deployment: Deployment, finds: Iterable[Find]) -> list[Named]:
                 name, one.kind, reader.schema if reader else 1, now, at=at, called=called
             )
             taken[name] = entry
-        rows.append(Named(one, entry, None if unknown else registered))
+        rows.append(RegisteredFind(one, entry, None if unknown else registered))
     return rows
 
 
@@ -405,7 +405,7 @@ def _own(entry: Registered) -> str:
     return text(raw_of(entry.name.partition(":")[2])) if entry.called is None else entry.called
 
 
-async def described(deployment: Deployment, rows: Sequence[Named]) -> list[Discovered]:
+async def described(deployment: Deployment, rows: Sequence[RegisteredFind]) -> list[Discovered]:
     """Count and check what was found; one that can't be read doesn't hide the others."""
     now = await clock_ms(deployment.client)
     looks: list[tuple[Counts, Checkup] | Exception]
@@ -421,7 +421,9 @@ async def described(deployment: Deployment, rows: Sequence[Named]) -> list[Disco
     return done
 
 
-async def _looked_at(deployment: Deployment, row: Named, now: int) -> tuple[Counts, Checkup]:
+async def _looked_at(
+    deployment: Deployment, row: RegisteredFind, now: int
+) -> tuple[Counts, Checkup]:
     queue = opened(deployment, row.entry)
     if isinstance(queue, RawLayout) and row.find.parts:
         queue.found = frozenset(row.find.parts)
@@ -441,10 +443,10 @@ def opened(deployment: Deployment, entry: Registered) -> Queue[Any]:
 # --- the registry --------------------------------------------------------------------------------
 
 
-async def register(deployment: Deployment, entries: Iterable[Registered]) -> Outcome:
+async def register(deployment: Deployment, entries: Iterable[Registered]) -> ChangeOutcome:
     """Note queues so that they are shown like any other; what has the name already stays."""
     entries = list(entries)
-    outcome = Outcome(None, len(entries))
+    outcome = ChangeOutcome(None, len(entries))
     for i in range(0, len(entries), CHUNK):
         said = await together(adopt(e, deployment.prefix) for e in entries[i : i + CHUNK])
         outcome.done += sum(said)
@@ -462,9 +464,9 @@ async def forgettable(deployment: Deployment, name: str) -> Registered:
     return entry
 
 
-async def forgotten(deployment: Deployment, entry: Registered) -> Outcome:
+async def forgotten(deployment: Deployment, entry: Registered) -> ChangeOutcome:
     """Take a queue out of the registry; its owner's keys stay as they are."""
     gone = await forget(entry, deployment.prefix)
-    outcome = Outcome(None, 1, gone)
+    outcome = ChangeOutcome(None, 1, gone)
     outcome.skip("same", 1 - gone)
     return outcome

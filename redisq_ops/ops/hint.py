@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping
 from contextvars import ContextVar
 
-from redisq_ops.core.url import masked_url
+from redisq_ops.core.redis.url import masked_url
 
 _GIVEN: ContextVar[Mapping[str, str | None] | None] = ContextVar("given", default=None)
 

@@ -24,11 +24,11 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from redisq_ops.core.errors import BadInput
-from redisq_ops.core.values import Entry, Failure
+from redisq_ops.core.model.entry import Entry, Failure
+from redisq_ops.core.model.errors import BadInput
 
-from .key_values import KeyValues
-from .regex import BadRegex, Regex, either, regex
+from .filter.regex import BadRegex, Regex, either, regex
+from .redaction_keys import KeyValues
 
 MASK = "***"
 LARGEST = 16 * 1024 * 1024

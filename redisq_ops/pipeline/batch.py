@@ -8,13 +8,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from redisq_ops.core.errors import Refused
+from redisq_ops.core.model.errors import Refused
 
 Columns = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RowOrigin:
     """Where rows come from."""
 
     queue: str
@@ -24,7 +24,7 @@ class Place:
     """whether ids are REQUEST/N"""
 
 
-def placed(place: Place, n: int) -> Columns:
+def placed(place: RowOrigin, n: int) -> Columns:
     """The columns that are the same in all rows."""
     return {
         "queue": pa.repeat(place.queue, n), "shard": pa.repeat(place.shard, n),
@@ -66,7 +66,7 @@ def strings(values: Sequence[bytes | None]) -> pa.Array:
         return pa.array([None if value is None else text(value) for value in values], pa.string())
 
 
-def aside(why: str, place: Place, schema: pa.Schema, **known: Any) -> pa.RecordBatch:
+def aside(why: str, place: RowOrigin, schema: pa.Schema, **known: Any) -> pa.RecordBatch:
     """A row of what is known of something that can't be read."""
     columns: Columns = {name: [value] for name, value in known.items()}
     return batch({**placed(place, 1), **columns, "_corrupt": [why]}, 1, schema)

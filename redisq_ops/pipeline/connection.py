@@ -13,9 +13,9 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
-from redisq_ops.core.connect import Target, connect
-from redisq_ops.core.errors import Unreachable
-from redisq_ops.core.io import BlockingClient, Call, Description, run
+from redisq_ops.core.model.errors import Unreachable
+from redisq_ops.core.redis.client import ServerAddress, connect
+from redisq_ops.core.redis.operation import BlockingClient, Call, Description, run
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ READS = frozenset(
 )  # fmt: skip
 """every command a reader may send; XINFO and XPENDING only look"""
 TRIES = 6
-_CLIENTS: dict[tuple[int, Target, bool], BlockingClient] = {}
+_CLIENTS: dict[tuple[int, ServerAddress, bool], BlockingClient] = {}
 
 
 class NotARead(AssertionError):
@@ -70,7 +70,7 @@ def look(client: BlockingClient, description: Description[T]) -> T:
     return run(client, cast(Description[T], _Looking(coroutine)))
 
 
-def client_of(target: Target, replica: bool = False) -> BlockingClient:
+def client_of(target: ServerAddress, replica: bool = False) -> BlockingClient:
     """This process' client."""
     key = (os.getpid(), target, replica)
     if key not in _CLIENTS:

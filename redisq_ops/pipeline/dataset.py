@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from redisq_ops.core.errors import BadInput
-from redisq_ops.core.request.submission import checked_request
-from redisq_ops.core.settings import LIMIT, MAX_PAYLOAD, PRIORITY
+from redisq_ops.core.model.errors import BadInput
+from redisq_ops.core.model.settings import LIMIT, MAX_PAYLOAD, PRIORITY
+from redisq_ops.core.queues.request.submission import checked_request
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -35,7 +35,7 @@ _JSON = {
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class DatasetOptions:
     """How rows become requests.
 
     ``id``: the column with the request's id. Without one, requests are ``name-1``, ``name-2`` …
@@ -211,7 +211,7 @@ def guessed(path: str) -> str:
     return ends.get(name.rpartition(".")[2], "text")
 
 
-def arranged(frame: DataFrame, asked: Asked, *, sizes: bool = False) -> DataFrame:
+def arranged(frame: DataFrame, asked: DatasetOptions, *, sizes: bool = False) -> DataFrame:
     """The rows as ``request``, ``priority`` and ``payload``, each request in one partition and in
     its order. Whatever the partitions of the input were, the same input gives the same requests.
 

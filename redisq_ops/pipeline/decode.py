@@ -18,15 +18,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from redisq_ops.core import record
-from redisq_ops.core.errors import RedisqError
-from redisq_ops.core.scan import Sheet, Unread
-from redisq_ops.core.values import Entry, State
-from redisq_ops.ops import fingerprint
+from redisq_ops.core.engine.state_scan import Sheet, Unread
+from redisq_ops.core.model import record
+from redisq_ops.core.model.entry import Entry, State
+from redisq_ops.core.model.errors import RedisqError
+from redisq_ops.ops.groups import fingerprint
 
 from . import failures
-from .batch import Columns, Place, aside, batch, moment, placed, text, why
-from .pieces import Rows
+from .batch import Columns, RowOrigin, aside, batch, moment, placed, text, why
+from .byte_slices import Rows
 from .records import FROM_PAYLOAD, INT, Read, entries
 
 _WORDS = {name: nth for nth, name in enumerate(record.FIELDS)}
@@ -53,7 +53,7 @@ def wanted(names: Sequence[str], payloads: bool, requests: bool = False) -> froz
     return frozenset(name for name, asked in found.items() if asked)
 
 
-def sheet(page: Sheet, place: Place, state: State, schema: pa.Schema) -> pa.RecordBatch:
+def sheet(page: Sheet, place: RowOrigin, state: State, schema: pa.Schema) -> pa.RecordBatch:
     """A sheet's entries."""
     try:
         found = batch(_quickly(page, place, state, set(schema.names)), len(page.ids), schema)
@@ -63,7 +63,7 @@ def sheet(page: Sheet, place: Place, state: State, schema: pa.Schema) -> pa.Reco
     return pa.concat_batches([found, *unread]) if unread else found
 
 
-def _quickly(page: Sheet, place: Place, state: State, names: set[str]) -> Columns:
+def _quickly(page: Sheet, place: RowOrigin, state: State, names: set[str]) -> Columns:
     n = len(page.ids)
     ids = pa.array(page.ids, pa.binary()).cast(pa.string())
     at = pa.array(page.scores, pa.float64()).cast(pa.int64())
@@ -236,7 +236,7 @@ def _with(entry: Entry, client: str | None, called: str | None) -> Entry:
     return entry if client is called is None else replace(entry, client=client, called=called)
 
 
-def _unread(one: Unread, place: Place, state: State, schema: pa.Schema) -> pa.RecordBatch:
+def _unread(one: Unread, place: RowOrigin, state: State, schema: pa.Schema) -> pa.RecordBatch:
     """A row for what can't be read where it waits."""
     name = text(one.name)
     said = f"{_WAITS[one.what]} can't be read: {why(one.error)}"

@@ -14,8 +14,8 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
-from redisq_ops.core.connect import Target, connect
-from redisq_ops.core.errors import RedisqError, Unreachable
+from redisq_ops.core.model.errors import RedisqError, Unreachable
+from redisq_ops.core.redis.client import ServerAddress, connect
 
 from . import java
 from .session import at_home
@@ -40,7 +40,7 @@ class Finding:
 
 
 def driver(
-    target: Target, environment: Mapping[str, str] = os.environ, *, connects: bool = False
+    target: ServerAddress, environment: Mapping[str, str] = os.environ, *, connects: bool = False
 ) -> list[Finding]:
     """What this machine has. ``connects``: Spark is elsewhere, so no Java is needed here."""
     found = [Finding("python", True, platform.python_version())]
@@ -85,7 +85,7 @@ def _dotted(parts: tuple[int, ...]) -> str:
     return ".".join(map(str, parts))
 
 
-def reached(target: Target) -> str | None:
+def reached(target: ServerAddress) -> str | None:
     """Why the server can't be reached from here, or None."""
     try:
         client: Any = connect(target, "doctor")
@@ -94,7 +94,7 @@ def reached(target: Target) -> str | None:
         finally:
             client.close()
     except Exception as error:
-        from redisq_ops.core.errors import translate
+        from redisq_ops.core.model.errors import translate
 
         known = translate(error)
         return str(known) if isinstance(known, RedisqError) else type(error).__name__
@@ -202,7 +202,7 @@ def _look_around(url: str | None, batches: Iterator[pd.DataFrame]) -> Iterator[p
     for _ in batches:
         pass
     sleep(0.3)
-    server = reached(Target.from_environment(url))
+    server = reached(ServerAddress.from_environment(url))
     row = (socket.gethostname(), _executor(), platform.python_version(), _packages(), server)
     yield pd.DataFrame([row], columns=["host", "executor", "python", "packages", "server"])
 

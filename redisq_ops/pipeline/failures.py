@@ -14,9 +14,9 @@ from itertools import accumulate
 import numpy as np
 import pyarrow as pa
 
-from redisq_ops.core.values import Failure
+from redisq_ops.core.model.entry import Failure
 
-from .pieces import Bytes, Places, Rows, stands
+from .byte_slices import Bytes, Places, Rows, stands
 
 FIELDS = ("type", "message", "traceback")
 _QUOTE, _BACKSLASH, _SPACE = b'"\\ '

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .batch import Columns, Place, aside, batch, moment, placed, strings
+from .batch import Columns, RowOrigin, aside, batch, moment, placed, strings
 
 RawEvent = tuple[bytes, Mapping[bytes, bytes]]
 _ID_IS_REQUEST = ("submitted", "request-done")
 
 
-def events(found: Sequence[RawEvent], place: Place, schema: pa.Schema) -> pa.RecordBatch:
+def events(found: Sequence[RawEvent], place: RowOrigin, schema: pa.Schema) -> pa.RecordBatch:
     """History events, a row for each thing that each of them is about."""
     items: list[bytes] = []
     names: list[bytes] = []
@@ -69,7 +69,7 @@ def when(event: RawEvent) -> int:
     return int(id.partition(b"-")[0]) if at is None else at
 
 
-def _items(items: pa.Array, event: pa.Array, place: Place) -> Columns:
+def _items(items: pa.Array, event: pa.Array, place: RowOrigin) -> Columns:
     """``id|more`` each; of an operator's change (``op``) all of it is detail."""
     operator = pc.equal(event, "op")
     # A bar behind each, so that every one has two parts; it is cut off again.
@@ -93,6 +93,6 @@ def _items(items: pa.Array, event: pa.Array, place: Place) -> Columns:
     return columns
 
 
-def gap(place: Place, why: str, after: str, schema: pa.Schema) -> pa.RecordBatch:
+def gap(place: RowOrigin, why: str, after: str, schema: pa.Schema) -> pa.RecordBatch:
     """A row that says that history is missing here."""
     return aside(why, place, schema, event_id=after, event="gap", detail=why)

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from redisq_ops.core.errors import BadInput
+from redisq_ops.core.model.errors import BadInput
 
 OLDEST = 17
 _VECTOR = "--add-modules=jdk.incubator.vector"

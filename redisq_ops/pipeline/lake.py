@@ -29,9 +29,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote
 
-from redisq_ops.core.errors import BadInput, Refused, SchemaTooNew
-from redisq_ops.core.io import run, together
-from redisq_ops.core.registry import server_ms
+from redisq_ops.core.engine.registry import server_ms
+from redisq_ops.core.model.errors import BadInput, Refused, SchemaTooNew
+from redisq_ops.core.redis.operation import run, together
 
 from .options import Options
 from .ranges import Mark, encoded, mark

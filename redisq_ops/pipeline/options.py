@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, Literal, cast
 from urllib.parse import urlsplit
 
-from redisq_ops.core.connect import Target
-from redisq_ops.core.errors import BadInput
-from redisq_ops.core.keys import PREFIX, checked_name
+from redisq_ops.core.model.errors import BadInput
+from redisq_ops.core.model.keys import PREFIX, checked_name
+from redisq_ops.core.redis.client import ServerAddress
 
 from .ranges import Mark, decoded, encoded
 from .tables import TABLES, Table
@@ -85,7 +85,7 @@ class Options:
             return self
         return replace(self, columns=_columns(self.described, names))
 
-    def target(self, environment: Mapping[str, str] = os.environ) -> Target:
+    def target(self, environment: Mapping[str, str] = os.environ) -> ServerAddress:
         """Where to connect, as this process' environment says; ask where it is used."""
         url = self.url
         if self.url_env is not None:
@@ -97,7 +97,7 @@ class Options:
                 url = Path(self.url_file).expanduser().read_text(encoding="utf-8").strip()
             except OSError as error:
                 raise BadInput(f"url_file {self.url_file}: {error.strerror}") from error
-        return Target.from_environment(url, environment)
+        return ServerAddress.from_environment(url, environment)
 
 
 def parsed(given: Mapping[str, str]) -> Options:

@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from redisq_ops.core.errors import NotFound, RedisqError, Refused, Unreadable, WrongKind
-from redisq_ops.core.foreign import ForeignQueue
-from redisq_ops.core.io import attempt
-from redisq_ops.core.queue import Queue
-from redisq_ops.core.registry import Registered, all_queues, find
-from redisq_ops.core.scan import Span
-from redisq_ops.core.values import Request, State
+from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.engine.registry import Registered, all_queues, find
+from redisq_ops.core.engine.state_scan import ScoreRange
+from redisq_ops.core.foreign.base import ForeignQueue
+from redisq_ops.core.model.entry import Request, State
+from redisq_ops.core.model.errors import NotFound, RedisqError, Refused, Unreadable, WrongKind
+from redisq_ops.core.redis.operation import attempt
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.hint import hint
 
@@ -53,14 +53,14 @@ class Numbers:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TablePart:
     """What one task reads."""
 
     queue: str
     entry: Registered | None
     """None: another program's queue, found by its name"""
     shard: int = 0
-    span: Span | None = None
+    span: ScoreRange | None = None
     range: Range | None = None
     settled: bool | None = None
     """of a span of requests: which ones they are"""
@@ -106,29 +106,29 @@ def _apart(options: Options, found: list[Found]) -> list[Found]:
     return [one for one in found if one not in parts]
 
 
-async def plan(options: Options) -> list[Part]:
+async def plan(options: Options) -> list[TablePart]:
     """The parts of a table, by a few reads per shard."""
-    parts: list[Part] = []
+    parts: list[TablePart] = []
     for found in _apart(options, await queues(options)):
         for shard, leaf in enumerate(found.queue.leaves):
-            whole = Part(found.queue.name, found.entry, shard)
+            whole = TablePart(found.queue.name, found.entry, shard)
             parts += await _PLANS[options.table](options, leaf, whole)
     return parts
 
 
-async def _entries(options: Options, leaf: Queue[Any], whole: Part) -> list[Part]:
+async def _entries(options: Options, leaf: Queue[Any], whole: TablePart) -> list[TablePart]:
     state = STATES[options.table]
     spans = await leaf.spans.op(state, options.rows, options.since_ms, options.until_ms)
     return [whole] if spans is None else [replace(whole, span=span) for span in spans]
 
 
-async def _history(options: Options, leaf: Queue[Any], whole: Part) -> list[Part]:
+async def _history(options: Options, leaf: Queue[Any], whole: TablePart) -> list[TablePart]:
     mark = options.known.get(f"{whole.queue}/{whole.shard}")
     found = await planned(leaf, options.since_ms, options.until_ms, options.rows, mark)
     return [replace(whole, range=one) for one in found]
 
 
-async def _requests(options: Options, leaf: Queue[Any], whole: Part) -> list[Part]:
+async def _requests(options: Options, leaf: Queue[Any], whole: TablePart) -> list[TablePart]:
     if "requests" not in leaf.capabilities:
         return []
     if options.request is not None:
@@ -162,16 +162,16 @@ def _which(options: Options) -> list[bool]:
     return {"open": [False], "settled": [True], "all": [False, True]}[options.requests]
 
 
-async def _subrequests(options: Options, leaf: Queue[Any], whole: Part) -> list[Part]:
+async def _subrequests(options: Options, leaf: Queue[Any], whole: TablePart) -> list[TablePart]:
     """By numbers where requests are few enough to ask how large each is; by their age else."""
     if "requests" not in leaf.capabilities:
         return []
     if options.request is not None:
         one = numbered(options.request, await _named(options, options.request, leaf))
         return [replace(whole, numbers=some) for some in _shared_out([one], options.rows)]
-    parts: list[Part] = []
+    parts: list[TablePart] = []
     for settled in _which(options):
-        (everything,) = await leaf.request_spans.op(settled, 10**12) or [Span()]
+        (everything,) = await leaf.request_spans.op(settled, 10**12) or [ScoreRange()]
         if everything.entries > NAMED:
             size = max(1, options.rows // 100)
             spans = await leaf.request_spans.op(settled, size)
@@ -204,7 +204,7 @@ def _shared_out(numbers: Sequence[Numbers], size: int) -> Iterator[tuple[Numbers
         yield tuple(lot)
 
 
-_PLANS: dict[str, Callable[[Options, Queue[Any], Part], Any]] = {
+_PLANS: dict[str, Callable[[Options, Queue[Any], TablePart], Any]] = {
     **dict.fromkeys(STATES, _entries),
     "history": _history,
     "requests": _requests,

@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from redisq_ops.core.io import both, together
-from redisq_ops.core.queue import Queue
-from redisq_ops.core.scan import Reach
+from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.engine.state_scan import Reach
+from redisq_ops.core.redis.operation import both, together
 
 BEGIN = "0-0"
 _SLACK_MS = 5000

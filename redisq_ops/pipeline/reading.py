@@ -10,24 +10,24 @@ from typing import Any, TypeVar, cast
 
 import pyarrow as pa
 
-from redisq_ops.core.errors import Lost, Unreadable, WrongKind
-from redisq_ops.core.foreign import ForeignQueue
-from redisq_ops.core.io import Description, attempt
-from redisq_ops.core.kinds import layout
-from redisq_ops.core.queue import Queue
-from redisq_ops.core.request import RequestQueue
-from redisq_ops.core.request.outcomes import outcomes
-from redisq_ops.core.scan import Sheet, Span, clocked, timed
-from redisq_ops.core.values import Entry, Page
+from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.engine.queue_types import layout
+from redisq_ops.core.engine.state_scan import ScoreRange, Sheet, clocked, timed
+from redisq_ops.core.foreign.base import ForeignQueue
+from redisq_ops.core.model.entry import Entry, Page
+from redisq_ops.core.model.errors import Lost, Unreadable, WrongKind
+from redisq_ops.core.queues.request import RequestQueue
+from redisq_ops.core.queues.request.outcomes import outcomes
+from redisq_ops.core.redis.operation import Description, attempt
 from redisq_ops.ops.deployment import Deployment
 
 from . import decode, history, records
-from .batch import Place, why
+from .batch import RowOrigin, why
+from .call_size import FIRST, FIRST_WITH_PAYLOADS, CallSize
 from .connection import client_of, look, patiently, unswept
 from .history import RawEvent
 from .options import Options
-from .pace import FIRST, FIRST_WITH_PAYLOADS, Pace
-from .partitions import STATES, WHOLE, Numbers, Part, numbered, plan
+from .partitions import STATES, WHOLE, Numbers, TablePart, numbered, plan
 from .ranges import Range, before
 from .schemas import arrow
 
@@ -49,7 +49,7 @@ class Reading:
     def __init__(self, options: Options) -> None:
         self.options = options
         self.schema: pa.Schema = arrow(options.described, options.names)
-        self.pace = Pace(
+        self.pace = CallSize(
             options.max_call_us, FIRST_WITH_PAYLOADS if options.with_payloads else FIRST
         )
 
@@ -59,10 +59,10 @@ class Reading:
         with unswept():
             return patiently(lambda: look(client, make()))
 
-    def plan(self) -> list[Part]:
+    def plan(self) -> list[TablePart]:
         return self.ask(lambda: plan(self.options))
 
-    def leaf(self, part: Part) -> Queue[Any]:
+    def leaf(self, part: TablePart) -> Queue[Any]:
         """The shard a part is of."""
         return _opened(part, self.options).leaves[part.shard]
 
@@ -74,19 +74,21 @@ class Reading:
         columns, took = self.ask(lambda: timed(key, {"rows": leaf.happened.op(after, until, size)}))
         return columns["rows"], took["rows"]
 
-    def read(self, part: Part) -> Iterator[pa.RecordBatch]:
+    def read(self, part: TablePart) -> Iterator[pa.RecordBatch]:
         """The rows of a part, some thousands at a time."""
         if part.range is not None and part.range.missed is not None:
             yield self._missing(part, part.range.after, part.range.missed)
         if part.range is not None and part.range.empty:
             return
         leaf = self.leaf(part)
-        place = Place(part.queue, leaf.kind, part.shard, "requests" in leaf.capabilities)
+        place = RowOrigin(part.queue, leaf.kind, part.shard, "requests" in leaf.capabilities)
         for batch in self._batches(part, leaf, place):
             if batch.num_rows:
                 yield batch
 
-    def _batches(self, part: Part, leaf: Queue[Any], place: Place) -> Iterator[pa.RecordBatch]:
+    def _batches(
+        self, part: TablePart, leaf: Queue[Any], place: RowOrigin
+    ) -> Iterator[pa.RecordBatch]:
         table = self.options.table
         if part.range is not None:
             return self._events(part, leaf, place, part.range)
@@ -99,7 +101,7 @@ class Reading:
         sheets = self._queued(leaf) if part.span is None else self._sheets(leaf, part.span)
         return self._decoded(sheets, place)
 
-    def _decoded(self, sheets: Iterator[Sheet], place: Place) -> Iterator[pa.RecordBatch]:
+    def _decoded(self, sheets: Iterator[Sheet], place: RowOrigin) -> Iterator[pa.RecordBatch]:
         """Sheets of entries, columns undecoded until there are enough of them."""
         state = STATES[self.options.table]
         held: list[Sheet] = []
@@ -114,7 +116,7 @@ class Reading:
     def _wanted(self) -> frozenset[str]:
         return decode.wanted(self.schema.names, self.options.with_payloads)
 
-    def _sheets(self, leaf: Queue[Any], span: Span) -> Iterator[Sheet]:
+    def _sheets(self, leaf: Queue[Any], span: ScoreRange) -> Iterator[Sheet]:
         """Of a sorted set."""
         state, want, cursor = STATES[self.options.table], self._wanted(), None
         more = True
@@ -137,7 +139,7 @@ class Reading:
             cursor, more = page.cursor, page.cursor is not None
             yield page
 
-    def _pages(self, leaf: Queue[Any], place: Place) -> Iterator[pa.RecordBatch]:
+    def _pages(self, leaf: Queue[Any], place: RowOrigin) -> Iterator[pa.RecordBatch]:
         """Entries of another program's layout, decoded by the core."""
         state, cursor, more = STATES[self.options.table], None, True
         payloads = self.options.with_payloads
@@ -151,9 +153,9 @@ class Reading:
             yield records.entries(read, place, self.schema, payloads)
             cursor, more = page.cursor, page.cursor is not None
 
-    def _few(self) -> Pace:
+    def _few(self) -> CallSize:
         """For what is read entry by entry: the server reads its payload or result in any case."""
-        return Pace(self.options.max_call_us, FIRST_WITH_PAYLOADS, WHOLE)
+        return CallSize(self.options.max_call_us, FIRST_WITH_PAYLOADS, WHOLE)
 
     def _clocked(self, leaf: Queue[Any], make: Callable[[], Description[T]]) -> tuple[T, int]:
         """What is said, and the µs the server was at the costliest call."""
@@ -168,7 +170,7 @@ class Reading:
         return (since is None or at_ms >= since) and (until is None or at_ms <= until)
 
     def _events(
-        self, part: Part, leaf: Queue[Any], place: Place, range: Range
+        self, part: TablePart, leaf: Queue[Any], place: RowOrigin, range: Range
     ) -> Iterator[pa.RecordBatch]:
         """Events of a range; where one isn't there any more, it was trimmed."""
         held: list[RawEvent] = []
@@ -207,17 +209,19 @@ class Reading:
         low, high = since or 0, until if until is not None else 1 << 63
         return [event for event in events if low <= history.when(event) <= high]
 
-    def _missing(self, part: Part, after: str, what: str) -> pa.RecordBatch:
+    def _missing(self, part: TablePart, after: str, what: str) -> pa.RecordBatch:
         """As ``onTrim`` says: an error, or a row that says so."""
         shard = f" (shard {part.shard})" if part.shard else ""
         said = f"history of queue {part.queue}{shard}, after {after}: {what}"
         if self.options.on_trim == "fail":
             raise Lost(f"{said}; option onTrim=report goes on, with a row that says so")
         logger.warning("%s", said)
-        place = Place(part.queue, part.entry.kind if part.entry else None, part.shard, False)
+        place = RowOrigin(part.queue, part.entry.kind if part.entry else None, part.shard, False)
         return history.gap(place, what, after, self.schema)
 
-    def _requests(self, part: Part, leaf: Queue[Any], place: Place) -> Iterator[pa.RecordBatch]:
+    def _requests(
+        self, part: TablePart, leaf: Queue[Any], place: RowOrigin
+    ) -> Iterator[pa.RecordBatch]:
         if part.span is None:
             name = part.numbers[0].request
             one = self.ask(lambda: attempt(leaf.request.op(name)))
@@ -226,9 +230,9 @@ class Reading:
         for rows in self._requests_of(part, leaf):
             yield records.requests(rows, place, self.schema)
 
-    def _requests_of(self, part: Part, leaf: Queue[Any]) -> Iterator[list[tuple[str, Any]]]:
+    def _requests_of(self, part: TablePart, leaf: Queue[Any]) -> Iterator[list[tuple[str, Any]]]:
         assert part.span is not None and part.settled is not None
-        pace = Pace(self.options.max_call_us, most=WHOLE)
+        pace = CallSize(self.options.max_call_us, most=WHOLE)
         cursor: str | None = None
         more = True
         while more:
@@ -238,7 +242,9 @@ class Reading:
             more = cursor is not None
             yield rows
 
-    def _inside(self, part: Part, leaf: Queue[Any], place: Place) -> Iterator[pa.RecordBatch]:
+    def _inside(
+        self, part: TablePart, leaf: Queue[Any], place: RowOrigin
+    ) -> Iterator[pa.RecordBatch]:
         """What is in requests, request by request."""
         if part.span is None:
             for one in part.numbers:
@@ -248,7 +254,9 @@ class Reading:
             for id, record in rows:
                 yield from self._numbers(numbered(id, record), leaf, place)
 
-    def _numbers(self, one: Numbers, leaf: Queue[Any], place: Place) -> Iterator[pa.RecordBatch]:
+    def _numbers(
+        self, one: Numbers, leaf: Queue[Any], place: RowOrigin
+    ) -> Iterator[pa.RecordBatch]:
         if one.wrong is not None:
             yield records.unread(one.request, None, one.wrong, place, self.schema)
             return
@@ -273,7 +281,7 @@ class Reading:
             start, room = start + most, one.last
 
     def _some(
-        self, request: str, start: int, most: int, leaf: Queue[Any], place: Place
+        self, request: str, start: int, most: int, leaf: Queue[Any], place: RowOrigin
     ) -> tuple[pa.RecordBatch, int]:
         """Sub-requests ``start …`` of a request, or their results; and the µs of a call."""
         payloads = self.options.with_payloads
@@ -309,7 +317,7 @@ def _joined(sheets: Sequence[Sheet]) -> Sheet:
     )  # fmt: skip
 
 
-def _opened(part: Part, options: Options) -> Queue[Any]:
+def _opened(part: TablePart, options: Options) -> Queue[Any]:
     """The part's queue, as it was when the parts were made."""
     if part.entry is not None:
         return Deployment(prefix=options.prefix).open(part.entry)

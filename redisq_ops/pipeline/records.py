@@ -8,11 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from redisq_ops.core.request.outcomes import Outcome
-from redisq_ops.core.values import Entry, Failure, Request
-from redisq_ops.ops import fingerprint
+from redisq_ops.core.model.entry import Entry, Failure, Request
+from redisq_ops.core.queues.request.outcomes import SubRequestOutcome
+from redisq_ops.ops.groups import fingerprint
 
-from .batch import Columns, Place, aside, batch, kept, placed, why
+from .batch import Columns, RowOrigin, aside, batch, kept, placed, why
 
 INT = 2**31
 FROM_PAYLOAD = {"payload", "payload_bytes"}
@@ -63,7 +63,7 @@ OF_ENTRY: dict[str, Callable[[Entry], Any]] = {
 
 
 def entries(
-    read: Sequence[Read], place: Place, schema: pa.Schema, payloads: bool = True
+    read: Sequence[Read], place: RowOrigin, schema: pa.Schema, payloads: bool = True
 ) -> pa.RecordBatch:
     """Entries that were decoded one by one, by the core."""
     return kept(
@@ -74,7 +74,7 @@ def entries(
 
 
 def _entries(
-    read: Sequence[Read], place: Place, schema: pa.Schema, payloads: bool
+    read: Sequence[Read], place: RowOrigin, schema: pa.Schema, payloads: bool
 ) -> pa.RecordBatch:
     rows = [entry for entry, _ in read]
     columns: Columns = {**placed(place, len(rows)), "id": [entry.id for entry in rows]}
@@ -92,7 +92,7 @@ def _entries(
 
 
 def unread(
-    request: str, number: int | None, why: str, place: Place, schema: pa.Schema
+    request: str, number: int | None, why: str, place: RowOrigin, schema: pa.Schema
 ) -> pa.RecordBatch:
     """A row for what of a request could not be read: one sub-request, or all."""
     id = request if number is None else f"{request}/{number}"
@@ -107,7 +107,7 @@ _OF_REQUEST: dict[str, Callable[[Request], Any]] = {
 
 
 def requests(
-    found: Sequence[tuple[str, Request | Exception | None]], place: Place, schema: pa.Schema
+    found: Sequence[tuple[str, Request | Exception | None]], place: RowOrigin, schema: pa.Schema
 ) -> pa.RecordBatch:
     """Requests; those that went meanwhile are no rows."""
     rows = [(id, row) for id, row in found if row is not None]
@@ -119,7 +119,7 @@ def requests(
 
 
 def _requests(
-    rows: Sequence[tuple[str, Request | Exception]], place: Place, schema: pa.Schema
+    rows: Sequence[tuple[str, Request | Exception]], place: RowOrigin, schema: pa.Schema
 ) -> pa.RecordBatch:
     columns: Columns = {**placed(place, len(rows)), "request": [id for id, _ in rows]}
     for name in schema.names:
@@ -135,7 +135,7 @@ def _requests(
 
 
 def results(
-    request: str, found: Sequence[Outcome], place: Place, schema: pa.Schema
+    request: str, found: Sequence[SubRequestOutcome], place: RowOrigin, schema: pa.Schema
 ) -> pa.RecordBatch:
     """What came of a request's sub-requests."""
     columns: Columns = {

@@ -19,20 +19,20 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from redisq_ops.core.errors import BadInput, RedisqError, Refused, SchemaTooNew, Superseded
-from redisq_ops.core.io import BlockingClient, run
-from redisq_ops.core.queue import Queue
-from redisq_ops.core.settings import LEASE_MS
-from redisq_ops.core.states import VERBS, Verb
-from redisq_ops.core.values import State
-from redisq_ops.ops import journal
-from redisq_ops.ops.bulk import MEANS, Plan, allowed, entries, typed
+from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.model.entry import State
+from redisq_ops.core.model.errors import BadInput, RedisqError, Refused, SchemaTooNew, Superseded
+from redisq_ops.core.model.settings import LEASE_MS
+from redisq_ops.core.model.states import VERBS, Verb
+from redisq_ops.core.redis.operation import BlockingClient, run
+from redisq_ops.ops.change import audit_log
+from redisq_ops.ops.change.audit_log import Author, ChangeOutcome, Operation
+from redisq_ops.ops.change.bulk import MEANS, Plan, allowed, entries, typed
+from redisq_ops.ops.change.plan import PlanHeader, checked_age, home, identity
 from redisq_ops.ops.hint import hint
-from redisq_ops.ops.journal import Author, Operation, Outcome
-from redisq_ops.ops.plan import Header, checked_age, home, identity
 from redisq_ops.ops.terminal import age, count
 
-from .bucket import Pace
+from .rate_limiter import RateLimiter
 from .writing import SAYS, Said, Server, batch, collected, sent, stopped, units
 
 if TYPE_CHECKING:
@@ -50,10 +50,10 @@ _NAME = "plan.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class QueueReplay:
     """What is to be done in one queue."""
 
-    header: Header
+    header: PlanHeader
     parts: int
     count: int
     groups: Mapping[str, int] = field(default_factory=dict)
@@ -67,11 +67,11 @@ class Orders:
     ``u // parts``; those without rows have no folder."""
 
     path: Path
-    orders: tuple[Order, ...]
+    orders: tuple[QueueReplay, ...]
     choice: Mapping[str, Any] = field(default_factory=dict)
-    """what the entries were chosen by: see `Asked.choice`"""
+    """what the entries were chosen by: see `ReplayRequest.choice`"""
 
-    def of(self, asked: Asked) -> Orders:
+    def of(self, asked: ReplayRequest) -> Orders:
         """The same, refused where something else is asked for than was planned."""
         wanted = asked.choice
         other = [name for name in wanted if self.choice.get(name) != wanted[name]]
@@ -89,7 +89,7 @@ class Orders:
         return replace(self, orders=tuple(paced))
 
     @property
-    def line(self) -> Header | None:
+    def line(self) -> PlanHeader | None:
         """Whose line all tasks stand in, of whatever queue, so that the rate is the whole job's."""
         return next((order.header for order in self.orders if order.count), None)
 
@@ -105,7 +105,9 @@ class Orders:
         version = found.get("redisq_spark_plan") if isinstance(found, dict) else None
         if version != FORMAT:
             raise SchemaTooNew(f"{path / _NAME}: format {version}, this release knows {FORMAT}")
-        orders = tuple(Order(Header(**row.pop("header")), **row) for row in found["orders"])
+        orders = tuple(
+            QueueReplay(PlanHeader(**row.pop("header")), **row) for row in found["orders"]
+        )
         return cls(path, orders, found.get("choice", {}))
 
     def write(self) -> None:
@@ -133,7 +135,7 @@ class Orders:
         return [_shown(order) for order in self.orders if order.count]
 
 
-def _shown(order: Order) -> Plan:
+def _shown(order: QueueReplay) -> Plan:
     header = order.header
     title = f"{header.verb} {entries(order.count, header.state)} of {header.queue}"
     lines = [", ".join(order.sample[:3]) + (", …" if order.count > 3 else ""), MEANS[header.verb]]
@@ -154,7 +156,7 @@ def _shown(order: Order) -> Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ReplayRequest:
     """What is wanted of the entries that are chosen."""
 
     verb: Verb
@@ -185,7 +187,7 @@ class Asked:
             raise BadInput(f"--parts {self.parts}: 1 to {MOST_PARTS}")
 
 
-def headers(server: Server, asked: Asked, queues: Sequence[str] = ()) -> list[Header]:
+def headers(server: Server, asked: ReplayRequest, queues: Sequence[str] = ()) -> list[PlanHeader]:
     """What would be done in each queue (of those named, or all that can). Before anything is
     chosen: what comes into the state after this moment is not meant."""
     deployment, client = server.deployment(), server.client
@@ -201,8 +203,8 @@ def headers(server: Server, asked: Asked, queues: Sequence[str] = ()) -> list[He
         now_ms = run(client, queue.now.op())
         created_ms, run_id = run(client, identity(queue, deployment))
         found.append(
-            Header(
-                op=journal.new_id(asked.verb), queue=queue.name, kind=queue.kind,
+            PlanHeader(
+                op=audit_log.new_id(asked.verb), queue=queue.name, kind=queue.kind,
                 prefix=server.prefix, created_ms=created_ms, server=run_id, verb=asked.verb,
                 state=asked.state, consumer="operator", argument=LEASE_MS, high_water_ms=now_ms,
                 filter=asked.what, who=asked.author.who, whence=asked.author.whence,
@@ -213,7 +215,9 @@ def headers(server: Server, asked: Asked, queues: Sequence[str] = ()) -> list[He
     return found
 
 
-def choose(frame: DataFrame, made: Sequence[Header], asked: Asked, path: Path) -> Orders:
+def choose(
+    frame: DataFrame, made: Sequence[PlanHeader], asked: ReplayRequest, path: Path
+) -> Orders:
     """Write the entries of ``frame`` down as a plan in the folder ``path``.
 
     ``frame`` has the columns of a table of entries (`tables`); rows of other queues, and of other
@@ -248,7 +252,7 @@ def choose(frame: DataFrame, made: Sequence[Header], asked: Asked, path: Path) -
     for k, header in enumerate(made):
         ids = counted.get(k, Counter())
         groups = {group: n for group, n in ids.most_common(GROUPS) if group}
-        chosen.append(Order(header, asked.parts, ids.total(), groups, samples.get(k, [])))
+        chosen.append(QueueReplay(header, asked.parts, ids.total(), groups, samples.get(k, [])))
     orders = Orders(path, tuple(chosen), asked.choice)
     orders.write()
     return orders
@@ -294,22 +298,22 @@ def steps(rows: Path, unit: int, size: int) -> Iterator[list[Row]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class OperationPart:
     """One part of an operation, for one task. Run as often as you like, also several at once."""
 
     server: Server
     rows: Path
-    header: Header
+    header: PlanHeader
     parts: int
     unit: int
     told: Callable[[int], object] | None = None
     """is told the number of each step that was carried out"""
-    line: Header | None = None
+    line: PlanHeader | None = None
     """whose line it stands in, of another queue perhaps; its own"""
 
     @property
     def name(self) -> str:
-        return journal.part(self.header.op, self.unit % self.parts)
+        return audit_log.part(self.header.op, self.unit % self.parts)
 
     def run(self) -> Counter[str]:
         """Carry it out to its end; how many got which word, by other attempts as well: ``moved``
@@ -321,9 +325,9 @@ class Part:
         at = queue
         if header.rate is not None and line.queue != header.queue:
             at = sent(client, partial(self.server.deployment().queue, line.queue))
-        pace = Pace(queue, line.op, header.rate, header.step, line=at)
+        pace = RateLimiter(queue, line.op, header.rate, header.step, line=at)
         room = VERBS[header.verb][1] == "waiting"
-        reached, *_ = sent(client, partial(journal.reached, queue, self.name))
+        reached, *_ = sent(client, partial(audit_log.reached, queue, self.name))
         said: Counter[str] = Counter()
         passed = 0
         for number, rows in enumerate(steps(self.rows, self.unit, header.step), 1):
@@ -337,13 +341,13 @@ class Part:
             words = self._sent(client, queue, number, rows)
             if words is None:
                 standing(client, queue, header)
-                reached, _, _ = sent(client, partial(journal.reached, queue, self.name))
+                reached, _, _ = sent(client, partial(audit_log.reached, queue, self.name))
                 passed += len(rows)
                 continue
             said.update(words)
             if self.told is not None:
                 self.told(number)
-        _, done, _ = sent(client, partial(journal.reached, queue, self.name))
+        _, done, _ = sent(client, partial(audit_log.reached, queue, self.name))
         left = {word: n for word, n in said.items() if word != "moved"}
         total = passed + said.total()
         earlier = max(0, total - done - sum(left.values()))
@@ -367,9 +371,9 @@ class Part:
         return words if len(words) == len(rows) else None
 
 
-def standing(client: BlockingClient, queue: Queue[Any], header: Header) -> Operation:
+def standing(client: BlockingClient, queue: Queue[Any], header: PlanHeader) -> Operation:
     """The operation as the journal has it; refuses one that was taken back."""
-    operation = sent(client, partial(journal.read, queue, header.op))
+    operation = sent(client, partial(audit_log.read, queue, header.op))
     if operation is None:
         raise Refused(f"{header.op} is not in the journal ({hint('log')} shows what is)")
     if operation.taken_back:
@@ -378,7 +382,7 @@ def standing(client: BlockingClient, queue: Queue[Any], header: Header) -> Opera
 
 
 @dataclass(frozen=True, slots=True)
-class Tasks:
+class ReplayTasks:
     """The units of a plan as what Spark's tasks do; says a few rows for each."""
 
     server: Server
@@ -390,7 +394,7 @@ class Tasks:
         for nth in units(batches):
             unit = work[nth]
             order = self.orders.orders[unit // self.orders.orders[0].parts]
-            part = Part(
+            part = OperationPart(
                 self.server, self.orders.rows, order.header, order.parts, unit, self.told,
                 self.orders.line,
             )  # fmt: skip
@@ -406,7 +410,7 @@ def check(server: Server, orders: Orders) -> None:
     for order in orders.orders:
         if order.count:
             queue = run(client, home(server.deployment(), order.header))
-            if run(client, journal.read(queue, order.header.op)) is not None:
+            if run(client, audit_log.read(queue, order.header.op)) is not None:
                 standing(client, queue, order.header)
 
 
@@ -418,22 +422,22 @@ def begin(server: Server, orders: Orders) -> None:
         if not order.count:
             continue
         queue = run(client, home(server.deployment(), header))
-        if run(client, journal.read(queue, header.op)) is not None:
+        if run(client, audit_log.read(queue, header.op)) is not None:
             standing(client, queue, header)
             continue
         checked_age(header, run(client, queue.now.op()))
         run(client, _begun(queue, header, order))
 
 
-async def _begun(queue: Queue[Any], header: Header, order: Order) -> None:
-    await journal.begin(
+async def _begun(queue: Queue[Any], header: PlanHeader, order: QueueReplay) -> None:
+    await audit_log.begin(
         queue, header.op, header.verb, Author(header.who, header.whence, header.why),
         header.filter, now_ms=await queue.now.op(), source=header.state,
         target=VERBS[header.verb][1], matched=order.count, parts=order.parts,
     )  # fmt: skip
 
 
-def outcomes(server: Server, orders: Orders, said: Sequence[Said] = ()) -> list[Outcome]:
+def outcomes(server: Server, orders: Orders, said: Sequence[Said] = ()) -> list[ChangeOutcome]:
     """How far each operation is: what was done as the journal has it, the rest as tasks said."""
     found = []
     for order in orders.orders:
@@ -441,8 +445,8 @@ def outcomes(server: Server, orders: Orders, said: Sequence[Said] = ()) -> list[
             continue
         header = order.header
         queue = run(server.client, server.deployment().queue(header.queue))
-        operation = run(server.client, journal.read(queue, header.op))
-        outcome = Outcome(header.op, order.count, operation.done if operation else 0)
+        operation = run(server.client, audit_log.read(queue, header.op))
+        outcome = ChangeOutcome(header.op, order.count, operation.done if operation else 0)
         for each in said:
             mine = orders.orders[each.unit // order.parts] is order
             if mine and each.word != "moved" and each.error is None:
@@ -457,7 +461,7 @@ def apply(
     orders: Orders,
     progress: Callable[[int, int | None], object] = lambda done, total: None,
     told: Callable[[int], object] | None = None,
-) -> list[Outcome]:
+) -> list[ChangeOutcome]:
     """Carry a plan out, or go on with it; what each queue's operation came to.
 
     Raises what a task refused for, after all others ended; `outcomes` says what was done by then.
@@ -467,7 +471,7 @@ def apply(
         return []
     begin(server, orders)
     work = len(orders.units())
-    frame = spark.range(0, work, 1, work).mapInArrow(Tasks(server, orders, told), SAYS)
+    frame = spark.range(0, work, 1, work).mapInArrow(ReplayTasks(server, orders, told), SAYS)
     said = collected(
         spark, frame, lambda: progress(sum(o.done for o in outcomes(server, orders)), total)
     )
@@ -477,5 +481,5 @@ def apply(
     for order in orders.orders:
         if order.count:
             queue = run(server.client, server.deployment().queue(order.header.queue))
-            run(server.client, journal.note(queue, order.header.op, ended=1))
+            run(server.client, audit_log.note(queue, order.header.op, ended=1))
     return outcomes(server, orders, said)

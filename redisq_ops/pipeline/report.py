@@ -1,8 +1,8 @@
 """The reports' figures: Spark works the tables out, here they are brought home and bounded.
 
-A `Report` is made of two DataFrames, the history and the dead letters, wherever they come from
-(the live source or a lake). `Report.figures` collects what a terminal or a page can show;
-`Report.write` keeps all rows as Parquet.
+A `QueueReport` is made of two DataFrames, the history and the dead letters, wherever they come from
+(the live source or a lake). `QueueReport.figures` collects what a terminal or a page can show;
+`QueueReport.write` keeps all rows as Parquet.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from functools import cached_property, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from redisq_ops.ops.contrast import has
+from redisq_ops.ops.groups.traits import has
 from redisq_ops.ops.redaction import NOTHING, Redaction
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Figures:
 
 
 @dataclass
-class Report:
+class QueueReport:
     """``redaction`` is applied to all that errors and payloads say."""
 
     history: DataFrame
@@ -135,7 +135,7 @@ class Report:
     @property
     def settings(self) -> dict[str, str]:
         """What a session is to be set to for so many events."""
-        from .scale import settings
+        from .spark_tuning import settings
 
         return settings(self._extent["events"])
 
@@ -374,7 +374,7 @@ def silence(queues: Sequence[str]) -> str:
 
 def missing(figures: Figures) -> dict[str, str]:
     """Of each table without a row why it has none: its name, and a clause."""
-    from .transforms.spans import BASELINE
+    from .transforms.anomalies import BASELINE
 
     nothing = "no event in this time"
     if figures.begin_ms is None or figures.end_ms is None:
@@ -438,7 +438,7 @@ def notes(figures: Figures) -> list[str]:
         )
     if figures.silent:
         said.append(f"Waits and run times are missing: {silence(figures.silent)}.")
-    from .markup import moment
+    from .html import moment
 
     for queue, (at, n) in list(open_before(figures).items())[:QUEUES]:
         said.append(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from redisq_ops.core.errors import BadInput, NotFound, Refused
+from redisq_ops.core.model.errors import BadInput, NotFound, Refused
 
 from .writing import ran
 

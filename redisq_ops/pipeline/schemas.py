@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from redisq_ops.core.errors import BadInput
+from redisq_ops.core.model.errors import BadInput
 
 from .tables import Column, Table, Type
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from redisq_ops.core import errors
-from redisq_ops.core.errors import BadInput, RedisqError, TooLarge
-from redisq_ops.ops.rejects import Reject, refusal, too_large
+from redisq_ops.core.model import errors
+from redisq_ops.core.model.errors import BadInput, RedisqError, TooLarge
+from redisq_ops.ops.files.rejects import Reject, refusal, too_large
 
-from .dataset import Asked, Block, arranged, blocks
+from .dataset import Block, DatasetOptions, arranged, blocks
 from .writing import brought
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Screened:
 def screened(
     spark: SparkSession,
     frame: DataFrame,
-    asked: Asked,
+    asked: DatasetOptions,
     told: Callable[[], object] = lambda: None,
 ) -> Screened:
     """Look through a dataset; sends nothing."""
@@ -101,7 +101,7 @@ def _place(
 class Tasks:
     """What Spark's tasks do: counts, and a row for each reject."""
 
-    asked: Asked
+    asked: DatasetOptions
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return _Screening(self.asked).all(batches)
@@ -110,7 +110,7 @@ class Tasks:
 class _Screening:
     """A task's rows, request by request."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: DatasetOptions) -> None:
         self.asked = asked
         self.totals: Counter[str] = Counter()
         self.rejects: list[Found] = []

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
-from redisq_ops.core.connect import Target
-from redisq_ops.core.errors import BadInput, Unreachable
+from redisq_ops.core.model.errors import BadInput, Unreachable
+from redisq_ops.core.redis.client import ServerAddress
 
 from . import java
 
@@ -57,7 +57,7 @@ def session(
     master: str | None = None,
     remote: str | None = None,
     conf: Iterable[str] = (),
-    target: Target | None = None,
+    target: ServerAddress | None = None,
 ) -> SparkSession:
     """The session; one that runs already is used as it is, but for what can be set on it.
 
@@ -222,7 +222,7 @@ def connected(spark: SparkSession) -> bool:
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
-def environment(target: Target) -> dict[str, str]:
+def environment(target: ServerAddress) -> dict[str, str]:
     """A target as the variables it is read from; the URL's password is one by itself.
 
     ``REDISQ_PASSWORD`` is a name that Spark blots out in what it shows of its settings.

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark import TaskContext
 from pyspark.sql import datasource as ds
 
-from redisq_ops.core.errors import BadInput
+from redisq_ops.core.model.errors import BadInput
 
 from .options import Options, parsed
 from .reading import Reading
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 FORMAT = "redisq"
 
 
-class Source(ds.DataSource):
+class RedisqDataSource(ds.DataSource):
     """The source as Spark asks for it."""
 
     @classmethod
@@ -63,7 +63,7 @@ class Source(ds.DataSource):
 
 def register(spark: SparkSession) -> None:
     """Make ``format("redisq")`` known to a session."""
-    spark.dataSource.register(Source)
+    spark.dataSource.register(RedisqDataSource)
 
 
 def _narrowed(options: Options, schema: StructType) -> Options:
@@ -142,7 +142,7 @@ class PushingReader(Reader):
 
 
 def _registered(options: Options) -> list[str]:
-    from redisq_ops.core.registry import all_queues
+    from redisq_ops.core.engine.registry import all_queues
 
     return [entry.name for entry in Reading(options).ask(lambda: all_queues(options.prefix))]
 

@@ -20,13 +20,13 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from redisq_ops.core.io import together
-from redisq_ops.core.scan import Reach
+from redisq_ops.core.engine.state_scan import Reach
+from redisq_ops.core.redis.operation import together
 
 from . import ranges
+from .call_size import MOST
 from .options import Options
-from .pace import MOST
-from .partitions import Part, queues
+from .partitions import TablePart, queues
 from .ranges import Range, before, cut, place
 from .reading import Reading
 from .source import checked_stream
@@ -51,7 +51,7 @@ BEGIN: Offset = {"id": ranges.BEGIN, "seen": 0}
 class Shard:
     """A shard whose history there is, and how far that goes."""
 
-    part: Part
+    part: TablePart
     reach: Reach
 
     @property
@@ -131,7 +131,7 @@ class HistoryStream(ds.DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[ds.InputPartition]:
         known = {shard.name: shard for shard in self._shards()}
-        parts: list[Part] = []
+        parts: list[TablePart] = []
         for name, last in end.items():
             first = start.get(name, BEGIN)
             if first == last:
@@ -142,7 +142,7 @@ class HistoryStream(ds.DataSourceStreamReader, SupportsTriggerAvailableNow):
                 parts.append(_gone(name, first, last))
         return [ds.InputPartition(part) for part in parts]
 
-    def _parts(self, shard: Shard, first: Offset, last: Offset) -> list[Part]:
+    def _parts(self, shard: Shard, first: Offset, last: Offset) -> list[TablePart]:
         """From one offset to another: by time where it is much, else one part whose events are
         counted."""
         part, reach, size = shard.part, shard.reach, self.options.rows
@@ -173,7 +173,7 @@ class HistoryStream(ds.DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _shards(self) -> list[Shard]:
         async def look() -> list[Shard]:
             places = [
-                (Part(found.queue.name, found.entry, k), leaf)
+                (TablePart(found.queue.name, found.entry, k), leaf)
                 for found in await queues(self.options)
                 for k, leaf in enumerate(found.queue.leaves)
             ]
@@ -191,10 +191,10 @@ def _between(shard: Shard, start: Offset, end: Offset) -> int:
     return min(shard.new_since(start), end["seen"] - start["seen"])
 
 
-def _gone(name: str, first: Offset, last: Offset) -> Part:
+def _gone(name: str, first: Offset, last: Offset) -> TablePart:
     """A shard of which nothing is there any more: what was to be read of it is missing."""
     queue, _, shard = name.rpartition("/")
     events = last["seen"] - first["seen"]
     said = f"{events} events" if events > 0 else "events"
     missed = f"{said} went with the queue, or with its shard"
-    return Part(queue, None, int(shard), range=Range(first["id"], first["id"], missed=missed))
+    return TablePart(queue, None, int(shard), range=Range(first["id"], first["id"], missed=missed))

@@ -17,22 +17,22 @@ from functools import partial
 from itertools import chain, groupby, islice
 from typing import TYPE_CHECKING, Any, cast
 
-from redisq_ops.core.errors import BadInput, Exists, QueueFull, RedisqError, TooLarge
-from redisq_ops.core.io import BlockingClient, Description, attempt, run, together
-from redisq_ops.core.registry import unreserved
-from redisq_ops.core.request import RequestQueue, Submitted
-from redisq_ops.core.request.submission import (
+from redisq_ops.core.engine.registry import unreserved
+from redisq_ops.core.model.errors import BadInput, Exists, QueueFull, RedisqError, TooLarge
+from redisq_ops.core.queues.request import RequestQueue, SubmittedRequest
+from redisq_ops.core.queues.request.submission import (
     CHUNK,
     CHUNK_BYTES,
     Digest,
     checked_payload,
     cut,
 )
-from redisq_ops.ops.control import requests_of
-from redisq_ops.ops.submission import opened
+from redisq_ops.core.redis.operation import BlockingClient, Description, attempt, run, together
+from redisq_ops.ops.change.control import requests_of
+from redisq_ops.ops.files.submit import opened
 
-from .bucket import PATIENCE_S, Pace
-from .dataset import Asked, arranged
+from .dataset import DatasetOptions, arranged
+from .rate_limiter import PATIENCE_S, RateLimiter
 from .screening import Screened, screened
 from .writing import SAYS, Said, Server, batch, collected, sent, stopped
 
@@ -96,7 +96,7 @@ class Writer:
     """
 
     server: Server
-    asked: Asked
+    asked: DatasetOptions
     line: str
     """the name of the job's line, where it has a rate: see `bucket`"""
     patience_s: float = PATIENCE_S
@@ -122,7 +122,9 @@ class _Writing:
         self.queue: RequestQueue[Any] = requests_of(found)
         rate = writer.asked.rate
         self.bite = max(1, int(rate)) if rate else 500
-        self.pace = Pace(self.queue, writer.line, rate, min(self.bite, 500), sleep=writer.sleep)
+        self.pace = RateLimiter(
+            self.queue, writer.line, rate, min(self.bite, 500), sleep=writer.sleep
+        )
         self.tally = Tally()
         self.small: list[Small] = []
         self.bytes = 0
@@ -225,17 +227,17 @@ class _Writing:
             left = unfit
         self._tell()
 
-    def _together(self, some: list[Small]) -> Description[list[Submitted | Exception]]:
+    def _together(self, some: list[Small]) -> Description[list[SubmittedRequest | Exception]]:
         return together([self._attempted(each) for each in some])
 
-    async def _attempted(self, request: Small) -> Submitted | Exception:
+    async def _attempted(self, request: Small) -> SubmittedRequest | Exception:
         return await attempt(self._whole(request))
 
-    def _whole(self, request: Small) -> Description[Submitted]:
+    def _whole(self, request: Small) -> Description[SubmittedRequest]:
         digest = Digest(request.priority, self.asked.limit)
         before = str(digest)
         digest.extend(request.payloads)
-        call: Description[Submitted] = self.queue.append.op(
+        call: Description[SubmittedRequest] = self.queue.append.op(
             request.id, 1, request.payloads, before=before, after=str(digest), seal=True,
             priority=request.priority, limit=self.asked.limit,
         )  # fmt: skip
@@ -280,12 +282,14 @@ class _Writing:
             for start in range(0, len(chunk), self.bite):
                 yield chunk[start : start + self.bite]
 
-    def _appended(self, id: str, start: int, chunk: list[bytes], call: dict[str, Any]) -> Submitted:
+    def _appended(
+        self, id: str, start: int, chunk: list[bytes], call: dict[str, Any]
+    ) -> SubmittedRequest:
         full = _Full(self.writer)
         while True:
             try:
                 append = partial(self.queue.append.op, id, start, chunk, limit=self.asked.limit)
-                submitted: Submitted = sent(self.client, partial(append, **call))
+                submitted: SubmittedRequest = sent(self.client, partial(append, **call))
                 return submitted
             except QueueFull as error:
                 full.error = error
@@ -324,7 +328,7 @@ def _marked(items: Iterator[list[bytes]]) -> Iterator[tuple[list[bytes], bool]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Tasks:
+class SubmitTasks:
     """The same as what Spark's tasks do."""
 
     writer: Writer
@@ -396,7 +400,7 @@ def submit(
     spark: SparkSession,
     server: Server,
     frame: DataFrame,
-    asked: Asked,
+    asked: DatasetOptions,
     line: str,
     told: Callable[[int], object] | None = None,
     progress: Callable[[], object] = lambda: None,
@@ -417,7 +421,7 @@ def submit(
         rejected(looked)
     queue = run(server.client, opened(server.deployment(), asked.queue))
     unreserved(requests_of(queue).name, RequestQueue.kind)
-    tasks = Tasks(Writer(server, asked, line, told=told, skip=bool(looked.rejects)))
+    tasks = SubmitTasks(Writer(server, asked, line, told=told, skip=bool(looked.rejects)))
     said = collected(spark, arranged(frame, asked).mapInArrow(tasks, SAYS), progress)
     for error in (each.error for each in said):
         if error is not None:

@@ -9,11 +9,11 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from redisq_ops.core import errors
-from redisq_ops.core.connect import Target
-from redisq_ops.core.errors import BadInput, RedisqError, Unreachable
-from redisq_ops.core.io import BlockingClient, Description, run
-from redisq_ops.core.keys import PREFIX
+from redisq_ops.core.model import errors
+from redisq_ops.core.model.errors import BadInput, RedisqError, Unreachable
+from redisq_ops.core.model.keys import PREFIX
+from redisq_ops.core.redis.client import ServerAddress
+from redisq_ops.core.redis.operation import BlockingClient, Description, run
 from redisq_ops.ops.deployment import Deployment
 
 from .connection import client_of, patiently
@@ -39,7 +39,7 @@ class Server:
     """Where the queues are. Goes to tasks by itself, in no plan and no log; its text form never
     shows a password."""
 
-    target: Target
+    target: ServerAddress
     prefix: str = PREFIX
 
     @property

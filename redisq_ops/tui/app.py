@@ -13,23 +13,23 @@ from textual.binding import BindingType
 from textual.screen import ModalScreen
 from textual.widgets import ContentSwitcher, Footer, Input, Static
 
-from redisq_ops.ops.snapshot import About, Listed, Snapshot, View, Wish
+from redisq_ops.ops.inspect.snapshot import About, ListedQueue, Snapshot, View, Wish
 from redisq_ops.ops.terminal import printable
 from redisq_ops.tui import keys
 from redisq_ops.tui.banner import Banner, State, Tabs
 from redisq_ops.tui.changes import Changes
-from redisq_ops.tui.detail import DetailScreen
-from redisq_ops.tui.field import Field
+from redisq_ops.tui.detail_screen import DetailScreen
+from redisq_ops.tui.explain_screen import WhyScreen
+from redisq_ops.tui.filter_input import FilterInput
 from redisq_ops.tui.help import HelpScreen
-from redisq_ops.tui.poller import Missed, Poller, Seen, Source
+from redisq_ops.tui.poller import Missed, Poller, SnapshotFetched, SnapshotSource
 from redisq_ops.tui.table import PagedTable
 from redisq_ops.tui.theme import REDISQ
-from redisq_ops.tui.views import ALL, Consumers, Groups, QueueView
+from redisq_ops.tui.views import ALL, Consumers, GroupsView, QueueView
 from redisq_ops.tui.views.consumers import parted
-from redisq_ops.tui.why import WhyScreen
 
 if TYPE_CHECKING:
-    from redisq_ops.core.states import Verb
+    from redisq_ops.core.model.states import Verb
 
 
 class Top(App[Exception]):
@@ -42,7 +42,7 @@ class Top(App[Exception]):
 
     def __init__(
         self,
-        source: Source,
+        source: SnapshotSource,
         *,
         interval: float = 1.0,
         queue: str | None = None,
@@ -72,7 +72,7 @@ class Top(App[Exception]):
         """the view whose row opened this one, where Esc leads back to"""
         self._seen_at: float | None = None
         # Held, not queried: messages still come while the screen is being taken apart at the end.
-        self._banner, self._tabs, self._field = Banner(), Tabs(), Field()
+        self._banner, self._tabs, self._field = Banner(), Tabs(), FilterInput()
         self._notice = Static(id="notice", markup=False)
         self._status = Static(id="status", markup=False)
         self._views = {view.name_: view() for view in ALL}
@@ -108,7 +108,7 @@ class Top(App[Exception]):
             view.fetched, self._why, self.zone,
         )  # fmt: skip
 
-    def on_seen(self, seen: Seen) -> None:
+    def on_seen(self, seen: SnapshotFetched) -> None:
         if not self.screen_stack:  # it came while we were leaving
             return
         first, self.snapshot = self.snapshot is None, seen.snapshot
@@ -132,7 +132,7 @@ class Top(App[Exception]):
         return wish.view == self.view and (wish.queue == self.queue or wish.view == "overview")
 
     def on_missed(self, missed: Missed) -> None:
-        from redisq_ops.core.errors import BadInput
+        from redisq_ops.core.model.errors import BadInput
 
         if not self.screen_stack:
             return
@@ -249,7 +249,7 @@ class Top(App[Exception]):
         elif view.everything:
             view.everything = False
             self.say_status()
-        elif isinstance(view, Groups) and view.whole is not None:
+        elif isinstance(view, GroupsView) and view.whole is not None:
             view.take(None)
             self.say_status()
         elif view.filter is not None:
@@ -276,11 +276,11 @@ class Top(App[Exception]):
         self._show_view(home)
 
     @property
-    def _chosen(self) -> Listed | None:
+    def _chosen(self) -> ListedQueue | None:
         return next((queue for queue in self._queues if queue.name == self.queue), None)
 
     @property
-    def _queues(self) -> tuple[Listed, ...]:
+    def _queues(self) -> tuple[ListedQueue, ...]:
         return self.snapshot.queues if self.snapshot else ()
 
     def _look(self) -> None:
@@ -305,11 +305,11 @@ class Top(App[Exception]):
 
     def _narrowed(self, view: View, expression: str) -> None:
         """Another view of what a row stands for; Esc leads back."""
-        from redisq_ops.ops.language import Unreadable, parse
+        from redisq_ops.ops.filter.parser import FilterError, parse
 
         try:
             query = parse(expression)
-        except Unreadable as error:  # a consumer's name may be any bytes
+        except FilterError as error:  # a consumer's name may be any bytes
             self.notify(printable(error.why), severity="warning", markup=False)
             return
         came = self.view
@@ -348,8 +348,8 @@ class Top(App[Exception]):
         view = self.current
         self._field.begin(view.filter, entries=view.state is not None, utc=self.zone is UTC)
 
-    @on(Field.Narrowed)
-    def narrow(self, narrowed: Field.Narrowed) -> None:
+    @on(FilterInput.Narrowed)
+    def narrow(self, narrowed: FilterInput.Narrowed) -> None:
         self.current.narrow(narrowed.query)
         self.poller.wake()
         self.say_status()
@@ -389,7 +389,7 @@ class Top(App[Exception]):
         self._why = None
 
     def action_scan(self) -> None:
-        if isinstance(self.current, Groups):
+        if isinstance(self.current, GroupsView):
             self.changes.scan(self.current)
 
     def action_help(self) -> None:
@@ -414,7 +414,7 @@ class Top(App[Exception]):
             "everything": view.state is None or not view.verbs,
             "move": action == "move" and not self._can(str(parameters[0])),
             "edit": action == "edit" and not self._edits,
-            "scan": not isinstance(view, Groups),
+            "scan": not isinstance(view, GroupsView),
             "hold": not self._holdable,
         }
         if absent.get(action, False):

@@ -12,7 +12,7 @@ from textual.message import Message
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from redisq_ops.ops.snapshot import Snapshot, View
+from redisq_ops.ops.inspect.snapshot import Snapshot, View
 from redisq_ops.ops.terminal import age, printable, short_count
 from redisq_ops.tui.theme import BAD, DIM, HELD, INK, OK, WARN
 from redisq_ops.tui.views import ALL

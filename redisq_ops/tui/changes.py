@@ -10,13 +10,13 @@ from redisq_ops.ops.terminal import printable
 from redisq_ops.tui.views.consumers import parted
 
 if TYPE_CHECKING:
-    from redisq_ops.core.states import Verb
+    from redisq_ops.core.model.states import Verb
+    from redisq_ops.ops.change.audit_log import Operation
+    from redisq_ops.ops.change.limits import Guard
     from redisq_ops.ops.deployment import Deployment
-    from redisq_ops.ops.guard import Guard
-    from redisq_ops.ops.journal import Operation
     from redisq_ops.ops.redaction import Redaction
-    from redisq_ops.tui.confirm import Question
-    from redisq_ops.tui.views import Groups, QueueView
+    from redisq_ops.tui.confirm_dialog import Question
+    from redisq_ops.tui.views import GroupsView, QueueView
 
     from .app import Top
 
@@ -51,10 +51,10 @@ class Changes:
             return self._nothing()
 
         async def run() -> bool:
-            from . import act
+            from . import run_change
 
-            scope = act.Scope(queue, target.state, target.ids, target.where)
-            return await act.move(self, cast("Verb", verb), scope)
+            scope = run_change.Scope(queue, target.state, target.ids, target.where)
+            return await run_change.move(self, cast("Verb", verb), scope)
 
         self._start(run, view)
 
@@ -67,10 +67,10 @@ class Changes:
             return self.tell("One consumer at a time: take the marks away.", False)
 
         async def run() -> bool:
-            from . import act
+            from . import run_change
 
             group, name = parted(chosen[0])
-            return await act.take_over(self, cast("Verb", verb), queue, group, name)
+            return await run_change.take_over(self, cast("Verb", verb), queue, group, name)
 
         self._start(run, view)
 
@@ -84,22 +84,22 @@ class Changes:
             return self.tell(f"One entry at a time here; for many: {more}", False)
 
         async def run() -> bool:
-            from . import act
+            from . import run_change
 
-            return await act.edit(self, queue, state, id)
+            return await run_change.edit(self, queue, state, id)
 
         self._start(run, view)
 
-    def scan(self, view: Groups) -> None:
+    def scan(self, view: GroupsView) -> None:
         """Group all dead letters, page by page; Esc stops it. Nothing is changed."""
         queue = self._app.queue
         if queue is None:
             return self._nothing()
 
         async def run() -> bool:
-            from . import act
+            from . import run_change
 
-            found = await act.group_all(self, queue)
+            found = await run_change.group_all(self, queue)
             if found is not None and self._app.queue == queue:
                 view.take(found)
             return False
@@ -114,11 +114,11 @@ class Changes:
             return self._nothing()
 
         async def run() -> bool:
-            from . import act
+            from . import run_change
 
             if view.holds == "requests" and queue:
-                return await act.hold_requests(self, queue, names)
-            return await act.hold_queues(self, names)
+                return await run_change.hold_requests(self, queue, names)
+            return await run_change.hold_queues(self, names)
 
         self._start(run, view)
 
@@ -126,9 +126,9 @@ class Changes:
         """Take back one of the latest changes of this queue, or of all."""
 
         async def run() -> bool:
-            from . import act
+            from . import run_change
 
-            return await act.undo(self, queue)
+            return await run_change.undo(self, queue)
 
         self._start(run, None)
 
@@ -143,7 +143,7 @@ class Changes:
     @property
     def guard(self) -> Guard:
         """What changes may do there."""
-        from redisq_ops.ops.guard import FREE
+        from redisq_ops.ops.change.limits import FREE
 
         assert self._app.source.connected is not None
         return self._app.source.connected.guard or FREE
@@ -158,7 +158,7 @@ class Changes:
 
     async def ask(self, question: Question, entries: int = 1) -> bool:
         """Whether to go ahead with a change of so many entries; refuses more than there may be."""
-        from .confirm import Confirm
+        from .confirm_dialog import Confirm
 
         self.progress, self.stopping = "", False
         self.guard.checked([{"matched": entries}])
@@ -170,7 +170,7 @@ class Changes:
 
     async def choose(self, operations: Sequence[Operation], now_ms: int) -> str | None:
         """Which of the operations is to be taken back."""
-        from .past import PastScreen
+        from .undo_screen import PastScreen
 
         able = [operation.id for operation in operations if operation.undoable]
         first = self.last_op if self.last_op in able else next(iter(able), None)
@@ -181,7 +181,7 @@ class Changes:
         this terminal can't be left."""
         from textual.app import SuspendNotSupported
 
-        from redisq_ops.ops import editor
+        from redisq_ops.ops.change import editor
 
         try:
             with self._app.suspend():

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from textual.message import Message
 
-from redisq_ops.ops.snapshot import Snapshot, Wish
+from redisq_ops.ops.inspect.snapshot import Snapshot, Wish
 
 if TYPE_CHECKING:
+    from redisq_ops.ops.change.limits import Guard
     from redisq_ops.ops.deployment import Deployment
-    from redisq_ops.ops.guard import Guard
     from redisq_ops.ops.redaction import Redaction
 
 
@@ -36,7 +36,7 @@ class Connected:
     color: str = ""
 
 
-class Source(Protocol):
+class SnapshotSource(Protocol):
     """Where pictures come from."""
 
     connected: Connected | None
@@ -66,10 +66,10 @@ class Live:
         first = self.connected is None
         if self.connected is None:
             self.connected = self._connect()
-        from redisq_ops.core.io import arun
-        from redisq_ops.ops.look import eviction_policy
+        from redisq_ops.core.redis.operation import arun
+        from redisq_ops.ops.inspect.overview import eviction_policy
+        from redisq_ops.ops.inspect.poll import fetch
         from redisq_ops.ops.redaction import NOTHING
-        from redisq_ops.ops.watch import fetch
 
         deployment = self.connected.deployment
         redaction = self.connected.redaction or NOTHING
@@ -86,7 +86,7 @@ class Live:
             await self.connected.deployment.client.aclose()
 
 
-class Seen(Message):
+class SnapshotFetched(Message):
     """A new picture."""
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -94,7 +94,7 @@ class Seen(Message):
         self.snapshot = snapshot
 
     def can_replace(self, message: Message) -> bool:
-        return isinstance(message, Seen)
+        return isinstance(message, SnapshotFetched)
 
 
 class Missed(Message):
@@ -116,7 +116,7 @@ class Poller:
 
     def __init__(
         self,
-        source: Source,
+        source: SnapshotSource,
         wish: Callable[[], Wish],
         post: Callable[[Message], object],
         interval: float = 1.0,
@@ -142,7 +142,7 @@ class Poller:
                     # Whatever it was: at 03:00 the last picture is worth more than none at all.
                     self._post(Missed(error))
                 else:
-                    self._post(Seen(snapshot))
+                    self._post(SnapshotFetched(snapshot))
                 rest = self._interval - (time.monotonic() - began)
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._awake.wait(), max(0.01, rest))

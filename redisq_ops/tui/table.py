@@ -32,7 +32,7 @@ _PLAIN: Final = Style()
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TableColumn:
     """A column: ``width`` in cells, the least when ``flex``, its share of the spare width, is set.
 
     On a narrow terminal the columns of the highest ``priority`` go first, from the right; those of
@@ -49,7 +49,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TableRow:
     """A row: the identity cursor and marks hold on to, and a cell per column."""
 
     identity: str
@@ -60,26 +60,26 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class RowWindow:
     """Rows ``start`` … of ``total``; unless ``exact`` there may be more."""
 
     start: int
     total: int
-    rows: tuple[Row, ...]
+    rows: tuple[TableRow, ...]
     exact: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
+class _DrawnLine:
     """All that a drawn line depends on: equal lines need no repaint."""
 
-    row: Row | None = None
+    row: TableRow | None = None
     text: str = ""
     cursor: str = ""
     marked: bool = False
 
 
-def fit(columns: Iterable[Column], width: int) -> tuple[tuple[int, int], ...]:
+def fit(columns: Iterable[TableColumn], width: int) -> tuple[tuple[int, int], ...]:
     """Which columns to draw in ``width`` cells: (index, cells) from left to right."""
     kept = list(enumerate(columns))
     spare = width - _GUTTER - sum(column.width + _GAP for _, column in kept) + _GAP
@@ -184,24 +184,24 @@ class PagedTable(ScrollView, can_focus=True):
 
     def __init__(
         self,
-        columns: Iterable[Column],
+        columns: Iterable[TableColumn],
         *,
         empty: str = "",
         id: str | None = None,
         classes: str | None = None,
     ) -> None:
         """A table of these columns; ``empty`` is what it says when there are no rows."""
-        self._drawn: dict[int, tuple[_Line, Strip]] = {}
+        self._drawn: dict[int, tuple[_DrawnLine, Strip]] = {}
         super().__init__(id=id, classes=classes)
         self._columns = tuple(columns)
         self.empty = empty
-        self._window: Window | None = None
+        self._window: RowWindow | None = None
         self._cursor = 0
         self._held: str | None = None
         self._lost = False
         self._marks: frozenset[str] = frozenset()
         self._sort: tuple[str, str] = ("", "")
-        self._layout: tuple[tuple[Column, int, int], ...] = ()
+        self._layout: tuple[tuple[TableColumn, int, int], ...] = ()
         self._asked: tuple[int, int] | None = None
 
     # -- what its owner reads -----------------------------------------------------------------
@@ -257,7 +257,7 @@ class PagedTable(ScrollView, can_focus=True):
 
     # -- what its owner says ------------------------------------------------------------------
 
-    def show(self, window: Window) -> None:
+    def show(self, window: RowWindow) -> None:
         """Show these rows; the cursor follows its entry and stays in sight if it was."""
         before, in_sight = self.identity, self._in_sight
         self._window = window
@@ -283,7 +283,7 @@ class PagedTable(ScrollView, can_focus=True):
 
     def go_to(self, identity: str) -> None:
         """Put the cursor on this entry, if it is loaded."""
-        window = self._window or Window(0, 0, ())
+        window = self._window or RowWindow(0, 0, ())
         for index, row in enumerate(window.rows, window.start):
             if row.identity == identity:
                 self._move_to(index)
@@ -347,7 +347,7 @@ class PagedTable(ScrollView, can_focus=True):
     def _in_sight(self) -> bool:
         return 0 <= self._cursor - self.scroll_offset.y < self._page
 
-    def _row(self, index: int) -> Row | None:
+    def _row(self, index: int) -> TableRow | None:
         at = index - self._window.start if self._window else -1
         return self._window.rows[at] if self._window and 0 <= at < len(self._window.rows) else None
 
@@ -360,7 +360,7 @@ class PagedTable(ScrollView, can_focus=True):
         self._repaint()
         self._say_moved(before)
 
-    def _follow(self, window: Window) -> None:
+    def _follow(self, window: RowWindow) -> None:
         """Find the held entry in the new rows, or say that it is lost."""
         last = max(0, window.total - 1)
         held = next(
@@ -455,16 +455,16 @@ class PagedTable(ScrollView, can_focus=True):
             lines = [y for _, y in run]
             self.refresh(Region(0, lines[0], region.width, len(lines)))
 
-    def _line(self, y: int) -> _Line:
+    def _line(self, y: int) -> _DrawnLine:
         index = self.scroll_offset.y + y - 1
         if index >= self._total:
-            return _Line(text=self.empty if y == 1 and self._window else "")
+            return _DrawnLine(text=self.empty if y == 1 and self._window else "")
         row = self._row(index)
         cursor = ""
         if index == self._cursor:
             cursor = "lost" if self._lost else "cursor" if self.has_focus else "blurred"
         marked = row is not None and row.identity in self._marks
-        return _Line(row, "" if row else ELLIPSIS, cursor, marked)
+        return _DrawnLine(row, "" if row else ELLIPSIS, cursor, marked)
 
     def render_line(self, y: int) -> Strip:
         width, left = self.scrollable_content_region.width, self.scroll_offset.x
@@ -489,12 +489,12 @@ class PagedTable(ScrollView, can_focus=True):
             strip = Strip.join([strip.crop(0, width - 1), Strip([Segment("▸", style)], 1)])
         return strip
 
-    def _room(self, row: Row) -> int:
+    def _room(self, row: TableRow) -> int:
         """The cells from behind a row's own to the edge of the screen."""
         taken = sum(width + _GAP for _, index, width in self._layout if index < len(row.cells))
         return max(0, self.scrollable_content_region.width - _GUTTER - taken)
 
-    def _draw(self, line: _Line) -> Strip:
+    def _draw(self, line: _DrawnLine) -> Strip:
         over = _PLAIN
         if line.cursor:
             suffix = "" if line.cursor == "cursor" else f"-{line.cursor}"

@@ -14,20 +14,20 @@ from typing import Any
 
 import redis
 
-from redisq_ops.core import relocation
-from redisq_ops.core.callers import Callers
-from redisq_ops.core.carmine import CarmineQueue
-from redisq_ops.core.circular import CircularQueue
-from redisq_ops.core.clock import FakeClock
-from redisq_ops.core.delay import DelaySet, Periodic
-from redisq_ops.core.fair import FairQueue
-from redisq_ops.core.io import run
-from redisq_ops.core.reply import words
-from redisq_ops.core.request import RequestQueue
-from redisq_ops.core.resque import Job, ResqueQueue, SidekiqQueue
-from redisq_ops.core.states import FIXED
-from redisq_ops.core.streams import StreamQueue
-from redisq_ops.core.values import Delivery, Failure, Settlement
+from redisq_ops.core.engine import transfer
+from redisq_ops.core.engine.idempotency import Callers
+from redisq_ops.core.foreign.resque import Job, ResqueQueue, SidekiqQueue
+from redisq_ops.core.foreign.streams import StreamQueue
+from redisq_ops.core.model.clock import FakeClock
+from redisq_ops.core.model.entry import Delivery, Failure, Settlement
+from redisq_ops.core.model.states import FIXED
+from redisq_ops.core.queues.carmine import CarmineQueue
+from redisq_ops.core.queues.circular import CircularQueue
+from redisq_ops.core.queues.delay import DelaySet, Periodic
+from redisq_ops.core.queues.fair import FairQueue
+from redisq_ops.core.queues.request import RequestQueue
+from redisq_ops.core.redis.operation import run
+from redisq_ops.core.redis.parsers import words
 
 ERROR = Failure("Boom", "it broke").encoded()
 DAY = 86_400_000
@@ -134,7 +134,7 @@ def _ours(client: redis.Redis, kind: str) -> Stage:
     rows = [entry.id for entry in other.page("waiting", None, 9).entries]
     _move(CAME, 1, rows[:2], "waiting", "trash")(other)
     _move(CAME, 2, rows[2:], "waiting", "trash")(other)
-    came = [run(client, relocation.taken_out(other, CAME, step)) for step in (1, 2)]
+    came = [run(client, transfer.taken_out(other, CAME, step)) for step in (1, 2)]
 
     _put(queue, 0, 17)
     held = queue.take(11, consumer="w1", lease_ms=5000).deliveries
@@ -165,9 +165,9 @@ def _ours(client: redis.Redis, kind: str) -> Stage:
     if isinstance(queue, CircularQueue):
         queue.push([(ids[8], b"" if _each(queue) else b"payload-80")])
     _move(MOVE, 1, waiting[-2:], "waiting", "trash")(queue)
-    away = run(client, relocation.taken_out(queue, MOVE, 1))
-    run(client, relocation.land(queue, CAME, 1, came[0], DAY))
-    known = list(run(client, relocation.verdict(queue, CAME, 1)))
+    away = run(client, transfer.taken_out(queue, MOVE, 1))
+    run(client, transfer.land(queue, CAME, 1, came[0], DAY))
+    known = list(run(client, transfer.verdict(queue, CAME, 1)))
     clock.advance(1)
 
     dead = [entry.id for entry in queue.page("dead", None, 9).entries]
@@ -232,10 +232,10 @@ def _ours(client: redis.Redis, kind: str) -> Stage:
         "sweep": lambda queue: queue.sweep(),
         "sweep of leases": later(6000, lambda queue: queue.sweep()),
         "sweep of the trash": later(DAY + 1, lambda queue: queue.sweep()),
-        "land": relocated(lambda queue: relocation.land(queue, CAME, 2, came[1], DAY)),
-        "withdraw": relocated(lambda queue: relocation.withdraw(
+        "land": relocated(lambda queue: transfer.land(queue, CAME, 2, came[1], DAY)),
+        "withdraw": relocated(lambda queue: transfer.withdraw(
             queue, "undo-00000000bb", 1, CAME, 1, known, "waiting", "trash")),
-        "return": relocated(lambda queue: relocation.put_back(
+        "return": relocated(lambda queue: transfer.put_back(
             queue, "undo-00000000aa", 1, MOVE, 1, away, undone=True)),
     }  # fmt: skip
     if kind == "request":
@@ -244,9 +244,7 @@ def _ours(client: redis.Redis, kind: str) -> Stage:
             ("priority", "r", "3"), ("reopen", "cut", "sealed"),
         ):  # fmt: skip
             built.operations[verb] = _controlled(verb, rid, value)
-        built.operations["free"] = relocated(
-            lambda queue: relocation.free(queue, MOVE, 1, "waiting")
-        )
+        built.operations["free"] = relocated(lambda queue: transfer.free(queue, MOVE, 1, "waiting"))
         built.operations["strike"] = lambda queue: queue.strike("r", "w9")
     if kind == "fair":
         for rule, to in (("weight", 3), ("cap", 1), ("blocked", 1)):

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import redis
 
-from redisq_ops.core.errors import Unreadable
+from redisq_ops.core.model.errors import Unreadable
 
 from .database import Database
 from .stages import KINDS, stage

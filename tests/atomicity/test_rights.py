@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 import redis
 
-from redisq_ops.core import rights
-from redisq_ops.core.errors import Forbidden
-from redisq_ops.core.resque import SidekiqQueue
+from redisq_ops.core.foreign.resque import SidekiqQueue
+from redisq_ops.core.model.errors import Forbidden
+from redisq_ops.core.redis import acl_rights
 
 from .database import Database, Digests
 from .stages import KINDS, Stage, stage
@@ -132,7 +132,7 @@ def test_without_writing_one_key_nothing_is_half_done(cases: Cases) -> None:
 
 def keys(queue: Any) -> Iterator[tuple[str, str]]:
     """Parts of a queue's keys, and a pattern of the keys of each."""
-    for name in (*rights.PUT, *rights.WORK, "move", "undo", "journal"):
+    for name in (*acl_rights.PUT, *acl_rights.WORK, "move", "undo", "journal"):
         with suppress(FileNotFoundError):
             for part in queue._script(name).header.keys:
                 yield part, queue.keys[part] + ("*" if part.endswith("_") else "")

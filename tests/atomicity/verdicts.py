@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from redisq_ops.core.errors import RedisqError
+from redisq_ops.core.model.errors import RedisqError
 
 from ..model.wire import Picture
 from .corruptions import GARBAGE, Corruption, corruptions

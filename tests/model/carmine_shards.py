@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any
 
-from redisq_ops.core.carmine import ShardedCarmineQueue
-from redisq_ops.core.carmine.keys import CarmineKeys
-from redisq_ops.core.keys import Keys
+from redisq_ops.core.model.keys import Keys
+from redisq_ops.core.queues.carmine import ShardedCarmineQueue
+from redisq_ops.core.queues.carmine.keys import CarmineKeys
 
-from .. import carmine_reader
+from ..core.queues import carmine_reader
 from .carmines import CarmineModel
 from .delay_shards import InTime
 from .model import Unit

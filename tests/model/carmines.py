@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from redisq_ops.core.carmine import CarmineQueue
-from redisq_ops.core.clock import checked_ms
-from redisq_ops.core.errors import QueueClosed
-from redisq_ops.core.io import run, together
-from redisq_ops.core.values import Settlement
+from redisq_ops.core.model.clock import checked_ms
+from redisq_ops.core.model.entry import Settlement
+from redisq_ops.core.model.errors import QueueClosed
+from redisq_ops.core.queues.carmine import CarmineQueue
+from redisq_ops.core.redis.operation import run, together
 
-from .. import carmine_reader
+from ..core.queues import carmine_reader
 from .model import LEASE, Model, Unit, place
 from .wire import picture
 

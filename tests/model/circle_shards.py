@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any
 
-from redisq_ops.core.circular import ShardedCircularQueue
-from redisq_ops.core.io import run
-from redisq_ops.core.values import Taken
+from redisq_ops.core.model.entry import Taken
+from redisq_ops.core.queues.circular import ShardedCircularQueue
+from redisq_ops.core.redis.operation import run
 
 from .circles import CircleModel
 from .model import Step, Unit

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import redis
 
-from redisq_ops.core.circular import CircularQueue
-from redisq_ops.core.circular.names import name_of
-from redisq_ops.core.clock import Duration
-from redisq_ops.core.errors import QueueClosed
-from redisq_ops.core.io import Description
-from redisq_ops.core.values import Settlement, Taken
+from redisq_ops.core.model.clock import Duration
+from redisq_ops.core.model.entry import Settlement, Taken
+from redisq_ops.core.model.errors import QueueClosed
+from redisq_ops.core.queues.circular import CircularQueue
+from redisq_ops.core.queues.circular.element_names import name_of
+from redisq_ops.core.redis.operation import Description
 
 from .model import Model, Unit, place
 from .wire import picture

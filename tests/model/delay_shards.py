@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any
 
-from redisq_ops.core.delay import ShardedDelaySet
-from redisq_ops.core.values import Taken
+from redisq_ops.core.model.entry import Taken
+from redisq_ops.core.queues.delay import ShardedDelaySet
 
 from .delays import DelayModel
 from .model import LEASE, WHOLE, Step, Unit, place

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from redisq_ops.core.delay import DelaySet
-from redisq_ops.core.errors import QueueClosed
-from redisq_ops.core.values import Settlement
+from redisq_ops.core.model.entry import Settlement
+from redisq_ops.core.model.errors import QueueClosed
+from redisq_ops.core.queues.delay import DelaySet
 
 from .model import LEASE, Model, Unit, place
 from .wire import picture

@@ -12,9 +12,9 @@ from contextlib import suppress
 from random import Random
 from typing import Any
 
-from redisq_ops.core.errors import QueueClosed
-from redisq_ops.core.fair import ShardedFairQueue
-from redisq_ops.core.io import run
+from redisq_ops.core.model.errors import QueueClosed
+from redisq_ops.core.queues.fair import ShardedFairQueue
+from redisq_ops.core.redis.operation import run
 
 from .fairs import NAMES, Producing
 from .model import Step, Unit

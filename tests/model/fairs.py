@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from redisq_ops.core.errors import QueueClosed
-from redisq_ops.core.fair import FairQueue
-from redisq_ops.core.io import run
-from redisq_ops.core.values import Settlement
+from redisq_ops.core.model.entry import Settlement
+from redisq_ops.core.model.errors import QueueClosed
+from redisq_ops.core.queues.fair import FairQueue
+from redisq_ops.core.redis.operation import run
 
 from .model import Model, Step, Unit, place
 from .wire import picture

@@ -21,13 +21,13 @@ from typing import Any, ClassVar
 
 import redis
 
-from redisq_ops.core.clock import FakeClock
-from redisq_ops.core.io import Description, run
-from redisq_ops.core.resque import Job, ResqueQueue, SidekiqQueue
-from redisq_ops.core.resque.invariants import FIRST
-from redisq_ops.core.resque.job import fields
-from redisq_ops.core.states import VERBS, Verb
-from redisq_ops.core.values import Delivery, Failure, Settlement, State
+from redisq_ops.core.foreign.resque import Job, ResqueQueue, SidekiqQueue
+from redisq_ops.core.foreign.resque.invariants import FIRST
+from redisq_ops.core.foreign.resque.job import fields
+from redisq_ops.core.model.clock import FakeClock
+from redisq_ops.core.model.entry import Delivery, Failure, Settlement, State
+from redisq_ops.core.model.states import VERBS, Verb
+from redisq_ops.core.redis.operation import Description, run
 
 from .seeds import watching
 from .wire import run_twice

@@ -22,15 +22,15 @@ from typing import Any, ClassVar
 import pytest
 import redis
 
-from redisq_ops.core.clock import FakeClock, checked_ms
-from redisq_ops.core.errors import Superseded
-from redisq_ops.core.io import Description, run
-from redisq_ops.core.keys import registry_key
-from redisq_ops.core.queue import Queue
-from redisq_ops.core.settings import DEFAULTS
-from redisq_ops.core.states import EDIT, VERBS, Verb
-from redisq_ops.core.values import Delivery, Settlement
-from redisq_ops.ops.journal import note
+from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.model.clock import FakeClock, checked_ms
+from redisq_ops.core.model.entry import Delivery, Settlement
+from redisq_ops.core.model.errors import Superseded
+from redisq_ops.core.model.keys import registry_key
+from redisq_ops.core.model.settings import DEFAULTS
+from redisq_ops.core.model.states import EDIT, VERBS, Verb
+from redisq_ops.core.redis.operation import Description, run
+from redisq_ops.ops.change.audit_log import note
 
 from .seeds import watching
 from .wire import run_twice

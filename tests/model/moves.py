@@ -28,33 +28,33 @@ from typing import Any
 
 import redis
 
-from redisq_ops.core.carmine import CarmineQueue, ShardedCarmineQueue
-from redisq_ops.core.circular import CircularQueue
-from redisq_ops.core.circular.shards import ShardedCircularQueue
-from redisq_ops.core.clock import FakeClock
-from redisq_ops.core.delay import DelaySet
-from redisq_ops.core.delay.shards import ShardedDelaySet
-from redisq_ops.core.errors import Exists, QueueClosed, QueueFull, Refused, Superseded
-from redisq_ops.core.exchange import exchange
-from redisq_ops.core.fair import FairQueue
-from redisq_ops.core.fair.shards import ShardedFairQueue
-from redisq_ops.core.io import run, together
-from redisq_ops.core.keys import Keys
-from redisq_ops.core.recovery import recover
-from redisq_ops.core.registry import find
-from redisq_ops.core.request import RequestQueue
-from redisq_ops.core.request.shards import ShardedRequestQueue
-from redisq_ops.core.settings import DAY_MS
-from redisq_ops.core.states import VERBS, Verb
-from redisq_ops.core.values import Delivery, Request, Settlement, State
-from redisq_ops.ops import journal
-from redisq_ops.ops.bulk import Pick
-from redisq_ops.ops.consequences import weigh
-from redisq_ops.ops.plan import Draft, Header, PlanFile
-from redisq_ops.ops.recall import Recall
-from redisq_ops.ops.relocation import Move, MoveApply
-from redisq_ops.ops.selection import Filter, select
-from redisq_ops.ops.way import Way
+from redisq_ops.core.engine.registry import find
+from redisq_ops.core.engine.transfer_recovery import recover
+from redisq_ops.core.model.clock import FakeClock
+from redisq_ops.core.model.entry import Delivery, Request, Settlement, State
+from redisq_ops.core.model.errors import Exists, QueueClosed, QueueFull, Refused, Superseded
+from redisq_ops.core.model.keys import Keys
+from redisq_ops.core.model.settings import DAY_MS
+from redisq_ops.core.model.states import VERBS, Verb
+from redisq_ops.core.queues.carmine import CarmineQueue, ShardedCarmineQueue
+from redisq_ops.core.queues.circular import CircularQueue
+from redisq_ops.core.queues.circular.sharded import ShardedCircularQueue
+from redisq_ops.core.queues.delay import DelaySet
+from redisq_ops.core.queues.delay.sharded import ShardedDelaySet
+from redisq_ops.core.queues.fair import FairQueue
+from redisq_ops.core.queues.fair.sharded import ShardedFairQueue
+from redisq_ops.core.queues.request import RequestQueue
+from redisq_ops.core.queues.request.sharded import ShardedRequestQueue
+from redisq_ops.core.redis.operation import run, together
+from redisq_ops.core.redis.transport import exchange
+from redisq_ops.ops.change import audit_log
+from redisq_ops.ops.change.bulk import Pick
+from redisq_ops.ops.change.impact import weigh
+from redisq_ops.ops.change.plan import Draft, PlanFile, PlanHeader
+from redisq_ops.ops.change.transfer import Move, MoveApply
+from redisq_ops.ops.change.transfer_plan import Way
+from redisq_ops.ops.change.transfer_undo import Recall
+from redisq_ops.ops.filter.scan import Filter, select
 
 from .model import LEASE, SETS
 from .plans import ME, Ticks
@@ -443,11 +443,11 @@ class MoveModel:
         if self.enough():
             return
         k, queue, state, limit = self.choose()
-        op = journal.new_id("move")
+        op = audit_log.new_id("move")
         path = str(self.folder / op)
         with Draft(path, op) as draft:
             chosen, weight = run(self.client, weigh(queue, state, limit, keep=draft.add))
-            header = Header(
+            header = PlanHeader(
                 op, queue.name, queue.kind, "rq", 0, "", "move", state, "operator", LEASE,
                 chosen.high_water_ms, "all", "ada", "laptop", "", self.clock.now_ms,
                 self.rng.choice([1, 3, 9]), None, self.queues[1 - k].name, self.known_ms[1 - k],
@@ -500,7 +500,7 @@ class MoveModel:
             self.taking_back(trip)
 
     def taking_back(self, trip: Trip) -> Tool | None:
-        operation = run(self.client, journal.read(self.queues[trip.way], trip.op))
+        operation = run(self.client, audit_log.read(self.queues[trip.way], trip.op))
         if operation is None or not operation.undoable:
             return None
         change = Recall(self.way(trip.way), operation, ME)
@@ -659,7 +659,7 @@ class MoveModel:
         if change is None:
             return
         self.told["undone" if tool.undoes else "over"] += 1
-        operation = run(self.client, journal.read(self.queues[trip.way], trip.op))
+        operation = run(self.client, audit_log.read(self.queues[trip.way], trip.op))
         if operation is None:
             return
         full = tool.undoes or operation.ended or isinstance(change, Move)
@@ -826,7 +826,7 @@ class MoveModel:
                     pass
         self.open_up()
         for trip in self.trips.values():
-            operation = run(self.client, journal.read(self.queues[trip.way], trip.op))
+            operation = run(self.client, audit_log.read(self.queues[trip.way], trip.op))
             if operation is None or (trip.over and not trip.undoing):
                 continue
             if trip.path and not operation.taken_back and self.rng.random() < 0.5:
@@ -846,7 +846,7 @@ class MoveModel:
         self.work_off()
 
     def is_counted(self, trip: Trip) -> None:
-        operation = run(self.client, journal.read(self.queues[trip.way], trip.op))
+        operation = run(self.client, audit_log.read(self.queues[trip.way], trip.op))
         if operation is not None:
             assert operation.done - operation.undone == len(trip.rows.keys() - trip.back)
 

@@ -16,17 +16,17 @@ from typing import Any
 
 import redis
 
-from redisq_ops.core.errors import Refused
-from redisq_ops.core.io import Description, run
-from redisq_ops.core.states import VERBS
-from redisq_ops.ops import journal
-from redisq_ops.ops.apply import Apply
-from redisq_ops.ops.bulk import Pick
-from redisq_ops.ops.consequences import weigh
-from redisq_ops.ops.journal import Author
-from redisq_ops.ops.plan import Draft, Header, PlanFile
-from redisq_ops.ops.selection import Filter
-from redisq_ops.ops.undo import Undo
+from redisq_ops.core.model.errors import Refused
+from redisq_ops.core.model.states import VERBS
+from redisq_ops.core.redis.operation import Description, run
+from redisq_ops.ops.change import audit_log
+from redisq_ops.ops.change.apply import Apply
+from redisq_ops.ops.change.audit_log import Author
+from redisq_ops.ops.change.bulk import Pick
+from redisq_ops.ops.change.impact import weigh
+from redisq_ops.ops.change.plan import Draft, PlanFile, PlanHeader
+from redisq_ops.ops.change.undo import Undo
+from redisq_ops.ops.filter.scan import Filter
 
 from .delays import DelayModel
 from .model import LEASE, Model, Step, Unit
@@ -58,7 +58,7 @@ class Paper:
     """A plan as the book has it."""
 
     path: str
-    header: Header
+    header: PlanHeader
     picks: list[Pick]
     meant: dict[str, Unit]
     """the very lives that were planned for"""
@@ -110,7 +110,7 @@ class Plans(Model):
             limit = Filter(max=self.rng.choice([3, 10, 40]))
             chosen, weight = run(self.client, weigh(self.queue, state, limit, keep=draft.add))
             argument = self.now + LEASE if verb == "reschedule" else LEASE
-            header = Header(
+            header = PlanHeader(
                 op, "q", self.queue.kind, "rq", 0, "", verb, state, "operator", argument,
                 chosen.high_water_ms, "all", "ada", "laptop", "", self.now,
                 self.rng.choice([1, 3, 9]),
@@ -172,7 +172,7 @@ class Plans(Model):
 
     def follow(self, paper: Paper) -> None:
         """Enter what the server carried out, and compare with what was said of it."""
-        operation = run(self.client, journal.read(self.queue, paper.header.op))
+        operation = run(self.client, audit_log.read(self.queue, paper.header.op))
         if operation is None or operation.steps == paper.steps:
             return
         start, end = operation.span
@@ -220,7 +220,7 @@ class Plans(Model):
             return
         paper = self.rng.choice(able)
         if not paper.undos or self.rng.random() < 0.3:
-            operation = run(self.client, journal.read(self.queue, paper.header.op))
+            operation = run(self.client, audit_log.read(self.queue, paper.header.op))
             assert operation is not None
             if not operation.undoable:
                 return
@@ -232,7 +232,7 @@ class Plans(Model):
             paper.undoing = True
             for seq in sorted(before - self.lists(paper), reverse=True):
                 self.taken_back(paper.rows[seq], VERBS[paper.header.verb][1])
-            operation = run(self.client, journal.read(self.queue, paper.header.op))
+            operation = run(self.client, audit_log.read(self.queue, paper.header.op))
             assert operation is not None
             assert operation.span[1] == paper.reached
             paper.steps = operation.steps

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Any
 
-from redisq_ops.core.io import run
-from redisq_ops.core.keys import Keys
-from redisq_ops.core.request import ShardedRequestQueue
-from redisq_ops.core.values import Taken
+from redisq_ops.core.model.entry import Taken
+from redisq_ops.core.model.keys import Keys
+from redisq_ops.core.queues.request import ShardedRequestQueue
+from redisq_ops.core.redis.operation import run
 
 from .model import Unit
 from .requests import ENDED, Book, RequestModel

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from redisq_ops.core.errors import Exists, NotFound, QueueClosed
-from redisq_ops.core.io import run
-from redisq_ops.core.keys import Keys
-from redisq_ops.core.request import RequestQueue
-from redisq_ops.core.request.submission import Digest
-from redisq_ops.core.values import Settlement
+from redisq_ops.core.model.entry import Settlement
+from redisq_ops.core.model.errors import Exists, NotFound, QueueClosed
+from redisq_ops.core.model.keys import Keys
+from redisq_ops.core.queues.request import RequestQueue
+from redisq_ops.core.queues.request.submission import Digest
+from redisq_ops.core.redis.operation import run
 
 from .model import HOUR, LEASE, SETS, Model, Unit
 from .wire import picture

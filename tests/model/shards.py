@@ -16,12 +16,12 @@ from typing import Any, ClassVar
 
 import redis
 
-from redisq_ops.core.errors import RedisqError
-from redisq_ops.core.exchange import exchange
-from redisq_ops.core.io import Description, run, together
-from redisq_ops.core.keys import Keys, registry_key
-from redisq_ops.core.registry import Registered, find
-from redisq_ops.core.values import Taken
+from redisq_ops.core.engine.registry import Registered, find
+from redisq_ops.core.model.entry import Taken
+from redisq_ops.core.model.errors import RedisqError
+from redisq_ops.core.model.keys import Keys, registry_key
+from redisq_ops.core.redis.operation import Description, run, together
+from redisq_ops.core.redis.transport import exchange
 
 from .model import SETS, Model, Step, Unit, place
 from .wire import picture, run_twice

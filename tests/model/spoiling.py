@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import redis
 
-from redisq_ops.core import scripts
-from redisq_ops.core.errors import RedisqError
+from redisq_ops.core.model.errors import RedisqError
+from redisq_ops.core.redis import scripts
 
 from .seeds import SEEDS, STEPS
 

@@ -11,9 +11,9 @@ import pytest
 import redis
 from _pytest.mark import ParameterSet
 
-from redisq_ops.core import relocation
-from redisq_ops.ops import journal
-from redisq_ops.ops.relocation import Onward
+from redisq_ops.core.engine import transfer
+from redisq_ops.ops.change import audit_log
+from redisq_ops.ops.change.transfer import Onward
 
 from .moves import KINDS, MoveModel
 from .spoiling import noticed, spoilt
@@ -35,7 +35,9 @@ def story(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Move
 
     def told(client: redis.Redis, seed: int, kind: str = "") -> MoveModel:
         chance = Random(seed)
-        monkeypatch.setattr(journal, "new_id", lambda verb: f"{verb}-{chance.getrandbits(40):010x}")
+        monkeypatch.setattr(
+            audit_log, "new_id", lambda verb: f"{verb}-{chance.getrandbits(40):010x}"
+        )
         return MoveModel(client, seed, kind or sorted(KINDS)[seed % len(KINDS)], tmp_path)
 
     return told
@@ -67,9 +69,9 @@ async def nothing(*given: Any) -> None:
     """Steps that others began are left as they are."""
 
 
-refused = relocation._refused
+refused = transfer._refused
 PYTHON: dict[str, tuple[Any, Any, int]] = {
-    "_refused": (relocation, all_of_it, 5), "settle": (Onward, nothing, 8),
+    "_refused": (transfer, all_of_it, 5), "settle": (Onward, nothing, 8),
 }  # fmt: skip
 """what stands there instead, and the story that tells"""
 LUA = {

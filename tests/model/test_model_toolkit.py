@@ -8,11 +8,11 @@ import pytest
 import redis
 from _pytest.mark import ParameterSet
 
-from redisq_ops.core.errors import RedisqError
-from redisq_ops.ops.apply import PlannedSteps
-from redisq_ops.ops.bulk import Order
-from redisq_ops.ops.journal import Operation
-from redisq_ops.ops.undo import Undo
+from redisq_ops.core.model.errors import RedisqError
+from redisq_ops.ops.change.apply import PlannedSteps
+from redisq_ops.ops.change.audit_log import Operation
+from redisq_ops.ops.change.bulk import EntryAction
+from redisq_ops.ops.change.undo import Undo
 
 from .plans import PlannedDelays, PlannedRequests, Plans
 
@@ -47,16 +47,16 @@ def one_too_far(steps: PlannedSteps, number: int, at: int) -> None:
     go_to(steps, number, at + 1)
 
 
-def without_times(order: Order, op: str, seq: int, picks: list[Any], span: Any) -> Any:
+def without_times(order: EntryAction, op: str, seq: int, picks: list[Any], span: Any) -> Any:
     """Ids alone."""
     return move(order, op, seq, [pick._replace(at_ms=None) for pick in picks], span)
 
 
-go_to, move = PlannedSteps.go_to, Order.move
+go_to, move = PlannedSteps.go_to, EntryAction.move
 MUTANTS: list[tuple[type, str, Any]] = [
     (Undo, "_close", left_open),
     (PlannedSteps, "go_to", one_too_far),
-    (Order, "move", without_times),
+    (EntryAction, "move", without_times),
     (Operation, "taken_back", False),
 ]
 

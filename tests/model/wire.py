@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 import redis
 
-from redisq_ops.core.exchange import exchange
-from redisq_ops.core.io import Call, Description, together
+from redisq_ops.core.redis.operation import Call, Description, together
+from redisq_ops.core.redis.transport import exchange
 
 T = TypeVar("T")
 Picture = dict[bytes, Any]

@@ -10,8 +10,8 @@ import random
 from datetime import UTC, datetime
 from typing import Any
 
-from redisq_ops.core.values import Entry, Failure
-from redisq_ops.ops.fingerprint import fingerprint
+from redisq_ops.core.model.entry import Entry, Failure
+from redisq_ops.ops.groups.fingerprint import fingerprint
 
 BEGIN = int(datetime(2026, 3, 1, 12, 0, tzinfo=UTC).timestamp() * 1000)
 MINUTE = 60_000

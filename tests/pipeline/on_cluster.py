@@ -9,9 +9,9 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from redisq_ops.core.connect import Target
+from redisq_ops.core.redis.client import ServerAddress
 from redisq_ops.pipeline import dataset, submit
-from redisq_ops.pipeline.dataset import Asked
+from redisq_ops.pipeline.dataset import DatasetOptions
 from redisq_ops.pipeline.doctor import workers
 from redisq_ops.pipeline.session import session
 from redisq_ops.pipeline.writing import Server
@@ -22,7 +22,7 @@ REQUESTS, ROWS = 40, 4000
 
 
 def main(url: str, master: str, folder: Path) -> None:
-    target = Target(url)
+    target = ServerAddress(url)
     spark = session("tests", master=master, conf=CONF, target=target)
     executors = workers(spark, 4)
     dead = spark.read.format("redisq").options(table="dead", rowsPerPartition="50").load()
@@ -43,7 +43,7 @@ def main(url: str, master: str, folder: Path) -> None:
     source = folder / "in.csv"
     lines = [f"r{n % REQUESTS},row {n}" for n in range(ROWS)]
     source.write_text("\n".join(["request,text", *lines]))
-    wanted = Asked("mail", id="request", payload="text", parts=2)
+    wanted = DatasetOptions("mail", id="request", payload="text", parts=2)
     frame = dataset.read(spark, source.as_uri())
     done = submit.submit(spark, Server(target), frame, wanted, "job", told=kill)
     spark.stop()

@@ -7,7 +7,7 @@ from typing import Any
 
 import redis
 
-from redisq_ops.core.values import Failure, Settlement
+from redisq_ops.core.model.entry import Failure, Settlement
 from redisq_ops.pipeline.options import parsed
 from redisq_ops.pipeline.reading import Reading
 from redisq_ops.pipeline.tables import TABLES

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import redis
 
-from ..cli import dead_letters
+from ..command_line import dead_letters
 from .conftest import QUICK
 
 TOOLS = ("bash", "cat", "dirname", "env", "nice", "ps", "readlink", "rm", "sh", "uname")

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import pytest
 import redis
 
-from redisq_ops.core.errors import Unreachable
-from redisq_ops.core.request import RequestQueue
+from redisq_ops.core.model.errors import Unreachable
+from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.pipeline.session import knock
 
-from ..cli import dead_letters
+from ..command_line import dead_letters
 from .cluster import CONF, Cluster, connect_server
 from .on_cluster import REQUESTS, ROWS
 

@@ -12,7 +12,7 @@ from redisq_ops import cli
 from redisq_ops.cli import app
 from redisq_ops.demo.server import EmbeddedServer
 from tests.conftest import BINARIES
-from tests.doc_reader import PAGES, SHELL, Reader, blocks, ending
+from tests.docs.reader import PAGES, SHELL, Reader, blocks, ending
 
 from .test_results import Kept
 

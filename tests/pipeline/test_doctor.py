@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from redisq_ops.core.connect import Target
-from redisq_ops.core.errors import Unreachable
+from redisq_ops.core.model.errors import Unreachable
+from redisq_ops.core.redis.client import ServerAddress
 from redisq_ops.pipeline import doctor
 from redisq_ops.pipeline.doctor import Finding, attended, driver, workers
 
-from ..cli import Redisq, everywhere
+from ..command_line import Redisq, everywhere
 from .conftest import QUICK
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ NOWHERE = "redis://:hunter2@127.0.0.1:1"
 
 
 def test_everything_is_looked_at(url: str) -> None:
-    found = {finding.name: finding for finding in driver(Target(url))}
+    found = {finding.name: finding for finding in driver(ServerAddress(url))}
     assert {"python", "java", "pyspark", "pyarrow", "pandas", "redis", "server"} <= set(found)
     assert all(finding.ok for finding in found.values()), found
 
@@ -35,7 +35,7 @@ def test_what_is_wrong_is_said_without_secrets(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(
         doctor, "_version", lambda name: {"pyspark": "4.0.1", "pandas": "3.1.1"}.get(name)
     )
-    found = {f.name: f for f in driver(Target(NOWHERE), {"PATH": ""}, connects=True)}
+    found = {f.name: f for f in driver(ServerAddress(NOWHERE), {"PATH": ""}, connects=True)}
     wrong = {name: finding.says for name, finding in found.items() if not finding.ok}
     assert "java" not in found  # Spark Connect needs none here
     assert wrong["pyspark"] == "4.0.1, and >=4.2,<5 is needed"

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from redisq_ops.core.scan import Sheet
-from redisq_ops.core.values import Entry, Failure
-from redisq_ops.ops import fingerprint
+from redisq_ops.core.engine.state_scan import Sheet
+from redisq_ops.core.model.entry import Entry, Failure
+from redisq_ops.ops.groups import fingerprint
 from redisq_ops.pipeline import decode, failures
-from redisq_ops.pipeline.batch import Place
+from redisq_ops.pipeline.batch import RowOrigin
 from redisq_ops.pipeline.schemas import arrow
 from redisq_ops.pipeline.tables import TABLES
 
@@ -122,7 +122,7 @@ def test_errors_that_are_the_same_are_looked_at_once(monkeypatch: pytest.MonkeyP
         [None if error is None else error.encoded() for error in told],
     )  # fmt: skip
     schema = arrow(TABLES["dead"], ("id", "fingerprint"))
-    found = decode.sheet(page, Place("q", "delay", 0, False), "dead", schema)
+    found = decode.sheet(page, RowOrigin("q", "delay", 0, False), "dead", schema)
     assert len(asked) == 3 and len(set(found["fingerprint"].to_pylist())) == 3
     assert found["fingerprint"].to_pylist()[:3] == [
         fingerprint.fingerprint(Entry("e", "dead", error=error, reason="lost")) for error in some

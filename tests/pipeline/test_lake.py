@@ -12,17 +12,17 @@ import pyarrow.parquet as pq
 import pytest
 import redis
 
-from redisq_ops.core.connect import Target
-from redisq_ops.core.errors import BadInput, RedisqError, Refused, SchemaTooNew
-from redisq_ops.core.io import run
-from redisq_ops.core.registry import server_ms
-from redisq_ops.core.request import RequestQueue
-from redisq_ops.core.values import Settlement
+from redisq_ops.core.engine.registry import server_ms
+from redisq_ops.core.model.entry import Settlement
+from redisq_ops.core.model.errors import BadInput, RedisqError, Refused, SchemaTooNew
+from redisq_ops.core.queues.request import RequestQueue
+from redisq_ops.core.redis.client import ServerAddress
+from redisq_ops.core.redis.operation import run
 from redisq_ops.pipeline import lake
 from redisq_ops.pipeline.lake import Manifest, Shelf
 from redisq_ops.pipeline.tables import TABLES
 from redisq_ops.pipeline.writing import Server, failed
-from tests.cli import ERROR, dead_letters
+from tests.command_line import ERROR, dead_letters
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -203,7 +203,7 @@ def reader(spark: "SparkSession", url: str) -> lake.Read:
 def test_history_is_in_the_lake_once_however_often_it_is_exported(
     spark: "SparkSession", valkey: redis.Redis, valkey_url: str, tmp_path: Path
 ) -> None:
-    server, read = Server(Target(valkey_url)), reader(spark, valkey_url)
+    server, read = Server(ServerAddress(valkey_url)), reader(spark, valkey_url)
     queues = [RequestQueue(valkey, name) for name in ("mail", "1234")]
     rows: Counter[tuple[str, str, str]] = Counter()
 
@@ -264,7 +264,7 @@ def _die(self: Shelf, manifest: Manifest) -> None:
 def test_a_states_table_has_one_state_a_day(
     spark: "SparkSession", valkey: redis.Redis, valkey_url: str, tmp_path: Path
 ) -> None:
-    server, read = Server(Target(valkey_url)), reader(spark, valkey_url)
+    server, read = Server(ServerAddress(valkey_url)), reader(spark, valkey_url)
     queue = RequestQueue(valkey, "mail")
     queue.submit([b"x"] * 30, id="r1")
     assert lake.export(spark, server, read, "waiting", tmp_path).rows == 30
@@ -277,7 +277,7 @@ def test_a_states_table_has_one_state_a_day(
 def test_dead_letters_are_added_as_they_die(
     spark: "SparkSession", valkey: redis.Redis, valkey_url: str, tmp_path: Path
 ) -> None:
-    server, read = Server(Target(valkey_url)), reader(spark, valkey_url)
+    server, read = Server(ServerAddress(valkey_url)), reader(spark, valkey_url)
     dead_letters(valkey, 12)
 
     def export(**options: str) -> lake.Exported:

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from redisq_ops.core.connect import Target, connect
-from redisq_ops.core.errors import BadInput
+from redisq_ops.core.model.errors import BadInput
+from redisq_ops.core.redis.client import ServerAddress, connect
 from redisq_ops.pipeline.options import OPTIONS, Options, as_given, parsed
 from redisq_ops.pipeline.session import environment, settings_of, submit_line
 from redisq_ops.pipeline.tables import TABLES
@@ -100,25 +100,28 @@ def test_the_workers_are_told_a_password_under_a_name_that_spark_redacts() -> No
 def test_a_password_in_a_urls_query_is_shown_nowhere() -> None:
     """redis-py takes it there too."""
     url = f"redis://h:1/2?socket_timeout=3&password={SECRET}"
-    assert str(Target(url)) == "redis://h:1/2?socket_timeout=3&password=***"
+    assert str(ServerAddress(url)) == "redis://h:1/2?socket_timeout=3&password=***"
     assert (
-        str(Target(f"redis://u:x@h?PASSWORD={SECRET}&db=2")) == "redis://u:***@h?PASSWORD=***&db=2"
+        str(ServerAddress(f"redis://u:x@h?PASSWORD={SECRET}&db=2"))
+        == "redis://u:***@h?PASSWORD=***&db=2"
     )
-    assert SECRET not in repr(Target(f"rediss://h?ssl_password={SECRET}"))
-    told = environment(Target(url))
+    assert SECRET not in repr(ServerAddress(f"rediss://h?ssl_password={SECRET}"))
+    told = environment(ServerAddress(url))
     assert told == {"REDIS_URL": "redis://h:1/2?socket_timeout=3", "REDISQ_PASSWORD": SECRET}
-    told = environment(Target(f"redis+sentinel://u:pw@h,g:2/m?sentinel_password={SECRET}&db=3"))
+    told = environment(
+        ServerAddress(f"redis+sentinel://u:pw@h,g:2/m?sentinel_password={SECRET}&db=3")
+    )
     assert told == {
         "REDIS_URL": "redis+sentinel://h,g:2/m?db=3", "REDISQ_USERNAME": "u",
         "REDISQ_PASSWORD": "pw", "REDISQ_SENTINEL_PASSWORD": SECRET,
     }  # fmt: skip
     named = f"redis+sentinel://h/m?sentinel_username=watch&sentinel_password={SECRET}"
-    there = Target.from_environment(None, environment(Target(named)))
+    there = ServerAddress.from_environment(None, environment(ServerAddress(named)))
     client: Any = connect(there)
     (asked,) = client.connection_pool.sentinel_manager.sentinels
     kwargs = asked.connection_pool.connection_kwargs
     assert (kwargs["username"], kwargs["password"]) == ("watch", SECRET)
-    assert environment(Target("redis://h?sentinel_password=")) == {"REDIS_URL": "redis://h"}
+    assert environment(ServerAddress("redis://h?sentinel_password=")) == {"REDIS_URL": "redis://h"}
 
 
 def test_payloads_are_read_when_their_column_is_chosen() -> None:

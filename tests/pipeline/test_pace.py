@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from redisq_ops import FairQueue, RequestQueue
-from redisq_ops.core.values import Settlement
+from redisq_ops.core.model.entry import Settlement
 
 from .rows import rows
 
@@ -105,8 +105,8 @@ def test_what_waits_in_lists_is_read_a_few_first(
 
 
 def test_every_round_is_between_two_looks_at_the_clock(client: redis.Redis) -> None:
-    from redisq_ops.core.io import Call, run
-    from redisq_ops.core.scan import clocked
+    from redisq_ops.core.engine.state_scan import clocked
+    from redisq_ops.core.redis.operation import Call, run
 
     async def three() -> int:
         await Call(("GET", "a"), str, key="a")

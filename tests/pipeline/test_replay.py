@@ -12,25 +12,25 @@ import pyarrow.parquet as pq
 import pytest
 import redis
 
-from redisq_ops.core.clock import FakeClock
-from redisq_ops.core.connect import Target
-from redisq_ops.core.errors import BadInput, QueueFull, Refused, SchemaTooNew
-from redisq_ops.core.io import run
-from redisq_ops.core.queue import Queue
-from redisq_ops.core.request import RequestQueue
-from redisq_ops.core.request.shards import ShardedRequestQueue
-from redisq_ops.core.values import Settlement
+from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.model.clock import FakeClock
+from redisq_ops.core.model.entry import Settlement
+from redisq_ops.core.model.errors import BadInput, QueueFull, Refused, SchemaTooNew
+from redisq_ops.core.queues.request import RequestQueue
+from redisq_ops.core.queues.request.sharded import ShardedRequestQueue
+from redisq_ops.core.redis.client import ServerAddress
+from redisq_ops.core.redis.operation import run
 from redisq_ops.demo.server import EmbeddedServer
-from redisq_ops.ops import journal
+from redisq_ops.ops.change import audit_log
+from redisq_ops.ops.change.audit_log import Author
+from redisq_ops.ops.change.undo import Undo
 from redisq_ops.ops.deployment import Deployment
-from redisq_ops.ops.journal import Author
-from redisq_ops.ops.undo import Undo
 from redisq_ops.pipeline import replay
-from redisq_ops.pipeline.bucket import Pace, place
-from redisq_ops.pipeline.replay import STEP, Asked, Order, Orders, Part
+from redisq_ops.pipeline.rate_limiter import RateLimiter, place
+from redisq_ops.pipeline.replay import STEP, OperationPart, Orders, QueueReplay, ReplayRequest
 from redisq_ops.pipeline.writing import Server
-from tests.buried import KINDS, bury
-from tests.cli import ERROR, Redisq, dead_letters
+from tests.command_line import ERROR, Redisq, dead_letters
+from tests.dead_entries import KINDS, bury
 from tests.proxy import FlakyProxy
 
 pytestmark = pytest.mark.alike
@@ -43,11 +43,11 @@ AUTHOR = Author("me", "here", "the relay is back")
 
 @pytest.fixture
 def server_at(url: str) -> Server:
-    return Server(Target(url))
+    return Server(ServerAddress(url))
 
 
-def asked(**given: Any) -> Asked:
-    return Asked("replay", "dead", "all", AUTHOR, **given)
+def asked(**given: Any) -> ReplayRequest:
+    return ReplayRequest("replay", "dead", "all", AUTHOR, **given)
 
 
 def planned(
@@ -56,7 +56,7 @@ def planned(
     """A plan of dead entries, as Spark would have written it."""
     wanted = asked(queues=(queue,), **given)
     (header,) = replay.headers(server, wanted, [queue])
-    orders = Orders(path, (Order(header, wanted.parts, len(ids)),), wanted.choice)
+    orders = Orders(path, (QueueReplay(header, wanted.parts, len(ids)),), wanted.choice)
     for unit in range(wanted.parts):
         mine = ids[unit :: wanted.parts]
         if mine:
@@ -68,10 +68,11 @@ def planned(
     return orders
 
 
-def parts(server: Server, orders: Orders, told: Any = None) -> list[Part]:
+def parts(server: Server, orders: Orders, told: Any = None) -> list[OperationPart]:
     order = orders.orders[0]
     return [
-        Part(server, orders.rows, order.header, order.parts, unit, told) for unit in orders.units()
+        OperationPart(server, orders.rows, order.header, order.parts, unit, told)
+        for unit in orders.units()
     ]
 
 
@@ -79,13 +80,13 @@ def ids(queue: Queue[redis.Redis], state: Any) -> list[str]:
     return [entry.id for entry in queue.page(state, max=500).entries]
 
 
-def operation(queue: Queue[redis.Redis], orders: Orders) -> journal.Operation:
-    found = run(queue.client, journal.read(queue, orders.orders[0].header.op))
+def operation(queue: Queue[redis.Redis], orders: Orders) -> audit_log.Operation:
+    found = run(queue.client, audit_log.read(queue, orders.orders[0].header.op))
     assert found is not None
     return found
 
 
-def undone(queue: Queue[redis.Redis], op: journal.Operation) -> journal.Outcome:
+def undone(queue: Queue[redis.Redis], op: audit_log.Operation) -> audit_log.ChangeOutcome:
     undo = Undo(queue, op, AUTHOR)
     while run(queue.client, undo.step()):
         pass
@@ -132,7 +133,7 @@ def test_a_job_of_several_queues_stands_in_one_line(
     for k, plan in enumerate(plans):
         (plan.rows / "part=0").rename(_made(whole.rows) / f"part={k}")
     replay.begin(server_at, whole)
-    said = list(replay.Tasks(server_at, whole)(iter([pa.record_batch({"unit": [0, 1, 2]})])))
+    said = list(replay.ReplayTasks(server_at, whole)(iter([pa.record_batch({"unit": [0, 1, 2]})])))
     assert [row["n"] for batch in said for row in batch.to_pylist()] == [40, 40, 40]
     line = whole.orders[0].header
     assert client.keys("*bucket*") == [f"rq:{{mail}}:bucket:{line.op}".encode()]
@@ -156,7 +157,7 @@ def test_parts_move_everything_once_as_one_operation(
     assert sum(said, Counter()) == {"moved": 330}
     counts = queue.counts()
     assert (counts.waiting, counts.dead) == (330, 0)
-    (listed,) = run(client, journal.log(Deployment(client))).operations
+    (listed,) = run(client, audit_log.log(Deployment(client))).operations
     assert (listed.verb, listed.done, listed.matched, listed.why) == (
         "replay", 330, 330, "the relay is back",
     )  # fmt: skip
@@ -244,7 +245,7 @@ def test_replies_that_are_lost_for_longer_than_the_client_tries_change_nothing(
 ) -> None:
     queue = dead_letters(client, 300)
     with FlakyProxy(server.port) as proxy:
-        through = Server(Target(proxy.url))
+        through = Server(ServerAddress(proxy.url))
         orders = planned(through, tmp_path, ids(queue, "dead"), parts=1)
         replay.begin(through, orders)
         lost: list[int] = []
@@ -358,7 +359,7 @@ def test_a_full_queue_is_waited_for_and_at_last_given_up(client: redis.Redis) ->
         if len(slept) == 3:  # a worker comes along
             queue.take(4, consumer="w1")
 
-    pace = Pace(queue, "job", sleep=sleep, clock=lambda: now[0])
+    pace = RateLimiter(queue, "job", sleep=sleep, clock=lambda: now[0])
     pace.wait(client, 2, room=True)
     assert slept == []
     pace.wait(client, 5, room=True)
@@ -433,7 +434,9 @@ def test_a_plan_holds_no_password_and_no_payload(
     client: redis.Redis, server_at: Server, tmp_path: Path
 ) -> None:
     queue = dead_letters(client, 3)
-    planned(Server(Target(server_at.target.url, password=None)), tmp_path, ids(queue, "dead"))
+    planned(
+        Server(ServerAddress(server_at.target.url, password=None)), tmp_path, ids(queue, "dead")
+    )
     assert "redis://" not in (tmp_path / "plan.json").read_text()
 
 
@@ -456,7 +459,7 @@ def dead_frame(spark: "SparkSession", queue: str, ids: list[str]) -> Any:
 def test_a_python_worker_killed_mid_task_loses_and_doubles_nothing(
     spark: "SparkSession", valkey: redis.Redis, valkey_url: str, tmp_path: Path
 ) -> None:
-    server_at, client = Server(Target(valkey_url)), valkey
+    server_at, client = Server(ServerAddress(valkey_url)), valkey
     queue = dead_letters(client, 900)
     frame = dead_frame(spark, "mail", [f"r1/{n}" for n in range(1, 901)] * 2)
     wanted = asked(parts=2)

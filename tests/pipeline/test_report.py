@@ -16,12 +16,12 @@ import pyarrow.parquet as pq
 import pytest
 import redis
 
-from redisq_ops.core.fair import FairQueue
-from redisq_ops.core.request import RequestQueue
-from redisq_ops.core.values import Failure, Settlement
-from redisq_ops.ops.fingerprint import fingerprint
+from redisq_ops.core.model.entry import Failure, Settlement
+from redisq_ops.core.queues.fair import FairQueue
+from redisq_ops.core.queues.request import RequestQueue
+from redisq_ops.ops.groups.fingerprint import fingerprint
 from redisq_ops.ops.redaction import NOTHING
-from redisq_ops.pipeline import plot, schemas
+from redisq_ops.pipeline import schemas, svg_plot
 from redisq_ops.pipeline.tables import TABLES
 
 from .afternoon import BEGIN, MINUTE, Afternoon
@@ -59,10 +59,10 @@ def afternoon() -> Afternoon:
 
 @pytest.fixture(scope="module")
 def figures(spark: "SparkSession", afternoon: Afternoon) -> "Figures":
-    from redisq_ops.pipeline.report import Report
+    from redisq_ops.pipeline.report import QueueReport
 
     history, dead = (frame(spark, n, getattr(afternoon, n)) for n in ("history", "dead"))
-    report = Report(history, dead)
+    report = QueueReport(history, dead)
     told: list[tuple[int, int]] = []
     found = report.figures(progress=lambda done, total: told.append((done, total)))
     report.close()
@@ -103,38 +103,38 @@ class Elements(HTMLParser):
 
 
 def test_ticks_are_round() -> None:
-    assert plot.nice(7) == [0, 2, 4, 6, 8]
-    assert plot.nice(1000) == [0, 250, 500, 750, 1000]
-    assert plot.nice(0.3)[-1] == pytest.approx(0.3) and plot.nice(0) == [0, 1]
-    assert plot.durations(45 * MINUTE) == [0, 15 * MINUTE, 30 * MINUTE, 45 * MINUTE]
-    assert plot.durations(90 * 86_400_000)[-1] >= 90 * 86_400_000
-    assert [plot.duration(ms) for ms in (0, 0.5, 999, 1500, 90_000, 5_400_000, 2e8)] == [
+    assert svg_plot.nice(7) == [0, 2, 4, 6, 8]
+    assert svg_plot.nice(1000) == [0, 250, 500, 750, 1000]
+    assert svg_plot.nice(0.3)[-1] == pytest.approx(0.3) and svg_plot.nice(0) == [0, 1]
+    assert svg_plot.durations(45 * MINUTE) == [0, 15 * MINUTE, 30 * MINUTE, 45 * MINUTE]
+    assert svg_plot.durations(90 * 86_400_000)[-1] >= 90 * 86_400_000
+    assert [svg_plot.duration(ms) for ms in (0, 0.5, 999, 1500, 90_000, 5_400_000, 2e8)] == [
         "0", "0.5 ms", "999 ms", "1.5 s", "1.5 min", "1.5 h", "2.31 d",
     ]  # fmt: skip
-    assert [plot.number(n) for n in (0, 12, 1500, 2_000_000, -3000)] == [
+    assert [svg_plot.number(n) for n in (0, 12, 1500, 2_000_000, -3000)] == [
         "0", "12", "1.5k", "2M", "-3k",
     ]  # fmt: skip
 
 
 def test_moments_say_their_date_where_it_changes() -> None:
-    night = plot.moments(BEGIN + 600 * MINUTE, BEGIN + 1000 * MINUTE)
+    night = svg_plot.moments(BEGIN + 600 * MINUTE, BEGIN + 1000 * MINUTE)
     assert [(clock, date) for _, clock, date in night] == [
         ("22:00", "01 Mar"), ("23:00", ""), ("00:00", "02 Mar"), ("01:00", ""), ("02:00", ""),
         ("03:00", ""), ("04:00", ""),
     ]  # fmt: skip
-    month = plot.moments(BEGIN, BEGIN + 30 * 86_400_000)
+    month = svg_plot.moments(BEGIN, BEGIN + 30 * 86_400_000)
     assert len(month) <= 9 and [date for *_, date in month if date] == ["2026"]
-    assert len(plot.moments(BEGIN, BEGIN)) <= 1
+    assert len(svg_plot.moments(BEGIN, BEGIN)) <= 1
 
 
 def test_a_line_is_broken_where_nothing_is_known() -> None:
     values = [1.0, 2.0, None, 3.0, None, None, 4.0, 5.0]
-    drawn = plot.lines(0, 1000, [plot.Series("s", values)], axis="n", title="t")
+    drawn = svg_plot.lines(0, 1000, [svg_plot.Series("s", values)], axis="n", title="t")
     assert drawn.count("<polyline") == 2 and drawn.count("<circle") == 1
     assert "max 5" in drawn
-    below = plot.lines(0, 1000, [plot.Series("s", [-4.0, 3.0])], axis="n", title="t")
+    below = svg_plot.lines(0, 1000, [svg_plot.Series("s", [-4.0, 3.0])], axis="n", title="t")
     assert ">-4<" in below and ">3<" in below
-    assert plot.lines(0, 1000, [], axis="n", title="t").startswith("<svg")
+    assert svg_plot.lines(0, 1000, [], axis="n", title="t").startswith("<svg")
 
 
 # --- the figures ---------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ def test_an_afternoon_from_its_history_to_a_browser(
     figures: "Figures", afternoon: Afternoon, tmp_path: Path
 ) -> None:
     """One test, so that its tables are worked out by one process of the tests only."""
-    from redisq_ops.pipeline.page import page
+    from redisq_ops.pipeline.report_page import page
 
     its_incidents_stand_out(figures, afternoon)
     its_slowest_request_is_explained(figures)
@@ -186,16 +186,16 @@ def its_slowest_request_is_explained(figures: "Figures") -> None:
 
 @slow
 def test_a_report_of_nothing(spark: "SparkSession") -> None:
-    from redisq_ops.pipeline.report import Report
+    from redisq_ops.pipeline.report import QueueReport
 
-    report = Report(frame(spark, "history", []), frame(spark, "dead", []))
+    report = QueueReport(frame(spark, "history", []), frame(spark, "dead", []))
     figures = report.figures(("anomalies", "critical_paths"))
     report.close()
     assert figures.begin_ms is None and not any(figures.tables.values())
 
 
 def test_a_page_of_nothing_says_so() -> None:
-    from redisq_ops.pipeline.page import page
+    from redisq_ops.pipeline.report_page import page
 
     shown = "".join(Elements(page(empty())).text)
     assert "no events" in shown and "Percentiles" in shown
@@ -228,7 +228,7 @@ def its_page_is_one_file_that_loads_nothing(text: str) -> None:
 
 
 def test_a_page_holds_no_one_elses_markup() -> None:
-    from redisq_ops.pipeline.page import page
+    from redisq_ops.pipeline.report_page import page
 
     figures = empty()
     place = {"queue": HOSTILE, "from_ms": BEGIN, "to_ms": BEGIN + MINUTE}
@@ -274,7 +274,7 @@ def test_a_group_that_is_alone_is_compared_with_nothing(
 ) -> None:
     from redisq_ops.cli.session import Session
     from redisq_ops.cli.spark_tables import groups
-    from redisq_ops.pipeline.page import page
+    from redisq_ops.pipeline.report_page import page
 
     figures = empty()
     own = {"queue": "mail", "fingerprint": "abcd1234"}
@@ -294,8 +294,8 @@ def test_the_backlog_is_never_fewer_than_none_and_says_since_when_it_counts() ->
     """A history that begins in the middle: ends of entries whose submission it doesn't have."""
     from dataclasses import replace
 
-    from redisq_ops.pipeline.page import page
     from redisq_ops.pipeline.report import notes
+    from redisq_ops.pipeline.report_page import page
 
     figures = replace(empty(), begin_ms=BEGIN, end_ms=BEGIN + 3 * MINUTE, deliveries=9)
     names = ("submitted", "taken", "done", "failed", "lost", "dead", "bad")
@@ -347,10 +347,10 @@ class Kept:
 
 
 def test_a_report_that_fails_half_way_leaves_the_earlier_tables(tmp_path: Path) -> None:
-    from redisq_ops.pipeline.report import Report
+    from redisq_ops.pipeline.report import QueueReport
 
-    def report(whole: bool) -> "Report":
-        made = object.__new__(Report)
+    def report(whole: bool) -> "QueueReport":
+        made = object.__new__(QueueReport)
         made.__dict__["tables"] = {"latency": Kept(True), "throughput": Kept(whole)}
         made.redaction = NOTHING
         return made
@@ -369,7 +369,7 @@ def test_a_report_that_fails_half_way_leaves_the_earlier_tables(tmp_path: Path) 
 def test_a_page_of_thousands_of_queues_stays_small() -> None:
     from dataclasses import replace
 
-    from redisq_ops.pipeline.page import page
+    from redisq_ops.pipeline.report_page import page
 
     figures = empty()
     counts = dict.fromkeys(
@@ -448,22 +448,28 @@ def worked(client: redis.Redis) -> None:
 
 
 def test_spark_is_set_for_as_much_as_there_is_to_read(client: redis.Redis, tmp_path: Path) -> None:
-    from redisq_ops.core.io import run
-    from redisq_ops.pipeline import scale
+    from redisq_ops.core.redis.operation import run
+    from redisq_ops.pipeline import spark_tuning
 
     worked(client)
     events = sum(client.xlen(f"rq:{{{name}}}:hist") for name in ("mail", "push"))
-    assert run(client, scale.of_server(["history"], (), "rq")) == events > 5
-    assert run(client, scale.of_server(["history", "dead"], ("mail", "push"), "rq")) == events + 1
-    assert run(client, scale.weights((), "rq")) == {("push", "acme"): 3}
-    few, many = scale.started_with(events), scale.started_with(scale.SMALL)
+    assert run(client, spark_tuning.of_server(["history"], (), "rq")) == events > 5
+    assert (
+        run(client, spark_tuning.of_server(["history", "dead"], ("mail", "push"), "rq"))
+        == events + 1
+    )
+    assert run(client, spark_tuning.weights((), "rq")) == {("push", "acme"): 3}
+    few, many = spark_tuning.started_with(events), spark_tuning.started_with(spark_tuning.SMALL)
     assert any("TieredStopAtLevel" in word for word in few)
     assert "spark.sql.codegen.wholeStage=false" in few
     assert many == ["spark.sql.shuffle.partitions=4"], "the rest is Spark's own"
     day = tmp_path / "history" / "day=2030-01-31" / "queue=mail"
     day.mkdir(parents=True)
     (day / "a.parquet").write_bytes(b"x" * 20_000)
-    assert scale.of_lake(tmp_path, ["history"]) == 1000 and scale.of_lake(tmp_path, ["dead"]) == 0
+    assert (
+        spark_tuning.of_lake(tmp_path, ["history"]) == 1000
+        and spark_tuning.of_lake(tmp_path, ["dead"]) == 0
+    )
 
 
 @slow

@@ -14,9 +14,9 @@ import pytest
 import redis
 
 from redisq_ops import RequestQueue, Worker
-from redisq_ops.core.errors import BadInput, Refused
+from redisq_ops.core.model.errors import BadInput, Refused
 from redisq_ops.pipeline import results
-from tests.cli import Redisq, dead_letters
+from tests.command_line import Redisq, dead_letters
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -211,7 +211,7 @@ def test_replay_is_planned_agreed_to_done_logged_and_undone(
 ) -> None:
     queue = dead_letters(valkey, 130)
     entry = queue.page("dead", max=1).entries[0]
-    from redisq_ops.ops.fingerprint import fingerprint
+    from redisq_ops.ops.groups.fingerprint import fingerprint
 
     group = ["spark", "replay", "--group", fingerprint(entry), "--reason", "the relay is back"]
     (plan,) = redisq.rows(*group, "--rate", "100000/s", "--dry-run")

@@ -12,30 +12,30 @@ import pytest
 import redis
 
 from redisq_ops import DelaySet, RequestQueue
-from redisq_ops.core import kinds as layouts
-from redisq_ops.core.connect import connect
-from redisq_ops.core.errors import BadInput, Lost, NotFound, Unreachable, WrongKind
-from redisq_ops.core.io import Call
-from redisq_ops.core.request import ShardedRequestQueue
-from redisq_ops.core.resque import SidekiqQueue
-from redisq_ops.core.scan import Sheet, Span
-from redisq_ops.core.values import Failure, Settlement
+from redisq_ops.core.engine import queue_types as layouts
+from redisq_ops.core.engine.state_scan import ScoreRange, Sheet
+from redisq_ops.core.foreign.resque import SidekiqQueue
+from redisq_ops.core.model.entry import Failure, Settlement
+from redisq_ops.core.model.errors import BadInput, Lost, NotFound, Unreachable, WrongKind
+from redisq_ops.core.queues.request import ShardedRequestQueue
+from redisq_ops.core.redis.client import connect
+from redisq_ops.core.redis.operation import Call
 from redisq_ops.demo.server import binaries, cluster
-from redisq_ops.ops.fingerprint import fingerprint
+from redisq_ops.ops.groups.fingerprint import fingerprint
 from redisq_ops.pipeline import connection, decode, records
-from redisq_ops.pipeline.batch import Place
+from redisq_ops.pipeline.batch import RowOrigin
+from redisq_ops.pipeline.call_size import CallSize
 from redisq_ops.pipeline.connection import NotARead, look, patiently
 from redisq_ops.pipeline.options import parsed
-from redisq_ops.pipeline.pace import Pace
 from redisq_ops.pipeline.partitions import Numbers, _shared_out
 from redisq_ops.pipeline.reading import Reading
 from redisq_ops.pipeline.schemas import arrow, struct
 from redisq_ops.pipeline.tables import TABLES
 
-from ..buried import KINDS
-from ..cli import dead_letters, everywhere
-from ..layouts import put
-from ..test_past_one_server import until, users, watched
+from ..command_line import dead_letters, everywhere
+from ..core.cluster.test_failover import until, users, watched
+from ..dead_entries import KINDS
+from ..foreign_keys import put
 from .rows import ERROR, calls, ids, paged, reading, rows, scattered
 
 if TYPE_CHECKING:
@@ -392,7 +392,7 @@ def test_columns_at_once_say_what_the_core_says_of_each() -> None:
     ]  # fmt: skip
     table = TABLES["dead"]
     schema = arrow(table)
-    place = Place("q", "delay", 0, False)
+    place = RowOrigin("q", "delay", 0, False)
     for _ in range(200):
         n = chance.randrange(1, 6)
         errors = [chance.choice(odd) for _ in range(n)]
@@ -477,7 +477,7 @@ def test_a_reader_refuses_to_send_anything_else(command: str, client: redis.Redi
 
 
 def test_pages_are_as_large_as_the_server_time_allows() -> None:
-    pace = Pace(1000, 100)
+    pace = CallSize(1000, 100)
     for _ in range(100):
         pace.learn(pace.size, pace.size)  # 1 µs each: a quarter of the time is for 250
     assert 200 < pace.size <= 250
@@ -494,7 +494,7 @@ def test_a_page_costs_two_round_trips(client: redis.Redis, url: str) -> None:
     dead_letters(client, 1000)
     made = reading(url, "dead")
     parts = made.plan()
-    made.pace = Pace(10**9, 20, most=20)
+    made.pace = CallSize(10**9, 20, most=20)
     client.config_resetstat()
     before = client.info("stats")["total_reads_processed"]
     assert sum(batch.num_rows for part in parts for batch in made.read(part)) == 1000
@@ -516,7 +516,7 @@ def test_one_long_call_among_others_alike_is_not_what_a_page_costs() -> None:
         "HMGET": lambda *_: [b"x"] * 2,
         "TIME": lambda *_: divmod(next(clock), 10**6),
     }
-    description = queue.sheet.op("dead", Span(), None, 6, frozenset({"lines"}), 2)
+    description = queue.sheet.op("dead", ScoreRange(), None, 6, frozenset({"lines"}), 2)
     said: Any = None
     try:
         while True:

@@ -9,12 +9,12 @@ import pytest
 import redis
 
 from redisq_ops import DelaySet, RequestQueue
-from redisq_ops.core.errors import WrongKind
-from redisq_ops.core.values import Settlement
-from redisq_ops.pipeline.pace import Pace
+from redisq_ops.core.model.entry import Settlement
+from redisq_ops.core.model.errors import WrongKind
+from redisq_ops.pipeline.call_size import CallSize
 
-from ..buried import KINDS
-from ..cli import dead_letters, everywhere
+from ..command_line import dead_letters, everywhere
+from ..dead_entries import KINDS
 from .rows import reading, rows, scattered
 
 DEAD = "rq:{mail}:dead"
@@ -57,7 +57,7 @@ def test_any_bytes_and_any_scores_are_gone_through_once(
     client.zadd(DEAD, odd)
     client.zadd(DEAD, {f"r1/{n}": chance.choice([5, 5.125, 6]) for n in range(1, 101)})
     made = reading(url, "dead", rowsPerPartition="13")
-    made.pace = Pace(10**9, 1, most=2)
+    made.pace = CallSize(10**9, 1, most=2)
     parts = made.plan()
     assert len(parts) == 13
     found = [row for part in parts for batch in made.read(part) for row in batch.to_pylist()]

@@ -11,10 +11,10 @@ import redis
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from redisq_ops import DelaySet
-from redisq_ops.core.delay import ShardedDelaySet
-from redisq_ops.core.errors import BadInput, Lost
+from redisq_ops.core.model.errors import BadInput, Lost
+from redisq_ops.core.queues.delay import ShardedDelaySet
 from redisq_ops.pipeline.options import parsed
-from redisq_ops.pipeline.source import Source
+from redisq_ops.pipeline.source import RedisqDataSource
 from redisq_ops.pipeline.stream import HistoryStream
 
 if TYPE_CHECKING:
@@ -282,7 +282,7 @@ def test_what_is_trimmed_of_a_large_batch_is_missed(
 
 @pytest.mark.parametrize("option", [{"maxEventsPerTrigger": "5"}, {"startingOffsets": "latest"}])
 def test_what_only_a_stream_has_is_refused_elsewhere(option: dict[str, str], url: str) -> None:
-    source = Source({"table": "history", "url": url, **option})
+    source = RedisqDataSource({"table": "history", "url": url, **option})
     assert isinstance(source.streamReader(source.schema()), HistoryStream)
     with pytest.raises(BadInput, match="are for a stream"):
         source.reader(source.schema())

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import redis
 
-from redisq_ops.core.io import Call
-from redisq_ops.core.scan import Position, Span, page
+from redisq_ops.core.engine.state_scan import Position, ScoreRange, page
+from redisq_ops.core.redis.operation import Call
 
 KEY = "z"
 
@@ -31,7 +31,7 @@ def carried_out(client: redis.Redis, description: Any, between: Callable[[], Non
 
 
 def read(
-    client: redis.Redis, between: Callable[[], None], max: int, step: int, span: Span
+    client: redis.Redis, between: Callable[[], None], max: int, step: int, span: ScoreRange
 ) -> list[Position]:
     found: list[Position] = []
     cursor: str | None = None
@@ -48,7 +48,7 @@ def read(
 def test_a_page_is_the_same_however_many_calls_it_takes(step: int, client: redis.Redis) -> None:
     client.zadd(KEY, {f"m{k:03}": k // 7 for k in range(200)})
     whole = [(float(k // 7), b"m%03d" % k) for k in range(200)]
-    for span in (Span(), Span("3:m025", "20:m140")):
+    for span in (ScoreRange(), ScoreRange("3:m025", "20:m140")):
         low = 0 if span.after is None else 26
         high = 200 if span.until is None else 141
         assert read(client, lambda: None, 40, step, span) == whole[low:high]
@@ -59,7 +59,7 @@ def test_what_stays_is_read_once_while_others_come_and_go(seed: int, client: red
     chance = random.Random(seed)
     n = chance.choice([4, 30, 150])
     client.zadd(KEY, {f"m{k:03}": k // 5 for k in range(n)})
-    span = chance.choice([Span(), Span("0:m001", f"{(n - 3) // 5}:m{n - 3:03}")])
+    span = chance.choice([ScoreRange(), ScoreRange("0:m001", f"{(n - 3) // 5}:m{n - 3:03}")])
     first, last = (0, n) if span.after is None else (2, n - 2)
     kept = [b"m%03d" % k for k in range(0, n, 2)]
 

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 import redis
 
-from redisq_ops.core.connect import Target
-from redisq_ops.core.errors import BadInput, QueueClosed, QueueFull
-from redisq_ops.core.request import RequestQueue
-from redisq_ops.core.request.submission import Digest
-from redisq_ops.core.settings import LIMIT, PRIORITY
+from redisq_ops.core.model.errors import BadInput, QueueClosed, QueueFull
+from redisq_ops.core.model.settings import LIMIT, PRIORITY
+from redisq_ops.core.queues.request import RequestQueue
+from redisq_ops.core.queues.request.submission import Digest
+from redisq_ops.core.redis.client import ServerAddress
 from redisq_ops.demo.server import EmbeddedServer
 from redisq_ops.pipeline import dataset, submit
-from redisq_ops.pipeline.dataset import Asked
+from redisq_ops.pipeline.dataset import DatasetOptions
 from redisq_ops.pipeline.screening import Screened, screened
 from redisq_ops.pipeline.submit import Row, Writer
 from redisq_ops.pipeline.writing import Server, ran
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def server_at(url: str) -> Server:
-    return Server(Target(url))
+    return Server(ServerAddress(url))
 
 
 def writer(server: Server, **given: Any) -> Writer:
     told = given.pop("told", None)
     waits = {name: given.pop(name) for name in ("patience_s", "sleep") if name in given}
-    return Writer(server, Asked("mail", id="id", **given), "job", told=told, **waits)
+    return Writer(server, DatasetOptions("mail", id="id", **given), "job", told=told, **waits)
 
 
 def rows(request: str, number: int, priority: int = PRIORITY) -> Iterator[Row]:
@@ -126,7 +126,7 @@ def test_replies_that_are_lost_for_longer_than_the_client_tries_change_nothing(
         def lose(entries: int) -> None:
             proxy.drop_replies(4)
 
-        tally = writer(Server(Target(proxy.url)), told=lose).write(mixed())
+        tally = writer(Server(ServerAddress(proxy.url)), told=lose).write(mixed())
     assert set(tally.requests) <= {"ok", "same"} and tally.requests.total() == 6
     for request in "abcdef":
         assert payloads(client, request) == [p for id, _, p in mixed() if id == request]
@@ -280,7 +280,7 @@ def test_small_requests_share_exchanges(client: redis.Redis, server_at: Server) 
 )
 def test_what_cant_be_asked_for(given: dict[str, Any], why: str) -> None:
     with pytest.raises(BadInput, match=why):
-        Asked("mail", **given)
+        DatasetOptions("mail", **given)
 
 
 # --- with Spark, where one kind of server is enough -----------------------------------------------
@@ -304,7 +304,7 @@ def test_a_python_worker_killed_mid_task_loses_and_doubles_nothing(
     source = tmp_path / "in.csv"
     lines = [f"r{n % 37},{n % 7},row {n}" for n in range(9000)]
     source.write_text("\n".join(["request,level,text", *lines]))
-    wanted = Asked("mail", id="request", payload="text", split=3, limit=8, parts=2)
+    wanted = DatasetOptions("mail", id="request", payload="text", split=3, limit=8, parts=2)
     frame = dataset.read(spark, str(source))
 
     def kill(entries: int) -> None:
@@ -315,7 +315,7 @@ def test_a_python_worker_killed_mid_task_loses_and_doubles_nothing(
             (tmp_path / f"killed-{context.partitionId()}").touch()
             os._exit(1)
 
-    done = submit.submit(spark, Server(Target(valkey_url)), frame, wanted, "job", told=kill)
+    done = submit.submit(spark, Server(ServerAddress(valkey_url)), frame, wanted, "job", told=kill)
     assert {path.name for path in tmp_path.glob("killed-*")} == {"killed-0", "killed-1"}
     ids = [f"r{n}" for n in range(37)]
     assert sum(done.requests.values()) == 37 and done.exit_code == 0
@@ -323,7 +323,7 @@ def test_a_python_worker_killed_mid_task_loses_and_doubles_nothing(
     for k, id in enumerate(ids):  # as they stood in the file
         expected = [b"row %d" % n for n in range(k, 9000, 37)]
         assert b"\n".join(payloads(valkey, id)).split(b"\n") == expected
-    again = submit.submit(spark, Server(Target(valkey_url)), frame, wanted, "job")
+    again = submit.submit(spark, Server(ServerAddress(valkey_url)), frame, wanted, "job")
     assert again.requests == {"same": 37} and again.entries == done.entries
     assert RequestQueue(valkey, "mail").counts().waiting == done.entries
 
@@ -337,12 +337,12 @@ def test_a_text_of_several_files_becomes_requests_of_so_many_lines(
     lines = [b"line %d \xff\r" % n for n in range(1000)]
     for k in range(4):
         (source / f"{k}.txt").write_bytes(b"\n".join(lines[k * 250 : k * 250 + 250]) + b"\n")
-    wanted = Asked("mail", name="day", rows=300, split=10, parts=2)
+    wanted = DatasetOptions("mail", name="day", rows=300, split=10, parts=2)
     frame = dataset.read(spark, str(source))
     sized = screened(spark, frame, wanted)
     assert (sized.requests, sized.entries, sized.rows, sized.corrupt) == (4, 100, 1000, 0)
     assert valkey.dbsize() == 0
-    done = submit.submit(spark, Server(Target(valkey_url)), frame, wanted, "job")
+    done = submit.submit(spark, Server(ServerAddress(valkey_url)), frame, wanted, "job")
     assert done.requests == {"ok": 4}
     found = [payload for n in range(1, 5) for payload in payloads(valkey, f"day-{n}")]
     assert b"\n".join(found).split(b"\n") == lines
@@ -357,8 +357,8 @@ def test_rows_without_a_payload_column_are_json(
     source.write_text(
         '{"id": "a", "level": "3", "to": null}\n{"id": "b", "level": "x", "to": "y"}\n'
     )
-    wanted = Asked("mail", id="id", priority="level", parts=2)
-    frame, server = dataset.read(spark, str(source)), Server(Target(valkey_url))
+    wanted = DatasetOptions("mail", id="id", priority="level", parts=2)
+    frame, server = dataset.read(spark, str(source)), Server(ServerAddress(valkey_url))
     with pytest.raises(BadInput, match=r"in.jsonl, row 2, request b: no priority: nothing was"):
         submit.submit(spark, server, frame, wanted, "job")
     assert valkey.dbsize() == 0
@@ -366,7 +366,7 @@ def test_rows_without_a_payload_column_are_json(
     assert (done.requests, done.rejects, done.exit_code) == ({"ok": 1}, 1, 3)
     assert payloads(valkey, "a") == [b'{"id": "a", "level": "3", "to": null}']
     with pytest.raises(BadInput, match="no column 'nobody'"):
-        dataset.arranged(dataset.read(spark, str(source)), Asked("mail", id="nobody"))
+        dataset.arranged(dataset.read(spark, str(source)), DatasetOptions("mail", id="nobody"))
 
 
 @pytest.mark.slow
@@ -377,10 +377,10 @@ def test_csv_is_read_as_others_write_it_or_not_at_all(
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(text)
-        wanted = Asked(path.parent.name, id="order.id", payload="n\u00e4me", parts=1)
+        wanted = DatasetOptions(path.parent.name, id="order.id", payload="n\u00e4me", parts=1)
         place = str(tmp_path / path.parent.name)
         frame = ran(lambda: dataset.read(spark, place, "csv", multiline=multiline))
-        server = Server(Target(valkey_url))
+        server = Server(ServerAddress(valkey_url))
         return ran(lambda: submit.submit(spark, server, frame, wanted, "job", rejected=seen.append))
 
     seen: list[Screened] = []
@@ -423,11 +423,14 @@ def test_rows_are_sent_as_they_stand(
         '{"id": "c"} {"id": "d"}',
     ]
     source = tmp_path / "in.jsonl"
-    wanted = Asked("mail", id="id", order=("o",), parts=2)
+    wanted = DatasetOptions("mail", id="id", order=("o",), parts=2)
 
     def sent() -> submit.Done:
         source.write_text("\n".join(lines) + "\n\n")
-        frame, server = ran(lambda: dataset.read(spark, str(source))), Server(Target(valkey_url))
+        frame, server = (
+            ran(lambda: dataset.read(spark, str(source))),
+            Server(ServerAddress(valkey_url)),
+        )
         return ran(
             lambda: submit.submit(spark, server, frame, wanted, "job", rejected=lambda found: None)
         )
@@ -442,7 +445,9 @@ def test_rows_are_sent_as_they_stand(
     rows = "timestamp_micros(1767229323456789) at, cast(1.10 as decimal(4, 2)) cents, 'p' `x.id`"
     spark.sql(f"select {rows}").write.parquet(str(tmp_path / "in.parquet"))
     frame = dataset.read(spark, str(tmp_path / "in.parquet"))
-    submit.submit(spark, Server(Target(valkey_url)), frame, Asked("mail", id="x.id"), "job")
+    submit.submit(
+        spark, Server(ServerAddress(valkey_url)), frame, DatasetOptions("mail", id="x.id"), "job"
+    )
     assert [json.loads(payload)["at"] for payload in payloads(valkey, "p")] == [
         "2026-01-01T01:02:03.456789Z"
     ]
@@ -462,8 +467,8 @@ def test_rows_that_cant_be_read_are_left_out_and_counted(
         lines[7:7] = ['{"id": "r1", "text": "a secr', "not JSON"]
     source.write_text("\n".join(lines) + "\n")
     frame = dataset.read(spark, str(source))
-    wanted = Asked("mail", id="id", payload="text", parts=2)
-    server = Server(Target(valkey_url))
+    wanted = DatasetOptions("mail", id="id", payload="text", parts=2)
+    server = Server(ServerAddress(valkey_url))
     first = 7 if format == "csv" else 8  # a header is no row
     with pytest.raises(
         BadInput, match=rf"row {first}: no .*, and 1 more can't be submitted: nothing was"
@@ -514,8 +519,10 @@ def test_what_a_dry_run_says_would_be_refused_is_what_submit_refuses(
             else:
                 good.setdefault(id, []).append(text)
         (source / name).write_text("\n".join(lines) + "\n")
-    wanted = Asked("mail", id="id", payload="text", priority="level", parts=2, max_payload=50)
-    frame, server = dataset.read(spark, str(source), "json"), Server(Target(valkey_url))
+    wanted = DatasetOptions(
+        "mail", id="id", payload="text", priority="level", parts=2, max_payload=50
+    )
+    frame, server = dataset.read(spark, str(source), "json"), Server(ServerAddress(valkey_url))
     found = screened(spark, frame, wanted)
     said = {(Path(one.file or "").name, one.row): one.reason for one in found.rejects}
     assert said.keys() == expected.keys()

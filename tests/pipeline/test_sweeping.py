@@ -11,12 +11,12 @@ import redis
 from pyspark import TaskContext
 from pyspark.sql import datasource as ds
 
-from redisq_ops.core.errors import BadInput
+from redisq_ops.core.model.errors import BadInput
 from redisq_ops.pipeline import source
 from redisq_ops.pipeline.connection import unswept
 from redisq_ops.pipeline.options import parsed
 
-from ..cli import dead_letters
+from ..command_line import dead_letters
 from .rows import reading
 
 

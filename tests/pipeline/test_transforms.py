@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from redisq_ops.core.values import Entry, Failure
-from redisq_ops.ops.contrast import difference
-from redisq_ops.ops.fingerprint import fingerprint
+from redisq_ops.core.model.entry import Entry, Failure
+from redisq_ops.ops.groups.fingerprint import fingerprint
+from redisq_ops.ops.groups.traits import difference
 from redisq_ops.ops.redaction import Redaction
 from redisq_ops.pipeline import schemas
-from redisq_ops.pipeline.critical import Attempt, path
+from redisq_ops.pipeline.critical_path import Attempt, path
 from redisq_ops.pipeline.tables import TABLES
 
 if TYPE_CHECKING:

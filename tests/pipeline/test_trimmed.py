@@ -11,15 +11,15 @@ import pytest
 import redis
 
 from redisq_ops import DelaySet
-from redisq_ops.core.connect import Target
-from redisq_ops.core.delay import ShardedDelaySet
-from redisq_ops.core.errors import Lost
-from redisq_ops.core.io import run
-from redisq_ops.core.registry import server_ms
-from redisq_ops.core.scan import Reach
+from redisq_ops.core.engine.registry import server_ms
+from redisq_ops.core.engine.state_scan import Reach
+from redisq_ops.core.model.errors import Lost
+from redisq_ops.core.queues.delay import ShardedDelaySet
+from redisq_ops.core.redis.client import ServerAddress
+from redisq_ops.core.redis.operation import run
 from redisq_ops.pipeline import lake, ranges
-from redisq_ops.pipeline.pace import Pace
-from redisq_ops.pipeline.partitions import Part
+from redisq_ops.pipeline.call_size import CallSize
+from redisq_ops.pipeline.partitions import TablePart
 from redisq_ops.pipeline.writing import Server
 
 from .rows import reading, rows
@@ -57,7 +57,7 @@ def gaps(found: list[dict[str, Any]]) -> list[str]:
     return [row["detail"] for row in found if row["event"] == "gap"]
 
 
-def of_part(made: Any, part: Part) -> list[dict[str, Any]]:
+def of_part(made: Any, part: TablePart) -> list[dict[str, Any]]:
     return [row for batch in made.read(part) for row in batch.to_pylist()]
 
 
@@ -92,7 +92,7 @@ def test_what_goes_while_a_part_is_read_is_missed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made = reading(url, "history", onTrim="report", **bounds)
-    made.pace = Pace(10**9, 25, most=25)
+    made.pace = CallSize(10**9, 25, most=25)
     (part,) = made.plan()
     asked = made.happened
     pages: list[int] = []
@@ -202,7 +202,7 @@ def valkey(valkey_url: str) -> Iterator[redis.Redis]:
 def test_what_was_trimmed_between_two_exports_fails_the_run_or_is_reported(
     spark: SparkSession, valkey: redis.Redis, valkey_url: str, tmp_path: Path
 ) -> None:
-    server = Server(Target(valkey_url))
+    server = Server(ServerAddress(valkey_url))
     queue = DelaySet(valkey, "q")
     queue.configure("c", 1, {"history": "all"})
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 from pyspark.errors import PySparkException, PythonException
 
-from redisq_ops.core.errors import BadInput, NotFound, RedisqError
+from redisq_ops.core.model.errors import BadInput, NotFound, RedisqError
 from redisq_ops.pipeline.writing import attended, failed, tasks
 
 WORKER = """
@@ -45,7 +45,7 @@ CSV file: file:///in/a.csv"""
             "the job failed: ValueError: no number: x",
         ),
         (
-            WORKER.format(raised="x\nredisq_ops.core.errors.NotFound: no queue 'x'"),
+            WORKER.format(raised="x\nredisq_ops.core.model.errors.NotFound: no queue 'x'"),
             NotFound,
             "no queue 'x'",
         ),

@@ -11,30 +11,30 @@ import redis
 from textual.events import Key
 from textual.pilot import Pilot
 
-from redisq_ops.core.connect import aconnect
-from redisq_ops.core.delay import DelaySet
-from redisq_ops.core.errors import Unreachable
-from redisq_ops.core.io import run
-from redisq_ops.core.registry import Registered
-from redisq_ops.core.request import RequestQueue
-from redisq_ops.core.resque import Job, SidekiqQueue
-from redisq_ops.core.values import Failure, Settlement
+from redisq_ops.core.engine.registry import Registered
+from redisq_ops.core.foreign.resque import Job, SidekiqQueue
+from redisq_ops.core.model.entry import Failure, Settlement
+from redisq_ops.core.model.errors import Unreachable
+from redisq_ops.core.queues.delay import DelaySet
+from redisq_ops.core.queues.request import RequestQueue
+from redisq_ops.core.redis.client import aconnect
+from redisq_ops.core.redis.operation import run
 from redisq_ops.demo.server import EmbeddedServer
-from redisq_ops.ops.bulk import Bulk
+from redisq_ops.ops.change.audit_log import Author
+from redisq_ops.ops.change.bulk import Bulk
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.discover import register
-from redisq_ops.ops.journal import Author
-from redisq_ops.ops.selection import Filter, select
-from redisq_ops.ops.snapshot import Snapshot, Wish
+from redisq_ops.ops.filter.scan import Filter, select
+from redisq_ops.ops.inspect.snapshot import Snapshot, Wish
 from redisq_ops.tui.app import Top
-from redisq_ops.tui.confirm import Confirm
-from redisq_ops.tui.detail import DetailScreen
-from redisq_ops.tui.field import Field
+from redisq_ops.tui.confirm_dialog import Confirm
+from redisq_ops.tui.detail_screen import DetailScreen
+from redisq_ops.tui.filter_input import FilterInput
 from redisq_ops.tui.frame import text
-from redisq_ops.tui.past import PastScreen
-from redisq_ops.tui.poller import Connected, Live, Missed, Seen
+from redisq_ops.tui.poller import Connected, Live, Missed, SnapshotFetched
+from redisq_ops.tui.undo_screen import PastScreen
 
-from ..layouts import far_apart
+from ..foreign_keys import far_apart
 
 pytestmark = pytest.mark.alike
 
@@ -409,9 +409,9 @@ def test_round_trips_do_not_depend_on_the_size(url: str, client: redis.Redis) ->
 
 def round_trips(client: redis.Redis, size: int) -> dict[str, int]:
     """Exchanges with the server one refresh of each view takes."""
-    from redisq_ops.core.exchange import exchange
-    from redisq_ops.ops.snapshot import VIEWS, About, Wish
-    from redisq_ops.ops.watch import fetch
+    from redisq_ops.core.redis.transport import exchange
+    from redisq_ops.ops.inspect.poll import fetch
+    from redisq_ops.ops.inspect.snapshot import VIEWS, About, Wish
 
     client.flushall()
     queue = bury(client, "r", size)
@@ -602,7 +602,7 @@ def test_what_comes_while_leaving_is_nobodys(url: str, client: redis.Redis) -> N
         assert app.snapshot is not None
         screens = app._screen_stack[:]
         app._screen_stack.clear()  # as it is for a moment on the way out
-        app.on_seen(Seen(app.snapshot))
+        app.on_seen(SnapshotFetched(app.snapshot))
         app.on_missed(Missed(Unreachable("gone")))
         app._screen_stack.extend(screens)
 
@@ -633,7 +633,7 @@ def test_a_filter_that_can_not_be_read_is_never_acted_by(url: str, client: redis
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
         await press(pilot, "slash", *"id~b -errr~vat", "enter")
         await told(pilot, "This filter isn't kept: column 7: there is no field 'errr'")
-        field = app.query_one(Field)
+        field = app.query_one(FilterInput)
         assert field.display and app.focused is field and field.cursor_position == 6
         lines = text(app).splitlines()
         at = next(n for n, line in enumerate(lines) if "id~b -errr~vat" in line)

@@ -12,8 +12,8 @@ from typing import Self
 import pytest
 import redis
 
-from redisq_ops.core.request import RequestQueue
-from redisq_ops.core.values import Failure, Settlement
+from redisq_ops.core.model.entry import Failure, Settlement
+from redisq_ops.core.queues.request import RequestQueue
 
 pytestmark = pytest.mark.slow
 

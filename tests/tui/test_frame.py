@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from redisq_ops.core.errors import Unreachable
-from redisq_ops.core.values import Counts, Entry
-from redisq_ops.ops.look import Row
-from redisq_ops.ops.snapshot import Listed, Snapshot, Wish
+from redisq_ops.core.model.entry import Counts, Entry
+from redisq_ops.core.model.errors import Unreachable
+from redisq_ops.ops.inspect.overview import QueueRow
+from redisq_ops.ops.inspect.snapshot import ListedQueue, Snapshot, Wish
 from redisq_ops.tui.app import Top
 from redisq_ops.tui.frame import frame, text
 from redisq_ops.tui.poller import Connected
@@ -31,11 +31,13 @@ class Lost:
         self.fails = fails
 
     async def look(self, wish: Wish) -> Snapshot:
-        queues = tuple(Listed(name, "delay", frozenset({"timeline"})) for name in ("a", "b", "c"))
+        queues = tuple(
+            ListedQueue(name, "delay", frozenset({"timeline"})) for name in ("a", "b", "c")
+        )
         bare = Snapshot(wish, NOW, queues)
         if wish.view == "overview":
-            fine = Row("a", "delay", Counts(1, 2, 3, 4, 5, 6), None)
-            lost = Row("b", "delay", None, None, self.problem)
+            fine = QueueRow("a", "delay", Counts(1, 2, 3, 4, 5, 6), None)
+            lost = QueueRow("b", "delay", None, None, self.problem)
             return replace(bare, overview=(fine, lost, replace(fine, name="c")))
         await asyncio.sleep(0.5)
         if self.fails:

@@ -14,7 +14,7 @@ from redisq_ops.tui.help import keys as described
 from redisq_ops.tui.table import PagedTable
 from redisq_ops.tui.views import ALL
 
-from ..test_snapshots import MAIL, Seeded, settled
+from .test_snapshots import MAIL, Seeded, settled
 
 PAGE = Path(__file__).parents[2] / "docs" / "dashboard.md"
 BEGIN, END = "<!-- keys: drawn from the code -->\n", "<!-- end of keys -->\n"

@@ -9,23 +9,23 @@ from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 from textual.strip import Strip
 
-from redisq_ops.tui.table import Column, PagedTable, Row, Window, fit
+from redisq_ops.tui.table import PagedTable, RowWindow, TableColumn, TableRow, fit
 from redisq_ops.tui.theme import REDISQ
 
 COLUMNS = (
-    Column("id", "entry", 10),
-    Column("note", "note", 12, flex=1),
-    Column("age", "age", 6, align="right", priority=2),
-    Column("state", "state", 8, priority=1),
+    TableColumn("id", "entry", 10),
+    TableColumn("note", "note", 12, flex=1),
+    TableColumn("age", "age", 6, align="right", priority=2),
+    TableColumn("state", "state", 8, priority=1),
 )
 OSC_52 = "\x1b]52;c;aGFja2Vk\x07"
 
 
-def row(name: object, note: str = "fine") -> Row:
-    return Row(str(name), (str(name), note, "12s", ("waiting", "green")))
+def row(name: object, note: str = "fine") -> TableRow:
+    return TableRow(str(name), (str(name), note, "12s", ("waiting", "green")))
 
 
-def rows(start: int, end: int) -> tuple[Row, ...]:
+def rows(start: int, end: int) -> tuple[TableRow, ...]:
     return tuple(row(f"e{index}") for index in range(start, end))
 
 
@@ -75,7 +75,7 @@ class Bench(App[None]):
         self.asked.append((wanted.start, wanted.end))
         if self.answers:
             end = min(wanted.end, self.total) - self.short_by
-            self.table.show(Window(wanted.start, self.total, rows(wanted.start, end)))
+            self.table.show(RowWindow(wanted.start, self.total, rows(wanted.start, end)))
 
     def on_paged_table_moved(self, moved: PagedTable.Moved) -> None:
         self.said.append(("moved", moved.identity))
@@ -103,17 +103,17 @@ def run(
 def test_the_cursor_stays_on_its_entry_while_the_list_moves() -> None:
     async def check(bench: Bench, pilot: Pilot[None]) -> None:
         table = bench.table
-        table.show(Window(0, 20, rows(0, 20)))
+        table.show(RowWindow(0, 20, rows(0, 20)))
         await pilot.press("j", "j", "j")
         assert (table.identity, table.cursor) == ("e3", 3)
         bench.said.clear()
 
-        table.show(Window(0, 22, (row("new1"), row("new2"), *rows(0, 20))))
+        table.show(RowWindow(0, 22, (row("new1"), row("new2"), *rows(0, 20))))
         await pilot.pause()
         assert (table.identity, table.cursor, table.cursor_lost) == ("e3", 5, False)
         assert table.text(6).strip().startswith("e3")
 
-        table.show(Window(0, 18, rows(2, 20)))
+        table.show(RowWindow(0, 18, rows(2, 20)))
         await pilot.pause()
         assert (table.identity, table.cursor) == ("e3", 1)
         assert bench.said == []
@@ -124,9 +124,9 @@ def test_the_cursor_stays_on_its_entry_while_the_list_moves() -> None:
 def test_the_view_follows_a_cursor_that_is_pushed_out_of_it() -> None:
     async def check(bench: Bench, pilot: Pilot[None]) -> None:
         table = bench.table
-        table.show(Window(0, 40, rows(0, 40)))
+        table.show(RowWindow(0, 40, rows(0, 40)))
         await pilot.pause()
-        table.show(Window(0, 60, (*rows(100, 120), *rows(0, 40))))
+        table.show(RowWindow(0, 60, (*rows(100, 120), *rows(0, 40))))
         await pilot.pause()
         assert (table.identity, table.cursor) == ("e0", 20)
         assert any(line.strip().startswith("e0 ") for line in table.screen_text())
@@ -137,20 +137,20 @@ def test_the_view_follows_a_cursor_that_is_pushed_out_of_it() -> None:
 def test_an_entry_that_went_leaves_nothing_selected_until_the_cursor_moves() -> None:
     async def check(bench: Bench, pilot: Pilot[None]) -> None:
         table = bench.table
-        table.show(Window(0, 5, rows(0, 5)))
+        table.show(RowWindow(0, 5, rows(0, 5)))
         await pilot.press("j", "j")
         bench.said.clear()
 
-        table.show(Window(0, 4, (*rows(0, 2), *rows(3, 5))))
+        table.show(RowWindow(0, 4, (*rows(0, 2), *rows(3, 5))))
         await pilot.press("enter", "space")
         await pilot.pause()
         assert (table.identity, table.cursor, table.cursor_lost) == (None, 2, True)
         assert bench.said == [("moved", None)]
         assert table.text(3).startswith("✗ e3")
 
-        table.show(Window(0, 5, rows(0, 5)))
+        table.show(RowWindow(0, 5, rows(0, 5)))
         assert (table.identity, table.cursor_lost) == ("e2", False)
-        table.show(Window(0, 4, (*rows(0, 2), *rows(3, 5))))
+        table.show(RowWindow(0, 4, (*rows(0, 2), *rows(3, 5))))
         await pilot.press("j", "enter")
         await pilot.pause()
         assert (table.identity, table.cursor_lost) == ("e4", False)
@@ -162,21 +162,21 @@ def test_an_entry_that_went_leaves_nothing_selected_until_the_cursor_moves() -> 
 def test_a_list_that_shrinks_below_the_cursor_takes_it_along() -> None:
     async def check(bench: Bench, pilot: Pilot[None]) -> None:
         table = bench.table
-        table.show(Window(0, 100, rows(0, 100)))
+        table.show(RowWindow(0, 100, rows(0, 100)))
         await pilot.press("G")
         assert table.identity == "e99"
-        table.show(Window(0, 3, rows(0, 3)))
+        table.show(RowWindow(0, 3, rows(0, 3)))
         await pilot.pause()
         assert (table.cursor, table.cursor_lost, table.scroll_offset.y) == (2, True, 0)
         assert table.text(1).strip().startswith("e0")
-        table.show(Window(0, 0, ()))
+        table.show(RowWindow(0, 0, ()))
         await pilot.pause()
         assert table.identity is None
         assert (table.cursor, table.position) == (0, "")
         assert table.text(1).strip() == "no entries"
-        table.show(Window(0, 2, (row("new"), row("newer"))))
+        table.show(RowWindow(0, 2, (row("new"), row("newer"))))
         assert (table.identity, table.cursor_lost) == ("new", False)
-        table.show(Window(0, 0, ()))
+        table.show(RowWindow(0, 0, ()))
         await pilot.press("j", "k", "G", "pagedown", "space", "enter")
         assert (table.cursor, table.marks) == (0, frozenset())
 
@@ -186,9 +186,9 @@ def test_a_list_that_shrinks_below_the_cursor_takes_it_along() -> None:
 def test_the_wheel_goes_on_from_the_end_of_a_list_that_shrank() -> None:
     async def check(bench: Bench, pilot: Pilot[None]) -> None:
         table = bench.table
-        table.show(Window(0, 100, rows(0, 100)))
+        table.show(RowWindow(0, 100, rows(0, 100)))
         await pilot.press("G")
-        table.show(Window(0, 20, rows(0, 20)))
+        table.show(RowWindow(0, 20, rows(0, 20)))
         table.scroll_up(animate=False)
         await pilot.pause()
         assert table.scroll_offset.y == 20 - 11 - 1
@@ -265,7 +265,7 @@ def test_an_answer_with_too_few_rows_is_not_asked_for_again_and_again() -> None:
 
 def test_rows_that_went_missing_are_asked_for_again() -> None:
     async def check(bench: Bench, pilot: Pilot[None]) -> None:
-        bench.table.show(Window(400, 500, rows(400, 420)))
+        bench.table.show(RowWindow(400, 500, rows(400, 420)))
         await pilot.pause()
         assert bench.asked == [(0, 22), (0, 22)]
         assert bench.table.text(1).strip().startswith("e0")
@@ -277,7 +277,7 @@ def test_a_table_filled_before_it_is_laid_out_asks_once_it_knows_its_height() ->
     class Early(Bench):
         def compose(self) -> ComposeResult:
             table = Table()
-            table.show(Window(0, 500, rows(0, 5)))
+            table.show(RowWindow(0, 500, rows(0, 5)))
             yield table
 
     async def check(bench: Bench, pilot: Pilot[None]) -> None:
@@ -292,7 +292,7 @@ def test_a_table_that_is_not_displayed_keeps_its_place() -> None:
         table = bench.table
         table.display = False
         await pilot.pause()
-        table.show(Window(0, 501, (row("new"), *rows(0, 30))))
+        table.show(RowWindow(0, 501, (row("new"), *rows(0, 30))))
         await pilot.pause()
         table.display = True
         await pilot.pause()
@@ -319,13 +319,13 @@ def test_without_the_focus_the_cursor_looks_different() -> None:
 def test_rows_that_are_not_there_yet_are_dots_and_the_cursor_takes_the_row_that_comes() -> None:
     async def check(bench: Bench, pilot: Pilot[None]) -> None:
         table = bench.table
-        table.show(Window(0, 500, rows(0, 50)))
+        table.show(RowWindow(0, 500, rows(0, 50)))
         await pilot.press("G", "enter", "space")
         await pilot.pause()
         assert table.identity is None
         assert {line.strip() for line in table.screen_text()[1:]} == {"…"}
         bench.said.clear()
-        table.show(Window(450, 500, rows(450, 500)))
+        table.show(RowWindow(450, 500, rows(450, 500)))
         await pilot.pause()
         assert table.identity == "e499"
         assert bench.said == [("moved", "e499")]
@@ -345,7 +345,7 @@ def test_marks_belong_to_entries_and_outlive_their_window() -> None:
         await pilot.press("G", "g", "j", "space")
         await pilot.pause()
         assert table.marks == {"e3"}
-        table.show(Window(0, 1001, (row("new"), *rows(0, 40))))
+        table.show(RowWindow(0, 1001, (row("new"), *rows(0, 40))))
         assert [line[0] for line in table.screen_text()[1:7]] == [" ", " ", " ", " ", "●", " "]
         assert ("marked", frozenset({"e1", "e3"})) in bench.said
 
@@ -359,7 +359,7 @@ def test_marks_belong_to_entries_and_outlive_their_window() -> None:
 def test_markup_and_escape_sequences_are_shown_not_obeyed() -> None:
     async def check(bench: Bench, pilot: Pilot[None]) -> None:
         table = bench.table
-        table.show(Window(0, 2, (row("a", "[red]x[/red]"), row("b", f"{OSC_52}\n\u202etxt"))))
+        table.show(RowWindow(0, 2, (row("a", "[red]x[/red]"), row("b", f"{OSC_52}\n\u202etxt"))))
         await pilot.pause()
         assert "[red]x[/red]" in table.text(1)
         assert r"\x1b]52;c;aGFja2Vk\x07⏎\u202etxt" in table.text(2)
@@ -372,7 +372,7 @@ def test_columns_stay_in_line_behind_wide_characters() -> None:
     async def check(bench: Bench, pilot: Pilot[None]) -> None:
         table = bench.table
         notes = ("plain", "日本語", "日本語" * 20, "e\u0301" * 5, "🙂", "x" * 500, "")
-        table.show(Window(0, len(notes), tuple(map(row, "abcdefg", notes))))
+        table.show(RowWindow(0, len(notes), tuple(map(row, "abcdefg", notes))))
         await pilot.pause()
         lines = table.screen_text()
         assert {cell_len(line) for line in lines} == {59}
@@ -410,15 +410,15 @@ def test_only_lines_that_changed_are_painted() -> None:
     async def check(bench: Bench, pilot: Pilot[None]) -> None:
         table = bench.table
         before = rows(0, 20)
-        table.show(Window(0, 20, before))
+        table.show(RowWindow(0, 20, before))
         await pilot.pause()
 
         table.painted.clear()
-        table.show(Window(0, 20, rows(0, 20)))
+        table.show(RowWindow(0, 20, rows(0, 20)))
         await pilot.pause()
         assert table.painted == []
 
-        table.show(Window(0, 21, (*before[:4], row("e4", "changed"), *before[5:], row("e20"))))
+        table.show(RowWindow(0, 21, (*before[:4], row("e4", "changed"), *before[5:], row("e20"))))
         await pilot.pause()
         assert table.painted == [5]
         assert "changed" in table.text(5)
@@ -459,7 +459,7 @@ def test_the_header_says_what_orders_the_rows_and_whether_all_of_them() -> None:
 
 def test_a_guessed_total_is_said_to_be_one() -> None:
     async def check(bench: Bench, pilot: Pilot[None]) -> None:
-        bench.table.show(Window(0, 12_345, rows(0, 50), exact=False))
+        bench.table.show(RowWindow(0, 12_345, rows(0, 50), exact=False))
         assert bench.table.position == "1 of ≥12,345"
 
     run(check, Bench(answers=False))
@@ -501,5 +501,5 @@ def test_columns_of_low_priority_go_first_and_spare_width_is_shared() -> None:
     assert kept(35) == ["entry", "note"]
     assert kept(0) == ["entry", "note"]
     assert dict(fit(COLUMNS, 80)) == {0: 10, 1: 48, 2: 6, 3: 8}
-    thirds = tuple(Column(key, key, 5, flex=1) for key in "abc")
+    thirds = tuple(TableColumn(key, key, 5, flex=1) for key in "abc")
     assert sum(width for _, width in fit(thirds, 100)) == 100 - 2 - 2 * 2

@@ -10,26 +10,27 @@ import redis
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from redisq_ops.core.connect import aconnect
-from redisq_ops.core.delay import DelaySet
-from redisq_ops.core.io import run
-from redisq_ops.core.registry import Registered
-from redisq_ops.core.request import RequestQueue
-from redisq_ops.core.values import Failure, Settlement
-from redisq_ops.ops import consumers, whole
-from redisq_ops.ops.control import pause
+from redisq_ops.core.engine.registry import Registered
+from redisq_ops.core.model.entry import Failure, Settlement
+from redisq_ops.core.queues.delay import DelaySet
+from redisq_ops.core.queues.request import RequestQueue
+from redisq_ops.core.redis.client import aconnect
+from redisq_ops.core.redis.operation import run
+from redisq_ops.ops.change import whole_state
+from redisq_ops.ops.change.audit_log import Author, log
+from redisq_ops.ops.change.control import pause
+from redisq_ops.ops.change.limits import Guard
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.discover import register
-from redisq_ops.ops.guard import Guard
-from redisq_ops.ops.journal import Author, log
+from redisq_ops.ops.inspect import consumers
 from redisq_ops.ops.redaction import Redaction
 from redisq_ops.tui.app import Top
-from redisq_ops.tui.confirm import Confirm
+from redisq_ops.tui.confirm_dialog import Confirm
+from redisq_ops.tui.explain_screen import WhyScreen
 from redisq_ops.tui.frame import text
 from redisq_ops.tui.poller import Connected, Live
-from redisq_ops.tui.views import Groups
+from redisq_ops.tui.views import GroupsView
 from redisq_ops.tui.views import consumers as view
-from redisq_ops.tui.why import WhyScreen
 
 from .test_app import asked, bury, dead, drive_in, press, see, told, undo, until
 
@@ -155,7 +156,7 @@ def test_a_scan_of_all_stops_at_esc(url: str, client: redis.Redis) -> None:
         await press(pilot, "7")
         await see(pilot, "the latest 500 of 1,200 dead")
         groups = app.current
-        assert isinstance(groups, Groups)
+        assert isinstance(groups, GroupsView)
         app.changes.scan(groups)
         app.changes.stopping = True  # Esc, before the first page is there
         await told(pilot, "Stopped: the groups are those of the latest again.")
@@ -321,16 +322,16 @@ def test_the_limits_of_a_context_come_before_any_look(url: str, client: redis.Re
 def test_a_large_state_is_moved_as_a_whole_and_back(
     url: str, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(whole, "LARGE", 500)
+    monkeypatch.setattr(whole_state, "LARGE", 500)
     queue = bury(client, "r", 1_200)
     used = set[type]()
-    step = whole.WholeBulk.step
+    step = whole_state.WholeBulk.step
 
-    async def seen(self: whole.WholeBulk) -> bool:
+    async def seen(self: whole_state.WholeBulk) -> bool:
         used.add(type(self))
         return await step(self)
 
-    monkeypatch.setattr(whole.WholeBulk, "step", seen)
+    monkeypatch.setattr(whole_state.WholeBulk, "step", seen)
 
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
         await press(pilot, "A")
@@ -346,7 +347,7 @@ def test_a_large_state_is_moved_as_a_whole_and_back(
         assert queue.counts().dead == 1_202
 
     drive_in(url, body, "5")
-    assert used == {whole.WholeBulk}
+    assert used == {whole_state.WholeBulk}
 
 
 # --- undo --------------------------------------------------------------------------------------

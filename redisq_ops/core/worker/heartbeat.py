@@ -6,8 +6,8 @@ from threading import Event, Thread
 
 from redis.exceptions import RedisError
 
-from ..errors import RedisqError
-from .source import Sources
+from ..model.errors import RedisqError
+from .queue_source import Sources
 
 
 class Heartbeat:

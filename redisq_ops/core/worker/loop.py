@@ -18,25 +18,25 @@ from typing import Any
 from redis import Redis, RedisCluster
 from redis.exceptions import RedisError
 
-from .. import rights
-from ..clock import FELL_MS, Duration, checked_ms
-from ..errors import BadInput, Forbidden, RedisqError, Unreadable
-from ..given import listed
-from ..handler import Handler, Random, Work, as_handler, timed_out
-from ..io import BlockingClient, Description, run
-from ..keys import checked_consumer
-from ..queue import Queue
-from ..registry import server_ms
-from ..settings import LEASE_MS, MAX_BATCH
-from ..values import Limit, Settlement, Taken
-from .doorbell import Doorbell, Rung
+from ..engine.queue import Queue
+from ..engine.registry import server_ms
+from ..model.clock import FELL_MS, Duration, checked_ms
+from ..model.entry import Limit, Settlement, Taken
+from ..model.errors import BadInput, Forbidden, RedisqError, Unreadable
+from ..model.keys import checked_consumer
+from ..model.settings import LEASE_MS, MAX_BATCH
+from ..model.validation import listed
+from ..redis import acl_rights
+from ..redis.operation import BlockingClient, Description, run
+from .exchange_threads import Answer, Lanes
+from .executors import Slots, slots
+from .handler import Handler, Random, Work, as_handler, timed_out
+from .health import Endpoint
 from .heartbeat import Heartbeat
-from .lanes import Answer, Lanes
-from .line import Line
-from .ping import Endpoint
-from .recoveries import Recoveries
-from .slots import Slots, slots
-from .source import Redacted, Source, Sources, log, settlements
+from .queue_source import QueueSource, Redacted, Sources, log, settlements
+from .reconnect import ReconnectingConnection
+from .transfer_recovery import Recoveries
+from .wake_up import Doorbell, Rung
 
 UPKEEP_S = 30.0
 MUCH = 40
@@ -124,7 +124,7 @@ class Worker:
         self._random = random
         self._inbox: SimpleQueue[Message] = SimpleQueue()
         rest = self._meanwhile if batch == 1 else sleep
-        self._line = Line(self._client, random, rest, self._has_given_up)
+        self._line = ReconnectingConnection(self._client, random, rest, self._has_given_up)
         self._lanes: Lanes
         self._slots: Slots
         self._bell: Doorbell
@@ -188,7 +188,7 @@ class Worker:
 
     def _ask_rights(self) -> None:
         for source in self._sources:
-            if warning := run(self._client, rights.to_work(source.queue)):
+            if warning := run(self._client, acl_rights.to_work(source.queue)):
                 log.warning(warning)
 
     # --- the loop ------------------------------------------------------------------------------
@@ -366,8 +366,8 @@ class Worker:
 
     def _turned(
         self,
-        telling: Sequence[tuple[Source, list[Work]]],
-        source: Source | None,
+        telling: Sequence[tuple[QueueSource, list[Work]]],
+        source: QueueSource | None,
         asked: int,
         alone: bool,
         said: list[Any],
@@ -396,7 +396,7 @@ class Worker:
             self._sources.since = monotonic()
         self._quiet_until = monotonic() + self._line.heed(said, work=True)
 
-    def _ask_limits(self, source: Source) -> None:
+    def _ask_limits(self, source: QueueSource) -> None:
         """Find out, once in a while, whether slots stay idle only because of a limit."""
         now = monotonic()
         if now < source.limits_at or self._stops or self._idle_slots() < 1:
@@ -434,7 +434,7 @@ class Worker:
             self._upkeep_at = monotonic() + 1.0  # there is more where that came from
         self._quiet_until = monotonic() + self._line.heed(said, work=False)
 
-    def _took(self, source: Source, taken: Taken) -> None:
+    def _took(self, source: QueueSource, taken: Taken) -> None:
         works = [Work(delivery, source.renew) for delivery in taken.deliveries]
         source.held.update(works)
         if works or taken.more or source.rung:

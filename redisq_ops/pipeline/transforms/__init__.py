@@ -5,12 +5,12 @@ those of UTC whatever the session's zone is. ``accuracy``: percentiles are exact
 with one the rank is off by 1/accuracy of all values at most, in bounded memory.
 """
 
+from .anomalies import anomalies
 from .clients import demanded, fairness
+from .dead_letters import contrasts, dead_groups, fingerprinted, payload_fields
 from .events import attempts, occurrences
-from .letters import contrasts, dead_groups, fingerprinted, payload_fields
 from .paths import critical_paths, requests
 from .rates import latency, retries, throughput
-from .spans import anomalies
 
 __all__ = [
     "anomalies", "attempts", "contrasts", "critical_paths", "dead_groups", "demanded", "fairness",

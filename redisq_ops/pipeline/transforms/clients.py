@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from redisq_ops.ops.contrast import HOUR
+from redisq_ops.ops.groups.traits import HOUR
 
 from .events import first_group, occurrences
 from .steps import ms

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from redisq_ops.ops.regex import regex
+from redisq_ops.ops.filter.regex import regex
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

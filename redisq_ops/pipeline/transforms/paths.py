@@ -70,7 +70,7 @@ def critical_paths(attempts: DataFrame) -> DataFrame:
 def _walked(rows: pd.DataFrame) -> pd.DataFrame:
     import pandas as pd
 
-    from ..critical import Attempt, path
+    from ..critical_path import Attempt, path
 
     def whole(value: Any) -> int | None:
         return None if pd.isna(value) else int(value)

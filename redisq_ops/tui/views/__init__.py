@@ -1,17 +1,17 @@
 """The views, one module each: rows and charts as functions of a snapshot."""
 
+from .base import ChangeTarget, QueueView
 from .consumers import Consumers
-from .dead import Dead
+from .dead_letters import Dead
 from .delayed import Delayed
-from .groups import Groups
-from .levels import Levels
+from .groups import GroupsView
 from .overview import OverviewView
-from .pending import Pending
+from .pending import PendingView
+from .priorities import Levels
 from .requests import Requests
-from .view import QueueView, Target
 
 ALL: tuple[type[QueueView], ...] = (
-    OverviewView, Levels, Requests, Pending, Dead, Delayed, Groups, Consumers,
+    OverviewView, Levels, Requests, PendingView, Dead, Delayed, GroupsView, Consumers,
 )  # fmt: skip
 
-__all__ = ["ALL", "Consumers", "Groups", "QueueView", "Target"]
+__all__ = ["ALL", "ChangeTarget", "Consumers", "GroupsView", "QueueView"]

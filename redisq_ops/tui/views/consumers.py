@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from redisq_ops.ops.hint import hint
-from redisq_ops.ops.snapshot import Snapshot
+from redisq_ops.ops.inspect.snapshot import Snapshot
 from redisq_ops.ops.terminal import age, count, printable, short_count
-from redisq_ops.tui.table import Cell, Column, Row
+from redisq_ops.tui.table import Cell, TableColumn, TableRow
 from redisq_ops.tui.theme import BAD, DIM, HEAT, HELD, WARN
 
+from .base import Items, QueueView, SortOrder
 from .requests import number
-from .view import Items, Order, QueueView
 
 if TYPE_CHECKING:
-    from redisq_ops.core.holdings import Load
-    from redisq_ops.ops.consumers import Report, Seen
+    from redisq_ops.core.model.consumer_load import Load
+    from redisq_ops.ops.inspect.consumers import ConsumerReport, ConsumerStatus
 
 _AGES = ("<1m", "<10m", "<1h", "<1d", "≥1d")
 _DELIVERIES = (1, 2, 3, 5, 10)
@@ -34,7 +34,7 @@ _APART = "\0"
 class One:
     """A consumer in its group."""
 
-    seen: Seen
+    seen: ConsumerStatus
     group: str | None
     poison: int
     """entries it has that were delivered ten times or more"""
@@ -56,20 +56,20 @@ class Consumers(QueueView):
     about = "Consumers: who holds what, who is silent"
     verbs = frozenset({"claim", "requeue"})
     columns = (
-        Column("consumer", "consumer", 20, flex=2),
-        Column("group", "group", 8, flex=1, priority=3),
-        Column("pending", "pending", 7, align="right"),
-        Column("oldest", "oldest", 8, align="right"),
-        Column("idle", "idle", 8, align="right", priority=2),
-        Column("late", "late", 5, align="right", priority=1),
-        Column("poison", "10×", 5, align="right", priority=4),
-        Column("silent", "silent", 10, align="right"),
+        TableColumn("consumer", "consumer", 20, flex=2),
+        TableColumn("group", "group", 8, flex=1, priority=3),
+        TableColumn("pending", "pending", 7, align="right"),
+        TableColumn("oldest", "oldest", 8, align="right"),
+        TableColumn("idle", "idle", 8, align="right", priority=2),
+        TableColumn("late", "late", 5, align="right", priority=1),
+        TableColumn("poison", "10×", 5, align="right", priority=4),
+        TableColumn("silent", "silent", 10, align="right"),
     )
     orders = (
-        Order("silent", "longest silent first", True, lambda one: one.seen.silent_ms or -1),
-        Order("pending", "most pending first", True, lambda one: one.seen.pending),
-        Order("oldest", "oldest first", True, lambda one: one.seen.oldest_ms or -1),
-        Order("consumer", "by name", by=lambda one: (one.seen.name, one.group or "")),
+        SortOrder("silent", "longest silent first", True, lambda one: one.seen.silent_ms or -1),
+        SortOrder("pending", "most pending first", True, lambda one: one.seen.pending),
+        SortOrder("oldest", "oldest first", True, lambda one: one.seen.oldest_ms or -1),
+        SortOrder("consumer", "by name", by=lambda one: (one.seen.name, one.group or "")),
     )
     empty = "nobody holds anything"
     tall = 18
@@ -89,10 +89,10 @@ class Consumers(QueueView):
     def words(self, item: Any) -> tuple[str, ...]:
         return (item.seen.name, item.group or "")
 
-    def row(self, item: Any, snapshot: Snapshot) -> Row:
+    def row(self, item: Any, snapshot: Snapshot) -> TableRow:
         one: One = item
         seen = one.seen
-        return Row(
+        return TableRow(
             one.identity,
             (
                 seen.name,
@@ -141,7 +141,7 @@ def _span(ms: int | None) -> Cell:
     return ("-", DIM) if ms is None else age(ms)
 
 
-def drawn(reports: tuple[Report, ...], width: int) -> Text:
+def drawn(reports: tuple[ConsumerReport, ...], width: int) -> Text:
     """How often and how long ago what is held was delivered; where there is room, the groups."""
     heat = [[sum(r.heat[i][j] for r in reports) for j in range(len(_AGES))]
             for i in range(len(_DELIVERIES))]  # fmt: skip

@@ -7,15 +7,15 @@ from typing import Any
 
 from rich.text import Text
 
-from redisq_ops.core.values import Entry
-from redisq_ops.ops.snapshot import Snapshot, Upcoming
+from redisq_ops.core.model.entry import Entry
+from redisq_ops.ops.inspect.snapshot import Snapshot, Upcoming
 from redisq_ops.ops.terminal import age, count, date
 from redisq_ops.tui.charts import timeline
-from redisq_ops.tui.table import Column, Row
+from redisq_ops.tui.table import TableColumn, TableRow
 from redisq_ops.tui.theme import DELAYED, DIM, OK
 
-from .dead import error_cell
-from .view import EntryView, Order
+from .base import EntryView, SortOrder
+from .dead_letters import error_cell
 
 HEIGHT = 5
 _TICK = 20
@@ -29,26 +29,26 @@ class Delayed(EntryView):
     verbs = frozenset({"requeue", "purge"})
     edits = True
     columns = (
-        Column("id", "entry", 30, flex=1),
-        Column("in", "due in", 9, align="right"),
-        Column("at", "due at", 19),
-        Column("attempts", "attempts", 8, align="right", priority=2),
-        Column("error", "last error", 12, flex=2, style=DIM, priority=3),
+        TableColumn("id", "entry", 30, flex=1),
+        TableColumn("in", "due in", 9, align="right"),
+        TableColumn("at", "due at", 19),
+        TableColumn("attempts", "attempts", 8, align="right", priority=2),
+        TableColumn("error", "last error", 12, flex=2, style=DIM, priority=3),
     )
     orders = (
-        Order("in", "next first"),
-        Order("in", "last first", descending=True),
-        Order("attempts", "most attempts first", descending=True, by=lambda e: e.attempts),
-        Order("id", "by id", by=lambda e: e.id),
+        SortOrder("in", "next first"),
+        SortOrder("in", "last first", descending=True),
+        SortOrder("attempts", "most attempts first", descending=True, by=lambda e: e.attempts),
+        SortOrder("id", "by id", by=lambda e: e.id),
     )
     empty = "nothing is delayed"
     tall = 18
 
-    def row(self, item: Any, snapshot: Snapshot) -> Row:
+    def row(self, item: Any, snapshot: Snapshot) -> TableRow:
         entry: Entry = item
         at = entry.at_ms or 0
         left = at - snapshot.now_ms
-        return Row(
+        return TableRow(
             entry.id,
             (
                 entry.id,

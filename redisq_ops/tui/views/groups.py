@@ -5,33 +5,33 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from redisq_ops.ops.snapshot import Snapshot
+from redisq_ops.ops.inspect.snapshot import Snapshot
 from redisq_ops.ops.terminal import count
-from redisq_ops.tui.table import Column, Row
+from redisq_ops.tui.table import TableColumn, TableRow
 from redisq_ops.tui.theme import DIM
 
-from .dead import ago
+from .base import ChangeTarget, Items, QueueView, SortOrder
+from .dead_letters import ago
 from .delayed import moment, zone_of
 from .requests import number
-from .view import Items, Order, QueueView, Target
 
 if TYPE_CHECKING:
-    from redisq_ops.ops.expression import Query
-    from redisq_ops.ops.groups import Group
+    from redisq_ops.ops.filter.ast import Query
+    from redisq_ops.ops.groups.error_groups import ErrorGroup
 
 
 @dataclass(frozen=True, slots=True)
 class Scanned:
     """Groups of all dead letters there were at one moment; the small ones are only counted."""
 
-    groups: tuple[Group, ...]
+    groups: tuple[ErrorGroup, ...]
     looked: int
     other_groups: int
     other_entries: int
     at_ms: int
 
 
-class Groups(QueueView):
+class GroupsView(QueueView):
     """Of the latest dead letters, as each snapshot has them, or of a scan of all."""
 
     name_ = "groups"
@@ -39,21 +39,21 @@ class Groups(QueueView):
     about = "Groups of dead letters, by error"
     verbs = frozenset({"replay", "purge"})
     columns = (
-        Column("group", "group", 8),
-        Column("count", "entries", 7, align="right"),
-        Column("share", "share", 5, align="right"),
-        Column("lost", "lost", 5, align="right", priority=4),
-        Column("first", "first", 7, align="right", style=DIM, priority=1),
-        Column("last", "last", 7, align="right"),
-        Column("clients", "clients", 7, align="right", priority=3),
-        Column("requests", "requests", 8, align="right", priority=5),
-        Column("error", "error", 24, flex=1),
+        TableColumn("group", "group", 8),
+        TableColumn("count", "entries", 7, align="right"),
+        TableColumn("share", "share", 5, align="right"),
+        TableColumn("lost", "lost", 5, align="right", priority=4),
+        TableColumn("first", "first", 7, align="right", style=DIM, priority=1),
+        TableColumn("last", "last", 7, align="right"),
+        TableColumn("clients", "clients", 7, align="right", priority=3),
+        TableColumn("requests", "requests", 8, align="right", priority=5),
+        TableColumn("error", "error", 24, flex=1),
     )
     orders = (
-        Order("count", "largest first", descending=True),
-        Order("last", "latest first", descending=True, by=lambda g: g.last_ms or 0),
-        Order("first", "oldest first", by=lambda g: g.first_ms or 0),
-        Order("error", "by error", by=lambda g: (g.type or "", g.form)),
+        SortOrder("count", "largest first", descending=True),
+        SortOrder("last", "latest first", descending=True, by=lambda g: g.last_ms or 0),
+        SortOrder("first", "oldest first", by=lambda g: g.first_ms or 0),
+        SortOrder("error", "by error", by=lambda g: (g.type or "", g.form)),
     )
     empty = "no dead letters"
 
@@ -82,14 +82,14 @@ class Groups(QueueView):
         return Items(0, len(found), found)
 
     def words(self, item: Any) -> tuple[str, ...]:
-        group: Group = item
+        group: ErrorGroup = item
         return (group.fingerprint, group.type or "", group.form)
 
-    def row(self, item: Any, snapshot: Snapshot) -> Row:
-        group: Group = item
+    def row(self, item: Any, snapshot: Snapshot) -> TableRow:
+        group: ErrorGroup = item
         looked = self.whole.looked if self.whole else snapshot.looked
         more = "" if group.exact else "≥"
-        return Row(
+        return TableRow(
             group.fingerprint,
             (
                 group.fingerprint,
@@ -104,7 +104,7 @@ class Groups(QueueView):
             ),
         )
 
-    def group(self, fingerprint: str) -> Group | None:
+    def group(self, fingerprint: str) -> ErrorGroup | None:
         """A listed group."""
         return next((g for g in self._items.items if g.fingerprint == fingerprint), None)
 
@@ -116,8 +116,8 @@ class Groups(QueueView):
         return group.sample if group else None
 
     @property
-    def target(self) -> Target | None:
-        return Target("dead", where=only(self.chosen)) if self.chosen else None
+    def target(self) -> ChangeTarget | None:
+        return ChangeTarget("dead", where=only(self.chosen)) if self.chosen else None
 
     @property
     def status(self) -> list[str]:
@@ -141,7 +141,7 @@ class Groups(QueueView):
 
 def only(groups: tuple[str, ...]) -> Query:
     """The expression that means just these groups, as it is typed after ``/``."""
-    from redisq_ops.ops.language import parse
+    from redisq_ops.ops.filter.parser import parse
 
     return parse("group=" + ",".join(groups))
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from redisq_ops.core.values import Rates
-from redisq_ops.ops.snapshot import Snapshot
+from redisq_ops.core.model.entry import Rates
+from redisq_ops.ops.inspect.snapshot import Snapshot
 from redisq_ops.tui.charts import spark
-from redisq_ops.tui.table import Cell, Column, Row
+from redisq_ops.tui.table import Cell, TableColumn, TableRow
 from redisq_ops.tui.theme import BAD, DEAD, DELAYED, DIM, HELD, OK, WARN
 
-from .dead import ago
+from .base import Items, QueueView, SortOrder
+from .dead_letters import ago
 from .requests import number
-from .view import Items, Order, QueueView
 
 if TYPE_CHECKING:
-    from redisq_ops.ops.look import Row as Queue
+    from redisq_ops.ops.inspect.overview import QueueRow as Queue
 
 _SPARK = 10
 
@@ -26,30 +26,32 @@ class OverviewView(QueueView):
     about = "Overview of all queues"
     holds = "queues"
     columns = (
-        Column("name", "queue", 12, flex=1),
-        Column("kind", "kind", 8, style=DIM, priority=5),
-        Column("flags", "flags", 6, priority=1),
-        Column("waiting", "waiting", 7, align="right"),
-        Column("pending", "pending", 7, align="right"),
-        Column("delayed", "delayed", 7, align="right"),
-        Column("dead", "dead", 5, align="right"),
-        Column("in", "in/min", 6, align="right", priority=4),
-        Column("out", "out/min", 7, align="right", priority=3),
-        Column("failed", "fail/min", 8, align="right", priority=2),
-        Column("oldest", "oldest", 7, align="right", priority=2),
-        Column("spark", "out, 1 h", _SPARK, style=OK, priority=6),
+        TableColumn("name", "queue", 12, flex=1),
+        TableColumn("kind", "kind", 8, style=DIM, priority=5),
+        TableColumn("flags", "flags", 6, priority=1),
+        TableColumn("waiting", "waiting", 7, align="right"),
+        TableColumn("pending", "pending", 7, align="right"),
+        TableColumn("delayed", "delayed", 7, align="right"),
+        TableColumn("dead", "dead", 5, align="right"),
+        TableColumn("in", "in/min", 6, align="right", priority=4),
+        TableColumn("out", "out/min", 7, align="right", priority=3),
+        TableColumn("failed", "fail/min", 8, align="right", priority=2),
+        TableColumn("oldest", "oldest", 7, align="right", priority=2),
+        TableColumn("spark", "out, 1 h", _SPARK, style=OK, priority=6),
     )
     orders = (
-        Order("name", "by name"),
-        Order("dead", "most dead first", True, lambda q: q.counts.dead if q.counts else -1),
-        Order("waiting", "most waiting first", True, lambda q: q.counts.waiting if q.counts else 0),
-        Order(
+        SortOrder("name", "by name"),
+        SortOrder("dead", "most dead first", True, lambda q: q.counts.dead if q.counts else -1),
+        SortOrder(
+            "waiting", "most waiting first", True, lambda q: q.counts.waiting if q.counts else 0
+        ),
+        SortOrder(
             "failed",
             "most failing first",
             True,
             lambda q: sum(q.rates.failed[-5:]) if q.rates else 0,
         ),
-        Order(
+        SortOrder(
             "oldest",
             "longest waiting first",
             by=lambda q: (q.counts and q.counts.oldest_ms) or float("inf"),
@@ -67,13 +69,13 @@ class OverviewView(QueueView):
     def status(self) -> list[str]:
         return [*filter(None, [self.table.unsaid]), *super().status]
 
-    def row(self, item: Any, snapshot: Snapshot) -> Row:
+    def row(self, item: Any, snapshot: Snapshot) -> TableRow:
         queue: Queue = item
         counts, rates = queue.counts, queue.rates
         if counts is None:
             # No flags and no numbers: all of that width is for the reason.
-            return Row(queue.name, (queue.name, queue.kind), rest=(queue.problem or "?", BAD))
-        return Row(
+            return TableRow(queue.name, (queue.name, queue.kind), rest=(queue.problem or "?", BAD))
+        return TableRow(
             queue.name,
             (
                 queue.name,

@@ -4,46 +4,46 @@ from __future__ import annotations
 
 from typing import Any
 
-from redisq_ops.core.values import Entry
-from redisq_ops.ops.snapshot import Snapshot
+from redisq_ops.core.model.entry import Entry
+from redisq_ops.ops.inspect.snapshot import Snapshot
 from redisq_ops.ops.terminal import age
-from redisq_ops.tui.table import Column, Row
+from redisq_ops.tui.table import TableColumn, TableRow
 from redisq_ops.tui.theme import BAD, DIM, OK, WARN
 
-from .dead import ago, error_cell
-from .view import EntryView, Order
+from .base import EntryView, SortOrder
+from .dead_letters import ago, error_cell
 
 
-class Pending(EntryView):
+class PendingView(EntryView):
     name_ = "pending"
     title = "pending"
     about = "Pending: what workers hold"
     state = "pending"
     verbs = frozenset({"requeue", "claim", "purge"})
     columns = (
-        Column("id", "entry", 30, flex=1),
-        Column("consumer", "consumer", 16, flex=2),
-        Column("held", "held for", 9, align="right"),
-        Column("lease", "lease left", 12, align="right"),
-        Column("attempt", "attempt", 7, align="right", priority=2),
-        Column("lost", "lost", 4, align="right", priority=3),
-        Column("error", "last error", 12, flex=2, style=DIM, priority=4),
+        TableColumn("id", "entry", 30, flex=1),
+        TableColumn("consumer", "consumer", 16, flex=2),
+        TableColumn("held", "held for", 9, align="right"),
+        TableColumn("lease", "lease left", 12, align="right"),
+        TableColumn("attempt", "attempt", 7, align="right", priority=2),
+        TableColumn("lost", "lost", 4, align="right", priority=3),
+        TableColumn("error", "last error", 12, flex=2, style=DIM, priority=4),
     )
     orders = (
-        Order("lease", "least lease first"),
-        Order("lease", "most lease first", descending=True),
-        Order("held", "longest held first", descending=True, by=lambda e: -(e.since_ms or 0)),
-        Order("consumer", "by consumer", by=lambda e: (e.consumer or "", e.id)),
-        Order("attempt", "most attempts first", descending=True, by=lambda e: e.attempts),
+        SortOrder("lease", "least lease first"),
+        SortOrder("lease", "most lease first", descending=True),
+        SortOrder("held", "longest held first", descending=True, by=lambda e: -(e.since_ms or 0)),
+        SortOrder("consumer", "by consumer", by=lambda e: (e.consumer or "", e.id)),
+        SortOrder("attempt", "most attempts first", descending=True, by=lambda e: e.attempts),
     )
     empty = "nothing is being worked on"
 
-    def row(self, item: Any, snapshot: Snapshot) -> Row:
+    def row(self, item: Any, snapshot: Snapshot) -> TableRow:
         entry: Entry = item
         left = (entry.at_ms or 0) - snapshot.now_ms
         overdue = left < 0
         lease = f"over {age(-left)}" if overdue else age(left)
-        return Row(
+        return TableRow(
             entry.id,
             (
                 entry.id,

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from redisq_ops.core.values import Request
-from redisq_ops.ops.snapshot import Snapshot
+from redisq_ops.core.model.entry import Request
+from redisq_ops.ops.inspect.snapshot import Snapshot
 from redisq_ops.ops.terminal import short_count
 from redisq_ops.tui.charts import bar
-from redisq_ops.tui.table import Cell, Column, Row
+from redisq_ops.tui.table import Cell, TableColumn, TableRow
 from redisq_ops.tui.theme import BAD, DEAD, DELAYED, DIM, HELD, OK, PART, WARN
 
-from .dead import ago
-from .view import Items, Order, QueueView
+from .base import Items, QueueView, SortOrder
+from .dead_letters import ago
 
 BAR = 8
 
@@ -24,35 +24,35 @@ class Requests(QueueView):
     needs = "requests"
     holds = "requests"
     columns = (
-        Column("id", "request", 26, flex=1),
-        Column("state", "state", 9),
-        Column("priority", "prio", 4, align="right"),
-        Column("held", "held/limit", 10, align="right"),
-        Column("free", "free", 4, align="right", priority=5),
-        Column("progress", "progress", BAR + 5, priority=1),
-        Column("total", "total", 6, align="right", priority=2),
-        Column("waiting", "wait", 6, align="right", priority=3),
-        Column("delayed", "delay", 6, align="right", priority=6),
-        Column("done", "done", 6, align="right", priority=4),
-        Column("dead", "dead", 5, align="right", priority=1),
-        Column("age", "age", 7, align="right"),
+        TableColumn("id", "request", 26, flex=1),
+        TableColumn("state", "state", 9),
+        TableColumn("priority", "prio", 4, align="right"),
+        TableColumn("held", "held/limit", 10, align="right"),
+        TableColumn("free", "free", 4, align="right", priority=5),
+        TableColumn("progress", "progress", BAR + 5, priority=1),
+        TableColumn("total", "total", 6, align="right", priority=2),
+        TableColumn("waiting", "wait", 6, align="right", priority=3),
+        TableColumn("delayed", "delay", 6, align="right", priority=6),
+        TableColumn("done", "done", 6, align="right", priority=4),
+        TableColumn("dead", "dead", 5, align="right", priority=1),
+        TableColumn("age", "age", 7, align="right"),
     )
     orders = (
-        Order("age", "open first, by age"),
-        Order("priority", "by priority", by=lambda r: (r.settled, r.priority, r.created_ms)),
-        Order("held", "most held first", descending=True, by=lambda r: r.pending),
-        Order("dead", "most dead first", descending=True, by=lambda r: r.dead),
-        Order("waiting", "most waiting first", descending=True, by=lambda r: r.waiting),
-        Order("id", "by id", by=lambda r: r.id),
+        SortOrder("age", "open first, by age"),
+        SortOrder("priority", "by priority", by=lambda r: (r.settled, r.priority, r.created_ms)),
+        SortOrder("held", "most held first", descending=True, by=lambda r: r.pending),
+        SortOrder("dead", "most dead first", descending=True, by=lambda r: r.dead),
+        SortOrder("waiting", "most waiting first", descending=True, by=lambda r: r.waiting),
+        SortOrder("id", "by id", by=lambda r: r.id),
     )
     empty = "no requests"
 
     def items(self, snapshot: Snapshot) -> Items:
         return Items(snapshot.start, snapshot.total, snapshot.requests)
 
-    def row(self, item: Any, snapshot: Snapshot) -> Row:
+    def row(self, item: Any, snapshot: Snapshot) -> TableRow:
         request: Request = item
-        return Row(
+        return TableRow(
             request.id,
             (
                 request.id,

@@ -1,0 +1,83 @@
+"""From a command's options to what it is about, and how it is looked for."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+from .session import Session
+
+if TYPE_CHECKING:
+    from redisq_ops.core.engine.queue import Queue
+    from redisq_ops.core.model.entry import Entry
+    from redisq_ops.ops.filter.scan import Filter, Scan
+
+Told = Callable[[int, int | None], None]
+
+
+def filtered(s: Session, given: Mapping[str, Any]) -> Filter:
+    """The options of `SELECTING` as a filter: all of them have to hold."""
+    from redisq_ops.core.model.errors import BadInput
+    from redisq_ops.ops.filter.parser import parse
+    from redisq_ops.ops.filter.scan import Filter, pattern
+    from redisq_ops.ops.filter.time import duration_ms
+
+    where, window = given.get("where"), given.get("window")
+    if window == 0:
+        raise BadInput("--window 0: look at one entry at least")
+    return Filter(
+        match=None if given["match"] is None else pattern(given["match"]),
+        older_than_ms=None if given["older_than"] is None else duration_ms(given["older_than"]),
+        max=given["max"],
+        where=None if where is None else parse(where, utc=s.utc),
+        window=window,
+        redaction=s.redaction,
+    )
+
+
+def pace(told: Told, given: Mapping[str, Any]) -> Told:
+    """A scan's progress that keeps it to ``--scan-rate``."""
+    from redisq_ops.ops.filter.scan import paced
+    from redisq_ops.ops.filter.time import per_second
+
+    rate = given.get("scan_rate")
+    return paced(told, None if rate is None else per_second(rate))
+
+
+def pages(s: Session, scan: Scan, given: Mapping[str, Any]) -> Iterator[list[Entry]]:
+    """What a scan finds, page by page, at the pace that was asked for; Ctrl+C ends it."""
+    from .confirm_and_run import untouched
+    from .output import progress
+
+    # Where lines come as they are found, a line of progress would be among them.
+    apart = not (s.json and sys.stdout.isatty())
+    bar = progress(f"looking through {scan.queue.name}") if apart else nullcontext(_silent)
+    with untouched(), bar as meter:
+        told = pace(meter, given)
+        while not scan.over:
+            yield s.run(scan.step())
+            told(scan.scanned, scan.expected)
+
+
+def _silent(done: int, total: int | None = None) -> None:
+    """No progress."""
+
+
+def whole(s: Session, queue: Queue[Any], page: Sequence[Entry]) -> list[Entry]:
+    """The same entries with their payloads, but for those that went elsewhere meanwhile.
+
+    Only of what is shown: a filter that looks at payloads has fetched them, as have layouts where
+    nothing is found by its id.
+    """
+    from redisq_ops.core.redis.operation import together
+
+    if all(entry.payload is not None for entry in page):
+        return list(page)
+    found = s.run(together(queue.get.op(entry.id) for entry in page))
+    return [
+        now
+        for then, now in zip(page, found, strict=True)
+        if now is not None and now.state == then.state
+    ]

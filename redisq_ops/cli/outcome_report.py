@@ -1,0 +1,162 @@
+"""`--report FILE`: what became of each entry, as NDJSON that a later run goes on with."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from .session import Session
+
+if TYPE_CHECKING:
+    from redisq_ops.ops.change.apply import Apply, Told
+    from redisq_ops.ops.change.audit_log import ChangeOutcome
+    from redisq_ops.ops.change.undo import Undo
+
+PLAN, UNDO = "plan", "undo"
+_TAIL = 1 << 16
+"""bytes at a report's end in which its last entry is looked for"""
+
+
+class OutcomeReport:
+    """A report that is being written, or none (without a path).
+
+    A line reaches the file at once, so that a kill loses none; one that a full disk cut in two goes
+    before the next run writes. ``last`` is the entry an earlier run told of last, None: of none.
+    """
+
+    def __init__(self, path: str | None, op: str, of: str = PLAN) -> None:
+        self.path = path or ""
+        self.last: str | None = None
+        self.change: Apply | Undo | None = None
+        """what it is about, once that begins"""
+        self.each: Told | None = None
+        self.hand = ""
+        """whose runs it tells of: those that write into this very file"""
+        self._file: int | None = None
+        if path is None:
+            return
+        self.each = self._each
+        from redisq_ops.ops.private_files import opened
+
+        with self._named():
+            apart = os.path.exists(path) and not os.path.isfile(path)  # a pipe, a device
+            way = os.O_WRONLY if apart else os.O_RDWR | os.O_CREAT
+            self._file = opened(path, way | os.O_APPEND)
+            self.hand = _hand(self._file)
+            whole = 0 if apart else self._mended()
+            if not whole:
+                self._write(_head(op, of))
+
+    def close(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def end(self, outcome: ChangeOutcome, more: Mapping[str, Any]) -> None:
+        """The last object: as the command's own, with the reasons."""
+        if self._file is not None:
+            self._write(asdict(outcome) | dict(more))
+
+    def _each(self, id: str, said: str) -> None:
+        self._write({"id": id, "said": said})
+
+    def _mended(self) -> int:
+        """Cut off a line without its end, and find the last entry told of; the bytes that stay."""
+        assert self._file is not None
+        size = os.fstat(self._file).st_size
+        tail = os.pread(self._file, _TAIL, max(0, size - _TAIL))
+        lines = tail.split(b"\n")
+        if torn := len(lines.pop()):
+            os.ftruncate(self._file, size - torn)
+        for line in reversed(lines):
+            with suppress(ValueError):
+                row = json.loads(line)
+                if "said" in row:
+                    self.last = str(row["id"])
+                    break
+        return size - torn
+
+    def _write(self, row: Mapping[str, Any]) -> None:
+        assert self._file is not None
+        line = json.dumps(row).encode() + b"\n"
+        with self._named():
+            while line:  # the last bytes of a disk are taken, and the next write is refused
+                line = line[os.write(self._file, line) :]
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, self.path) from error
+
+
+def _hand(file: int) -> str:
+    there = os.fstat(file)
+    where = f"{socket.gethostname()} {there.st_dev} {there.st_ino}"
+    return hashlib.sha256(where.encode()).hexdigest()[:12]
+
+
+def _head(op: str, of: str) -> dict[str, Any]:
+    return {"redisq": "report" if of == PLAN else f"{of} report", "op": op}
+
+
+def its_own(path: str | None, op: str, of: str = PLAN) -> None:
+    """Refuse to write into what isn't the report of this operation, or of its undo."""
+    from redisq_ops.core.model.errors import BadInput
+    from redisq_ops.ops.private_files import destination
+
+    if path is not None:
+        destination(path)
+    if path is None or not os.path.isfile(path) or not os.path.getsize(path):
+        return
+    with open(path, "rb") as file, suppress(ValueError):
+        first = file.readline(1000)
+        if not first.endswith(b"\n") and json.dumps(_head(op, of)).encode().startswith(first):
+            return  # a disk that was full from the first line on
+        if json.loads(first) == _head(op, of):
+            return
+    raise BadInput(f"--report {path} is there, and is no report of this {of}: name another file")
+
+
+@contextmanager
+def reporting(
+    s: Session, path: str | None, op: str, before: int = 0, of: str = PLAN
+) -> Iterator[OutcomeReport]:
+    """The report of a change, told of every entry. ``before``: how many were done when it began.
+
+    When it can't be written any more the change stops: how far it came is said, exit code 3 if it
+    did anything.
+    """
+    report = None
+    try:
+        report = OutcomeReport(path, op, of)
+        yield report
+    except OSError as error:
+        from redisq_ops.core.model.errors import file_error
+
+        from .output import count, emit, printable, say
+
+        change = None if report is None else report.change
+        done = before if change is None else s.run(change.reached())
+        said = file_error(error, f"--report {path}: {error.strerror or error}")
+        if change is None or done == before:
+            said = file_error(error, f"{said}: nothing was changed")
+        else:
+            outcome, said.exit_code = change.outcome, 3
+            outcome.done = done
+            if s.json:
+                emit(asdict(outcome) | {"left": max(0, outcome.matched - done)})
+            else:
+                far = f"{count(done)} of {count(outcome.matched)}"
+                say(printable(f"stopped: {far}; go on with: {s.again}"))
+        raise said from error
+    finally:
+        if report is not None:
+            report.close()

@@ -1,0 +1,198 @@
+"""All queues of a deployment: one hash, name -> kind, schema, time of creation.
+
+An entry is written before the queue's first key and removed after its last, so the registry is
+never missing a queue that has data.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from ..model.errors import CORRUPT, BadInput, NotFound, SchemaTooNew, Unreadable, WrongKind
+from ..model.keys import PREFIX, checked_name, registry_key
+from ..model.quoting import text
+from ..redis.operation import Call
+
+_MOST = 2**53
+_PARTS: dict[str, tuple[type, int, int]] = {
+    "kind": (str, 0, 0),
+    "schema": (int, 0, _MOST),
+    "created_ms": (int, 0, _MOST),
+    "shards": (int, 1, 256),
+    "old_shards": (int, 0, 256),
+    "layout": (int, 0, _MOST),
+    "at": (str, 0, 0),
+    "called": (str, 0, 0),
+}
+"""fields of an entry, with their types and, of numbers, the least and the greatest"""
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A registry entry."""
+
+    name: str
+    kind: str
+    schema: int
+    created_ms: int = 0
+    shards: int = 1
+    old_shards: int = 0
+    """how many there were before, while entries still move; 0: none do"""
+    layout: int = 0
+    """how often the number of shards was changed"""
+    at: str | None = None
+    """what the keys begin with, of another program's queue"""
+    called: str | None = None
+    """its owner's name for it, where ours doesn't say"""
+    problem: str | None = None
+    """why the rest is unknown: the entry is corrupt"""
+
+    @property
+    def all_shards(self) -> int:
+        """Shards that may hold entries: 0 up to this."""
+        return max(self.shards, self.old_shards)
+
+    @classmethod
+    def decoded(cls, name: bytes | str, data: bytes) -> Registered:
+        """The entry; a corrupt one has a ``problem``."""
+        name = text(name) if isinstance(name, bytes) else name
+        try:
+            checked_name(name, "queue name")
+            found = json.loads(data)
+            entry = cls(name, **{part: found[part] for part in _PARTS if part in found})
+            for part, (type_, low, high) in _PARTS.items():
+                value = getattr(entry, part)
+                if type(value) is not type_ and (value is not None or part in ("kind", "schema")):
+                    raise TypeError(part)
+                if isinstance(value, int) and not low <= value <= high:
+                    raise ValueError(part)
+        except (BadInput, *CORRUPT):
+            return cls(name, "unknown", 0, 0, problem=f"the registry entry of {name} is corrupt")
+        return entry
+
+    def encoded(self) -> str:
+        body: dict[str, str | int] = {
+            "kind": self.kind, "schema": self.schema, "created_ms": self.created_ms
+        }  # fmt: skip
+        if self.all_shards > 1:
+            body["shards"] = self.shards
+        if self.old_shards:
+            body["old_shards"] = self.old_shards
+        if self.layout:
+            body["layout"] = self.layout
+        if self.at is not None:
+            body["at"] = self.at
+        if self.called is not None:
+            body["called"] = self.called
+        return json.dumps(body)
+
+    def checked(self, kind: str, schema: int) -> Registered:
+        """Itself, if a room of that kind and schema may touch the queue."""
+        if self.problem is not None:
+            raise Unreadable(self.problem)
+        if self.kind != kind:
+            raise WrongKind(f"queue {self.name} is a {self.kind} queue, not a {kind} queue")
+        if self.schema > schema:
+            raise SchemaTooNew(
+                f"queue {self.name} was written by a newer release "
+                f"(schema {self.schema}, this one knows {schema}); update redisq-ops"
+            )
+        return self
+
+
+def all_queues(prefix: str = PREFIX) -> Call[list[Registered]]:
+    """Every registered queue, by name."""
+
+    def read(reply: dict[bytes, bytes]) -> list[Registered]:
+        return sorted(
+            (Registered.decoded(name, data) for name, data in reply.items()),
+            key=lambda entry: entry.name,
+        )
+
+    key = registry_key(prefix)
+    return Call(("HGETALL", key), read, key=key)
+
+
+def find(name: str, prefix: str = PREFIX) -> Call[Registered | None]:
+    """One registry entry, or None."""
+    key = registry_key(prefix)
+    return Call(
+        ("HGET", key, name),
+        lambda data: None if data is None else Registered.decoded(name, data),
+        key=key,
+    )
+
+
+async def enrol(
+    name: str,
+    kind: str,
+    schema: int,
+    prefix: str = PREFIX,
+    shards: int = 1,
+    permitted: Callable[[], Coroutine[Any, Any, None]] | None = None,
+) -> Registered:
+    """Find a queue's entry or create it; refuses another kind and a newer schema.
+
+    ``permitted`` is asked before an entry is created: it raises `Forbidden` to a user who may not
+    put anything into the queue.
+    """
+    checked_name(name, "queue name")
+    entry = await find(name, prefix)
+    if entry is None:
+        unreserved(name, kind)
+        if permitted is not None:
+            await permitted()
+        key = registry_key(prefix)
+        now = await server_ms()
+        mine = Registered(name, kind, schema, now, shards)
+        # HSETNX: of two first producers one wins, and both read what won.
+        await Call(("HSETNX", key, name, mine.encoded()), int, key=key)
+        entry = await find(name, prefix)
+        if entry is None:
+            raise NotFound(f"queue {name} was destroyed while it was being created")
+    return entry.checked(kind, schema)
+
+
+def unreserved(name: str, kind: str) -> None:
+    """Refuse a new queue that would hide another program's of the same name."""
+    from .queue_types import LAYOUTS  # rooms stand on this module
+
+    owner, colon, _ = name.partition(":")
+    if colon and owner in LAYOUTS and owner != kind:
+        raise BadInput(f"queue name {name!r}: names that begin with {owner}: are other programs'")
+
+
+_AMEND = """
+local have = redis.call('HGET', KEYS[1], ARGV[1])
+if have == ARGV[3] then return 1 end -- sent again: it was done
+if have ~= ARGV[2] then return 0 end
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
+return 1
+"""
+
+
+def amend(before: Registered, after: Registered, prefix: str = PREFIX) -> Call[bool]:
+    """Change an entry if it still is as it was read; whether it was."""
+    key = registry_key(prefix)
+    command = ("EVAL", _AMEND, 1, key, before.name, before.encoded(), after.encoded())
+    return Call(command, bool, key=key)
+
+
+def adopt(entry: Registered, prefix: str = PREFIX) -> Call[bool]:
+    """Note another program's queue; False: its name is taken."""
+    key = registry_key(prefix)
+    return Call(("HSETNX", key, entry.name, entry.encoded()), bool, key=key)
+
+
+def forget(entry: Registered, prefix: str = PREFIX) -> Call[int]:
+    """Remove an entry; the caller has made sure that no data is left."""
+    key = registry_key(prefix)
+    return Call(("HDEL", key, entry.name), int, key=key)
+
+
+def server_ms() -> Call[int]:
+    """The server's clock."""
+    return Call(("TIME",), lambda t: int(t[0]) * 1000 + int(t[1]) // 1000, key=registry_key())

@@ -1,0 +1,326 @@
+"""Reading a whole state side by side: where to cut it, and pages of it as the server has them.
+
+`Queue.page` is for people: decoded entries, a total, any queue. Here millions of entries are read
+by many processes, each its own *span*, a page of it a *sheet* whose columns nobody has decoded
+yet. Only sorted sets are cut (what isn't waiting, of our own queues, and what waits by time); all
+reads are ranges by rank, so equal scores cost nothing, and every page says how long the server
+was at it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise, zip_longest
+from typing import Any, Literal, TypeVar
+
+from ..model.errors import RedisqError
+from ..model.quoting import legal, text
+from ..redis.operation import Call, Description, Replies, Round, both, together
+from ..redis.parsers import number
+from ..redis.parsers import spelt as _score
+
+K = TypeVar("K")
+T = TypeVar("T")
+
+_MARGINS = (0, 0, 10, 100, 1_000)
+"""members that may leave a set between two looks; the next margin is tried when more did"""
+
+Position = tuple[float, bytes]
+"""score and member; a page is what is behind one"""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreRange:
+    """A part of a sorted set: what is behind ``after``, up to and with ``until``.
+
+    Both are ``score:member`` (see `spelt`); None is its begin or end. ``entries``: how many it had
+    when it was cut.
+    """
+
+    after: str | None = None
+    until: str | None = None
+    entries: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """What can't be read where it waits: an entry, or all of a request or client."""
+
+    what: Literal["id", "request", "client"]
+    name: bytes
+    error: Exception
+
+    def __str__(self) -> str:
+        why = f": {self.error}" if isinstance(self.error, RedisqError) else ""
+        return f"{self.what} {legal(self.name)} is corrupt, and what waits of it unknown{why}"
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingIds:
+    """Some of what waits in lists or streams, in its order, by ids alone."""
+
+    ids: list[bytes]
+    cursor: str | None
+    clients: list[str] | None = None
+    """whose they are, where a list is a client's"""
+    unread: tuple[Unread, ...] = ()
+    unmet: Mapping[bytes, bytes] = field(default_factory=dict)
+    """payloads of what another program pushed and nobody has made an entry of yet, by id"""
+
+    @property
+    def names(self) -> list[str]:
+        return [text(id) for id in self.ids]
+
+    @property
+    def problem(self) -> str | None:
+        """What of it can't be read; the rest is here."""
+        return "; ".join(map(str, self.unread)) or None
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """Some entries by columns, as the server has them. A column that wasn't asked for is None.
+
+    ``lines`` are record lines (`record.FIELDS`), ``errors`` encoded `Failure`; of ``payloads`` an
+    error is one that can't be read. An id that is no UTF-8 isn't one of ours: there is nothing in
+    its columns.
+    """
+
+    ids: list[bytes]
+    scores: list[float | None]
+    cursor: str | None
+    """where to go on; None: the end of the span"""
+    call_us: int
+    """what the costliest call of this page took the server, by its own clock; of several calls
+    alike, the middle one: one of them is long because the server itself had to wait"""
+    lines: list[bytes | None] | None = None
+    errors: list[bytes | None] | None = None
+    payloads: list[bytes | Exception | None] | None = None
+    clients: list[bytes | str | None] | None = None
+    called: list[str | None] | None = None
+    unread: tuple[Unread, ...] = ()
+    """what isn't among these entries for that"""
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How far a history goes: events ever added, how many are there, the first and last of these.
+
+    The first that is there was the ``added - length + 1``-th.
+    """
+
+    added: int = 0
+    length: int = 0
+    first: str | None = None
+    last: str = "0-0"
+
+
+def reach(key: str) -> Call[Reach]:
+    """Of a stream nobody deletes from but at its begin; empty where there is none."""
+
+    def read(reply: Any) -> Reach:
+        if reply is None:
+            return Reach()
+        row = reply if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2], strict=True))
+        first = row[b"first-entry"]
+        return Reach(
+            int(row[b"entries-added"]), int(row[b"length"]),
+            first[0].decode() if first else None, row[b"last-generated-id"].decode(),
+        )  # fmt: skip
+
+    return Call(("XINFO", "STREAM", key), read, key=key, absent="no such key")
+
+
+def micros(key: str) -> Call[int]:
+    """The clock of the server that has a key, in µs: between two of them is what a call took."""
+    return Call(("TIME",), lambda t: int(t[0]) * 1_000_000 + int(t[1]), key=key)
+
+
+def position(text: str) -> Position:
+    score, _, member = text.partition(":")
+    return float(score), member.encode("utf-8", "surrogateescape")
+
+
+def spelt(place: Position) -> str:
+    """What `position` reads, exactly: a member may be any bytes, a score any number."""
+    score, member = place
+    return f"{_score(score)}:{member.decode('utf-8', 'surrogateescape')}"
+
+
+async def spans(key: str, size: int, low: float | None, high: float | None) -> list[ScoreRange]:
+    """A sorted set's members with scores from ``low`` to ``high``, cut into even parts.
+
+    The parts are of the moment: what comes behind the last one later isn't in any.
+    """
+    bottom = "-inf" if low is None else _score(low)
+    top = "+inf" if high is None else _score(high)
+    before, total = await together(
+        [
+            Call(("ZCOUNT", key, "-inf", f"({bottom}"), int, key=key),
+            Call(("ZCOUNT", key, bottom, top), int, key=key),
+        ]
+    )
+    parts = min(total, -(-total // max(1, size)))
+    ends = [before + (i + 1) * total // parts - 1 for i in range(parts)]
+    rows = await together(ranked(key, rank, rank) for rank in ends)
+    made: list[ScoreRange] = []
+    after = None if low is None else f"{bottom}:"
+    for i, found in enumerate(rows):
+        if found:  # else it shrank between the two looks, and the next part ends where it should
+            share = (i + 1) * total // parts - i * total // parts
+            made.append(ScoreRange(after, spelt(found[0]), share))
+            after = made[-1].until
+    return made
+
+
+def ranked(key: str, first: int, last: int) -> Call[list[Position]]:
+    """(score, member) by rank."""
+    return positions(key, first, last)
+
+
+def positions(key: str, *range_: str | int) -> Call[list[Position]]:
+    """(score, member) of a range, whatever bytes a member is."""
+
+    def read(reply: list[Any]) -> list[Position]:
+        if reply and isinstance(reply[0], list):
+            return [(score, member) for member, score in reply]
+        return [(float(reply[i + 1]), reply[i]) for i in range(0, len(reply), 2)]
+
+    return Call(("ZRANGE", key, *range_, "WITHSCORES"), read, key=key)
+
+
+async def page(
+    key: str, span: ScoreRange, cursor: str | None, max: int, step: int | None = None
+) -> tuple[list[Position], str | None, int]:
+    """Up to ``max`` members of a span, where to go on, and µs; one exchange if nothing moved.
+
+    A cursor is ``rank@score:member``: the rank of what comes next, and the last one seen. What is
+    before that rank is read too: as long as it isn't behind the last one seen, nothing was passed
+    over; if it is, the place is looked for. A call is for ``step`` members, and the page ends where
+    something moved between two calls.
+    """
+    end = None if span.until is None else position(span.until)
+    rank, _, last = ("0", "", span.after) if cursor is None else cursor.partition("@")
+    after = None if last is None else position(last)
+    first, slowest = int(rank), 0
+    if cursor is None and after is not None:
+        first, slowest = await _behind(key, after)
+    low, rows, whole = 0, list[Position](), True
+    for margin in _MARGINS:
+        low = first - 1 - margin if first > 1 + margin else 0
+        rows, whole, took = await _stretch(key, low, first + max, 1 + (step or max))
+        slowest = slowest if slowest > took else took
+        begun = after is None or not low or (rows and rows[0] <= after)
+        if begun and (rows or whole):
+            break
+        if after is not None:
+            first, took = await _behind(key, after)
+            slowest = slowest if slowest > took else took
+    begin = 0 if after is None else bisect_right(rows, after)
+    inside = rows[begin:] if end is None else rows[begin : bisect_right(rows, end)]
+    shown = inside[:max]
+    passed = bool(rows) and end is not None and rows[-1] >= end
+    over = passed or (whole and len(rows) <= first + max - low)
+    seen = spelt(shown[-1]) if shown else last
+    if seen is None or (over and len(inside) <= max):
+        return shown, None, slowest
+    return shown, f"{low + begin + len(shown)}@{seen}", slowest
+
+
+async def _stretch(key: str, low: int, high: int, step: int) -> tuple[list[Position], bool, int]:
+    """Members by rank, whether all of them, and µs. Each call begins with the last member of the
+    one before: where that isn't so, ranks have moved between the two."""
+    calls = {at: ranked(key, at, min(at + step, high)) for at in range(low, high, step)}
+    parts, times = await timed(key, calls)
+    rows, *rest = parts.values()
+    took = sorted(times.values())[(len(times) - 1) // 2]
+    for nth, part in enumerate(rest, 1):
+        if part[:1] != rows[-1:]:
+            # Before the end of it all there is no end.
+            return rows, len(rows) <= nth * step and not part, took
+        rows += part[1:]
+    return rows, True, took
+
+
+async def _behind(key: str, place: Position) -> tuple[int, int]:
+    """The rank of the first member behind a place, and µs.
+
+    Where the place's own member is gone, it is bisected: a bulk change gives thousands one score.
+    """
+    score, member = place
+    (low, high), (rank, there) = await both(
+        together(
+            Call(("ZCOUNT", key, "-inf", bound), int, key=key)
+            for bound in (f"({_score(score)}", _score(score))
+        ),
+        together(Call((verb, key, member), number, key=key) for verb in ("ZRANK", "ZSCORE")),
+    )
+    if rank is not None and there == score:
+        return int(rank) + 1, 0
+    slowest = 0
+    while member and low < high:
+        middle = (low + high) // 2
+        rows, took = await _timed(key, ranked(key, middle, middle))
+        slowest = slowest if slowest > took else took
+        if rows and rows[0] <= place:
+            low = middle + 1
+        else:
+            high = middle
+    return low, slowest
+
+
+async def _timed(key: str, call: Call[T]) -> tuple[T, int]:
+    """What a call says, and the µs the server was at it."""
+    began, (said, ended) = await both(micros(key), both(call, micros(key)))
+    return said, ended - began
+
+
+class _Exchange:
+    """A round as it goes out."""
+
+    def __init__(self, calls: Round) -> None:
+        self._calls = calls
+
+    def __await__(self) -> Generator[Round, Replies, Replies]:
+        return (yield self._calls)
+
+
+async def _alone(call: Call[T]) -> T:
+    return await call
+
+
+async def clocked(key: str, asked: Description[T]) -> tuple[T, int]:
+    """What a description says, however many rounds it takes, and the µs the server was at the
+    costliest of its calls; calls alike, one behind the other, count as one."""
+    description = _alone(asked) if isinstance(asked, Call) else asked
+    clock, slowest = micros(key), 0
+    try:
+        calls: Round = description.send(None)
+        while True:
+            looks: list[Call[Any]] = [clock]
+            for call, then in zip_longest(calls, calls[1:]):
+                looks.append(call)
+                if then is None or then.command[0] != call.command[0]:
+                    looks.append(clock)
+            said = list(zip(looks, await _Exchange(tuple(looks)), strict=True))
+            times = [clock.result(reply) for call, reply in said if call is clock]
+            slowest = max(slowest, *(b - a for a, b in pairwise(times)))
+            calls = description.send([reply for call, reply in said if call is not clock])
+    except StopIteration as stop:
+        return stop.value, slowest
+    finally:
+        description.close()
+
+
+async def timed(
+    key: str, columns: Mapping[K, Description[Any]]
+) -> tuple[dict[K, Any], dict[K, int]]:
+    """Columns of a page, read in one exchange, and the µs the server was at each of them."""
+    looks: list[Description[Any]] = [micros(key)]
+    for description in columns.values():
+        looks += [description, micros(key)]
+    said = await together(looks)
+    took = [b - a for a, b in pairwise(said[::2])]
+    return dict(zip(columns, said[1::2], strict=True)), dict(zip(columns, took, strict=True))

@@ -1,0 +1,114 @@
+"""Queues in which every entry has a ready time: delayed until then, and waiting from then on.
+
+One sorted set holds both, so becoming due costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import ClassVar
+
+from ..model.entry import Counts, Page, State
+from ..model.queue_position import Ahead, Standing
+from ..model.states import Verb
+from ..redis.operation import C_co, Call, both, operation, together
+from ..redis.parsers import moment, number, scored
+from ..sharding.rebalance import Carrying
+from ..sharding.sharded_queue import NEVER, Head, Part, Sharded
+from .queue import Queue
+
+
+class TimedQueue(Queue[C_co]):
+    """What the delay set and its like show of their one sorted set."""
+
+    capabilities: ClassVar[frozenset[str]] = frozenset({"timeline"})
+    actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {
+        **Queue.actions,
+        "reschedule": ("delayed",),
+    }
+
+    @operation
+    async def counts(self, now_ms: int | None = None) -> Counts:
+        now = now_ms if now_ms is not None else await self._now()
+        key = self.keys["delay"]
+        sizes, ((counters, (paused, closed)), oldest) = await both(
+            together(
+                [
+                    Call(("ZCOUNT", key, "-inf", now), int, key=key),
+                    *(
+                        Call(("ZCARD", self.keys[part]), int, key=self.keys[part])
+                        for part in ("delay", "lease", "dead", "trash")
+                    ),
+                ]
+            ),
+            both(both(self._counters("done"), self._flags()), scored(key, "0", "0")),
+        )
+        waiting, all_, pending, dead, trash = sizes
+        since = moment(oldest[0][1]) if oldest and waiting else None
+        return Counts(
+            waiting, pending, all_ - waiting, dead, trash, counters[0], since, paused, closed
+        )
+
+    @operation
+    async def page(
+        self,
+        state: State,
+        cursor: str | None = None,
+        max: int = 100,
+        start: int | None = None,
+        payloads: bool = False,
+    ) -> Page:
+        if state == "delayed":
+            low = f"({await self._now()}"
+            return await self._page_zset(state, "delay", cursor, max, start, payloads, low=low)
+        return await Queue.page(self, state, cursor, max, start, payloads)
+
+    async def _kept(self, state: State) -> tuple[str, float | None, float | None] | None:
+        if state not in ("waiting", "delayed"):
+            return await Queue._kept(self, state)
+        now = await self._now()
+        return ("delay", None, now) if state == "waiting" else ("delay", now + 1, None)
+
+    @operation
+    async def standing(self, id: str = "") -> Standing:
+        """Its rank among all ready times is exactly what comes first."""
+        key = self.keys["delay"]
+        askers, rank = await both(self._askers(), Call(("ZRANK", key, id), number, key=key))
+        if rank is None:
+            return askers
+        ahead = (Ahead("entries with an earlier ready time", int(rank)),) if rank else ()
+        return replace(askers, here=True, ahead=ahead, before=int(rank), before_exact=True)
+
+    async def _page_waiting(
+        self, cursor: str | None, max: int, start: int | None, payloads: bool
+    ) -> Page:
+        high = str(await self._now())
+        return await self._page_zset("waiting", "delay", cursor, max, start, payloads, high=high)
+
+
+class TimedShards(Carrying[C_co, Part]):
+    """Several shards of such a queue: each has its order, and what is due first goes first."""
+
+    timed: ClassVar[bool] = True
+
+    async def _peek(self, part: Part) -> Head:
+        first = await together(scored(part.keys[zset], "0", "0") for zset in ("delay", "lease"))
+        due = min((score for rows in first for _, score in rows), default=NEVER)
+        return due, due
+
+    @operation
+    async def page(
+        self,
+        state: State,
+        cursor: str | None = None,
+        max: int = 100,
+        start: int | None = None,
+        payloads: bool = False,
+    ) -> Page:
+        if state == "delayed" and start is not None:  # its sorted set begins with what is due
+            start += (await self.counts.op()).waiting
+        return await Sharded.page(self, state, cursor, max, start, payloads)
+
+    def _zset(self, state: State) -> str:
+        return "delay" if state == "waiting" else Sharded._zset(self, state)

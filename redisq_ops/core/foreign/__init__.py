@@ -1,0 +1,1 @@
+"""Queues that other programs keep, a folder for each program."""

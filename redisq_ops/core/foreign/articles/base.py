@@ -1,0 +1,57 @@
+"""What the rooms of the articles' own layouts share."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from ...model.entry import Checkup, Counts, Entry
+from ...model.quoting import bytes_of
+from ...redis.operation import C_co, operation
+from ..base import ForeignQueue
+
+LOOK_KEYS = 100_000
+"""keys looked through where a layout keeps no index of itself"""
+STALE_MS = 3_600_000
+"""work that was begun so long ago is taken for left behind"""
+
+
+class RawLayout(ForeignQueue[C_co]):
+    """An article's layout. ``at``: what its keys begin with, or its only key."""
+
+    room: ClassVar[str] = "foreign.articles"
+    found: frozenset[bytes] | None = None
+    """what a look through the keys has found of it, where the layout keeps no index"""
+
+    @property
+    def key(self) -> bytes:
+        """The key, of a layout that is one key."""
+        return bytes_of(self.at or self.own_name)
+
+    async def _look(self) -> tuple[list[bytes], str | None]:
+        """What a look through the keys finds of it, and what was left out."""
+        return [], None
+
+    @operation
+    async def census(self, now_ms: int | None = None) -> Counts:
+        keys, unseen = await self._look()
+        before = self.found
+        self.found = frozenset(keys) if keys and not unseen else before
+        try:
+            counts: Counts = await self.counts.op(now_ms)
+            return counts
+        finally:
+            self.found = before
+
+    async def _get_waiting(self, id: str) -> Entry | None:
+        return None
+
+    @operation
+    async def invariants(self) -> list[str]:
+        checkup: Checkup = await self.checkup.op(thorough=True)
+        return list(checkup.flaws)
+
+
+def hours(ms: float) -> str:
+    """``3 h``, ``2 days``: how long ago, roughly."""
+    n = int(ms // 3_600_000)
+    return f"{n} h" if n < 48 else f"{n // 24:,} days"

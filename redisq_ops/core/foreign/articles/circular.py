@@ -1,0 +1,182 @@
+"""Article 002's list as it stands: ids, and ``id*time`` for those in progress.
+
+Kind ``raw-circular``.
+
+The list turns: what is taken goes from the tail to the head with a mark, and its place changes with
+every look of every consumer. So pages of it may repeat or miss what moves meanwhile, and no entry
+has a place to be found at: a look-up reads a thousand elements from both ends.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ...model.entry import Checkup, Counts, Entry, Page, State
+from ...model.quoting import legal, raw_of
+from ...redis.operation import C_co, Call, both, operation
+from .base import STALE_MS, RawLayout, hours
+
+WHOLE = 1000
+"""a list of so many elements is read whole to count; of a longer one, so many at each end"""
+THOROUGH = 10_000
+MARK = re.compile(rb"(.+)\*(\d{1,13})(?:\.\d+)?", re.DOTALL)
+_SINCE_MS = 10**12
+"""2001: what claims to be older is no time"""
+_MS_FROM = 10**11
+SENTINEL = b"-1"
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """An element of the list: an id, and since when (ms) somebody is at it; None: nobody is."""
+
+    id: bytes
+    since_ms: int | None
+
+    @classmethod
+    def read(cls, raw: bytes) -> Element:
+        marked = MARK.fullmatch(raw)
+        if marked is None:
+            return cls(raw, None)
+        time = int(marked[2])
+        return cls(marked[1], time if time >= _MS_FROM else time * 1000)
+
+    @property
+    def entry(self) -> Entry:
+        if self.since_ms is None:
+            return Entry(legal(self.id), "waiting", payload=self.id)
+        return Entry(
+            legal(self.id), "pending", since_ms=self.since_ms, payload=self.id, called="processing"
+        )
+
+
+class RawCircularQueue(RawLayout[C_co]):
+    """One turning list."""
+
+    kind: ClassVar[str] = "raw-circular"
+    faults: ClassVar[tuple[str, ...]] = (
+        "two consumers that find the same time-out both take the entry: one job, two marks",
+        "an id with an asterisk looks as if it had been in progress since 1970",
+        "times are the consumers' own: one whose clock is ahead takes what others are at",
+        "attempts are not counted: what kills its consumer goes round for ever",
+    )
+
+    @operation
+    def exists(self) -> Call[bool]:
+        return Call(("TYPE", self.key), lambda reply: bytes(reply) == b"list", key=self.key)
+
+    def _window(self, first: int, last: int) -> Call[list[Element]]:
+        """Elements from the tail, where the next one is taken: 0 is the tail."""
+
+        def read(reply: Sequence[bytes]) -> list[Element]:
+            return [Element.read(raw) for raw in reversed(reply)]
+
+        return Call(("LRANGE", self.key, -1 - last, -1 - first), read, key=self.key)
+
+    def _length(self) -> Call[int]:
+        return Call(("LLEN", self.key), int, key=self.key)
+
+    async def _ends(self, most: int) -> tuple[list[Element], int]:
+        """The elements at both ends, all of a short list; and how many there are."""
+        size = await self._length()
+        if size <= most:
+            return await self._window(0, most), size
+        tail, head = await both(
+            self._window(0, most // 2 - 1), self._window(size - most // 2, size - 1)
+        )
+        return tail + head, size
+
+    @operation
+    async def counts(self, now_ms: int | None = None) -> Counts:
+        """Of a list of more than 1,000 elements only the ends are read: how many are in progress
+        is unknown then, and *waiting* are all that were not seen to be."""
+        seen, size = await self._ends(WHOLE)
+        marked = sum(element.since_ms is not None for element in seen)
+        whole = size <= len(seen)
+        unknown: frozenset[State] = frozenset({"done"} if whole else {"done", "pending"})
+        return Counts(max(0, size - marked), marked if whole else 0, 0, 0, 0, 0, unknown=unknown)
+
+    @operation
+    async def page(
+        self,
+        state: State,
+        cursor: str | None = None,
+        max: int = 100,
+        start: int | None = None,
+        payloads: bool = False,
+    ) -> Page:
+        if state not in ("waiting", "pending"):
+            return Page((), None, 0)
+        if start is not None:
+            seen, _ = await self._ends(WHOLE)
+            chosen = [e.entry for e in seen if (e.since_ms is None) == (state == "waiting")]
+            return Page(tuple(chosen[start : start + max]), None, len(chosen))
+        first = int(cursor or 0)
+        window, size = await both(self._window(first, first + max - 1), self._length())
+        entries = [e.entry for e in window if (e.since_ms is None) == (state == "waiting")]
+        last = first + len(window)
+        more = bool(window) and last < size
+        known = cursor is None and not more
+        return Page(tuple(entries), str(last) if more else None, len(entries), known)
+
+    @operation
+    async def get(self, id: str) -> Entry | None:
+        """Looks at a thousand elements from each end."""
+        raw = raw_of(id)
+        seen, _ = await self._ends(2 * WHOLE)
+        return next((element.entry for element in seen if element.id == raw), None)
+
+    @operation
+    async def checkup(self, thorough: bool = False) -> Checkup:
+        most = THOROUGH if thorough else WHOLE
+        seen: list[Element] = []
+        size = await self._length()
+        while len(seen) < min(size, most):
+            page = await self._window(len(seen), len(seen) + WHOLE - 1)
+            seen += page
+            if len(page) < WHOLE:
+                break
+        now = await self._now()
+        unseen = None
+        if size > len(seen):
+            unseen = f"only {len(seen):,} of {size:,} elements, from the tail"
+        return Checkup(tuple(_flaws(seen, now)), unseen)
+
+
+def _flaws(seen: Sequence[Element], now_ms: int) -> list[str]:
+    said = []
+    of = f"of {len(seen):,} elements"
+    odd = [e for e in seen if b"*" in e.id or (e.since_ms or _SINCE_MS) < _SINCE_MS]
+    marked = [(e, e.since_ms) for e in seen if e.since_ms is not None and e.since_ms >= _SINCE_MS]
+    if odd:
+        said.append(
+            f"{len(odd):,} {of} have an id with an asterisk ({_named([e.id for e in odd])}): "
+            "consumers take what follows it for the time when work began"
+        )
+    old = [(e, since) for e, since in marked if now_ms - since > STALE_MS]
+    if old:
+        longest = hours(now_ms - min(since for _, since in old))
+        said.append(
+            f"{len(old):,} {of} have been in progress for more than an hour "
+            f"({_named([e.id for e, _ in old])}; the longest {longest}): their consumers are gone"
+        )
+    ahead = sum(since > now_ms + 60_000 for _, since in marked)
+    if ahead:
+        said.append(f"{ahead:,} {of} have a mark from the future: a consumer's clock is wrong")
+    # What moved between two windows was read twice; with the same mark it is the same.
+    read = [e for e, _ in marked] if len(seen) <= WHOLE else {e for e, _ in marked}
+    twice = [name for name, n in Counter(e.id for e in read).items() if n > 1]
+    if twice:
+        said.append(f"{len(twice):,} {of} are marked more than once ({_named(twice)}): one job, "
+                    "two consumers")  # fmt: skip
+    if any(e.id == SENTINEL for e, _ in marked):
+        said.append("the sentinel -1 is marked: it is handed out as a job")
+    return said
+
+
+def _named(names: Sequence[bytes]) -> str:
+    return ", ".join(map(legal, names[:3])) + (", …" if len(names) > 3 else "")

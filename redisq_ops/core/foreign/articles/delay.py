@@ -1,0 +1,209 @@
+"""Article 003's set as it stands: one sorted set of payloads by ready time. Kind ``raw-delay``.
+
+Times are unix seconds there; milliseconds are understood too, by their size. What is due is
+*waiting*, what has a time to come *delayed*. A worker that takes an entry moves its score half a
+minute ahead, so an entry that somebody is at this moment working on is among the delayed, and the
+set can't say which those are: *pending* is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, ClassVar
+
+from ...model.entry import Checkup, Counts, Entry, Page, State
+from ...model.quoting import legal, raw_of
+from ...redis.operation import C_co, Call, both, operation, together
+from ...redis.parsers import moment
+from .base import STALE_MS, RawLayout
+
+RECLAIM_MS = 30_000
+"""how far ahead the article's script puts what it hands out"""
+MS_FROM = 10**11
+"""scores from here on are milliseconds: as seconds they would be the year 5138"""
+OLDEST = 10**9
+FURTHEST_MS = 10 * 365 * 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """How the set stands at one moment."""
+
+    size: int
+    unit: int
+    """ms in a point of score: 1000, or 1 where most scores are milliseconds"""
+    due: int
+    odd: int
+    """scores in the other unit"""
+    first: float | None
+
+
+class RawDelaySet(RawLayout[C_co]):
+    """One sorted set of payloads."""
+
+    kind: ClassVar[str] = "raw-delay"
+    capabilities: ClassVar[frozenset[str]] = frozenset({"timeline"})
+    faults: ClassVar[tuple[str, ...]] = (
+        "the ready time is overwritten by the lease: scheduled and in flight look alike",
+        "equal payloads are one member: two jobs become one, at the later time",
+        "anyone can acknowledge: a slow worker removes what the next one is at, and a job "
+        "rescheduled meanwhile",
+        "attempts are not counted: what kills its worker is handed out for ever",
+    )
+
+    @operation
+    def exists(self) -> Call[bool]:
+        return Call(("TYPE", self.key), lambda reply: bytes(reply) == b"zset", key=self.key)
+
+    def _count(self, low: str | float, high: str | float) -> Call[int]:
+        return Call(("ZCOUNT", self.key, low, high), int, key=self.key)
+
+    def _range(self, *words: str | float | int) -> Call[list[tuple[bytes, float]]]:
+        return Call(("ZRANGE", self.key, *words, "WITHSCORES"), _pairs, key=self.key)
+
+    async def _shape(self, now: int) -> _Shape:
+        size, ms, seconds_due, ms_due = await together(
+            [
+                self._count("-inf", "+inf"),
+                self._count(MS_FROM, "+inf"),
+                self._count("-inf", now / 1000),
+                self._count(MS_FROM, now),
+            ]
+        )
+        first = await self._range(0, 0)
+        seconds = size - ms
+        unit, due, odd = (1, ms_due, seconds) if ms > seconds else (1000, seconds_due, ms)
+        if unit == 1:
+            due += seconds_due  # a score of any age is due
+        return _Shape(size, unit, due, odd, first[0][1] if first else None)
+
+    @operation
+    async def counts(self, now_ms: int | None = None) -> Counts:
+        now = now_ms if now_ms is not None else await self._now()
+        shape = await self._shape(now)
+        oldest = _ms(shape.first, shape.unit) if shape.due else None
+        return Counts(
+            shape.due, 0, shape.size - shape.due, 0, 0, 0, oldest,
+            unknown=frozenset({"pending", "done"}),
+        )  # fmt: skip
+
+    @operation
+    async def page(
+        self,
+        state: State,
+        cursor: str | None = None,
+        max: int = 100,
+        start: int | None = None,
+        payloads: bool = False,
+    ) -> Page:
+        if state not in ("waiting", "delayed"):
+            return Page((), None, 0)
+        now = await self._now()
+        shape = await self._shape(now)
+        total, skip = (shape.due, 0) if state == "waiting" else (shape.size - shape.due, shape.due)
+        if start is not None:
+            # What is due comes first, so a rank in a state is a rank in the set.
+            stop = min(start + max, total)
+            rows = await self._range(skip + start, skip + stop - 1) if start < stop else []
+            return Page(tuple(_entry(row, state, shape.unit) for row in rows), None, total)
+        rows, more = await self._after(cursor, state, max, now / shape.unit)
+        entries = tuple(_entry(row, state, shape.unit) for row in rows)
+        last = f"{rows[-1][1]!r}:{legal(rows[-1][0])}" if rows and more else None
+        return Page(entries, last, total)
+
+    async def _after(
+        self, cursor: str | None, state: State, max: int, now: float
+    ) -> tuple[list[tuple[bytes, float]], bool]:
+        low, high = ("-inf", repr(now)) if state == "waiting" else (f"({now!r}", "+inf")
+        after: tuple[float, bytes] | None = None
+        if cursor is not None:
+            score, _, member = cursor.partition(":")
+            after, low = (float(score), raw_of(member)), score
+        rows: list[tuple[bytes, float]] = []
+        offset, more = 0, True
+        while len(rows) <= max and more:
+            page = await self._range(low, high, "BYSCORE", "LIMIT", offset, max + 1)
+            more = len(page) == max + 1
+            offset += len(page)
+            rows += [row for row in page if after is None or (row[1], row[0]) > after]
+        return rows[:max], len(rows) > max
+
+    @operation
+    async def get(self, id: str) -> Entry | None:
+        member = raw_of(id)
+        now = await self._now()
+        score, shape = await both(
+            Call(("ZSCORE", self.key, member), _number, key=self.key), self._shape(now)
+        )
+        if score is None:
+            return None
+        state: State = "waiting" if score * shape.unit <= now else "delayed"
+        return _entry((member, score), state, shape.unit)
+
+    @operation
+    async def upcoming(self, edges: Sequence[int]) -> list[int]:
+        shape = await self._shape(0)
+        return await together(
+            self._count(low / shape.unit, f"({high / shape.unit!r}")
+            for low, high in pairwise(edges)
+        )
+
+    @operation
+    async def checkup(self, thorough: bool = False) -> Checkup:
+        """Counts only, so all of the set is looked at, whatever its size."""
+        now = await self._now()
+        shape = await self._shape(now)
+        if not shape.size:
+            return Checkup()
+        at = now / shape.unit
+        ahead = RECLAIM_MS / shape.unit
+        soon, late, far, early = await together(
+            [
+                self._count(f"({at!r}", at + ahead),
+                self._count("-inf", at - STALE_MS / shape.unit),
+                self._count(at + FURTHEST_MS / shape.unit, "+inf"),
+                self._count("-inf", f"({OLDEST}"),
+            ]
+        )
+        said, of = [], f"of {shape.size:,}"
+        if soon:
+            said.append(
+                f"{soon:,} {of} are due within {RECLAIM_MS // 1000} s: scheduled for then, or "
+                "being worked on now; the set doesn't say which"
+            )
+        # Scores that are no times of this unit would all count as late.
+        late -= early if shape.unit == 1000 else shape.odd
+        if late > 0:
+            said.append(f"{late:,} {of} have been due for more than an hour: nobody takes them")
+        if early:
+            said.append(f"{early:,} {of} have a score that is no time of this century")
+        if odd := shape.odd - (early if shape.unit == 1 else 0):
+            units = ["seconds", "milliseconds"][:: 1 if shape.unit == 1 else -1]
+            said.append(f"{odd:,} {of} have their time in {units[0]}, the others in {units[1]}")
+        if shape.unit == 1000:
+            far -= shape.odd
+        if far > 0:
+            said.append(f"{far:,} {of} are due in more than ten years")
+        return Checkup(tuple(said))
+
+
+def _entry(row: tuple[bytes, float], state: State, unit: int) -> Entry:
+    member, score = row
+    called = "due" if state == "waiting" else "scheduled or in flight"
+    return Entry(legal(member), state, at_ms=_ms(score, unit), payload=member, called=called)
+
+
+def _ms(score: float | None, unit: int) -> int | None:
+    return None if score is None else moment(score * unit)
+
+
+def _pairs(reply: list[Any]) -> list[tuple[bytes, float]]:
+    if reply and isinstance(reply[0], list):
+        return [(member, float(score)) for member, score in reply]
+    return [(reply[i], float(reply[i + 1])) for i in range(0, len(reply), 2)]
+
+
+def _number(reply: Any) -> float | None:
+    return None if reply is None else float(reply)

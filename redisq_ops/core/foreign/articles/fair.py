@@ -1,0 +1,261 @@
+"""Article 004's layout as it stands: kind ``raw-fair``.
+
+``bqueues:<queue>:<client>`` a list of JSON messages per client, ``bqueues:processing:<queue>`` the
+list of what workers have, ``bqueues:dead:<queue>`` a set of dead letters. Nothing lists the
+clients; the article finds them by SCAN every two seconds. Here only an audit, `redisq discover` and
+pages that no screen waits for look through the keys; in an overview *waiting* is unknown.
+
+Messages have no ids: ours are ``client:digest``, so equal messages of a client have one id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar
+
+from ...model.entry import Checkup, Counts, Entry, Page, State
+from ...model.quoting import bytes_of, legal, raw_of
+from ...redis.key_scan import Lane, escaped, look
+from ...redis.operation import C_co, Call, both, operation, together
+from .base import LOOK_KEYS, RawLayout
+from .message import Message, flaws
+
+ROWS = 100
+THOROUGH_ROWS = 1000
+LOOK_UP = 1000
+CLIENTS = 10_000
+
+
+class RawFairQueue(RawLayout[C_co]):
+    """One queue with a list per client."""
+
+    kind: ClassVar[str] = "raw-fair"
+    home: ClassVar[str] = "bqueues:"
+    faults: ClassVar[tuple[str, ...]] = (
+        "what is in processing has no lease: recovery takes it from workers that are at it, and "
+        "runs only when all is idle",
+        "queue worker1 also takes what is in worker10: lists are found by the beginning of their "
+        "names",
+        "dead letters are a set: equal messages are one, without reason or time",
+        "a message is acknowledged by its text: one that Python writes otherwise stays, and equal "
+        "ones go together",
+    )
+
+    @property
+    def _base(self) -> bytes:
+        return bytes_of(self.at + self.own_name)
+
+    @property
+    def _processing(self) -> bytes:
+        return bytes_of(f"{self.at}processing:{self.own_name}")
+
+    @property
+    def _dead(self) -> bytes:
+        return bytes_of(f"{self.at}dead:{self.own_name}")
+
+    @operation
+    async def exists(self) -> bool:
+        fixed = await together(
+            Call(("EXISTS", key), int, key=key) for key in (self._processing, self._dead)
+        )
+        if any(fixed):
+            return True
+        return bool(self._own((await self._look())[0]))
+
+    async def _look(self) -> tuple[list[bytes], str | None]:
+        """Every list whose name begins as this queue's do: its own, and those it takes too."""
+        if self.found is not None:
+            return sorted(self.found), None
+        lanes = [Lane("list", escaped(self._base) + b"*")]
+        keys, unseen = await look(self.client, lanes, LOOK_KEYS)
+        return keys, unseen
+
+    def _own(self, keys: Iterable[bytes]) -> list[bytes]:
+        return [key for key in keys if key.startswith(self._base + b":")]
+
+    @operation
+    async def counts(self, now_ms: int | None = None) -> Counts:
+        (pending, dead), waiting = await both(
+            both(
+                Call(("LLEN", self._processing), int, key=self._processing),
+                Call(("SCARD", self._dead), int, key=self._dead),
+            ),
+            together(
+                Call(("LLEN", key), int, key=key)
+                for key in self._own(sorted(self.found or ()))[:CLIENTS]
+            ),
+        )
+        known = self.found is not None and len(self.found) <= CLIENTS
+        unknown: frozenset[State] = frozenset({"done"} if known else {"done", "waiting"})
+        return Counts(sum(waiting), pending, 0, dead, 0, 0, unknown=unknown)
+
+    @operation
+    async def page(
+        self,
+        state: State,
+        cursor: str | None = None,
+        max: int = 100,
+        start: int | None = None,
+        payloads: bool = False,
+    ) -> Page:
+        """Lists from the end where the next is taken; dead letters in no order."""
+        if state == "pending":
+            return await self._page_list(cursor, max, start)
+        if state == "dead":
+            return await self._page_dead(cursor, max, start)
+        if state == "waiting" and start is None:
+            return await self._page_clients(cursor, max)
+        return Page((), None, 0)
+
+    def _window(self, key: bytes, first: int, max: int) -> Call[list[Message]]:
+        def read(reply: Sequence[bytes]) -> list[Message]:
+            return [Message.read(raw) for raw in reversed(reply)]
+
+        return Call(("LRANGE", key, -first - max, -first - 1), read, key=key)
+
+    async def _page_list(self, cursor: str | None, max: int, start: int | None) -> Page:
+        first = int(cursor or 0) if start is None else start
+        key = self._processing
+        rows, size = await both(self._window(key, first, max), Call(("LLEN", key), int, key=key))
+        last = first + len(rows)
+        more = start is None and bool(rows) and last < size
+        return Page(tuple(m.entry("pending") for m in rows), str(last) if more else None, size)
+
+    async def _page_dead(self, cursor: str | None, max: int, start: int | None) -> Page:
+        """SSCAN gives about as many as asked, of a small set all: ``cursor`` is where and how far
+        in. A window by rank is walked to, over at most 1,000."""
+        at, _, skip = (cursor or "0:0").partition(":")
+        done = int(skip)
+        if start is not None:
+            if start >= LOOK_UP:
+                return Page((), None, await self._cardinality())
+            done, max = 0, start + max
+        found: list[Message] = []
+        while True:
+            following, members = await self._sscan(at, max)
+            fresh = members[done : done + max - len(found)]
+            found += fresh
+            done += len(fresh)
+            if done < len(members):  # the same batch has more
+                break
+            at, done = following, 0
+            if at == "0" or len(found) >= max:
+                break
+        entries = [message.entry("dead") for message in found]
+        over = at == "0" and not done
+        size = await self._cardinality()
+        return Page(tuple(entries[start or 0 :]), None if over else f"{at}:{done}", size)
+
+    def _cardinality(self) -> Call[int]:
+        return Call(("SCARD", self._dead), int, key=self._dead)
+
+    def _sscan(self, at: str, count: int) -> Call[tuple[str, list[Message]]]:
+        def read(reply: Any) -> tuple[str, list[Message]]:
+            return str(int(reply[0])), [Message.read(raw) for raw in sorted(reply[1])]
+
+        command = ("SSCAN", self._dead, at, "COUNT", count)
+        return Call(command, read, key=self._dead)
+
+    async def _page_clients(self, cursor: str | None, max: int) -> Page:
+        keys = self._own((await self._look())[0])[:CLIENTS]
+        sizes = await together(Call(("LLEN", key), int, key=key) for key in keys)
+        name, _, offset = (cursor or ":0").rpartition(":")
+        found: list[Entry] = []
+        for key, size in zip(keys, sizes, strict=True):
+            if cursor is not None and key < raw_of(name):
+                continue
+            first = int(offset) if legal(key) == name else 0
+            rows = await self._window(key, first, max - len(found)) if first < size else []
+            found += [message.entry("waiting") for message in rows]
+            if len(found) >= max:
+                return Page(tuple(found), f"{legal(key)}:{first + len(rows)}", sum(sizes))
+        return Page(tuple(found), None, sum(sizes))
+
+    @operation
+    async def get(self, id: str) -> Entry | None:
+        """Looks at the next 1,000 of its client, the latest 1,000 in processing, and as many dead
+        letters."""
+        client = id.rpartition(":")[0]
+        (held, (_, dead)), own = await both(
+            both(self._window(self._processing, 0, LOOK_UP), self._sscan("0", LOOK_UP)),
+            self._of_client(client),
+        )
+        places: tuple[tuple[State, list[Message]], ...] = (
+            ("pending", held), ("dead", dead), ("waiting", own)
+        )  # fmt: skip
+        for state, messages in places:
+            for message in messages:
+                if message.id == id:
+                    return message.entry(state)
+        return None
+
+    async def _of_client(self, client: str) -> list[Message]:
+        key = self._base + b":" + raw_of(client)
+        return await self._window(key, 0, LOOK_UP)
+
+    @operation
+    async def checkup(self, thorough: bool = False) -> Checkup:
+        most = THOROUGH_ROWS if thorough else ROWS
+        (keys, left_out), (size, dead) = await both(
+            self._look(),
+            both(Call(("LLEN", self._processing), int, key=self._processing), self._cardinality()),
+        )
+        unseen = [left_out] if left_out else []
+        rows: list[Message] = []
+        while len(rows) < min(size, most):
+            page = await self._window(self._processing, len(rows), 100)
+            rows += page
+            if len(page) < 100:
+                break
+        if size > len(rows):
+            unseen.append(f"only {len(rows):,} of {size:,} messages in processing")
+        said = [f"{size:,} in processing, and nothing says since when: what a dead worker left "
+                "looks like what is worked on"] if size else []  # fmt: skip
+        said += flaws(rows, "in processing")
+        own = self._own(keys)
+        if len(own) > CLIENTS:
+            unseen.append(f"only {CLIENTS:,} of {len(own):,} clients' lists")
+        waiting, left = await self._next_of_clients(own[:CLIENTS], most)
+        if left:
+            unseen.append(f"only {len(waiting):,} of {len(waiting) + left:,} messages in clients' "
+                          "lists")  # fmt: skip
+        said += flaws(waiting, "in clients' lists")
+        if dead:
+            said.append(f"dead letters are a set ({dead:,} now): equal messages are one there")
+        said += self._ambiguous(keys)
+        return Checkup(tuple(said), "; ".join(unseen) or None)
+
+    async def _next_of_clients(self, keys: Sequence[bytes], most: int) -> tuple[list[Message], int]:
+        """Up to ``most`` messages, the next of each list; and how many more there are. Short lists
+        are read whole and long ones share the rest, so that none hides the others."""
+        sizes = await together(Call(("LLEN", key), int, key=key) for key in keys)
+        windows, left = [], most
+        for n, (size, key) in enumerate(sorted(zip(sizes, keys, strict=True))):
+            share = min(size, left // (len(keys) - n))
+            left -= share
+            windows += [(key, at, min(100, share - at)) for at in range(0, share, 100)]
+        found: list[Message] = []
+        for i in range(0, len(windows), 100):
+            for rows in await together(self._window(*window) for window in windows[i : i + 100]):
+                found += rows
+        return found, max(0, sum(sizes) - len(found))
+
+    def _ambiguous(self, keys: Sequence[bytes]) -> list[str]:
+        said = []
+        base = self._base
+        others = sorted({key for key in keys if not key.startswith(base + b":")})
+        if others:
+            said.append(f"its workers also take from {_named(others)}: the names begin alike")
+        colons = [key for key in self._own(keys) if b":" in key[len(base) + 1 :]]
+        if colons:
+            said.append(f"the lists {_named(colons)} may be of this queue's client or of a client "
+                        "of another queue: the names are the same")  # fmt: skip
+        if any(c in base for c in (b"*", b"?", b"[", b"\\")):
+            said.append("its name is a pattern: its workers take from all lists that match it")
+        if self.own_name in ("processing", "dead"):
+            said.append(f"its lists are where another queue keeps what is {self.own_name}")
+        return said
+
+
+def _named(keys: Sequence[bytes]) -> str:
+    return ", ".join(map(legal, keys[:3])) + (", …" if len(keys) > 3 else "")

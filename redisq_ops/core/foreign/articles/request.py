@@ -1,0 +1,287 @@
+"""Article 000's layout as it stands: kind ``raw-request``.
+
+``{req}:0`` … ``{req}:99`` lists of tokens, ``sub:{id}`` a request's stream with the group of the
+same name, ``counter:{id}`` what is left of it. Nothing lists the requests: known are those whose
+tokens lie in a list. One whose tokens are all out, or lost, is only found by looking through the
+keys, so in an overview the numbers of entries are unknown. An audit looks, `redisq discover` does,
+and so do pages that no screen waits for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ...model.entry import Checkup, Counts, Entry, Level, Page, State
+from ...model.quoting import bytes_of, legal, raw_of
+from ...redis.key_scan import Lane, escaped, look
+from ...redis.operation import C_co, Call, attempt, both, operation, together
+from ..streams import groups
+from ..streams.groups import ConsumerGroup, LabelledGroup
+from .base import LOOK_KEYS, STALE_MS, RawLayout, hours
+
+PRIORITIES = 100
+TOKENS = 100
+"""tokens read of a list, from the end where they are taken"""
+THOROUGH_TOKENS = 1000
+REQUESTS = 1000
+THOROUGH_REQUESTS = 10_000
+OWN = "req"
+NAMED = re.compile(rb"(?:sub|counter):\{(.*)\}", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """What lies in the lists, as far as it was read."""
+
+    of: Counter[bytes]
+    whole: bool
+    """nothing was left unread"""
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """One request. ``counter``: what its key says; ``length``, ``group``: of its stream."""
+
+    id: bytes
+    counter: bytes | None
+    length: int | None
+    group: ConsumerGroup | None
+
+    @property
+    def left(self) -> int | None:
+        """Entries not acknowledged yet; None: the server can't tell."""
+        if self.group is None:
+            return self.length or 0
+        return None if self.group.lag is None else self.group.lag + self.group.pending
+
+
+class RawRequestQueue(RawLayout[C_co]):
+    """All requests of the layout on a server: its keys hold no queue's name."""
+
+    kind: ClassVar[str] = "raw-request"
+    capabilities: ClassVar[frozenset[str]] = frozenset({"levels"})
+    faults: ClassVar[tuple[str, ...]] = (
+        "a worker that dies takes its token along: the limit shrinks, and at none the request "
+        "stands still",
+        "an acknowledgement sent twice counts twice: the request ends early and its stream is "
+        "deleted",
+        "an insertion sent again empties the request, which then never ends",
+        "a handler that fails has no path: its entry stays pending for ever",
+    )
+
+    def _list(self, priority: int) -> bytes:
+        return bytes_of(f"{self.at}{{{self.own_name}}}:{priority}")
+
+    def _stream(self, id: bytes) -> bytes:
+        return bytes_of(self.at) + b"sub:{" + id + b"}"
+
+    @operation
+    async def exists(self) -> bool:
+        lists = [self._list(p) for p in range(PRIORITIES)]
+        if await Call(("EXISTS", *lists), int, key=lists[0]):
+            return True
+        # Streams and counters have no tag of a queue: they are the article's own.
+        return self.own_name == OWN and bool((await self._look())[0])
+
+    async def _look(self) -> tuple[list[bytes], str | None]:
+        """Every request that has a stream or a counter."""
+        if self.found is not None:
+            return sorted(self.found), None
+        at = escaped(bytes_of(self.at))
+        lanes = [Lane("stream", at + b"sub:{*}"), Lane("string", at + b"counter:{*}")]
+        keys, unseen = await look(self.client, lanes, LOOK_KEYS)
+        begin = len(bytes_of(self.at))
+        names = (NAMED.fullmatch(key[begin:]) for key in keys)
+        return sorted({name[1] for name in names if name}), unseen
+
+    async def _tokens(self, most: int = TOKENS) -> Tokens:
+        lists = [self._list(p) for p in range(PRIORITIES)]
+        sizes = await together(Call(("LLEN", key), int, key=key) for key in lists)
+        there = [(key, size) for key, size in zip(lists, sizes, strict=True) if size]
+        read: list[list[bytes]] = await together(
+            Call(("LRANGE", key, -most, -1), list[bytes], key=key) for key, _ in there
+        )
+        of = Counter(id for ids in read for id in ids)
+        return Tokens(of, all(size <= most for _, size in there))
+
+    async def _requests(self, ids: Sequence[bytes]) -> list[Raw]:
+        """Requests by id, 100 a round trip."""
+        found: list[Raw] = []
+        for i in range(0, len(ids), 100):
+            found += await together(self._request(id) for id in ids[i : i + 100])
+        return found
+
+    async def _request(self, id: bytes) -> Raw:
+        stream, counter = self._stream(id), bytes_of(self.at) + b"counter:{" + id + b"}"
+        # A key of another type in the way is this request's trouble, not the others'.
+        said = attempt(Call(("GET", counter), _bytes, key=counter))
+        read = attempt(groups.groups(stream))
+        size = attempt(Call(("XLEN", stream), int, key=stream))
+        count, (there, length) = await both(said, both(read, size))
+        count = b"?" if isinstance(count, Exception) else count
+        if isinstance(there, Exception) or isinstance(length, Exception) or not (there or length):
+            return Raw(id, count, None, None)
+        group = next((group for group in there if group.name == stream), None)
+        return Raw(id, count, length, group)
+
+    def _parts(self, requests: Iterable[Raw]) -> list[LabelledGroup]:
+        return [
+            LabelledGroup(self._stream(r.id), r.group, f"{legal(r.id)}/")
+            for r in requests
+            if r.group is not None
+        ]
+
+    @operation
+    async def counts(self, now_ms: int | None = None) -> Counts:
+        if self.found is None:
+            lost: frozenset[State] = frozenset({"waiting", "pending", "done"})
+            return Counts(0, 0, 0, 0, 0, 0, unknown=lost)
+        there = await self._requests(sorted(self.found)[:THOROUGH_REQUESTS])
+        held = [request.group for request in there if request.group is not None]
+        unknown: set[State] = {"done"}
+        if any(group.lag is None for group in held) or len(self.found) > len(there):
+            unknown |= {"waiting", "pending"}
+        return Counts(
+            sum(group.lag or 0 for group in held), sum(group.pending for group in held),
+            0, 0, 0, 0, unknown=frozenset(unknown),
+        )  # fmt: skip
+
+    @operation
+    async def levels(self) -> list[Level]:
+        lists = [self._list(p) for p in range(PRIORITIES)]
+        sizes = await together(Call(("LLEN", key), int, key=key) for key in lists)
+        used = [p for p, size in enumerate(sizes) if size]
+        heads: list[list[bytes]] = await together(
+            Call(("LRANGE", lists[p], -10, -1), list[bytes], key=lists[p]) for p in used
+        )
+        return [
+            Level(p, sizes[p], tuple(dict.fromkeys(map(legal, reversed(ids)))))
+            for p, ids in zip(used, heads, strict=True)
+        ]
+
+    @operation
+    async def page(
+        self,
+        state: State,
+        cursor: str | None = None,
+        max: int = 100,
+        start: int | None = None,
+        payloads: bool = False,
+    ) -> Page:
+        """A window for a screen (``start``) shows requests that have a token in a list."""
+        if state not in ("waiting", "pending"):
+            return Page((), None, 0)
+        ids = list((await self._tokens()).of)
+        if start is None:
+            ids += (await self._look())[0]
+        known = await self._requests(sorted(set(ids))[:THOROUGH_REQUESTS])
+        parts = self._parts(known)
+        total = sum((p.group.lag or 0) if state == "waiting" else p.group.pending for p in parts)
+        now = await self._now()
+        return await groups.page(state, parts, total, cursor, max, start, now, payloads)
+
+    @operation
+    async def get(self, id: str) -> Entry | None:
+        name, slash, rest = id.rpartition("/")
+        if not slash:
+            return None
+        request, now = await both(self._request(raw_of(name)), self._now())
+        parts = self._parts([request])
+        if not parts or parts[0].rest(f"{parts[0].label}{rest}") is None:
+            return None
+        return await groups.entry(parts[0], rest, now)
+
+    @operation
+    async def checkup(self, thorough: bool = False) -> Checkup:
+        """What looks wrong is looked at again: a token may be on its way, or a request just end."""
+        n = THOROUGH_TOKENS if thorough else TOKENS
+        tokens, (ids, left_out) = await both(self._tokens(n), self._look())
+        unseen = [left_out] if left_out else []
+        most = THOROUGH_REQUESTS if thorough else REQUESTS
+        all_ids = sorted({*ids, *tokens.of})
+        if len(all_ids) > most:
+            unseen.append(f"only {most:,} of {len(all_ids):,} requests")
+        if not tokens.whole:
+            unseen.append("not all tokens: which requests have none is not said")
+        first = await self._wrong(all_ids[:most], tokens)
+        again = await self._wrong(list(first), await self._tokens(n)) if first else {}
+        said = [flaw for flaws in again.values() for flaw in flaws]
+        late = [self._list(p) for p in range(PRIORITIES, PRIORITIES + 10)]
+        if over := await Call(("EXISTS", *late), int, key=late[0]):
+            said.append(f"tokens of priorities over 99 ({over} lists): no worker looks at them")
+        return Checkup(tuple(said), "; ".join(unseen) or None)
+
+    async def _wrong(self, ids: Sequence[bytes], tokens: Tokens) -> dict[bytes, list[str]]:
+        """What is wrong with each of these requests; those that are right are left out."""
+        requests = await self._requests(ids)
+        found = {one.id: flaws for one in requests if (flaws := _flaws(one, tokens))}
+        held = [one for one in requests if one.id not in found and _at_work(one, tokens)]
+        for i in range(0, len(held), 100):
+            some = held[i : i + 100]
+            said = await together(self._stranded(one) for one in some)
+            found |= {one.id: flaws for one, flaws in zip(some, said, strict=True) if flaws}
+        return found
+
+    async def _stranded(self, request: Raw) -> list[str]:
+        """A request without a token whose entries have been with consumers for too long."""
+        (part,) = self._parts([request])
+        oldest = await groups.held(part, "-", "+", 1)
+        if not oldest or oldest[0].idle_ms <= STALE_MS:
+            return []
+        return [
+            f"{part.label[:-1]}: no token is left, and what its workers have, they have had for "
+            f"{hours(oldest[0].idle_ms)}: it stands still"
+        ]
+
+
+def _at_work(request: Raw, tokens: Tokens) -> bool:
+    group = request.group
+    return bool(tokens.whole and not tokens.of[request.id] and group and group.pending)
+
+
+def _flaws(request: Raw, tokens: Tokens) -> list[str]:
+    name, count = legal(request.id), _whole(request.counter)
+    free, left, said = tokens.of[request.id], request.left, []
+    if request.counter is not None and count is None:
+        said.append(f"{name}: its counter is no number")
+    elif count is not None and count < 0:
+        said.append(f"{name}: its counter is {count}: something was acknowledged after its end")
+    if request.length is None:
+        if count is not None and count > 0:
+            said.append(f"{name}: its counter says {count:,} and there is no stream: it never ends")
+        if free:
+            said.append(f"{name}: {free:,} tokens are left of a request that is gone")
+        return said
+    if request.counter is None:
+        said.append(f"{name}: it has a stream and no counter: its end can't be seen")
+    if request.group is None:
+        said.append(f"{name}: its stream has no group of its own name: nothing can be read")
+    elif left is not None and count is not None and count >= 0:
+        # One more is right while sub-requests are still being added: its sender counts as one.
+        if count > left + 1 or (count > left == 0):
+            said.append(f"{name}: its counter says {count:,}, {left:,} are left: it never ends")
+        elif count < left:
+            said.append(
+                f"{name}: its counter says {count:,}, {left:,} are left: it ends before they ran"
+            )
+        elif count == left == 0:
+            said.append(f"{name}: it has no sub-requests: its end was never told")
+    group = request.group
+    if tokens.whole and not free and group and group.lag and not group.pending:
+        said.append(
+            f"{name}: no token is left and nobody is at it: {group.lag:,} of its entries never run"
+        )
+    return said
+
+
+def _whole(value: bytes | None) -> int | None:
+    text = (value or b"").decode("ascii", "replace")
+    return int(text) if re.fullmatch(r"-?\d{1,18}", text) else None
+
+
+def _bytes(reply: bytes | None) -> bytes | None:
+    return reply

@@ -1,0 +1,184 @@
+"""Queues whose layout is another program's: looked at with its keys, changed only as it allows.
+
+A room of this kind reads the owner's keys, which begin with ``at`` (``resque:``, or nothing), and
+never renames or retypes one. What we add stands beside, under our own prefix. Nothing is written to
+find such a queue: it exists when its owner's keys do.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from ..engine.idempotency import Callers
+from ..engine.queue import Queue
+from ..engine.replay_tracking import Fates, ForeignFates
+from ..engine.state_scan import Reach
+from ..model.clock import Clock, Duration
+from ..model.entry import Event, Page, Rates, Settlement, State, Taken
+from ..model.errors import WrongKind
+from ..model.keys import PREFIX
+from ..model.queue_position import Standing
+from ..model.quoting import raw_of, text
+from ..model.settings import LEASE_MS
+from ..model.states import Verb
+from ..redis.operation import C_co, operation
+
+
+class ForeignQueue(Queue[C_co]):
+    """Read-only unless its room says otherwise: what a room can't promise it refuses in one line.
+
+    ``at``: what the owner's keys begin with. ``own_name``: what its owner calls it, by its name
+    here unless the registry knows better (two of one name on a server).
+    """
+
+    home: ClassVar[str] = ""
+    """where its owner keeps it unless told otherwise"""
+    actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {}
+    fronts: ClassVar[frozenset[State]] = frozenset()
+    editable: ClassVar[tuple[State, ...]] = ()
+
+    def __init__(
+        self,
+        client: C_co,
+        name: str,
+        *,
+        at: str | None = None,
+        prefix: str = PREFIX,
+        clock: Clock | None = None,
+        callers: Callers | None = None,
+    ) -> None:
+        super().__init__(client, name, prefix=prefix, clock=clock, callers=callers)
+        self.at = self.home if at is None else at
+        self.own_name = text(raw_of(name.partition(":")[2]))
+        self.beside: frozenset[str] = frozenset()
+        """of a whole deployment: its queues that are looked at by themselves, and so not meant"""
+
+    async def _enrol(self) -> None:
+        """It is its owner's to create."""
+
+    @operation
+    @abstractmethod
+    async def exists(self) -> bool:
+        """Whether its owner's keys are there."""
+
+    def fates(self) -> Fates:
+        return ForeignFates(self)
+
+    @classmethod
+    def shard_of(cls, own_name: str) -> tuple[str, int] | None:
+        """The queue of ours, by name, whose shard of that number would have the same keys."""
+        return None
+
+    def _refusal(self, what: str) -> WrongKind:
+        # For good: a worker that is told Refused tries again until it works.
+        return WrongKind(f"queue {self.name} is kept by another program ({self.kind}): {what}")
+
+    # What isn't overridden isn't promised.
+
+    async def _take(self, n: int, consumer: str, lease_ms: Duration = LEASE_MS) -> Taken:
+        raise self._refusal("redisq only looks at it")
+
+    async def _settle(self, settlements: Sequence[Settlement]) -> list[str]:
+        raise self._refusal("redisq only looks at it")
+
+    def __init_subclass__(cls, **named: Any) -> None:
+        super().__init_subclass__(**named)
+        cls.settable = cls._configure is not ForeignQueue._configure
+
+    async def _configure(
+        self, op: str, seq: int, changes: dict[str, str], since: Mapping[str, str] | None = None
+    ) -> dict[str, str]:
+        raise self._refusal("it has no settings here")
+
+    @operation
+    async def move(
+        self,
+        op: str,
+        step: int,
+        ids: Sequence[str],
+        *,
+        source: State,
+        target: str,
+        high_water_ms: int,
+        consumer: str = "-",
+        lease_ms: Duration = LEASE_MS,
+        times: Mapping[str, int] | None = None,
+        span: str = "",
+    ) -> list[str]:
+        raise self._refusal("redisq only looks at it")
+
+    @operation
+    async def undo(
+        self,
+        op: str,
+        step: int,
+        *,
+        target: str,
+        by: str,
+        seq: int,
+        left: Callable[[list[str]], None] = lambda ids: None,
+    ) -> tuple[int, ...]:
+        raise self._refusal("redisq only looks at it")
+
+    @operation
+    async def dismantle(self, max: int = 100) -> int:
+        raise self._refusal("it can't be destroyed from here")
+
+    @operation
+    async def sweep(self, max: int = 100) -> int:
+        return 0
+
+    @operation
+    async def rates(self, now_ms: int, minutes: int = 60) -> Rates:
+        return Rates((), (), ())
+
+    @operation
+    async def standing(self, id: str = "") -> Standing:
+        return Standing()
+
+    @operation
+    async def history(self, max: int = 100, before: str = "+") -> list[Event]:
+        return []
+
+    @operation
+    async def history_length(self) -> int:
+        return 0
+
+    async def _kept(self, state: State) -> tuple[str, float | None, float | None] | None:
+        return None
+
+    @operation
+    async def reach(self) -> Reach:
+        return Reach()
+
+    @operation
+    async def happened(
+        self, after: str, until: str, max: int = 100
+    ) -> list[tuple[bytes, dict[bytes, bytes]]]:
+        return []
+
+    @operation
+    async def settings(self) -> dict[str, str]:
+        return {}
+
+    @operation
+    async def upcoming(self, edges: Sequence[int]) -> list[int]:
+        return [0] * (len(edges) - 1)
+
+    @operation
+    async def unfinished(self) -> dict[str, int]:
+        return {}
+
+    @operation
+    async def invariants(self) -> list[str]:
+        return []
+
+    async def _page_waiting(
+        self, cursor: str | None, max: int, start: int | None, payloads: bool
+    ) -> Page:
+        return Page((), None, 0)
+
+    async def _payloads(self, ids: Sequence[str]) -> list[Any]:
+        return [None] * len(ids)

@@ -1,0 +1,119 @@
+"""What must add up in the layouts of Resque and Sidekiq; used by the tests and by ``fsck``.
+
+Only what holds at every moment for whoever keeps to the layout, and what is ours.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from ...redis.operation import Call, attempt, both, together
+from ...redis.parsers import fields, members
+from . import job
+
+if TYPE_CHECKING:
+    from .queue import ListLayout
+
+
+SOME = 20
+"""lists looked at side by side"""
+FIRST = 100
+"""jobs of each"""
+
+
+async def violations(queue: ListLayout[Any]) -> list[str]:
+    """Every broken rule, in words."""
+    said = [
+        f"key {key} is a {is_}, and {queue.kind} has a {kind} there"
+        for key, is_, kind in await queue.mistyped()
+    ]
+    if said:
+        return said
+    said += await breaking(queue)
+    if queue.own_name:
+        said += await _held(queue)
+    trash = set(await members(queue.keys["trash"]))
+    for part, what in (("purged", "payload"), ("was", "record of where it was")):
+        key = queue.keys[part]
+        there = set(await fields(key))
+        said += [f"{name} is in the trash and has no {what}" for name in sorted(trash - there)]
+        said += [f"{name} has a {what} and is not in the trash" for name in sorted(there - trash)]
+    if queue.own_name:
+        known = queue.keys["t_queues"]
+        length, listed = await both(
+            Call(("LLEN", queue.list_key), int, key=queue.list_key),
+            Call(("SISMEMBER", known, queue.own_name), bool, key=known),
+        )
+        if length and not listed:
+            said.append(f"{length} jobs wait in a queue that is not in {known}: no page shows it")
+    return said
+
+
+async def breaking(queue: ListLayout[Any]) -> list[str]:
+    """What a quick look sees, of the next hundred jobs of each list."""
+    said = [
+        f"process {process.name} can't be read: {process.problem}"
+        for process in await queue.processes.op()
+        if process.problem
+    ]
+    said += await _uncounted(queue)
+    if not queue.stops_at:
+        return said
+    names = await queue._queues()
+    for i in range(0, len(names), SOME):
+        some = names[i : i + SOME]
+        windows = await together(attempt(queue._list(name).window(0, FIRST)) for name in some)
+        for name, window in zip(some, windows, strict=True):
+            if isinstance(window, Exception):
+                said.append(str(window))
+                continue
+            rows, _ = window
+            if odd := sum(job.fields(seen.member) is None for seen in rows):
+                said.append(
+                    f"{odd:,} of the first {len(rows):,} jobs that wait in {name} are no JSON "
+                    f"objects: {queue.stops_at}"
+                )
+    return said
+
+
+async def _uncounted(queue: ListLayout[Any]) -> list[str]:
+    """The owner's counters that nothing can be added to: settling goes on without them."""
+    keys = [queue.keys["t_stat_"] + name for name in ("processed", "failed")]
+    if queue.kind == "sidekiq":
+        today = datetime.fromtimestamp(await queue._now() / 1000, UTC).date()
+        keys += [f"{key}:{today}" for key in keys]
+    found = await together(
+        both(
+            Call(("TYPE", key), bytes.decode, key=key),
+            attempt(Call(("GETRANGE", key, 0, 20), bytes, key=key)),
+        )
+        for key in keys
+    )
+    return [
+        f"key {key} is {f'a {is_}' if is_ != 'string' else 'no number'}:"
+        " what runs here is not counted in it"
+        for key, (is_, value) in zip(keys, found, strict=True)
+        if is_ != "none" and not _countable(value)
+    ]
+
+
+def _countable(value: bytes | Exception) -> bool:
+    """Whether the server takes it for a number: 64 bits, written in one way only."""
+    return (
+        isinstance(value, bytes)
+        and re.fullmatch(rb"0|-?[1-9]\d{0,18}", value) is not None
+        and -(2**63) <= int(value) < 2**63
+    )
+
+
+async def _held(queue: ListLayout[Any]) -> list[str]:
+    keys = queue.keys
+    leases = set(await members(keys["lease"]))
+    parts = await together(fields(keys[part]) for part in ("body", "meta"))
+    said = []
+    for found, what in zip(map(set, parts), ("payload", "record"), strict=True):
+        said += [f"{ticket} has a lease and no {what}" for ticket in sorted(leases - found)]
+        said += [f"{ticket} has a {what} and no lease" for ticket in sorted(found - leases)]
+    return said

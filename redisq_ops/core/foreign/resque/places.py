@@ -1,0 +1,287 @@
+"""Where entries of the two layouts lie: the owner's lists and sets, and what stands beside them.
+
+Lists are read from the end where the next job is taken. A page of a list ends with a mark of its
+last elements, so that the next one goes on there although jobs came and went at both ends.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from ...model.entry import Entry
+from ...model.keys import Keys
+from ...redis.operation import Call, both, together
+from ...redis.parsers import number
+from . import job
+
+SLACK = 200
+"""elements looked through around the place where a page ended that isn't found there any more"""
+DEPTH = 10_000
+"""how far into a list, from either end, an entry is looked for and can be removed"""
+
+
+class Beside(Keys):
+    """Our keys ``<at><prefix>:<name>:<part>`` and, as ``t_…``, those of the owner.
+
+    They begin like the owner's, so a hash tag there (``{app}:``) holds for both. Without one, a
+    Cluster spreads the owner's own keys, and neither program can work on it.
+    """
+
+    __slots__ = ("at", "pause")
+
+    def __init__(self, at: str, name: str, prefix: str, pause: str) -> None:
+        super().__init__(name, prefix)
+        self.base = f"{at}{prefix}:{name}:"
+        self.at = at
+        self.pause = pause
+
+    def __getitem__(self, part: str) -> str:
+        if not part.startswith("t_"):
+            return super().__getitem__(part)
+        theirs = {"t_paused": self.pause, "t_heartbeats": "workers:heartbeat"}.get(part, part[2:])
+        return self.at + (theirs[:-1] + ":" if theirs.endswith("_") else theirs)
+
+
+@dataclass(frozen=True, slots=True)
+class LocatedEntry:
+    """An entry where it was seen: enough to find it again, and no other."""
+
+    entry: Entry
+    place: Place
+    member: bytes
+    """its exact bytes; a ticket or a name where the place is ours"""
+    at: int = 0
+    """its position from the left, in a list"""
+    score: float = 0.0
+    """its score in a set, its rank in a list"""
+
+
+class Read(Protocol):
+    """Makes an entry of an element, or of what we keep under a name; None: it isn't meant."""
+
+    def __call__(
+        self, place: Place, payload: bytes, score: float, name: bytes = b"", kept: bytes = b""
+    ) -> Entry | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A list or a sorted set, or entries that were gathered elsewhere (``busy``)."""
+
+    kind: Literal["list", "zset", "held", "trash", "busy"]
+    key: str
+    called: str
+    read: Read
+    keys: Keys
+    reverse: bool = False
+    """the next job is on the right"""
+    rows: Sequence[LocatedEntry] = ()
+    """what was read already, where it isn't in one key"""
+
+    def size(self) -> Call[int]:
+        verb = "LLEN" if self.kind == "list" else "ZCARD"
+        return Call((verb, self.key), int, key=self.key)
+
+    async def count(self) -> int:
+        """How many elements there are, those not meant among them."""
+        return len(self.rows) if self.kind == "busy" else await self.size()
+
+    async def named(self, names: Sequence[str]) -> list[LocatedEntry]:
+        """What is kept of ours under these names."""
+        scores = await together(
+            Call(("ZSCORE", self.key, name), number, key=self.key) for name in names
+        )
+        pairs = zip(names, scores, strict=True)
+        return await self._ours([(n.encode(), s) for n, s in pairs if s is not None])
+
+    async def window(self, start: int, max: int) -> tuple[list[LocatedEntry], int]:
+        """Elements by rank, those not meant left out; and how many there are in all."""
+        if self.kind == "busy":
+            return list(self.rows[start : start + max]), len(self.rows)
+        if self.kind != "list":
+            size, rows = await both(self.size(), self._ranked(start, max))
+            return await self._seen(rows), size
+        size, elements = await both(self.size(), self._slice(start, max))
+        return self._listed(elements, start, size), size
+
+    def _slice(self, start: int, max: int) -> Call[list[bytes]]:
+        if self.reverse:
+            return Call(
+                ("LRANGE", self.key, -start - max, -start - 1),
+                lambda reply: reply[::-1], key=self.key,
+            )  # fmt: skip
+        return Call(("LRANGE", self.key, start, start + max - 1), list[bytes], key=self.key)
+
+    def _listed(self, elements: Sequence[bytes], start: int, size: int) -> list[LocatedEntry]:
+        found = []
+        for n, element in enumerate(elements):
+            entry = self.read(self, element, 0.0)
+            if entry is not None:
+                at = size - 1 - start - n if self.reverse else start + n
+                found.append(LocatedEntry(entry, self, element, at, float(start + n)))
+        return found
+
+    def _ranked(self, start: int, max: int) -> Call[list[tuple[bytes, float]]]:
+        command = ("ZRANGE", self.key, start, start + max - 1, "WITHSCORES")
+        return Call(command, pairs, key=self.key)
+
+    async def _seen(self, rows: Sequence[tuple[bytes, float]]) -> list[LocatedEntry]:
+        if self.kind in ("held", "trash"):
+            return await self._ours(rows)
+        read = ((self.read(self, member, score), member, score) for member, score in rows)
+        return [
+            LocatedEntry(entry, self, member, 0, score) for entry, member, score in read if entry
+        ]
+
+    async def _ours(self, rows: Sequence[tuple[bytes, float]]) -> list[LocatedEntry]:
+        if not rows:
+            return []
+        body, line = (
+            self.keys[part]
+            for part in (("body", "meta") if self.kind == "held" else ("purged", "was"))
+        )
+        names = [name for name, _ in rows]
+        payloads, lines = await both(
+            Call(("HMGET", body, *names), list[Any], key=body),
+            Call(("HMGET", line, *names), list[Any], key=line),
+        )
+        found = []
+        for (name, score), payload, kept in zip(rows, payloads, lines, strict=True):
+            if payload is not None:  # else it went between the two looks
+                entry = self.read(self, payload, score, name, kept or b"")
+                if entry is not None:
+                    found.append(LocatedEntry(entry, self, name, 0, score))
+        return found
+
+    async def after(
+        self, cursor: str | None, max: int
+    ) -> tuple[list[LocatedEntry], str | None, int]:
+        """Up to ``max`` elements behind an earlier page, the cursor to go on, and the size."""
+        if self.kind == "busy":
+            start = int(cursor or 0)
+            rows, size = await self.window(start, max)
+            return rows, str(start + max) if start + max < size else None, size
+        if self.kind == "list":
+            return await self._list_after(cursor, max)
+        return await self._set_after(cursor, max)
+
+    async def _set_after(
+        self, cursor: str | None, max: int
+    ) -> tuple[list[LocatedEntry], str | None, int]:
+        """By score and member, so a page is exact whatever came or went."""
+        if cursor is None:
+            size, rows = await both(self.size(), self._ranked(0, max + 1))
+        else:
+            score, _, coded = cursor.partition(":")
+            size, rows = await self._ranked_after((float(score), base64.b64decode(coded)), max + 1)
+        more, rows = len(rows) > max, rows[:max]
+        on = _set_cursor(*rows[-1]) if rows and more else None
+        return await self._seen(rows), on, size
+
+    async def _ranked_after(
+        self, last: tuple[float, bytes], max: int
+    ) -> tuple[int, list[tuple[bytes, float]]]:
+        """The size, and what follows (score, member), however many have that score.
+
+        By its rank while it is still in its place; else by bisection. A page that begins with what
+        is not behind it has left nothing out, whatever went meanwhile.
+        """
+        found = Call(("ZRANK", self.key, last[1]), number, key=self.key)
+        size, rank = await both(self.size(), found)
+        if rank is not None:
+            rows = await self._ranked(int(rank), max + 1)
+            if rows[:1] == [(last[1], last[0])]:
+                return size, rows[1:]
+        while True:
+            low, high = 0, size
+            while low < high:
+                middle = (low + high) // 2
+                rows = await self._ranked(middle, 1)
+                if rows and (rows[0][1], rows[0][0]) <= last:
+                    low = middle + 1
+                else:
+                    high = middle
+            start = low - SLACK if low > SLACK else 0
+            asked = max + low - start
+            rows = await self._ranked(start, asked)
+            behind = [row for row in rows if (row[1], row[0]) > last]
+            sure = not start or len(behind) < len(rows)
+            if sure and (len(behind) >= max or len(rows) < asked):
+                return size, behind
+            size = await self.size()
+
+    async def _list_after(
+        self, cursor: str | None, max: int
+    ) -> tuple[list[LocatedEntry], str | None, int]:
+        begin, marks = 0, list[str]()
+        if cursor is not None:
+            rank, _, words = cursor.partition(":")
+            begin, marks = int(rank), words.split(",") if words else []
+        low = begin - SLACK if begin > SLACK else 0
+        size, elements = await both(self.size(), self._slice(low, begin - low + SLACK + max))
+        start = _behind(elements, marks, begin - 1 - low) + low if marks else begin
+        while marks and start == low and low > 0:  # further in front, or taken meanwhile
+            begin, low = low, low - 5 * SLACK if low > 5 * SLACK else 0
+            size, elements = await both(self.size(), self._slice(low, begin - low + SLACK + max))
+            start = _behind(elements, marks, begin - low) + low
+        page = elements[start - low : start - low + max]
+        end = start + len(page)
+        on = _list_cursor(end, page[-3:]) if page and end < size else None
+        return self._listed(page, start, size), on, size
+
+    def behind(self, seen: LocatedEntry) -> str:
+        """The cursor of a page that ended with this entry."""
+        if self.kind == "busy":
+            return str(self.rows.index(seen) + 1)
+        if self.kind == "list":
+            return _list_cursor(int(seen.score) + 1, [seen.member])
+        return _set_cursor(seen.member, seen.score)
+
+    async def matching(self, text: str) -> list[LocatedEntry]:
+        """Elements of a set that contain ``text`` somewhere; the server does the looking."""
+        pattern = re.sub(r"([*?\[\]\\^-])", r"\\\1", text)
+        found: list[LocatedEntry] = []
+        cursor = 0
+        while True:
+            command = ("ZSCAN", self.key, cursor, "MATCH", f"*{pattern}*", "COUNT", 1000)
+            cursor, rows = await Call(command, tuple[int, Any], key=self.key)
+            found += await self._seen(rows)
+            if not cursor:
+                return found
+
+
+def _set_cursor(member: bytes, score: float) -> str:
+    return f"{score!r}:{base64.b64encode(member).decode()}"
+
+
+def _list_cursor(rank: int, last: Sequence[bytes]) -> str:
+    return f"{rank}:{','.join(job.digest(element)[:16] for element in reversed(last))}"
+
+
+def reachable(cursor: str | None, size: int) -> str | None:
+    """A list's cursor, past what lies out of reach between its ends."""
+    rank = int(cursor.partition(":")[0]) if cursor else 0
+    return f"{size - DEPTH}:" if DEPTH <= rank < size - DEPTH else cursor
+
+
+def _behind(elements: Sequence[bytes], marks: Sequence[str], near: int) -> int:
+    """Where the first element is that comes after the last one marked; 0: none of them is here.
+
+    Of several alike the nearest to where it was is meant.
+    """
+    digests = [job.digest(element)[:16] for element in elements]
+    for mark in marks:
+        here = [n for n, digest in enumerate(digests) if digest == mark]
+        if here:
+            return min(here, key=lambda n: abs(n - near)) + 1
+    return 0
+
+
+def pairs(reply: list[Any]) -> list[tuple[bytes, float]]:
+    if reply and isinstance(reply[0], list):  # RESP3 nests the pairs, RESP2 doesn't
+        return [(member, float(score)) for member, score in reply]
+    return [(reply[i], float(reply[i + 1])) for i in range(0, len(reply), 2)]

@@ -1,0 +1,281 @@
+"""A plain stream with its consumer groups, as a queue: kind ``stream``.
+
+The one key is ``at``, or what stands behind the colon of the name (``stream:orders``). Every group
+is a reader of its own, so an entry may be pending in one and waiting for another: ids say which
+(``group:ms-seq``). *Waiting* is what the group that is furthest behind has not been given yet,
+*pending* what all groups together have handed out and not had acknowledged. What was acknowledged
+by all stays in the stream, and nobody counts it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from redis import RedisCluster
+from redis.asyncio import RedisCluster as AsyncRedisCluster
+
+from ...engine.registry import Registered, adopt, find, server_ms
+from ...model.consumer_load import HOLDINGS, Holding, Holdings, Load, Reassigned
+from ...model.entry import Checkup, Consumer, Counts, Entry, Page, State
+from ...model.errors import NotFound
+from ...model.keys import GivenKeys
+from ...model.queue_position import Ahead, Standing
+from ...model.quoting import bytes_of, legal, raw_of, text
+from ...redis.operation import C_co, Call, both, operation, together
+from ...redis.parsers import words
+from ..base import ForeignQueue
+from . import groups
+from .checkup import checkup
+from .groups import ConsumerGroup, LabelledGroup
+
+AHEAD = 100
+"""entries looked at to count what comes before one: reading them is reading their fields"""
+
+
+class StreamQueue(ForeignQueue[C_co]):
+    """One stream. Who reads it settles what it reads, with XACK; all that is changed from here is
+    which consumer holds what, and that one is removed."""
+
+    kind: ClassVar[str] = "stream"
+    room: ClassVar[str] = "foreign.streams"
+    capabilities: ClassVar[frozenset[str]] = frozenset({"consumers"})
+    faults: ClassVar[tuple[str, ...]] = (
+        "a pending entry has no deadline: what a dead consumer holds stays there until somebody "
+        "claims it",
+        "there is no limit of attempts and there are no dead letters: an entry that kills its "
+        "consumer comes back for ever",
+        "an entry that is trimmed while it is pending is lost, and its id stays pending",
+    )
+
+    @property
+    def key(self) -> bytes:
+        return bytes_of(self.at or self.own_name)
+
+    @operation
+    def exists(self) -> Call[bool]:
+        return Call(("TYPE", self.key), lambda reply: bytes(reply) == b"stream", key=self.key)
+
+    def _part(self, group: ConsumerGroup) -> LabelledGroup:
+        return LabelledGroup(self.key, group, f"{legal(group.name)}:")
+
+    @property
+    def _nobody(self) -> LabelledGroup:
+        """Whoever will come to read a stream without groups."""
+        return LabelledGroup(self.key, ConsumerGroup(b"", 0, 0, "0-0", None), ":")
+
+    @operation
+    async def groups(self) -> list[ConsumerGroup]:
+        """The consumer groups by name."""
+        return await groups.groups(self.key)
+
+    @operation
+    async def counts(self, now_ms: int | None = None) -> Counts:
+        there, length = await both(
+            groups.groups(self.key), Call(("XLEN", self.key), int, key=self.key)
+        )
+        last = min((group.place for group in there), default=None)
+        behind = min(there, key=lambda group: group.place, default=None)
+        low = "-" if last is None else f"({last[0]}-{last[1]}"
+        ahead = await groups.content(self.key, low, "+", 1)
+        waiting = (behind.lag if behind else length) if ahead else 0
+        unknown: frozenset[State] = frozenset({"done"})
+        return Counts(
+            waiting or 0, sum(group.pending for group in there), 0, 0, 0, 0,
+            groups.came_ms(ahead[0][0]) if ahead else None,
+            unknown=unknown | {"waiting"} if waiting is None else unknown,
+        )  # fmt: skip
+
+    @operation
+    async def page(
+        self,
+        state: State,
+        cursor: str | None = None,
+        max: int = 100,
+        start: int | None = None,
+        payloads: bool = False,
+    ) -> Page:
+        if state not in ("waiting", "pending"):
+            return Page((), None, 0)
+        there, now = await both(groups.groups(self.key), self._now())
+        total = sum(group.pending for group in there)
+        if state == "waiting":
+            if not there:
+                return await self._unread(cursor, max, start)
+            there = [min(there, key=lambda group: group.place)]
+            total = there[0].lag or 0
+        parts = [self._part(group) for group in there]
+        return await groups.page(state, parts, total, cursor, max, start, now, payloads)
+
+    async def _unread(self, cursor: str | None, max: int, start: int | None) -> Page:
+        """A stream without groups: everything waits for a reader to come."""
+        size = await Call(("XLEN", self.key), int, key=self.key)
+        return await groups.page("waiting", [self._nobody], size, cursor, max, start, 0, False)
+
+    @operation
+    async def get(self, id: str) -> Entry | None:
+        """An entry as a group sees it (``group:ms-seq``), or as the first group does that has it
+        pending or still to come (``ms-seq``)."""
+        there, now = await both(groups.groups(self.key), self._now())
+        found = await self._seen(id, there, now)
+        return found[0][1] if found else None
+
+    async def _seen(
+        self, id: str, there: Sequence[ConsumerGroup], now: int
+    ) -> list[tuple[LabelledGroup, Entry]]:
+        """An entry as each group that is meant sees it. The first one is what it is taken for:
+        whoever asks twice about one id is told about the same group."""
+        label, _, rest = id.rpartition(":")
+        parts = [self._part(group) for group in there] or [self._nobody]
+        if label:
+            parts = [part for part in parts if part.label == f"{label}:"]
+        parts = [part for part in parts if part.rest(part.label + rest)]
+        found = await together(groups.entry(part, rest, now) for part in parts)
+        known = [(part, one) for part, one in zip(parts, found, strict=True) if one is not None]
+        states = ("pending", "waiting", "done")
+        return sorted(known, key=lambda each: states.index(each[1].state))
+
+    async def _get_waiting(self, id: str) -> Entry | None:
+        return None
+
+    @operation
+    async def consumers(self, id: str) -> list[Consumer]:
+        """The consumers of a group, or of all (``''``), as ``group:consumer``."""
+        there = [self._part(group) for group in await groups.groups(self.key)]
+        wanted = [part for part in there if id in ("", part.label[:-1])]
+        rows = await together(groups.consumers(part) for part in wanted)
+        return [consumer for found in rows for consumer in found]
+
+    async def _named(self, group: str) -> list[LabelledGroup]:
+        """The group of that name, or all of them."""
+        there = [self._part(one) for one in await groups.groups(self.key)]
+        return [part for part in there if group in ("", part.label[:-1])]
+
+    @operation
+    async def loads(self, group: str = "") -> list[Load]:
+        """Of a group, or of all."""
+        return [
+            Load(part.label[:-1], part.group.pending, part.group.lag)
+            for part in await self._named(group)
+        ]
+
+    @operation
+    async def holdings(
+        self,
+        group: str = "",
+        max: int = HOLDINGS,
+        consumer: str = "",
+        after: str | None = None,
+    ) -> Holdings:
+        """One window of a group's pending list, by the entries' ids; ``after`` one of these."""
+        part = await self._one(group)
+        low = "-" if after is None else f"({after}"
+        rows = await groups.held(part, low, "+", max, consumer)
+        more = rows[-1].id if len(rows) == max else None
+        found = (Holding(row.id, row.consumer, row.idle_ms, row.deliveries) for row in rows)
+        return Holdings(tuple(found), part.group.pending, more)
+
+    async def _one(self, group: str) -> LabelledGroup:
+        parts = await self._named(group)
+        if not parts:
+            raise NotFound(f"stream {self.name} has no group {group!r}")
+        return parts[0]
+
+    @operation
+    async def reassign(
+        self,
+        group: str,
+        consumer: str,
+        to: str,
+        ids: Sequence[str],
+        *,
+        min_idle_ms: int = 0,
+        remove: bool = False,
+        op: str = "",
+    ) -> Reassigned:
+        """By the bare ids of `holdings`. An entry's age and number of deliveries stay."""
+        await self._register()
+        part = await self._one(group)
+
+        # The stream is its owner's key: a cluster has our journal elsewhere.
+        apart = not op or isinstance(self.client, (RedisCluster, AsyncRedisCluster))
+        stream = text(self.key)
+        keys = GivenKeys(stream=stream, journal=stream if apart else self.keys["op_"] + op)
+
+        def read(reply: list[bytes]) -> Reassigned:
+            said = words(reply)
+            n = len(ids) + 1
+            there = said[1:n].count("there")
+            now = tuple("moved" if word == "there" else word for word in said[1:n])
+            return Reassigned(now, said[0] == "1", there, tuple(said[n:]), not apart)
+
+        return await self._script("reassign").call(
+            keys, self.clock, read, [(id,) for id in ids],
+            group=part.group.name, consumer=bytes_of(consumer), to=bytes_of(to),
+            min_idle=min_idle_ms, remove=int(remove),
+        )  # fmt: skip
+
+    async def _register(self) -> None:
+        """Before the first change: an entry in the registry, so that the journal is found."""
+        if not self._enrolled and await find(self.name, self.prefix) is None:
+            now = await server_ms()
+            # With its key, as `discover` would: else that finds it again under a second name.
+            entry = Registered(self.name, self.kind, self.schema, now, at=text(self.key))
+            await adopt(entry, self.prefix)
+        self._enrolled = True
+
+    @operation
+    async def invert(
+        self,
+        op: str,
+        seq: int,
+        verb: str,
+        args: Sequence[str],
+        left: Callable[[list[str]], None] = lambda ids: None,
+    ) -> int:
+        """``reassign GROUP CONSUMER TO ID…``, names quoted: those that are still there."""
+        if verb != "reassign":
+            return await ForeignQueue.invert(self, op, seq, verb, args, left)
+        group, consumer, to = (text(raw_of(word)) for word in args[:3])
+        ids = args[3:]
+        done = await self.reassign.op(group, consumer, to, ids, op=op)
+        left([id for id, word in zip(ids, done.words, strict=True) if word != "moved"])
+        return done.words.count("moved") - done.already
+
+    def inverts(self, verb: str, args: Sequence[str]) -> int:
+        return len(args) - 3 if verb == "reassign" else super().inverts(verb, args)
+
+    @operation
+    async def standing(self, id: str = "") -> Standing:
+        """As the group sees it that `get` answers for, else the one that is furthest behind."""
+        there, now = await both(groups.groups(self.key), self._now())
+        if not there:
+            return Standing(askers=0)
+        seen = await self._seen(id, there, now) if id else []
+        part = seen[0][0] if seen else self._part(min(there, key=lambda group: group.place))
+        group, entry = part.group, seen[0][1] if seen else None
+        readers = await groups.consumers(part)
+        holder = part.label + entry.consumer if entry is not None and entry.consumer else None
+        heard = next((now - one.idle_ms for one in readers if one.name == holder), None)
+        found = entry.id.removeprefix(part.label) if entry is not None else None
+        ahead: tuple[Ahead, ...] = ()
+        before = None
+        if found is not None and groups.place(found) > group.place:
+            command = ("XRANGE", self.key, f"({group.last}", f"({found}", "COUNT", AHEAD)
+            before = await Call(command, len, key=self.key)
+            ahead = (Ahead("entries of the stream", before, before < AHEAD),) if before else ()
+        return Standing(
+            here=True, askers=len(readers), group=part.label[:-1], before=before,
+            asked_ms=max((now - one.idle_ms for one in readers), default=None),
+            ahead=ahead, before_exact=before is not None and before < AHEAD, heard_ms=heard,
+            beside=tuple(one for _, one in seen[1:] if one.state in ("pending", "waiting")),
+        )  # fmt: skip
+
+    @operation
+    async def checkup(self, thorough: bool = False) -> Checkup:
+        parts = [self._part(group) for group in await groups.groups(self.key)]
+        return await checkup(parts, thorough)
+
+    @operation
+    async def invariants(self) -> list[str]:
+        return list((await self.checkup.op(thorough=True)).flaws)

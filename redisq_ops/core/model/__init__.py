@@ -1,0 +1,1 @@
+"""Values, names, settings and errors. No I/O."""

@@ -1,0 +1,87 @@
+"""Reading the record lines that `record.lua` writes; the two files are one format."""
+
+from __future__ import annotations
+
+from ..redis.parsers import moment
+from .entry import Entry, Failure, State
+from .errors import Unreadable
+
+FIELDS = (
+    "receipt", "failures", "lost", "first", "since", "consumer", "op", "reason", "ready",
+)  # fmt: skip
+"""the words of a line, in order"""
+REPLAYED = 1
+"""the first delivery of what nobody was given since it was replayed, but was before"""
+
+
+def entry(
+    id: str,
+    state: State,
+    score: float | None,
+    line: bytes | None,
+    error: bytes | None = None,
+    payload: bytes | None = None,
+    deliveries: int | None = None,
+) -> Entry:
+    """An `Entry` from its sorted-set score, record line, error bytes and payload."""
+    at = moment(score)
+    if line is None:
+        return Entry(id, state, at_ms=at, payload=payload, deliveries=deliveries)
+    try:
+        receipt, failures, lost, first, since, consumer, op, reason, _ = line.decode().split(" ")
+        return Entry(
+            id,
+            state,
+            at_ms=at,
+            since_ms=at if state in ("dead", "trash") else int(since) or None,
+            payload=payload,
+            failures=int(failures),
+            lost=int(lost),
+            first_ms=int(first) if int(first) not in (0, REPLAYED) else None,
+            handed=int(first) != 0,
+            consumer=_some(consumer),
+            receipt=_some(receipt),
+            reason=_some(reason),
+            error=Failure.decoded(error),
+            op=_some(op),
+            deliveries=deliveries,
+            put_ms=int(since) or None,
+        )
+    except ValueError as spoilt:
+        raise Unreadable(f"the record of {id} is corrupt") from spoilt
+
+
+def readable(
+    id: str,
+    state: State,
+    score: float | None,
+    line: bytes | None,
+    error: bytes | None = None,
+    payload: bytes | None = None,
+) -> Entry:
+    """As `entry`; one whose record is corrupt has a ``problem`` and little else."""
+    try:
+        return entry(id, state, score, line, error, payload)
+    except Unreadable as corrupt:
+        return Entry(id, state, at_ms=moment(score), payload=payload, problem=str(corrupt))
+
+
+def line(entry: Entry) -> str:
+    """The record line of an entry nobody has: its counts, since when, and why it is dead."""
+    began, since = entry.first_ms or (REPLAYED if entry.handed else 0), entry.since_ms or 0
+    counts = f"{entry.failures} {entry.lost} {began} {since}"
+    return f"- {counts} - - {entry.reason or '-'} 0"
+
+
+def arrival(entry: Entry, op: str) -> tuple[str | bytes, ...]:
+    """An entry from elsewhere as the `arrive` scripts take it, its mark made of ``op``."""
+    told = entry.attempts or entry.state == "dead"
+    at = "" if entry.at_ms is None else str(entry.at_ms)
+    return (
+        entry.id, f"{op} {entry.id}", entry.state, at, line(entry) if told else "",
+        entry.payload or b"", entry.error.encoded() if entry.error else b"", "",
+    )  # fmt: skip
+
+
+def _some(word: str) -> str | None:
+    return None if word == "-" else word

@@ -1,0 +1,35 @@
+"""Where states are kept, and which verbs of an operator lead from one to another."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from .entry import State
+
+Verb = Literal["requeue", "claim", "replay", "purge", "hard", "restore", "reschedule", "move"]
+EDIT = "edit"
+"""where an edit moves entries to, so to speak: nowhere"""
+ZSETS: dict[State, str] = {
+    "pending": "lease",
+    "delayed": "delay",
+    "dead": "dead",
+    "trash": "trash",
+}
+# the keys every queue has, with their types
+FIXED = {
+    **dict.fromkeys(("lease", "delay", "dead", "trash", "ops", "unfinished"), "zset"),
+    **dict.fromkeys(("meta", "err", "cfg", "stat", "callers"), "hash"),
+    "hist": "stream",
+    "wake": "list",
+}
+# verb -> (states it can start from, state it ends in); the one table behind all operators' faces
+VERBS: dict[Verb, tuple[tuple[State, ...], str]] = {
+    "requeue": (("pending", "delayed"), "waiting"),
+    "claim": (("pending",), "pending"),
+    "replay": (("dead",), "waiting"),
+    "purge": (("waiting", "pending", "delayed", "dead"), "trash"),
+    "hard": (("waiting", "pending", "delayed", "dead", "trash"), "gone"),
+    "restore": (("trash",), "restore"),
+    "reschedule": (("delayed",), "delayed"),
+    "move": (("waiting", "delayed", "dead"), "trash"),  # and from there to another queue
+}

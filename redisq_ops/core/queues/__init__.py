@@ -1,0 +1,1 @@
+"""The kinds of queue of ours, a folder each."""

@@ -1,0 +1,267 @@
+"""Queues that Carmine 4 keeps: read with its keys, never written.
+
+As its preview's source describes them, schema 1 (docs/carmine-queue.md): a state is a sorted set,
+so numbers are exact. An id that is dead may be there a second time, sent again since; `get` then
+says how the living one stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from hashlib import sha1
+from typing import Any, ClassVar
+
+from ...engine.idempotency import Callers
+from ...foreign.base import ForeignQueue
+from ...model.clock import Clock
+from ...model.entry import Counts, Entry, Failure, Page, State
+from ...model.keys import PREFIX
+from ...model.quoting import bytes_of, legal, raw_of
+from ...redis.operation import C_co, Call, both, operation, together
+from ...redis.parsers import moment, number
+from . import messagepack
+
+HOME = "carmine:mq:v4:"
+PARTS: Mapping[State, tuple[str, ...]] = {
+    "waiting": ("ready-high", "ready-normal", "ready-low"),
+    "pending": ("leased",),
+    "delayed": ("scheduled",),
+    "dead": ("dead",),
+}
+"""sorted sets of each state, in the order they are served"""
+LIVING = tuple(part for state, parts in PARTS.items() if state != "dead" for part in parts)
+_EXHAUSTED = b"lease-expired"
+
+
+def home(own_name: str) -> str:
+    """What the keys of a queue begin with: a hash tag made of its name."""
+    return f"{HOME}{{{sha1(bytes_of(own_name)).hexdigest()[:16]}}}:"
+
+
+class CarmineFourLayout(ForeignQueue[C_co]):
+    """A queue named ``carmine-4:<q>`` that is Carmine's own."""
+
+    kind: ClassVar[str] = "carmine-4"
+    room: ClassVar[str] = "queues.carmine"
+
+    def __init__(
+        self,
+        client: C_co,
+        name: str,
+        *,
+        at: str | None = None,
+        prefix: str = PREFIX,
+        clock: Clock | None = None,
+        callers: Callers | None = None,
+    ) -> None:
+        super().__init__(client, name, at=at, prefix=prefix, clock=clock, callers=callers)
+        self.at = home(self.own_name) if at is None else at
+
+    def _key(self, part: str) -> bytes:
+        return bytes_of(f"{self.at}{self.own_name}:{part}")
+
+    def _size(self, verb: str, part: str) -> Call[int]:
+        return Call((verb, self._key(part)), int, key=self._key(part))
+
+    @operation
+    async def exists(self) -> bool:
+        """By its configuration, or by messages that lost it: Carmine won't open it then."""
+        asked = ("config", "payloads", "dead-payloads")
+        there = await together(self._size("EXISTS", part) for part in asked)
+        return any(there)
+
+    @operation
+    async def counts(self, now_ms: int | None = None) -> Counts:
+        """What is due counts as delayed until one of Carmine's workers has looked."""
+        sizes = await together(self._size("ZCARD", part) for part in (*LIVING, "dead"))
+        *ready, leased, scheduled, dead = sizes
+        return Counts(sum(ready), leased, scheduled, dead, 0, 0, unknown=frozenset({"done"}))
+
+    @operation
+    async def page(
+        self,
+        state: State,
+        cursor: str | None = None,
+        max: int = 100,
+        start: int | None = None,
+        payloads: bool = False,
+    ) -> Page:
+        """Entries of a state, the one that is next first."""
+        parts = PARTS.get(state, ())
+        sizes = await together(self._size("ZCARD", part) for part in parts)
+        nth, skip, behind = 0, start or 0, None
+        if start is None and cursor is not None:
+            place, score, id = cursor.split(":", 2)
+            nth, behind = int(place), (float(score), raw_of(id))
+        rows: list[tuple[int, bytes, float]] = []
+        more = False
+        for n in range(nth, len(parts)):
+            if skip >= sizes[n]:
+                skip -= sizes[n]
+                continue
+            found = await self._rows(parts[n], behind, skip, max - len(rows) + 1)
+            rows += [(n, id, score) for id, score in found]
+            skip, behind = 0, None
+            if more := len(rows) > max:
+                break
+        rows = rows[:max]
+        seen = [(id, score) for _, id, score in rows]
+        entries = await self._read(state, seen, payloads)
+        last = rows[-1] if more else None
+        after = None if last is None else f"{last[0]}:{last[2]!r}:{legal(last[1])}"
+        return Page(tuple(entries), after, sum(sizes))
+
+    async def _rows(
+        self, part: str, behind: tuple[float, bytes] | None, skip: int, max: int
+    ) -> list[tuple[bytes, float]]:
+        """Members of a sorted set by rank, or behind a place in it."""
+        key = self._key(part)
+        if behind is None:
+            return await _ranked(key, skip, max)
+        score, id = behind
+        rank, below = await both(
+            Call(("ZRANK", key, id), number, key=key),
+            Call(("ZCOUNT", key, "-inf", f"({score!r}"), int, key=key),
+        )
+        if rank is not None:
+            found = await _ranked(key, int(rank), max + 1)
+            if found[:1] == [(id, score)]:
+                return found[1:]
+        rows: list[tuple[bytes, float]] = []
+        while (
+            len(rows) < max
+        ):  # it is gone, or was sent again: all of its moment, and on from there
+            found = await _ranked(key, below, max)
+            below += len(found)
+            rows += [row for row in found if (row[1], row[0]) > behind]
+            if len(found) < max:
+                break
+        return rows[:max]
+
+    async def _read(
+        self, state: State, rows: Sequence[tuple[bytes, float]], payloads: bool
+    ) -> list[Entry]:
+        if not rows:
+            return []
+        ids, dead = [id for id, _ in rows], state == "dead"
+        parts = ("failures", "dead-payloads") if dead else ("meta", "payloads", "successor-meta")
+        known = await together(
+            Call(("HMGET", self._key(part), *ids), list[Any], key=self._key(part))
+            for part in parts
+            if payloads or "payloads" not in part
+        )
+        now = await self._now()
+        none: list[None] = [None] * len(ids)
+        facts, contents = known[0], known[1] if payloads else none
+        followed = none if dead else known[-1]
+        return [
+            _dead(id, score, messagepack.items(line), content)
+            if dead
+            else _living(id, state, score, messagepack.items(line), content, after is not None, now)
+            for (id, score), line, content, after in zip(
+                rows, facts, contents, followed, strict=True
+            )
+        ]
+
+    @operation
+    async def get(self, id: str) -> Entry | None:
+        raw = raw_of(id)
+        parts = [(state, part) for state, parts in PARTS.items() for part in parts]
+        scores = await together(
+            Call(("ZSCORE", self._key(part), raw), number, key=self._key(part)) for _, part in parts
+        )
+        for (state, _), score in zip(parts, scores, strict=True):
+            if score is not None:
+                return (await self._read(state, [(raw, score)], payloads=True))[0]
+        return None
+
+    async def _get_waiting(self, id: str) -> Entry | None:
+        return await self.get.op(id)
+
+    @operation
+    async def invariants(self) -> list[str]:
+        """What doesn't add up, by numbers alone; looked at twice, since workers go on meanwhile."""
+        first = await self._unequal()
+        return [said for said in await self._unequal() if said in first] if first else []
+
+    async def _unequal(self) -> list[str]:
+        hashes = ("payloads", "meta", "lease-tokens", "dead-payloads", "failures")
+        sizes, (lens, config) = await both(
+            together(self._size("ZCARD", part) for part in (*LIVING, "dead")),
+            both(
+                together(self._size("HLEN", part) for part in hashes),
+                self._size("EXISTS", "config"),
+            ),
+        )
+        *living, dead = sizes
+        leased = living[LIVING.index("leased")]
+        contents, meta, tokens, letters, failures = lens
+        rules = (
+            (contents != meta, f"{contents:,} messages have a content and {meta:,} a record"),
+            (sum(living) != meta, f"{sum(living):,} places and {meta:,} records"),
+            (leased != tokens, f"{leased:,} leases and {tokens:,} tokens"),
+            (
+                not dead == letters == failures,
+                f"{dead:,} dead letters, {letters:,} contents, {failures:,} reasons",
+            ),
+            (not config and bool(meta or dead), "its configuration is gone: Carmine won't open it"),
+        )
+        return [said for broken, said in rules if broken]
+
+
+async def _ranked(key: bytes, low: int, max: int) -> list[tuple[bytes, float]]:
+    return await Call(("ZRANGE", key, low, low + max - 1, "WITHSCORES"), _pairs, key=key)
+
+
+def _pairs(reply: Any) -> list[tuple[bytes, float]]:
+    flat = [x for pair in reply for x in pair] if reply and isinstance(reply[0], list) else reply
+    return [(flat[i], float(flat[i + 1])) for i in range(0, len(flat), 2)]
+
+
+def _living(
+    id: bytes, state: State, score: float, facts: list[Any] | None, content: bytes | None,
+    followed: bool, now: int,
+) -> Entry:  # fmt: skip
+    """``facts``: schema priority attempt max-attempts enqueued-at, then what isn't shown."""
+    tries, since = _whole(facts, 2), _whole(facts, 4)
+    word = {"waiting": "ready", "pending": "leased", "delayed": "scheduled"}[state]
+    if state == "pending" and score <= now:
+        word = "lease-expired"
+    if facts is None:
+        word = "corrupt"
+    elif followed:
+        word += ", another follows"
+    return Entry(
+        legal(id),
+        state,
+        at_ms=None if state == "waiting" else moment(score),
+        since_ms=since or None if state == "waiting" and not tries else None,
+        payload=content,
+        failures=max(0, tries - (state == "pending")),
+        deliveries=tries,
+        called=word,
+    )
+
+
+def _dead(id: bytes, score: float, facts: list[Any] | None, content: bytes | None) -> Entry:
+    """``facts``: schema reason failed-at attempt, and what it was before."""
+    said = facts[1] if facts is not None and len(facts) > 1 else None
+    reason = said if isinstance(said, bytes) else b""
+    tries = _whole(facts, 3)
+    return Entry(
+        legal(id),
+        "dead",
+        at_ms=moment(score),
+        since_ms=moment(score),
+        payload=content,
+        failures=tries,
+        deliveries=tries,
+        reason="lost" if reason == _EXHAUSTED else "failed",
+        error=Failure("Carmine", reason.decode("utf-8", "backslashreplace")) if reason else None,
+        called="corrupt" if facts is None else "dead",
+    )
+
+
+def _whole(facts: list[Any] | None, n: int) -> int:
+    value = facts[n] if facts is not None and n < len(facts) else 0
+    return int(value) if isinstance(value, (int, float)) and abs(value) < 2**53 else 0

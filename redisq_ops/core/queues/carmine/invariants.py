@@ -1,0 +1,113 @@
+"""What must add up in a Carmine queue; used by the tests after every step and by ``fsck``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from ...model.quoting import text
+from ...model.record import entry
+from ...model.states import ZSETS
+from ...redis.operation import Call, Description, together
+from ...redis.parsers import fields, moment, scored
+from .keys import END
+
+if TYPE_CHECKING:
+    from .queue import CarmineQueue
+
+PAGE = 1000
+
+
+async def violations(queue: CarmineQueue[Any]) -> list[str]:
+    """Every broken rule, in words."""
+    keys = queue.keys
+    hashes = ("messages", "locks", "backoffs", "nattempts", "body", "next", "meta", "transit")
+    sets = ("finished", "requeued", "stray")
+    looks: list[Description[Any]] = [_scores(keys[part]) for part in ZSETS.values()]
+    looks += [fields(keys[part]) for part in hashes]
+    looks += [_members(keys[part]) for part in sets]
+    looks += [_elements(keys["circle"]), queue._now()]
+    found = await together(looks)
+    scores = dict(zip(ZSETS, found[:4], strict=True))
+    kept = dict(zip(hashes, found[4:12], strict=True))
+    done, requeued, stray, circle, now = found[12:]
+    places = {state: set(ids) for state, ids in scores.items()}
+    pending, delayed = scores["pending"], scores["delayed"]
+
+    between = set(kept["transit"])
+    seen = Counter(id for ids in (*places.values(), done, between) for id in ids)
+    said = [f"{id} is in {n} states" for id, n in seen.items() if n > 1]
+    queued = places["delayed"] | places["pending"]
+    said += _equal("in messages", set(kept["messages"]), queued | done)
+    hidden = places["dead"] | places["trash"] | between
+    said += _equal("in body", set(kept["body"]), hidden)
+
+    laid = Counter(circle)
+    if circle and laid[END] != 1:
+        said.append(f"the circle has {laid[END]} ends")
+    said += [f"{id} is in the circle {n} times" for id, n in laid.items() if n > 1 and id != END]
+    said += _equal("in the circle", set(laid) - {END}, set(kept["messages"]) | stray)
+    said += [
+        f"{id} is there, and its place is called stray" for id in stray & set(kept["messages"])
+    ]
+
+    said += _equal("locked", kept["locks"], {id: b"%d" % at for id, at in pending.items()})
+    backoffs = {id: at for id, at in kept["backoffs"].items() if id not in done}
+    due = {id: b"%d" % at for id, at in delayed.items()}
+    said += _equal("backed off", backoffs, {id: due[id] for id in due if id in backoffs})
+    said += [f"{id} has no backoff" for id in due if int(due[id]) > now and id not in backoffs]
+    tries: dict[str, bytes] = {}
+    for id in queued:
+        record = entry(id, "waiting", None, kept["meta"].get(id))
+        if n := record.attempts + (id in pending):
+            tries[id] = b"%d" % n
+    counted = {id: n for id, n in kept["nattempts"].items() if id not in done}
+    said += _equal("attempted", counted, tries)
+    follows = set(kept["next"])
+    said += _equal("to be queued again", requeued, follows & queued)
+    absent = follows - queued - places["trash"] - between
+    said += [f"{id} is to run again and is not there" for id in absent]
+    return said
+
+
+def _equal(what: str, found: Any, wanted: Any) -> list[str]:
+    """Sets of ids, or ids with their values."""
+    said = [f"{id} is {what} and should not be" for id in sorted(set(found) - set(wanted))]
+    said += [f"{id} is not {what}" for id in sorted(set(wanted) - set(found))]
+    if isinstance(found, dict):
+        said += [
+            f"{id} is {what}: {found[id]!r}, not {wanted[id]!r}"
+            for id in sorted(set(found) & set(wanted))
+            if found[id] != wanted[id]
+        ]
+    return said
+
+
+async def _members(key: str) -> set[str]:
+    found: set[str] = set()
+    cursor = 0
+    while True:
+        cursor, rows = await Call(("SSCAN", key, cursor, "COUNT", PAGE), tuple[int, Any], key=key)
+        found |= {text(id) for id in rows}
+        if not cursor:
+            return found
+
+
+async def _elements(key: str) -> list[str]:
+    found: list[str] = []
+    while True:
+        start = len(found)
+        rows = await Call(("LRANGE", key, start, start + PAGE - 1), list[bytes], key=key)
+        found += [text(id) for id in rows]
+        if len(rows) < PAGE:
+            return found
+
+
+async def _scores(key: str) -> dict[str, int]:
+    found: dict[str, int] = {}
+    while True:
+        start = len(found)
+        rows = await scored(key, str(start), str(start + PAGE - 1))
+        found |= {id: moment(score) or 0 for id, score in rows}
+        if len(rows) < PAGE:
+            return found

@@ -1,0 +1,79 @@
+"""Where a Carmine queue is: its owner's keys ``carmine:mq:<q>:<part>``, and ours beside them.
+
+Carmine has no hash tags. On a Cluster its keys and ours share a slot only if its own name of the
+queue has one: ``carmine:%7Bmail%7D`` is what Carmine calls ``{mail}``. A shard has a name of its
+own there: ``mail/3``, and ``{mail/3}``, so that each has a slot of its own.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ...model.errors import BadInput
+from ...model.keys import PREFIX, Keys
+from ...model.quoting import raw_of
+
+HOME = "carmine:mq:"
+# part -> what Carmine calls it, and its type, in the layout of 2018
+THEIRS = {
+    "messages": ("messages", "hash"),
+    "locks": ("locks", "hash"),
+    "backoffs": ("backoffs", "hash"),
+    "nattempts": ("nattempts", "hash"),
+    "circle": ("mid-circle", "list"),
+    "finished": ("done", "set"),
+    "requeued": ("requeue", "set"),
+    "eoq": ("eoq-backoff?", "string"),
+    "dry_runs": ("ndry-runs", "string"),
+}
+END = "end-of-circle"
+_TAGGED = re.compile(r"([^{]*\{[^}]+)(\}.*)", re.DOTALL)
+_NUMBERED = re.compile(r"(.+)/([1-9]\d{0,2})", re.DOTALL)
+
+
+def own_name(name: str) -> str:
+    """What Carmine calls the queue that is called ``name`` here."""
+    kind, _, quoted = name.partition(":")
+    if kind != "carmine" or not quoted:
+        raise BadInput(f"queue name {name!r}: Carmine's queue q is called carmine:q here")
+    try:
+        return raw_of(quoted).decode()
+    except UnicodeDecodeError:
+        raise BadInput(f"queue name {name!r} is no UTF-8 when unquoted") from None
+
+
+def shard_name(own: str, shard: int) -> str:
+    """What Carmine calls a shard of the queue that it calls ``own``."""
+    if not shard:
+        return own
+    tag = _TAGGED.fullmatch(own)
+    return f"{tag[1]}/{shard}{tag[2]}" if tag else f"{own}/{shard}"
+
+
+def shard_of(own: str) -> tuple[str, int] | None:
+    """Which queue's shard would be called so, by Carmine's names."""
+    tag = _TAGGED.fullmatch(own)
+    front, back = tag.groups() if tag else (own, "")
+    if (found := _NUMBERED.fullmatch(front)) is None:
+        return None
+    whole, shard = found[1] + back, int(found[2])
+    return (whole, shard) if shard_name(whole, shard) == own else None
+
+
+class CarmineKeys(Keys):
+    """Carmine's parts by their names there, all others ours."""
+
+    __slots__ = ("own", "tagged", "theirs")
+
+    def __init__(self, name: str, prefix: str = PREFIX, shard: int = 0) -> None:
+        super().__init__(f"{name}/{shard}" if shard else name, prefix)
+        self.own = shard_name(own_name(name), shard)
+        self.theirs = f"{HOME}{self.own}:"
+        self.tagged = _TAGGED.fullmatch(self.own) is not None
+        if self.tagged:
+            self.base = f"{prefix}:carmine:{self.own}:"
+
+    def __getitem__(self, part: str) -> str:
+        if part in THEIRS:
+            return self.theirs + THEIRS[part][0]
+        return super().__getitem__(part)

@@ -1,0 +1,51 @@
+"""Whose a name of Carmine's is.
+
+Carmine knows no shards: to it each of ours is a queue by itself. So a queue may have the name that
+a shard is to get, and the other way round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...engine.registry import find
+from ...model.quoting import bytes_of, legal
+from ...redis.operation import Call, both, together
+from .keys import CarmineKeys, shard_of
+
+
+def called(own: str) -> str:
+    """What the queue is called here that Carmine calls ``own``."""
+    return f"carmine:{legal(bytes_of(own))}"
+
+
+async def begun(places: Sequence[CarmineKeys]) -> list[bool]:
+    """Whether Carmine's keys are there, of each place."""
+    keys = [place[part] for place in places for part in ("messages", "circle")]
+    found = await together(Call(("EXISTS", key), bool, key=key) for key in keys)
+    return [any(found[i : i + 2]) for i in range(0, len(found), 2)]
+
+
+async def taken(places: Sequence[CarmineKeys], prefix: str) -> str:
+    """Why a queue can't get shards at these places, in words; empty: it can."""
+    there, entries = await both(
+        begun(places), together(find(called(place.own), prefix) for place in places)
+    )
+    found = zip(places, there, entries, strict=True)
+    own = next((place.own for place, keys, entry in found if keys or entry is not None), "")
+    return own and f"can't have a shard that Carmine calls {own}: that is a queue by itself"
+
+
+async def whole_of(own: str, prefix: str) -> str:
+    """Which queue of ours has a shard that Carmine calls so; empty: none."""
+    if (place := shard_of(own)) is None:
+        return ""
+    entry = await find(called(place[0]), prefix)
+    there = entry is not None and entry.at is None and entry.all_shards > place[1]
+    return entry.name if entry is not None and there else ""
+
+
+async def in_the_way(first: CarmineKeys, others: Sequence[CarmineKeys], prefix: str) -> str:
+    """Why a new queue can't have its keys at these places, in words; empty: it can."""
+    whole, said = await both(whole_of(first.own, prefix), taken(others, prefix))
+    return f"would have the keys of a shard of queue {whole}" if whole else said

@@ -1,0 +1,278 @@
+"""Carmine's message queue in its layout of 2018, kept in step with what it lacks.
+
+From article 001. Carmine's own keys say what a Carmine client expects to read; our sorted sets and
+records beside them give receipts, limits, dead letters and undo (docs/carmine-queue.md). One
+program writes a queue: this class, or Carmine; a queue that stock Carmine keeps is refused here
+and looked at by `CarmineLayout`. ``transit``: what is between two shards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from redis import RedisCluster
+from redis.asyncio import RedisCluster as AsyncCluster
+
+from ...engine.idempotency import Callers
+from ...engine.queue import Queue
+from ...engine.registry import Registered, find
+from ...engine.replay_tracking import Fates
+from ...engine.timed_queue import TimedQueue
+from ...model.clock import Clock, Duration, checked_ms
+from ...model.entry import Entry, State
+from ...model.errors import BadInput, Refused, WrongKind
+from ...model.keys import PREFIX
+from ...model.quoting import legal
+from ...model.settings import BATCH, MAX_PAYLOAD
+from ...model.validation import checked_pairs, pairs
+from ...redis.operation import C_co, Call, Description, both, operation, together
+from ...redis.parsers import row_words
+from .keys import END, THEIRS, CarmineKeys
+from .names import begun, in_the_way
+from .replay_tracking import CarmineFates
+from .states import STATE_OF, Facts, whole
+
+_LAPS = 50
+"""steps of an upkeep at most: what was done in a burst is let go of within minutes, not hours"""
+
+
+@dataclass(frozen=True, slots=True)
+class Enqueued:
+    """What became of one message: ``ok`` | ``updated`` | ``requeued``, or the state in which it was
+    found and refused for, in Carmine's word (and ``dead``, ``trash``, ``unknown``)."""
+
+    id: str
+    word: str
+
+    @property
+    def accepted(self) -> bool:
+        return self.word in ("ok", "updated", "requeued")
+
+
+class CarmineQueue(TimedQueue[C_co]):
+    """Messages with ids of their own, which guard against having the same one twice."""
+
+    kind: ClassVar[str] = "carmine"
+    room: ClassVar[str] = "queues.carmine"
+    accepts: ClassVar[frozenset[State]] = frozenset({"waiting", "delayed"})
+    parts: ClassVar[dict[str, str]] = {
+        **{part: type_ for part, (_, type_) in THEIRS.items()},
+        "body": "hash",
+        "next": "hash",
+        "stray": "set",
+        "transit": "hash",
+        "seen": "zset",
+    }
+
+    def __init__(
+        self,
+        client: C_co,
+        name: str,
+        *,
+        prefix: str = PREFIX,
+        clock: Clock | None = None,
+        callers: Callers | None = None,
+        shard: int = 0,
+        layout: int = 0,
+    ) -> None:
+        super().__init__(
+            client, name, prefix=prefix, clock=clock, callers=callers, shard=shard, layout=layout
+        )
+        self.keys: CarmineKeys = CarmineKeys(name, prefix, shard)
+
+    @operation
+    async def exists(self) -> bool:
+        if self._enrolled:
+            return True
+        (begun_,), entry = await both(begun([self.keys]), self._entry())
+        return begun_ or entry is not None
+
+    async def _enrol(self) -> None:
+        if not self._enrolled:
+            await self._ours()
+            await Queue._enrol(self)
+
+    async def _ours(self, others: Sequence[CarmineKeys] = ()) -> None:
+        """Refuse what another has: the queue, or ``others``, the shards it would begin with."""
+        if not self.keys.tagged and isinstance(self.client, (RedisCluster, AsyncCluster)):
+            tagged = legal(f"{{{self.keys.own}}}".encode())
+            raise BadInput(
+                f"queue {self.name} has keys in several slots; "
+                f"on a Cluster call it carmine:{tagged}"
+            )
+        # The entry last: who begins a queue of ours at this moment writes it before the first key.
+        (kept,), entry = await both(begun([self.keys]), self._entry())
+        if kept if entry is None else entry.at is not None:
+            raise WrongKind(f"queue {self.name} is kept by Carmine itself: here it is only read")
+        if entry is None:
+            refused = await in_the_way(self.keys, others, self.prefix)
+            if refused and await self._entry() is None:
+                raise WrongKind(f"queue {self.name} {refused}")
+
+    def _entry(self) -> Call[Registered | None]:
+        return find(self.name, self.prefix)
+
+    @operation
+    async def creatable(self) -> None:
+        await self._ours()
+        await Queue.creatable(self)
+
+    # --- producers -----------------------------------------------------------------------------
+
+    @operation
+    async def enqueue(
+        self,
+        entries: Iterable[tuple[str, bytes]],
+        *,
+        backoff_ms: Duration = 0,
+        requeue: bool = False,
+        update: bool = False,
+        max_payload: int = MAX_PAYLOAD,
+    ) -> list[Enqueued]:
+        """Put (id, content) pairs in, to be delivered ``backoff_ms`` (ms or a timedelta) from
+        now.
+
+        An id that is there is refused, with the state it is in; one that is done is put in again.
+        ``requeue``: one that is locked runs again afterwards, with this content; one that is done
+        with a backoff, when that is over. ``update``: what hasn't begun gets this content instead.
+        """
+        rows = pairs(entries, "messages")
+        checked_pairs(rows, "message", max_payload)
+        if any(id == END for id, _ in rows):
+            raise BadInput(f"a message can't be called {END}: that is the circle's own mark")
+        if not rows:
+            return []
+        backoff = checked_ms(backoff_ms, "backoff")
+        await self._enrol()
+
+        said = await self._enqueue(rows, backoff, int(requeue), int(update))
+        if any(one.word == "elsewhere" for one in said):
+            raise Refused(f"queue {self.name} has shards now: open it as a sharded queue")
+        return said
+
+    async def _enqueue(
+        self, entries: Sequence[tuple[str, bytes]], backoff: int, requeue: int, update: int
+    ) -> list[Enqueued]:
+        def read(reply: list[bytes]) -> list[Enqueued]:
+            return [Enqueued(id, w) for (id, _), w in zip(entries, each(reply), strict=True)]
+
+        each = row_words(len(entries))
+        said: list[Enqueued] = await self._guarded(
+            "enqueue", read, entries, backoff=backoff, requeue=requeue, update=update,
+            layout=self.layout,
+        )  # fmt: skip
+        return said
+
+    @operation
+    async def accept(self, entries: Sequence[Entry], op: str) -> list[str]:
+        now = await self._now()
+        said: dict[str, str] = {}
+        for wait in dict.fromkeys(_left(entry, now) for entry in entries):
+            pairs = [(e.id, e.payload or b"") for e in entries if _left(e, now) == wait]
+            most = max(len(payload) for _, payload in pairs)
+            put = await self.enqueue.op(pairs, backoff_ms=wait, max_payload=most)
+            said |= {one.id: "ok" if one.accepted else "exists" for one in put}
+        return [said[entry.id] for entry in entries]
+
+    def fates(self) -> Fates:
+        """Also by the history: newer content of an id hides that it died."""
+        return CarmineFates(self)
+
+    # --- workers -------------------------------------------------------------------------------
+
+    @operation
+    async def upkeep(self) -> int:
+        went = 0
+        for _ in range(_LAPS):
+            some = await self.sweep.op(BATCH)
+            went += some
+            if some < BATCH:
+                break
+        return went
+
+    # --- looking -------------------------------------------------------------------------------
+
+    async def _entries(
+        self, state: State, rows: Sequence[tuple[str, float | None]], payloads: bool = True
+    ) -> list[Entry]:
+        entries, found = await both(
+            Queue._entries(self, state, rows, payloads),
+            self._called(
+                [id for id, _ in rows] if state in ("waiting", "delayed", "pending") else []
+            ),
+        )
+        return [replace(entry, called=found.get(entry.id)) for entry in entries]
+
+    def _columns(
+        self, state: State, ids: Sequence[str], want: frozenset[str]
+    ) -> dict[str, Description[Any]]:
+        columns = TimedQueue._columns(self, state, ids, want)
+        if "called" in want and state in ("waiting", "delayed", "pending"):
+            columns["called"] = self._words(ids)
+        return columns
+
+    async def _words(self, ids: Sequence[str]) -> list[str | None]:
+        found = await self._called(ids)
+        return [found.get(id) for id in ids]
+
+    async def _called(self, ids: Sequence[str]) -> dict[str, str]:
+        """Carmine's words for messages that are in its sight."""
+        if not ids:
+            return {}
+        facts, now = await both(self._facts(ids), self._now())
+        return {id: fact.word(now) for id, fact in zip(ids, facts, strict=True)}
+
+    async def _facts(self, ids: Sequence[str]) -> list[Facts]:
+        asked = [("HMGET", part) for part in ("locks", "backoffs", "nattempts")]
+        asked += [("SMISMEMBER", part) for part in ("finished", "requeued")]
+        said = await together(
+            Call((verb, self.keys[part], *ids), list[Any], key=self.keys[part])
+            for verb, part in asked
+        )
+        return [
+            Facts(whole(lock), whole(backoff), whole(attempts), bool(done), bool(requeue))
+            for lock, backoff, attempts, done, requeue in zip(*said, strict=True)
+        ]
+
+    async def _payloads(self, ids: Sequence[str]) -> list[bytes | None]:
+        if not ids:
+            return []
+        seen, hidden = await together(
+            Call(("HMGET", self.keys[part], *ids), list[bytes | None], key=self.keys[part])
+            for part in ("messages", "body")
+        )
+        return [a if a is not None else b for a, b in zip(seen, hidden, strict=True)]
+
+    @operation
+    async def get(self, id: str) -> Entry | None:
+        entry = await Queue.get(self, id)
+        if entry is not None and entry.state == "delayed" and entry.called == "queued":
+            return replace(entry, state="waiting")
+        return entry
+
+    async def _get_waiting(self, id: str) -> Entry | None:
+        """A message that is done, until the circle comes round to it."""
+        ((payload,), (facts,)), now = await both(
+            both(self._payloads([id]), self._facts([id])), self._now()
+        )
+        if payload is None:
+            return None
+        word = facts.word(now)
+        state = STATE_OF[word]
+        until = facts.backoff_ms if word == "done-with-backoff" else None
+        # What is done shows its result as payload, and there are none here.
+        content = None if state == "done" else payload
+        return Entry(id, state, at_ms=until, payload=content, called=word)
+
+    @operation
+    async def invariants(self) -> list[str]:
+        from .invariants import violations
+
+        return await violations(self)
+
+
+def _left(entry: Entry, now_ms: int) -> int:
+    """How long an entry is still to wait, ms."""
+    return max(0, (entry.at_ms or 0) - now_ms) if entry.state == "delayed" else 0

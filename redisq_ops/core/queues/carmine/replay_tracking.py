@@ -1,0 +1,76 @@
+"""What becomes of replayed messages, whose ids may have newer content of theirs at any time.
+
+A message that dies while newer content waits has its place taken at once: its id waits again, as
+if nothing had happened, and may well be done at the next look. Only the history has its death.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...engine.replay_tracking import Fates
+from ...redis.operation import together
+
+if TYPE_CHECKING:
+    from ...model.entry import Entry
+    from .queue import CarmineQueue
+
+EVENTS = 500
+"""of the history of a shard, in one read"""
+READS = 10
+"""of a look; while there is more to read, nothing is called well"""
+
+
+class CarmineFates(Fates):
+    """Follows replayed messages by their ids, and hears of deaths from the history."""
+
+    def __init__(self, queue: CarmineQueue[Any]) -> None:
+        super().__init__(queue)
+        self._heard: dict[str, str] = {}
+        """how far the history was read, by its key"""
+        self._deaths: dict[str, int] = {}
+        """of followed ids the latest; forgotten with them"""
+        self._behind = False
+
+    async def begin(self) -> None:
+        leaves = self._queue.leaves
+        found = await together(leaf.reach.op() for leaf in leaves)
+        for leaf, reach in zip(leaves, found, strict=True):
+            self._heard[leaf.keys["hist"]] = reach.last
+
+    def forget(self) -> None:
+        super().forget()
+        self._deaths.clear()
+
+    async def _hear(self) -> None:
+        for _ in range(READS):
+            leaves = {leaf.keys["hist"]: leaf for leaf in self._queue.leaves}
+            pages = await together(
+                leaf.happened.op(self._heard.get(key, "0-0"), "+", EVENTS)
+                for key, leaf in leaves.items()
+            )
+            for key, page in zip(leaves, pages, strict=True):
+                for event, what in page:
+                    self._heard[key] = event.decode()
+                    self._note(what)
+            self._behind = any(len(page) == EVENTS for page in pages)
+            if not self._behind:
+                return
+
+    def _note(self, what: dict[bytes, bytes]) -> None:
+        for item in what.get(b"dead", b"").decode(errors="replace").split():
+            id = item.partition("|")[0]
+            if id in self._since:
+                self._deaths[id] = int(what[b"t"])
+
+    def _end(self, id: str, entry: Entry | None) -> bool | None:
+        since_ms, died_ms = self._since[id], self._deaths.pop(id, None)
+        died = super()._end(id, entry)
+        if died_ms is not None and died_ms >= since_ms:
+            self._since.pop(id, None)
+            self._failing.discard(id)
+            return True
+        if died is False and self._behind:  # its death may be in what isn't read yet
+            self._since[id] = since_ms
+            return None
+        return died

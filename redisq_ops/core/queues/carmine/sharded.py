@@ -1,0 +1,77 @@
+"""The Carmine queue over several shards; how its messages move when their number changes: `carry`.
+
+To Carmine each shard is a queue by itself (``mail``, ``mail/1``, …), with a circle of its own. What
+is done moves too while equal messages are to be refused, so an id is guarded wherever its home is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from ...engine.timed_queue import TimedShards
+from ...model.errors import WrongKind
+from ...redis.operation import C_co, Call, Description, operation, together
+from ...redis.parsers import words
+from ...sharding.rebalance import Arrival, Carrying
+from ...sharding.shard_map import checked_shards
+from ...sharding.sharded_queue import Sharded
+from .keys import THEIRS
+from .names import taken
+from .queue import CarmineQueue, Enqueued
+
+
+class ShardedCarmineQueue(TimedShards[C_co, CarmineQueue[None]], CarmineQueue[C_co]):
+    """A Carmine queue of N shards, used like one."""
+
+    part: ClassVar[Any] = CarmineQueue
+    holding: ClassVar[tuple[str, ...]] = ("messages", "body")
+
+    async def _enrol(self) -> None:
+        if not self._enrolled:
+            await self._ours([self._part(k).keys for k in range(1, self.shards)])
+            await Sharded._enrol(self)
+
+    # --- producers -----------------------------------------------------------------------------
+
+    async def _enqueue(
+        self, entries: Sequence[tuple[str, bytes]], backoff: int, requeue: int, update: int
+    ) -> list[Enqueued]:
+        return await self._at_home(
+            entries,
+            lambda entry: entry[0],
+            lambda part, some: part._enqueue(some, backoff, requeue, update),
+            lambda said: said.word == "elsewhere",
+        )
+
+    # --- moving to other shards ----------------------------------------------------------------
+
+    @operation
+    async def resize(self, shards: int) -> int:
+        checked_shards(shards)
+        entry = await self._entry()
+        if entry is not None and entry.at is not None:
+            raise WrongKind(f"queue {self.name} is kept by Carmine itself: here it is only read")
+        if entry is not None and not entry.old_shards:
+            new = [self._part(k).keys for k in range(entry.shards, shards)]
+            if refused := await taken(new, self.prefix):
+                raise WrongKind(f"queue {self.name} {refused}")
+        return await Sharded.resize(self, shards)
+
+    async def _rehome(self) -> int:
+        """Not complete either while something went back into Carmine's sight behind the mover."""
+        before = await self._shown()
+        left = await Carrying._rehome(self)
+        return left + await self._shown() - before
+
+    async def _shown(self) -> int:
+        found = await together(part._counters("shown") for part in self._union())
+        return sum(n for (n,) in found)
+
+    def _arrive(self, part: CarmineQueue[None], rows: Sequence[Arrival]) -> Call[list[str]]:
+        return part._script("arrive").call(part.keys, self.clock, words, rows, layout=self.layout)
+
+    def _forget(self, part: CarmineQueue[None], max: int) -> Description[int]:
+        """Ours alone: by now Carmine may have a queue of that name."""
+        keys = [part.keys[name] for name, _ in sorted(part.kinds) if name not in THEIRS]
+        return Call(("UNLINK", *keys), int, key=keys[0])

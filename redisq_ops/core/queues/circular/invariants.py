@@ -1,0 +1,68 @@
+"""What must add up in a circular queue; used by the tests after every step and by ``fsck``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from ...model.states import ZSETS
+from ...redis.operation import Call, together
+from ...redis.parsers import fields, members
+from .list_pages import WINDOW
+from .variants import Shape, recorded
+
+if TYPE_CHECKING:
+    from .queue import CircularQueue
+
+
+async def violations(queue: CircularQueue[Any]) -> list[str]:
+    """Every broken rule, in words.
+
+    An element nobody knows of is no fault: another producer pushed it.
+    """
+    keys = queue.keys
+    states: dict[str, set[str]] = {}
+    seen: Counter[str] = Counter()
+    for state, part in ZSETS.items():
+        ids = await members(keys[part])
+        states[state] = set(ids)
+        seen.update(ids)
+    hashes = ("body", "again", "transit")
+    bodies, again, transit = (
+        set(found) for found in await together(fields(keys[p]) for p in hashes)
+    )
+    seen.update(transit)
+    said = [f"{id} is in {n} states" for id, n in seen.items() if n > 1]
+    said += [f"{id} is not known and has a state" for id in sorted(set(seen) - bodies)]
+    said += [f"{id} is to run again and is not there" for id in sorted(again - bodies)]
+
+    stat = keys["stat"]
+    counters = await Call(("HMGET", stat, "spent", "sentinel"), list[bytes | None], key=stat)
+    rotates = (await recorded(keys) or Shape()).residence == "rotate"
+    spent = {id: int(n) for id, n in (await fields(keys["spent"])).items()}
+    if sum(spent.values()) != int(counters[0] or 0):
+        said.append(f"{sum(spent.values())} elements are spent, and {counters[0]!r} are counted")
+    elements = await _elements(queue)
+    resting = states["pending"] | states["delayed"] if rotates else set()
+    needed = Counter(spent) + Counter((bodies - set(seen)) | resting)
+    said += [
+        f"{id} has {elements[id]} elements in the list and needs {n}"
+        for id, n in sorted(needed.items())
+        if elements[id] < n
+    ]
+    if counters[1] is not None and elements["*" + counters[1].decode()] != 1:
+        said.append("the end of the lap is not marked once")
+    if await Call(("LLEN", keys["wake"]), int, key=keys["wake"]) > 16:
+        said.append("the wake list is over its bound")
+    return said
+
+
+async def _elements(queue: CircularQueue[Any]) -> Counter[str]:
+    key = queue.keys["queue"]
+    found: Counter[str] = Counter()
+    while True:
+        start = found.total()
+        page = await Call(("LRANGE", key, start, start + WINDOW - 1), list[bytes], key=key)
+        found.update(raw.decode("utf-8", "backslashreplace") for raw in page)
+        if len(page) < WINDOW:
+            return found

@@ -1,0 +1,347 @@
+"""The circular queue: ids that workers take in turn, and that stay known until they are processed.
+
+From article 002, with its protocol mended (docs/faults.md). By default a list of what waits and a
+sorted set of what is worked on, as the article ends; its rotating list and the variants of that are
+options (`Shape`). Keys beside the common ones: ``queue`` the list, ``body`` id → payload of all ids
+that are in the queue, ``again`` what runs after the present delivery, ``spent`` how many elements
+of the list mean nothing any more, ``transit`` what is between two shards.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, replace
+from typing import Any, ClassVar
+
+from ...engine.idempotency import Callers
+from ...engine.queue import Queue
+from ...engine.registry import find
+from ...engine.state_scan import WaitingIds
+from ...model import record
+from ...model.clock import Clock, Duration
+from ...model.entry import Counts, Entry, Page, State, Taken
+from ...model.errors import BadInput, Refused
+from ...model.keys import PREFIX, Keys
+from ...model.queue_position import DEPTH, Ahead, Standing
+from ...model.settings import MAX_PAYLOAD
+from ...model.validation import PAIR, checked_pairs, listed, pair
+from ...redis.operation import C_co, Call, Description, both, operation, together
+from ...redis.parsers import number, row_words, words
+from . import list_pages
+from .element_names import name_of
+from .list_pages import ListPosition
+from .variants import Completed, Idle, Repeats, Residence, Shape, agreed, checked_options, recorded
+
+_CALLED = {"pending": "in processing"}
+
+
+class CircularQueue(Queue[C_co]):
+    """Ids in the order they were pushed, each known until it is processed.
+
+    ``residence``, ``completed``, ``repeats``, ``idle``: see `Shape`. What isn't given is as the
+    queue has it; a new queue gets the defaults for the rest. ``turns`` and ``pause_ms`` are this
+    process's own: after so many empty takes in a row (``idle="sleep"``), or an empty lap
+    (``idle="lap"``), its workers look again after so long. That is also how long a foreign
+    producer's push may lie there; with ``idle="wake"`` it is `IDLE_BLOCK_MS`.
+    """
+
+    kind: ClassVar[str] = "circular"
+    room: ClassVar[str] = "queues.circular"
+    parts: ClassVar[dict[str, str]] = {
+        "queue": "list",
+        **dict.fromkeys(("body", "again", "spent", "transit"), "hash"),
+        "seen": "zset",
+    }
+    accepts: ClassVar[frozenset[State]] = frozenset({"waiting", "delayed", "dead"})
+
+    def __init__(
+        self,
+        client: C_co,
+        name: str = "default",
+        *,
+        residence: Residence | None = None,
+        completed: Completed | None = None,
+        repeats: Repeats | None = None,
+        idle: Idle | None = None,
+        turns: int = 3,
+        pause_ms: int = 200,
+        prefix: str = PREFIX,
+        clock: Clock | None = None,
+        callers: Callers | None = None,
+        shard: int = 0,
+        layout: int = 0,
+    ) -> None:
+        super().__init__(
+            client, name, prefix=prefix, clock=clock, callers=callers, shard=shard, layout=layout
+        )
+        self._configured(residence, completed, repeats, idle, turns, pause_ms)
+
+    def _configured(
+        self,
+        residence: Residence | None,
+        completed: Completed | None,
+        repeats: Repeats | None,
+        idle: Idle | None,
+        turns: int,
+        pause_ms: int,
+    ) -> None:
+        if turns < 1 or pause_ms < 1:
+            raise BadInput("turns and pause are positive")
+        self.shape = Shape()
+        """what it is; true once it was used"""
+        self.options = checked_options(
+            {"residence": residence, "completed": completed, "repeats": repeats, "idle": idle}
+        )
+        self.turns, self.pause_ms = turns, pause_ms
+        self._empty: Counter[str] = Counter()
+
+    @property
+    def queue_key(self) -> str:
+        """The list: a producer that knows nothing of us may LPUSH ids to it."""
+        return self.keys["queue"]
+
+    @operation
+    async def exists(self) -> bool:
+        """In the registry, or there is a list that somebody else has begun."""
+        if self._enrolled:
+            return True
+        key = self.queue_key
+        entry, listed = await both(
+            find(self.name, self.prefix), Call(("EXISTS", key), bool, key=key)
+        )
+        return entry is not None or listed
+
+    async def _enrol(self) -> None:
+        if not self._enrolled:
+            await Queue._enrol(self)
+            self._enrolled = False
+            self.shape = await self._settled_shape([self.keys])
+            self._enrolled = True
+
+    async def _settled_shape(self, places: Sequence[Keys]) -> Shape:
+        """The shape the queue has, or now gets; refuses if it isn't the one asked for."""
+        there = await together(recorded(keys) for keys in places)
+        found, wish = there[0], (there[0] or Shape(**self.options)).encoded()
+        # Only where it isn't written yet: a full server refuses that, and who comes has to work.
+        rows = zip(places, there, strict=True)
+        if new := [keys["cfg"] for keys, shape in rows if shape is None]:
+            # Of two first processes one wins; both read what won.
+            await together(Call(("HSETNX", key, "circle", wish), int, key=key) for key in new)
+            found = await recorded(places[0])
+        if found is None:
+            raise Refused(f"queue {self.name} was destroyed while it was being created")
+        return agreed(self.name, found, self.options)
+
+    @operation
+    async def variant(self) -> dict[str, str]:
+        return asdict(await recorded(self.keys) or Shape())
+
+    # --- producers -----------------------------------------------------------------------------
+
+    @operation
+    async def push(
+        self,
+        entries: str | Iterable[str | tuple[str, bytes]],
+        *,
+        max_payload: int = MAX_PAYLOAD,
+    ) -> list[str]:
+        """Put ids in, or (id, payload) pairs; a word each: new | queued | again.
+
+        ``queued``: it waits already, and the latest payload is what counts. ``again``: it is being
+        worked on, and runs once more after that; with ``repeats="each"`` also when it waits. An id
+        that is dead or in the trash is ``new``: a push is a fresh start.
+        """
+        given = listed([entries] if isinstance(entries, str) else entries, "ids")
+        wanted = f"an id (str), or {PAIR}"
+        rows = [
+            (each, b"") if isinstance(each, str) else pair(each, nth, wanted)
+            for nth, each in enumerate(given, 1)
+        ]
+        checked_pairs(rows, "entry", max_payload)
+        if not rows:
+            return []
+        await self._enrol()
+        if self.shape.repeats == "each" and any(payload for _, payload in rows):
+            raise BadInput(
+                "with repeats='each' ids have no payloads: equal ids couldn't have different ones"
+            )
+        said = await self._push(rows)
+        if "elsewhere" in said:
+            raise Refused(f"queue {self.name} has shards now: open it as a sharded queue")
+        return said
+
+    async def _push(self, rows: Sequence[tuple[str, bytes]]) -> list[str]:
+        said: list[str] = await self._guarded(
+            "push", row_words(len(rows)), rows, layout=self.layout
+        )
+        return said
+
+    @operation
+    async def accept(self, entries: Sequence[Entry], op: str) -> list[str]:
+        """What waits is pushed: who pushes such an id at the same moment pushes it once more."""
+        await self._enrol()
+        known = [there is not None for there in await together(self.get.op(e.id) for e in entries)]
+        if any(known):
+            rest = [entry for entry, there in zip(entries, known, strict=True) if not there]
+            said_ = iter(await self.accept.op(rest, op) if rest else [])
+            return ["exists" if there else next(said_) for there in known]
+        waiting = [(e.id, e.payload or b"") for e in entries if e.state == "waiting"]
+        others = [record.arrival(e, op) for e in entries if e.state != "waiting"]
+        pushed = iter(await self._push(waiting) if waiting else [])
+        arrived = iter(await self._accepted(others) if others else [])
+        said = [next(pushed if e.state == "waiting" else arrived) for e in entries]
+        if "elsewhere" in said:
+            raise Refused(f"the shards of queue {self.name} are changing; try again")
+        return [{"new": "ok", "queued": "exists", "again": "exists"}.get(w, w) for w in said]
+
+    async def _accepted(self, rows: Sequence[tuple[str | bytes, ...]]) -> list[str]:
+        said: list[str] = await self._script("arrive").call(
+            self.keys, self.clock, words, rows, layout=self.layout
+        )
+        return said
+
+    @operation
+    async def unlike(self, other: Queue[Any]) -> str:
+        """What is to run again after a delivery is a number in one, a payload in the other."""
+        shapes = await together(recorded(queue.keys) for queue in (self, other))
+        here, there = ((shape or Shape()).repeats for shape in shapes)
+        if here == there:
+            return ""
+        return f"{self.name} has repeats={here}, {other.name} repeats={there}"
+
+    # --- workers -------------------------------------------------------------------------------
+
+    async def _take(self, n: int, consumer: str, lease_ms: Duration) -> Taken:
+        taken = await Queue._take(self, n, consumer, lease_ms)
+        return self._paced(taken, consumer, taken.look_again_ms)
+
+    def _paced(self, taken: Taken, consumer: str, now_ms: int | None) -> Taken:
+        """Where nobody rings: when to look again after nothing was found."""
+        idle = self.shape.idle
+        if taken.deliveries or taken.more or idle == "wake" or now_ms is None:
+            self._empty.pop(consumer, None)
+            return taken
+        self._empty[consumer] += 1
+        if idle == "sleep" and self._empty[consumer] < self.turns:
+            return replace(taken, look_again_ms=None, more=True)
+        return replace(taken, look_again_ms=now_ms + self.pause_ms)
+
+    # --- looking -------------------------------------------------------------------------------
+
+    @operation
+    async def counts(self, now_ms: int | None = None) -> Counts:
+        sizes, ((stats, flags), shape) = await both(
+            together(
+                Call((command, self.keys[part]), int, key=self.keys[part])
+                for command, part in (
+                    ("LLEN", "queue"), ("ZCARD", "lease"), ("ZCARD", "delay"), ("ZCARD", "dead"),
+                    ("ZCARD", "trash"),
+                )
+            ),
+            both(
+                both(self._counters("done", "spent", "sentinel"), self._flags()),
+                recorded(self.keys),
+            ),
+        )  # fmt: skip
+        listed, pending, delayed, dead, trash = sizes
+        done, spent, sentinel = stats
+        waiting = listed - spent
+        if shape is not None and shape.residence == "rotate":
+            waiting -= pending + delayed + bool(sentinel)
+        # The numbers are not of one moment: what moved between two of them must not show as -1.
+        return Counts(
+            max(0, waiting), pending, delayed, dead, trash, done, None, flags[0], flags[1]
+        )
+
+    async def _page_waiting(
+        self, cursor: str | None, max: int, start: int | None, payloads: bool
+    ) -> Page:
+        line, total = await self._lined(cursor, max, start)
+        rows: list[tuple[str, float | None]] = [(name, None) for name in line.names]
+        entries = await self._entries("waiting", rows, payloads or bool(line.unmet))
+        told = (
+            replace(entry, payload=line.unmet.get(id)) if entry.payload is None else entry
+            for id, entry in zip(line.ids, entries, strict=True)
+        )
+        return Page(tuple(told), line.cursor, total, problem=line.problem)
+
+    async def _line(self, cursor: str | None, max: int, start: int | None = None) -> WaitingIds:
+        return (await self._lined(cursor, max, start))[0]
+
+    async def _lined(
+        self, cursor: str | None, max: int, start: int | None
+    ) -> tuple[WaitingIds, int]:
+        """`_line`, and how many wait."""
+        body = self.keys["body"]
+        counts, (shape, there) = await both(
+            self.counts.op(0), both(recorded(self.keys), Call(("HLEN", body), int, key=body))
+        )
+        place = ListPosition.decoded(cursor) if cursor is not None else None
+        elements, then, unread = await list_pages.waiting(
+            self.keys, shape is not None and shape.residence == "rotate", place, start or 0, max
+        )
+        ids = [name_of(raw).encode() for raw in elements]
+        known = there - counts.pending - counts.delayed - counts.dead - counts.trash
+        unmet = {}
+        if counts.waiting > known:  # nobody can look these up, so all is said here
+            rows = zip(ids, elements, strict=True)
+            unmet = {id: b"" if id == raw else raw for id, raw in rows}
+        onward = None if then is None else str(then)
+        return WaitingIds(ids, onward, unread=tuple(unread), unmet=unmet), counts.waiting
+
+    async def _entries(
+        self, state: State, rows: Sequence[tuple[str, float | None]], payloads: bool = True
+    ) -> list[Entry]:
+        entries = await Queue._entries(self, state, rows, payloads)
+        called = _CALLED.get(state)
+        return [replace(entry, called=called) for entry in entries] if called else entries
+
+    def _columns(
+        self, state: State, ids: Sequence[str], want: frozenset[str]
+    ) -> dict[str, Description[Any]]:
+        columns = Queue._columns(self, state, ids, want)
+        if "called" in want and state in _CALLED:
+            columns["called"] = self._alike(_CALLED[state], len(ids))
+        return columns
+
+    async def _alike(self, word: str, n: int) -> list[str | None]:
+        return [word] * n
+
+    async def _payloads(self, ids: Sequence[str]) -> list[bytes | None]:
+        if not ids:
+            return []
+        key = self.keys["body"]
+        return await Call(("HMGET", key, *ids), list[bytes | None], key=key)
+
+    async def _get_waiting(self, id: str) -> Entry | None:
+        key = self.keys["body"]
+        if not await Call(("HEXISTS", key, id), bool, key=key):
+            return None
+        return (await self._entries("waiting", [(id, None)]))[0]
+
+    @operation
+    async def standing(self, id: str = "") -> Standing:
+        """Its place in the list, from the end that is next; what means nothing any more, and what
+        is worked on in a list that rotates, is counted with it."""
+        key = self.queue_key
+        place = Call(("LPOS", key, id, "RANK", -1, "MAXLEN", DEPTH), number, key=key)
+        askers, ((at, listed), (spent, shape)) = await both(
+            self._askers(),
+            both(
+                both(place, Call(("LLEN", key), int, key=key)),
+                both(self._counters("spent"), recorded(self.keys)),
+            ),
+        )
+        if at is None:
+            return askers
+        exact = not spent[0] and (shape is None or shape.residence == "list")
+        before = listed - 1 - int(at)
+        ahead = (Ahead("elements of the list", before, exact),) if before > 0 else ()
+        return replace(askers, here=True, ahead=ahead, before=max(0, before), before_exact=exact)
+
+    @operation
+    async def invariants(self) -> list[str]:
+        from .invariants import violations
+
+        return await violations(self)

@@ -1,0 +1,168 @@
+"""Handing due entries on: to another queue, each once, or to a callable, at least once.
+
+To another queue: take, put in there under the entry's id, acknowledge. Whatever crashes in
+between, the entry is delivered again and the target knows its id: a request queue for as long as it
+keeps the request (``keep_ms`` after its end, 24 h), a delay set for ``keep_ms`` after its arrival.
+Within that window an id is handed over once. Where one script may touch both (two delay sets in
+one slot, or on a server that is no cluster), it is one atomic step instead.
+"""
+
+from __future__ import annotations
+
+import random as chance
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import redis
+import redis.asyncio as aredis
+from redis.crc import key_slot
+
+from ...model.clock import Duration
+from ...model.entry import Delivery, Failure, Settlement
+from ...model.errors import BadInput, Exists, Refused, TooLarge
+from ...model.keys import Keys
+from ...redis.operation import attempt, both, together
+from ...worker.handler import Random, failed
+
+if TYPE_CHECKING:
+    from ..request import RequestQueue
+    from .queue import DelaySet
+
+
+@dataclass(frozen=True, slots=True)
+class Handed:
+    """What one round did."""
+
+    done: int
+    """handed on"""
+    dead: int
+    """refused for good: dead letters now, each with the reason"""
+    back: int
+    """to be tried again: the target takes nothing now, or the callable failed"""
+    more: bool
+    """there may be more due right now"""
+    refusal: str | None = None
+    """why the target takes nothing now; wait before the next round"""
+
+
+class _Pair(Keys):
+    """Two queues' keys for one script: ``to_…`` are the second's."""
+
+    __slots__ = ("_target",)
+
+    def __init__(self, source: Keys, target: Keys) -> None:
+        super().__init__(source.tag)
+        self.base, self._target = source.base, target
+
+    def __getitem__(self, part: str) -> str:
+        return self._target[part[3:]] if part.startswith("to_") else Keys.__getitem__(self, part)
+
+
+def one_script(source: DelaySet[Any], target: DelaySet[Any] | RequestQueue[Any]) -> bool:
+    """Whether a hand-over between these two can be one atomic step."""
+    if source.kind != target.kind or len(source.all_keys) + len(target.all_keys) > 2:
+        return False
+    if isinstance(source.client, (redis.Redis, aredis.Redis)):
+        return True
+    return key_slot(source.keys.base.encode()) == key_slot(target.keys.base.encode())
+
+
+async def at_once(source: DelaySet[Any], target: DelaySet[Any], n: int) -> Handed:
+    """One atomic step from delay set to delay set."""
+    call = source._script("hand_over").call(
+        _Pair(source.keys, target.keys),
+        source.clock,
+        tuple[int, int, int],
+        n=n,
+        layout=target.layout,
+    )
+    try:
+        went, dead, more = await call
+    except Refused as error:
+        return Handed(0, 0, 0, False, str(error))
+    return Handed(went, dead, 0, bool(more))
+
+
+async def by_transport(
+    source: DelaySet[Any],
+    target: DelaySet[Any] | RequestQueue[Any],
+    n: int,
+    consumer: str,
+    lease_ms: Duration,
+) -> Handed:
+    """Take, put in there, acknowledge: three round trips for up to ``n`` entries."""
+    taken = await source.take.op(n, consumer=consumer, lease_ms=lease_ms)
+    if not taken.deliveries:
+        return Handed(0, 0, 0, taken.more)
+    answers = await _put(target, taken.deliveries)
+    ends = [_end(d, answer) for d, answer in zip(taken.deliveries, answers, strict=True)]
+    await source.settle.op(ends)
+    kinds = [end.outcome for end in ends]
+    refusals = [str(a) for a, kind in zip(answers, kinds, strict=True) if kind == "release"]
+    return Handed(
+        kinds.count("ack"), kinds.count("reject"), len(refusals), taken.more,
+        refusals[0] if refusals else None,
+    )  # fmt: skip
+
+
+async def _put(
+    target: DelaySet[Any] | RequestQueue[Any], deliveries: Sequence[Delivery]
+) -> Sequence[object]:
+    """A word or an exception per delivery."""
+    from .queue import DelaySet
+
+    if isinstance(target, DelaySet):
+        words = await attempt(target.admit.op([(d.id, d.payload) for d in deliveries]))
+        return [words] * len(deliveries) if isinstance(words, Exception) else words
+    return await together(attempt(target.submit.op([d.payload], id=d.id)) for d in deliveries)
+
+
+def _end(delivery: Delivery, answer: object) -> Settlement:
+    if answer == "exists":
+        answer = Exists(f"entry {delivery.id} is there by another submission")
+    if isinstance(answer, (Exists, TooLarge, BadInput)):
+        failure = Failure(type(answer).__name__, str(answer))
+        return Settlement(delivery, "reject", failure.encoded())
+    if isinstance(answer, Refused):
+        return Settlement(delivery, "release")
+    if isinstance(answer, Exception):
+        raise answer
+    return Settlement(delivery, "ack")
+
+
+async def to_callable(
+    source: DelaySet[Any],
+    call: Callable[[Delivery], object],
+    n: int,
+    consumer: str,
+    lease_ms: Duration,
+    random: Random = chance.random,
+) -> Handed:
+    """Call with each of up to ``n`` due entries, in order; what it raises is a failed attempt.
+
+    While one is being called with, the others wait: all leases begin anew before each call.
+    """
+    taken = await source.take.op(n, consumer=consumer, lease_ms=lease_ms)
+    ours = [True] * len(taken.deliveries)
+    outcomes: list[str] = []
+    for k, delivery in enumerate(taken.deliveries):
+        if not ours[k]:
+            continue
+        end = _called(call, delivery, random)
+        rest = taken.deliveries[k + 1 :]
+        if rest:
+            _, ours[k + 1 :] = await both(source.settle.op([end]), source.extend.op(rest, lease_ms))
+        else:
+            await source.settle.op([end])
+        outcomes.append(end.outcome)
+    done, dead = outcomes.count("ack"), outcomes.count("reject")
+    return Handed(done, dead, len(outcomes) - done - dead, taken.more)
+
+
+def _called(call: Callable[[Delivery], object], delivery: Delivery, random: Random) -> Settlement:
+    try:
+        call(delivery)
+    except Exception as error:
+        return failed(delivery, error, random)
+    return Settlement(delivery, "ack")

@@ -1,0 +1,32 @@
+"""What must add up in a delay set; used by the tests after every step and by ``fsck``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from ...model.states import ZSETS
+from ...redis.parsers import fields, members
+
+if TYPE_CHECKING:
+    from .queue import DelaySet
+
+
+async def violations(queue: DelaySet[Any]) -> list[str]:
+    """Every broken rule, in words."""
+    seen: Counter[str] = Counter()
+    places: dict[str, set[str]] = {}
+    for state, part in ZSETS.items():
+        ids = await members(queue.keys[part])
+        places[state] = set(ids)
+        seen.update(ids)
+    transit = queue.keys["transit"]
+    seen.update([*await fields(transit)])
+    said = [f"{id} is in {n} states" for id, n in seen.items() if n > 1]
+    body, next_ = queue.keys["body"], queue.keys["next"]
+    bodies = set(await fields(body))
+    said += [f"{id} has no payload" for id in sorted(set(seen) - bodies)]
+    said += [f"{id} has a payload and no state" for id in sorted(bodies - set(seen))]
+    following = set(await fields(next_))
+    said += [f"{id} is to run again and is not there" for id in sorted(following - set(seen))]
+    return said

@@ -1,0 +1,136 @@
+"""Periodic entries: what they are, and when their runs are; no I/O.
+
+A cron expression names minutes of the clock on a wall, and twice a year that clock is moved:
+
+* an expression with a fixed minute and hour (``30 2 * * *``) means a time of day. Where the time is
+  skipped it runs once, right after the gap; where it comes twice it runs the first time only;
+* one whose minute or hour begins with ``*`` means an interval (``0 * * * *``) and follows real
+  time: nothing in the skipped hour, both halves of the repeated one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import islice, takewhile
+from typing import Literal
+from zoneinfo import ZoneInfo
+
+from cronsim import CronSim, CronSimError
+
+from ...model.errors import BadInput
+from ...model.keys import checked_name
+
+AHEAD_MS = 60_000
+"""how long before its time a run is scheduled; workers look every 30 s, and so none is late"""
+RUNS = 100
+"""runs of one periodic entry scheduled by one look, at most; the next look goes on"""
+
+Missed = Literal["one", "all", "none"]
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# Spans in which the latest run before a moment is looked for, the shortest that has one: counting
+# forward is exact where clocks are moved, and a year of minutes would take seconds to count.
+_SPANS_MS = tuple(3_600_000 * hours for hours in (1, 24, 32 * 24, 366 * 24, 41 * 366 * 24))
+
+
+@dataclass(frozen=True, slots=True)
+class Periodic:
+    """An entry that runs again and again: each run is an entry ``<name>@<slot, ms>``.
+
+    ``missed``: of the slots nobody scheduled in time (all schedulers were down, or without
+    overlap the run before took too long), run the latest ``one``, ``all`` in order, or ``none``.
+    ``overlap``: whether a run may begin while an earlier one isn't over.
+    """
+
+    name: str
+    cron: str
+    payload: bytes = b""
+    zone: str = "UTC"
+    missed: Missed = "one"
+    overlap: bool = False
+
+    def checked(self) -> Periodic:
+        """Itself; raises `BadInput` where something can't be used."""
+        checked_name(run_id(self.name, 0), "periodic name")
+        if self.missed not in ("one", "all", "none"):
+            raise BadInput(f"missed runs: one, all or none, not {self.missed!r}")
+        next(slots(self, 0))
+        return self
+
+    def encoded(self) -> bytes:
+        fields = {name: value for name, value in asdict(self).items() if name != "payload"}
+        return json.dumps(fields).encode() + b"\n" + self.payload
+
+    @classmethod
+    def decoded(cls, data: bytes) -> Periodic:
+        fields, _, payload = data.partition(b"\n")
+        return cls(**json.loads(fields), payload=payload)
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledPeriodic:
+    """A periodic entry as it stands: its next slot to schedule, and its latest run's id."""
+
+    spec: Periodic
+    next_ms: int
+    run: str | None
+
+
+def run_id(name: str, slot_ms: int) -> str:
+    """The id of one run: 13 digits, so that it is known for one wherever it is seen."""
+    return f"{name}@{slot_ms:013d}"
+
+
+def slots(spec: Periodic, after_ms: int) -> Iterator[int]:
+    """The times (ms UTC) of all runs later than ``after_ms``, rising."""
+    if len(spec.cron.split()) != 5:
+        raise BadInput(f"cron {spec.cron!r}: five fields (minute hour day month weekday)")
+    try:
+        zone = ZoneInfo(spec.zone)
+    except (KeyError, ValueError, OSError) as error:
+        raise BadInput(
+            f"time zone {spec.zone!r}: none of that name (Europe/Berlin is one)"
+        ) from error
+    try:
+        moments = CronSim(spec.cron, (_EPOCH + timedelta(milliseconds=after_ms)).astimezone(zone))
+    except CronSimError as error:
+        raise BadInput(f"cron {spec.cron!r}: {str(error).lower()}") from error
+    last = after_ms
+    for moment in moments:
+        at = (moment - _EPOCH) // timedelta(milliseconds=1)
+        # From within a repeated hour the first moment may be behind us, and times that a gap
+        # swallows all come right after it: one run.
+        if at > last:
+            yield at
+            last = at
+    raise BadInput(f"cron {spec.cron!r}: such a day never comes")
+
+
+def due(spec: Periodic, next_ms: int, now_ms: int) -> tuple[list[int], int]:
+    """Which slots to schedule now, from ``next_ms`` on, and which is the next after these."""
+    begin = next_ms
+    if begin < now_ms and spec.missed == "none":
+        begin = now_ms
+    elif begin < now_ms and spec.missed == "one":
+        begin = _latest(spec, begin, now_ms)
+    upcoming = slots(spec, begin - 1)
+    runs: list[int] = []
+    for at in islice(upcoming, RUNS if spec.overlap else 1):
+        if at > now_ms + AHEAD_MS:
+            return runs, at
+        runs.append(at)
+    return runs, next(upcoming)
+
+
+def _latest(spec: Periodic, first_ms: int, now_ms: int) -> int:
+    """The latest slot before ``now_ms``, not before ``first_ms``; that one if there is none."""
+    for span in _SPANS_MS:
+        start = max(first_ms, now_ms - span)
+        missed = list(takewhile(lambda at: at < now_ms, slots(spec, start - 1)))
+        if missed:
+            return missed[-1]
+        if start == first_ms:
+            break
+    return now_ms

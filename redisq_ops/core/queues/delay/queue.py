@@ -1,0 +1,304 @@
+"""The delay set: entries that are delivered at or after their ready time, in that order.
+
+From article 003, with its protocol mended (docs/faults.md). One sorted set holds the ready times;
+an entry is *delayed* until then and *waiting* from then on. Keys beside the common ones: ``body``
+id → payload, ``next`` id → what runs after the present delivery, when rescheduled meanwhile,
+``seen`` what was handed over to here, ``transit`` what is between two shards, ``periodic``,
+``periodic_at`` and ``periodic_run`` name → what, when next and the latest run (docs/delay-set.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from ...engine.queue import Queue
+from ...engine.timed_queue import TimedQueue
+from ...model import record
+from ...model.clock import Duration, Moment, checked_moment, checked_ms
+from ...model.entry import Delivery, Entry, State
+from ...model.errors import BadInput, Refused
+from ...model.settings import BATCH, LEASE_MS, MAX_PAYLOAD
+from ...model.states import ZSETS
+from ...model.validation import checked_pairs, checked_size, pairs
+from ...redis.operation import C_co, Call, attempt, both, operation, together
+from ...redis.parsers import moment, number, row_words, scored, words
+from . import handover, periodic
+from .handover import Handed
+from .periodic import Periodic, ScheduledPeriodic
+
+if TYPE_CHECKING:
+    from ..request import RequestQueue
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduled:
+    """What became of one entry: ok | same | moved | again | exists, and its ready time (ms)."""
+
+    id: str
+    word: str
+    ready_ms: int
+
+
+class DelaySet(TimedQueue[C_co]):
+    """Entries by ready time, with a lease per delivery."""
+
+    kind: ClassVar[str] = "delay"
+    room: ClassVar[str] = "queues.delay"
+    parts: ClassVar[dict[str, str]] = {
+        **dict.fromkeys(("body", "next", "transit", "periodic", "periodic_run"), "hash"),
+        **dict.fromkeys(("seen", "periodic_at"), "zset"),
+    }
+    accepts: ClassVar[frozenset[State]] = frozenset({"waiting", "delayed", "dead"})
+
+    @operation
+    async def schedule(
+        self,
+        entries: Iterable[tuple[str, bytes]],
+        *,
+        at_ms: Moment | None = None,
+        after_ms: Duration | None = None,
+        mode: Literal["new", "move"] = "new",
+        max_payload: int = MAX_PAYLOAD,
+    ) -> list[Scheduled]:
+        """Put (id, payload) pairs in for a time: ``at_ms`` (ms UTC or an aware datetime), or
+        ``after_ms`` (ms or a timedelta) from now; with neither, now.
+
+        ``new``: an id that is delayed with the same payload and ready time answers ``same``, with
+        another one ``exists`` (``after_ms`` is another time at every call). One that is pending,
+        dead or in the trash has no ready time any more: its payload alone decides. ``move``
+        reschedules; a pending entry then runs ``again`` after its ack. Raises `BadInput`, before
+        anything is sent, for both times at once, for seconds, and for a naive datetime.
+        """
+        rows = pairs(entries, "entries")
+        checked_pairs(rows, "entry", max_payload)
+        at = _at(at_ms, after_ms)
+        if not rows:
+            return []
+        await self._enrol()
+        said = await self._schedule(rows, at, mode)
+        if any(one.word == "elsewhere" for one in said):
+            raise Refused(f"queue {self.name} has shards now: open it as a sharded queue")
+        return said
+
+    async def _schedule(
+        self, entries: Sequence[tuple[str, bytes]], at: str, mode: str
+    ) -> list[Scheduled]:
+        def read(reply: list[bytes]) -> list[Scheduled]:
+            found = []
+            for (id, _), each in zip(entries, row_words(len(entries))(reply), strict=True):
+                word, _, ready = each.partition(":")
+                found.append(Scheduled(id, word, int(ready)))
+            return found
+
+        rows = [(id, at, payload) for id, payload in entries]
+        done: list[Scheduled] = await self._guarded(
+            "schedule", read, rows, mode=mode, layout=self.layout
+        )
+        return done
+
+    # --- periodic entries ----------------------------------------------------------------------
+
+    @operation
+    async def set_periodic(self, spec: Periodic) -> str:
+        """Declare a periodic entry: ok | changed | same (then its next slot stays as it is).
+
+        Some worker has to `tick`; runs of the coming minute may be scheduled already.
+        """
+        spec.checked()
+        checked_size(spec.name, spec.payload, MAX_PAYLOAD)
+        await self._enrol()
+        at = next(periodic.slots(spec, await self._now()))
+        return await self._plan(spec.name, spec.encoded(), at)
+
+    @operation
+    async def remove_periodic(self, name: str) -> bool:
+        """Forget a periodic entry; whether there was one. Runs scheduled already stay."""
+        return await self._plan(name, b"", 0) == "gone"
+
+    def _plan(self, name: str, spec: bytes, at: int) -> Call[str]:
+        return self._script("plan").call(
+            self.keys, self.clock, bytes.decode, name=name, spec=spec, at=at
+        )
+
+    @operation
+    async def periodics(self) -> list[ScheduledPeriodic]:
+        """All periodic entries, the next one first; one round trip."""
+        at, (specs, runs) = await both(
+            scored(self.keys["periodic_at"], "0", "-1"),
+            together(
+                Call(("HGETALL", self.keys[part]), dict[bytes, bytes], key=self.keys[part])
+                for part in ("periodic", "periodic_run")
+            ),
+        )
+        return [
+            ScheduledPeriodic(
+                Periodic.decoded(specs[name.encode()]),
+                ms,
+                run.decode() if (run := runs.get(name.encode())) else None,
+            )
+            for name, score in at
+            if name.encode() in specs and (ms := moment(score)) is not None
+        ]
+
+    @operation
+    async def tick(self, max: int = BATCH) -> int:
+        """Schedule the runs of periodic entries that come within a minute, or were missed.
+
+        Workers do this with their upkeep; however many do, each run is scheduled once. Looks
+        at ``max`` periodic entries; returns how many had runs to schedule.
+        """
+        at = self.keys["periodic_at"]
+        soon, now = await both(scored(at, "0", str(max - 1)), self._now())
+        names = {name: int(slot) for name, slot in soon if slot <= now + periodic.AHEAD_MS}
+        if not names:
+            return 0
+        key = self.keys["periodic"]
+        specs = await Call(("HMGET", key, *names), list[bytes | None], key=key)
+        fired = await together(
+            attempt(self._fire(name, spec, slot, now))
+            for (name, slot), spec in zip(names.items(), specs, strict=True)
+            if spec is not None
+        )
+        for word in fired:  # one that can't be used here must not keep the others from running
+            if isinstance(word, Exception):
+                raise word
+        return fired.count("fired")
+
+    @operation
+    async def upkeep(self) -> int:
+        return await self.tick.op() + await self.sweep.op()
+
+    async def _fire(self, name: str, line: bytes, slot: int, now: int) -> str:
+        spec = Periodic.decoded(line)
+        runs, following = periodic.due(spec, slot, now)
+        return await self._script("fire").call(
+            self.keys,
+            self.clock,
+            bytes.decode,
+            [(periodic.run_id(name, run), run) for run in runs],
+            name=name,
+            spec=line,
+            at=slot,
+            following=following,
+            overlap=int(spec.overlap),
+        )
+
+    # --- handing over --------------------------------------------------------------------------
+
+    @operation
+    async def hand_over(
+        self,
+        target: DelaySet[Any] | RequestQueue[Any] | Callable[[Delivery], object],
+        n: int = BATCH,
+        *,
+        consumer: str = "handover",
+        lease_ms: Duration = LEASE_MS,
+    ) -> Handed:
+        """One round: hand up to ``n`` due entries on to ``target``.
+
+        To a queue (on the same deployment; it runs on this queue's client), each id once within
+        the window that `handover` states: in a request queue it is a request of one sub-request,
+        in a delay set it is due at once. To a callable, at least once.
+        """
+        if not isinstance(target, Queue):
+            return await handover.to_callable(self, target, n, consumer, lease_ms)
+        if target.keys.base == self.keys.base:
+            raise BadInput(f"queue {self.name} can't be handed over to itself")
+        await self._enrol()
+        await target._enrol()
+        if isinstance(target, DelaySet) and handover.one_script(self, target):
+            return await handover.at_once(self, target, n)
+        return await handover.by_transport(self, target, n, consumer, lease_ms)
+
+    @operation
+    async def admit(self, entries: Sequence[tuple[str, bytes]]) -> list[str]:
+        """Take in what is handed over from elsewhere, due at once: ok | same | exists, a word each.
+
+        An id that came within the last ``keep_ms`` (24 h) is ``same`` and not put in again,
+        whatever has become of it since; one that is here by another way ``exists``.
+        """
+        await self._enrol()
+        rows = [(id, id, "delayed", "", "", payload, "", "") for id, payload in entries]
+        said = await self._script("arrive").call(
+            self.keys, self.clock, words, rows, new=1, layout=self.layout
+        )
+        if "elsewhere" in said:
+            raise Refused(f"the shards of queue {self.name} are changing; try again")
+        return said
+
+    @operation
+    async def accept(self, entries: Sequence[Entry], op: str) -> list[str]:
+        await self._enrol()
+        return await self._accepted([record.arrival(entry, op) for entry in entries])
+
+    async def _accepted(self, rows: Sequence[tuple[str | bytes, ...]]) -> list[str]:
+        said: list[str] = await self._script("arrive").call(
+            self.keys, self.clock, words, rows, new=1, layout=self.layout
+        )
+        if "elsewhere" in said:
+            raise Refused(f"the shards of queue {self.name} are changing; try again")
+        return said
+
+    # --- looking -------------------------------------------------------------------------------
+
+    async def _payloads(self, ids: Sequence[str]) -> list[bytes | None]:
+        if not ids:
+            return []
+        key = self.keys["body"]
+        return await Call(("HMGET", key, *ids), list[bytes | None], key=key)
+
+    @operation
+    async def get(self, id: str) -> Entry | None:
+        entry = await Queue.get(self, id)
+        if entry is not None and entry.state == "delayed":
+            key = self.keys["delay"]
+            now, at = await both(self._now(), Call(("ZSCORE", key, id), number, key=key))
+            if at is not None and at <= now:
+                return replace(entry, state="waiting")
+        return entry
+
+    @operation
+    async def several(self, ids: Sequence[str]) -> list[Entry | None]:
+        """Three commands for each state one of them is in, however many ids there are."""
+        if not ids:
+            return []
+        now, scores = await both(
+            self._now(),
+            together(
+                Call(("ZMSCORE", self.keys[part], *ids), list[Any], key=self.keys[part])
+                for part in ZSETS.values()
+            ),
+        )
+        rows: dict[State, list[tuple[str, float | None]]] = {}
+        for id, *places in zip(ids, *scores, strict=True):
+            for state, score in zip(ZSETS, places, strict=True):
+                if score is not None:
+                    rows.setdefault(state, []).append((id, float(score)))
+                    break
+        found = await together(self._entries(state, part) for state, part in rows.items())
+        known = {entry.id: entry for part in found for entry in part}
+        due = {id for id, at in rows.get("delayed", ()) if at is not None and at <= now}
+        return [
+            replace(entry, state="waiting") if entry is not None and id in due else entry
+            for id, entry in ((id, known.get(id)) for id in ids)
+        ]
+
+    async def _get_waiting(self, id: str) -> Entry | None:
+        return None
+
+    @operation
+    async def invariants(self) -> list[str]:
+        from .invariants import violations
+
+        return await violations(self)
+
+
+def _at(at_ms: Moment | None, after_ms: Duration | None) -> str:
+    """A ready time as the script reads it: ms, or +ms from its now."""
+    if at_ms is None:
+        return f"+{checked_ms(0 if after_ms is None else after_ms, 'after_ms')}"
+    if after_ms is not None:
+        raise BadInput("at_ms or after_ms: give one of them")
+    return str(checked_moment(at_ms, "at_ms"))

@@ -1,0 +1,53 @@
+"""A client's account line, as `room.lua` writes it; the two files are one format."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...model.entry import Client
+from ...model.errors import Unreadable
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Counts and rules of one client, and where its list begins."""
+
+    waiting: int
+    pending: int
+    head: int
+    """absolute place of the first id in its list"""
+    turn: int
+    """virtual time of its next turn"""
+    holes: int = 0
+    """ids in the list that don't wait there any more"""
+    spent: int = 0
+    """holes whose entries have ended"""
+    packed: int = 0
+    """ids in the front part of the list, while it is packed"""
+    weight: int = 1
+    cap: int = 0
+    blocked: int = 0
+
+    @classmethod
+    def read(cls, line: bytes | None) -> Account | None:
+        if line is None:
+            return None
+        try:
+            return cls(*map(int, line.split(b" ")))
+        except (TypeError, ValueError) as spoilt:
+            raise Unreadable("a client's account can't be read") from spoilt
+
+    @property
+    def end(self) -> int:
+        """The place behind the last id in its list."""
+        return self.head + self.waiting + self.holes
+
+    @property
+    def servable(self) -> bool:
+        """Whether it belongs into the ring."""
+        return self.waiting > 0 and not self.blocked and not 0 < self.cap <= self.pending
+
+    def shown(self, name: str) -> Client:
+        return Client(
+            name, self.waiting, self.pending, self.weight, bool(self.blocked), self.cap or None
+        )

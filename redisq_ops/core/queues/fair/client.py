@@ -1,0 +1,63 @@
+"""One client's part of a fair queue, as the article's class has it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, cast
+
+from ...model.keys import checked_name
+from ...redis.operation import Bound, C_co, Description, operation
+
+if TYPE_CHECKING:
+    from .queue import Deleted, FairQueue, SubmittedEntry
+
+
+class ClientQueue(Bound[C_co]):
+    """A fair queue, seen by one of its clients."""
+
+    def __init__(self, queue: FairQueue[C_co], name: str) -> None:
+        super().__init__(queue.client)
+        self._queue = cast("FairQueue[None]", queue)  # only described here
+        self.name = checked_name(name, "client name")
+
+    @operation
+    def submit(
+        self, entries: Iterable[bytes | tuple[str, bytes]]
+    ) -> Description[list[SubmittedEntry]]:
+        """As `FairQueue.submit`."""
+        return self._queue.submit.op(self.name, entries)
+
+    @operation
+    def length(self) -> Description[int]:
+        """How many of its entries wait."""
+        return self._queue.length.op(self.name)
+
+    @operation
+    async def exists(self) -> bool:
+        """Whether it has anything waiting or pending, or rules of its own."""
+        return await self._queue.client_of.op(self.name) is not None
+
+    @operation
+    def delete(self, op: str) -> Description[Deleted]:
+        """As `FairQueue.delete`."""
+        return self._queue.delete.op(self.name, op)
+
+    @operation
+    def block(self) -> Description[bool]:
+        """As `FairQueue.block`."""
+        return self._queue.block.op(self.name)
+
+    @operation
+    def unblock(self) -> Description[bool]:
+        """As `FairQueue.unblock`."""
+        return self._queue.unblock.op(self.name)
+
+    @operation
+    def weigh(self, weight: int) -> Description[int]:
+        """As `FairQueue.weigh`."""
+        return self._queue.weigh.op(self.name, weight)
+
+    @operation
+    def limit(self, cap: int) -> Description[int]:
+        """As `FairQueue.limit`."""
+        return self._queue.limit.op(self.name, cap)

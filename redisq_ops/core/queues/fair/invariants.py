@@ -1,0 +1,132 @@
+"""What must add up in a fair queue; used by the tests after every step and by ``fsck``.
+
+On a live queue the parts are read one after another while workers go on, so a violation seen once
+may be a moment's; seen twice it is real. Reads by pages only.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...model.entry import State
+from ...model.keys import Keys
+from ...model.quoting import text
+from ...model.states import ZSETS
+from ...redis.operation import Call, both, together
+from ...redis.parsers import fields, members, scored, words
+from .account import Account
+
+if TYPE_CHECKING:
+    from .queue import FairQueue
+
+_PAGE = 1000
+
+
+async def violations(queue: FairQueue[Any]) -> list[str]:
+    """Every broken rule, in words."""
+    keys = queue.keys
+    (zsets, hashes), ring = await both(
+        both(
+            together(members(keys[part]) for part in (*ZSETS.values(), "clients")),
+            together(fields(keys[part]) for part in ("owner", "body", "holes", "accounts")),
+        ),
+        _scores(keys["ring"]),
+    )
+    *states, by_name = zsets
+    owner, body, holes, lines = hashes
+    turns = dict(ring)
+    placed: dict[State, list[str]] = dict(zip(ZSETS, states, strict=True))
+    seen = Counter(id for ids in states for id in ids)
+    accounts = {name: Account.read(line) for name, line in lines.items()}
+    said: list[str] = []
+    pending = Counter(text(owner.get(id, b"?")) for id in placed["pending"])
+    spent = Counter(hole.partition("/")[0] for hole, mark in holes.items() if mark == b"1")
+    named = Counter(hole.partition("/")[0] for hole in holes)
+    hidden = await _hidden(keys, list(accounts))
+    said += [f"key {key} is a {is_} where a list belongs" for key, is_ in hidden.values()]
+    waiting = sum(
+        account.waiting for name, account in accounts.items() if name in hidden and account
+    )
+    seen_of = [name for name in accounts if name not in hidden]
+    parts = await together(
+        both(_list(keys["f_"] + name), _list(keys["c_"] + name)) for name in seen_of
+    )
+    for name, (packed, rest) in zip(seen_of, parts, strict=True):
+        account = accounts[name]
+        assert account is not None
+        listed = packed + rest
+        live = [id for id in listed if f"{name}/{id}" not in holes]
+        for id in live:
+            if (whose := _client(body.get(id, b""))) != name:
+                said.append(f"{id} waits with {name} and is {whose or 'nobody'}'s")
+        seen.update(live)
+        waiting += len(live)
+        for what, have, should in (
+            ("waiting", account.waiting, len(live)),
+            ("pending", account.pending, pending[name]),
+            ("holes", account.holes, len(listed) - len(live)),
+            ("holes named", named[name], account.holes),
+            ("spent holes", account.spent, spent[name]),
+            ("packed", account.packed, len(packed)),
+        ):
+            if have != should:
+                said.append(f"client {name}: {what} is {have}, counted {should}")
+        if account.servable != (name in turns):
+            where = "in" if name in turns else "not in"
+            said.append(f"client {name} is {where} the ring")
+        elif account.servable and turns[name] != account.turn:
+            said.append(f"client {name} has its turn at {account.turn}, {turns[name]:.0f} in ring")
+    said += [f"{id} is in {n} states" for id, n in seen.items() if n > 1]
+    said += [f"{id} has no payload" for id in sorted(set(seen) - set(body))]
+    lost = {id for id in set(body) - set(seen) if _client(body[id]) not in hidden}
+    said += [f"{id} has a payload and no state" for id in sorted(lost)]
+    said += [f"{id} is {state} and nobody's" for state, ids in placed.items() for id in ids
+             if owner.get(id) != body.get(id, b"").partition(b" ")[0]]  # fmt: skip
+    said += [f"{id} is owned and not there" for id in sorted(set(owner) - set(body))]
+    strangers = (set(turns) | set(named) | {n for n, k in pending.items() if k}) - set(accounts)
+    said += [f"client {name} has no account" for name in sorted(strangers)]
+    if by_name != sorted(accounts):
+        said.append("clients by name are not those with accounts")
+    stat = keys["stat"]
+    known = await Call(("HGET", stat, "waiting"), lambda n: int(n or 0), key=stat)
+    if known != waiting:
+        said.append(f"queue: waiting is {known}, counted {waiting}")
+    return said
+
+
+def _client(content: bytes) -> str:
+    return text(content.partition(b" ")[0])
+
+
+async def _hidden(keys: Keys, names: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Clients with a key of another type in their list's place: the key and its type."""
+    found: dict[str, tuple[str, str]] = {}
+    for low in range(0, len(names), _PAGE):
+        places = [(n, keys[part] + n) for n in names[low : low + _PAGE] for part in ("c_", "f_")]
+        types = await together(Call(("TYPE", key), bytes.decode, key=key) for _, key in places)
+        found |= {
+            name: (key, is_)
+            for (name, key), is_ in zip(places, types, strict=True)
+            if is_ not in ("none", "list")
+        }
+    return found
+
+
+async def _scores(key: str) -> list[tuple[str, float]]:
+    found: list[tuple[str, float]] = []
+    while True:
+        rows = await scored(key, str(len(found)), str(len(found) + _PAGE - 1))
+        found += rows
+        if len(rows) < _PAGE:
+            return found
+
+
+async def _list(key: str) -> list[str]:
+    length = await Call(("LLEN", key), int, key=key)
+    pages = await together(
+        Call(("LRANGE", key, low, low + _PAGE - 1), words, key=key)
+        for low in range(0, length, _PAGE)
+    )
+    return [id for page in pages for id in page]

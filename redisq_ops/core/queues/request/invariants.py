@@ -1,0 +1,133 @@
+"""What must add up in a request queue; used by the tests after every step and by ``fsck``.
+
+On a live queue the parts are read one after another while workers go on, so a violation seen once
+may be a moment's; seen twice it is real. Reads by pages only.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from ...model.keys import Keys
+from ...model.settings import PRIORITIES
+from ...model.states import ZSETS
+from ...redis.operation import Call, both, together
+from ...redis.parsers import members, words
+from . import stream
+
+if TYPE_CHECKING:
+    from .queue import RequestQueue
+
+_FIELDS = ("again", "gen", "tok", "waiting", "trash")
+
+
+async def violations(queue: RequestQueue[Any]) -> list[str]:
+    """Every broken rule, in words."""
+    keys = queue.keys
+    said: list[str] = []
+    counted: dict[str, Counter[str]] = {}
+    seen: Counter[str] = Counter()
+    for state, part in ZSETS.items():
+        ids = await members(keys[part])
+        seen.update(ids)
+        counted[state] = Counter(id.rpartition("/")[0] for id in ids)
+    said += [f"{id} is in {n} states" for id, n in seen.items() if n > 1]
+    tokens: Counter[str] = Counter()
+    ranked = [int(float(priority)) for priority in await members(keys["prios"])]
+    lists = [f"{keys['p_']}{priority}" for priority in range(PRIORITIES)]
+    there, contents = await both(
+        Call(("EXISTS", *lists), int, key=lists[0]),
+        together(Call(("LRANGE", lists[p], 0, -1), words, key=lists[p]) for p in ranked),
+    )
+    for priority, listed in zip(ranked, contents, strict=True):
+        tokens.update(f"{priority}|{word}" for word in listed)
+    if there > sum(map(bool, contents)):
+        said.append("a priority has tokens and is not in prios")
+    waiting = cancelled = 0
+    open_ids, fin_ids = await members(keys["open"]), await members(keys["fin"])
+    rids, opened = [*open_ids, *fin_ids], set(open_ids)
+    for rid, (request, (marks, (length, pel, listed, later))) in zip(
+        rids, await _looked_at(queue, rids), strict=True
+    ):
+        if request is None:
+            said.append(f"{rid} is listed and has no record")
+            continue
+        again, gen, tok, rest, binned = marks
+        if request.state == "cancelled":
+            cancelled += rest
+        else:
+            waiting += rest
+        parts = (
+            request.waiting + request.pending + request.delayed + request.done + request.dead
+            + request.trash
+        )  # fmt: skip
+        _must(said, rid, "total", request.total, parts)
+        _must(said, rid, "pending", request.pending, counted["pending"][rid])
+        _must(said, rid, "delayed", request.delayed, counted["delayed"][rid])
+        _must(said, rid, "dead", request.dead, counted["dead"][rid])
+        _must(said, rid, "trash", binned, counted["trash"][rid])
+        live = request.state in ("open", "sealed")
+        if live != (rid in opened):
+            said.append(f"{rid} is {request.state} and listed in the wrong place")
+        active = request.waiting + request.pending + request.delayed
+        if request.state == "sealed" and active + request.moving == 0:
+            said.append(f"{rid} is finished and not done")
+        if request.state == "done" and active:
+            said.append(f"{rid} is done with {active} to do")
+        if not (request.state == "done" and request.dead + binned == 0):
+            gone = request.done + (request.trash - binned if request.state != "cancelled" else 0)
+            if request.state == "cancelled":
+                gone = request.total - rest - request.pending - request.delayed - request.dead
+                gone -= binned
+            _must(said, rid, "stream length", length, request.total - gone)
+        _must(said, rid, "to run again", listed, again)
+        _must(said, rid, "to run again later", later, request.delayed)
+        _must(said, rid, "PEL", pel, request.pending)
+        listed_tokens = tokens[f"{request.priority}|{rid}|{gen}"]
+        _must(said, rid, "tokens listed", listed_tokens, tok)
+        if live and not request.paused:
+            want = min(request.limit - request.pending, request.waiting)
+            if tok < want:
+                said.append(f"{rid} has {tok} tokens where {want} are due: it could get stuck")
+    stat = keys["stat"]
+    known = await Call(
+        ("HMGET", stat, "waiting", "cancelled"),
+        lambda reply: [int(v or 0) for v in reply],
+        key=stat,
+    )
+    _must(said, "queue", "waiting", known[0], waiting)
+    _must(said, "queue", "cancelled", known[1], cancelled)
+    return said
+
+
+def _must(said: list[str], what: str, name: str, have: int, should: int) -> None:
+    if have != should:
+        said.append(f"{what}: {name} is {have}, counted {should}")
+
+
+async def _looked_at(queue: RequestQueue[Any], rids: list[str]) -> list[Any]:
+    """Record, marks, stream and pending list of each request, 100 requests a round trip."""
+
+    def all_of(rid: str) -> Any:
+        marks = Call(
+            ("HMGET", queue.keys["r_"] + rid, *_FIELDS),
+            lambda reply: [int(v or 0) for v in reply],
+            key=queue.keys["r_"],
+        )
+        return both(queue.request.op(rid), both(marks, _stream(queue.keys, rid)))
+
+    found: list[Any] = []
+    for i in range(0, len(rids), 100):
+        found += await together(all_of(rid) for rid in rids[i : i + 100])
+    return found
+
+
+async def _stream(keys: Keys, rid: str) -> tuple[int, int, int, int]:
+    """Entries, pending ones, to run again, and later; an absent stream is an empty one."""
+    key, again, later = keys["s_"] + rid, keys["again_"] + rid, keys["later_"] + rid
+    (length, pel), (now, then) = await both(
+        both(Call(("XLEN", key), int, key=key), stream.pending(key)),
+        both(Call(("ZCARD", again), int, key=again), Call(("ZCARD", later), int, key=later)),
+    )
+    return length, pel, now, then

@@ -1,0 +1,166 @@
+-- Take up to n sub-requests, highest priority first, round robin among the requests of one.
+-- What may be refused is looked at before anything is popped; a re-sent take gets the same deliveries.
+-- ARGV: caller seq n lease_ms consumer
+-- USES: deliver due content ready
+-- LOOKS: meta
+-- FLAGS: allow-oom
+-- Returns what `taken` says.
+local said, late = replayed()
+if late then return superseded end
+if said then return taken_before(said, content) end
+by = consumer
+
+n = tonumber(n)
+if conf.aging > 0 then count('turn', 0) end
+local due = redis.call('ZRANGE', delay, '-inf', now_text, 'BYSCORE', 'LIMIT', '0', '16')
+for i, r in ipairs(records(due)) do move(due[i], 'delayed', 'waiting', 0, r) end
+local begun = #due + reap(16) > 0 -- then whatever can't go on ends here, and the next take says why
+if begun then flush() end
+
+local budget = n + 64
+local taken, payloads, retried = {}, {}, {}
+
+local function number_of(entry)
+  return string.sub(entry, -2) == '-0' and tonumber(string.sub(entry, 1, -3)) or math.huge
+end
+
+local function supply(q, want)
+  local got, have, sub = {}, 0, string.sub
+  if q.again > 0 then
+    local numbers = redis.call('ZRANGE', again_ .. q.rid, 0, want - 1)
+    local n = #numbers
+    if n > 0 then
+      local claim = {}
+      for i = 1, n do -- what is no number is nothing of ours
+        if string.find(numbers[i], '^%d+$') and #numbers[i] < 17 then claim[#claim + 1] = numbers[i] end
+      end
+      claim[#claim + 1] = 'FORCE' -- none is in the group's list
+      if #claim > 1 then got = redis.call('XCLAIM', q.stream, 'g', consumer, 0, unpack(claim)) end
+      redis.call('ZREMRANGEBYRANK', again_ .. q.rid, 0, n - 1)
+      q.again, have = q.again - n, #got
+      for i = 1, have do retried[#taken + i] = true end
+    end
+  end
+  while have < want and budget > 0 do
+    local read = redis.pcall('XREADGROUP', 'GROUP', 'g', consumer, 'COUNT', want - have, 'STREAMS',
+      q.stream, '>')
+    if not read then break end
+    if read.err then -- of the first that is read: nothing was written
+      must_be_grouped(q.stream)
+      error(read)
+    end
+    fitting[q.stream] = true
+    local entries = read[1][2]
+    local foreign = number_of(entries[#entries][1]) > q.total -- another program's are behind all of ours
+    if not foreign then q.read = number_of(entries[#entries][1]) end
+    for i = 1, #entries do
+      local entry = entries[i]
+      local number = foreign and number_of(entry[1])
+      if number and number <= q.total then q.read = number end
+      if number and number > q.total then
+        q.went.pending[#q.went.pending + 1] = entry[1]
+        budget = budget - 1
+      elseif q.trash > 0 and redis.call('ZSCORE', trash, q.rid .. '/' .. sub(entry[1], 1, -3)) then
+        q.went.pending[#q.went.pending + 1] = entry[1] -- purged before anyone had it
+        budget = budget - 1
+      else
+        have = have + 1
+        got[have] = entry
+      end
+    end
+  end
+  q.waiting, q.pending = q.waiting - have, q.pending + have
+  local prefix, at = q.rid .. '/', #taken
+  for i = 1, have do
+    local entry = got[i]
+    taken[at + i], payloads[at + i] = prefix .. sub(entry[1], 1, -3), entry[2][2]
+  end
+end
+
+local order = conf.paused and {} or redis.call('ZRANGE', prios, '0', '-1')
+if conf.aging > 0 and #order > 1 then
+  local turn = reserve('turn', 1) + 1
+  if turn % conf.aging == 0 then
+    local at = math.floor(turn / conf.aging) % #order + 1
+    table.insert(order, 1, table.remove(order, at))
+  end
+end
+local function to_hand_out(q)
+  local live = q.state == 'open' or q.state == 'sealed'
+  return live and q.paused ~= 1 and math.min(q.limit - q.pending, q.waiting) or 0
+end
+
+-- What tokens stand for, before they are popped. The first request that is read has its group asked
+-- for by that, if nothing was written by then.
+local function looked_at(list)
+  local tokens, times, names = redis.call('LRANGE', list, #taken - n, '-1'), {}, {}
+  fitting[list] = true
+  for k = #tokens, 1, -1 do
+    local word = tokens[k]
+    if not times[word] then names[#names + 1] = word end
+    times[word] = (times[word] or 0) + 1
+  end
+  local written = begun
+  for _, word in ipairs(names) do
+    local q = request(word:match('^[^|]*'))
+    if q and token(q) == word and to_hand_out(q) > 0 then
+      if written or q.again > 0 then must_be_grouped(q.stream) end
+      written = true
+      must_be(p_ .. q.priority, 'list')
+      if q.again > 0 then
+        must_be(again_ .. q.rid, 'zset')
+        must_be(edited, 'hash')
+      end
+    end
+  end
+  return #tokens, times, names
+end
+
+local stopped = false
+for _, priority in ipairs(order) do
+  while #taken < n and budget > 0 and not stopped do
+    local list = p_ .. priority
+    local sound, popped, times, names = true, nil, nil, nil
+    if begun then
+      sound, popped, times, names = pcall(looked_at, list)
+    else
+      popped, times, names = looked_at(list)
+    end
+    if not sound then
+      stopped = true
+      break
+    end
+    if popped == 0 then
+      redis.call('ZREM', prios, priority)
+      begun = true
+      break
+    end
+    for _, word in ipairs(names) do
+      local q = request(word:match('^[^|]*'))
+      budget = budget - 1
+      if q and token(q) == word and q.priority == tonumber(priority) then
+        q.tok = q.tok - times[word]
+        touch(q)
+        local want = math.min(times[word], to_hand_out(q))
+        if want > 0 then supply(q, want) end
+      end
+    end
+    redis.call('LTRIM', list, '0', -popped - 1)
+    begun = true
+  end
+end
+
+local reply = {'0', '0', deadline}
+if #taken > 0 then
+  local lines = {}
+  for i in pairs(retried) do
+    lines[i] = redis.call('HGET', meta, taken[i])
+    payloads[i] = redis.call('HGET', edited, taken[i]) or payloads[i]
+  end
+  reply = deliver(taken, lines, payloads)
+  if every then for _, id in ipairs(taken) do note('taken', id) end end
+end
+flush()
+if #taken == 0 then reply[1] = tostring(conf.paused and 0 or watch(consumer)) end
+if #taken < n and (budget <= 0 or stopped) then reply[2] = '1' end
+return remember_taken(reply)

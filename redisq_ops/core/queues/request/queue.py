@@ -1,0 +1,251 @@
+"""The priority request queue.
+
+A *request* is split into *sub-requests*; up to ``limit`` of them are worked on at once, requests of
+a higher priority (0 first) go first, requests of one priority take turns. From article 000, with
+its protocol mended (docs/faults.md says where and why).
+
+Keys beside the common ones (see docs/request-queue.md): ``r:<id>`` the request's record,
+``s:<id>`` its stream with group ``g``, ``p:<0–99>`` lists of tokens, ``prios`` the priorities that
+may have some, ``open`` and ``fin`` requests by time, ``res:<id>:<k>`` results by thousands.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from hashlib import sha1
+from typing import Any, ClassVar, Literal, cast
+
+from ...engine.queue import Queue
+from ...model.errors import Exists, NotFound, QueueClosed
+from ...model.keys import checked_consumer
+from ...model.settings import LIMIT, MAX_PAYLOAD, PRIORITIES, PRIORITY
+from ...model.validation import listed
+from ...redis.operation import C_co, Call, operation, together
+from ...redis.parsers import scored, words
+from .reads import RequestLooks
+from .submission import (
+    CHUNK,
+    Digest,
+    SubmittedRequest,
+    checked_limit,
+    checked_payload,
+    checked_priority,
+    checked_request,
+    cut,
+)
+
+_MOVED = re.compile(r"(\.[0-9a-f]{8})?\.move-[0-9a-f]{10}$")
+
+Control = Literal["cancel", "reopen", "pause", "resume", "limit", "priority"]
+
+
+class RequestQueue(RequestLooks[C_co]):
+    """Requests of sub-requests with priorities and concurrency limits.
+
+    >>> RequestQueue(None, "mail").keys["s_"]
+    'rq:{mail}:s:'
+    """
+
+    kind: ClassVar[str] = "request"
+    room: ClassVar[str] = "queues.request"
+    capabilities: ClassVar[frozenset[str]] = frozenset({"requests", "levels"})
+    parts: ClassVar[dict[str, str]] = {
+        **dict.fromkeys(("prios", "open", "fin", "retire"), "zset"),
+        **dict.fromkeys((f"p:{priority}" for priority in range(PRIORITIES)), "list"),
+        "edited": "hash",
+    }
+
+    # --- producers -----------------------------------------------------------------------------
+
+    @operation
+    async def submit(
+        self,
+        payloads: Iterable[bytes],
+        *,
+        id: str,
+        priority: int = PRIORITY,
+        limit: int = LIMIT,
+        max_payload: int = MAX_PAYLOAD,
+    ) -> SubmittedRequest:
+        """Submit a whole request: all ``payloads`` in order, sealed. Zero of them: done at once.
+
+        The same id and content again (also after a crash half way) completes it or answers
+        ``same``; another content raises `Exists` and changes nothing.
+        """
+        checked_request(id, priority, limit)
+        payloads = listed(payloads, "payloads")
+        for nth, payload in enumerate(payloads, 1):
+            checked_payload(payload, nth, max_payload)
+        await self._enrol()
+        digest, start = await self._resumed(payloads, id, priority, limit)
+        chunks = list(cut(payloads[start:])) or [[]]
+        submitted = None
+        for nth, chunk in enumerate(chunks, 1):
+            before = str(digest)
+            for payload in chunk:
+                digest.add(payload)
+            submitted = await self.append.op(
+                id, start + 1, chunk, before=before, after=str(digest), seal=nth == len(chunks),
+                priority=priority, limit=limit,
+            )  # fmt: skip
+            start += len(chunk)
+        assert submitted is not None
+        if submitted.word == "past":
+            raise Exists(f"request {id} is there with other content")
+        return submitted
+
+    async def _resumed(
+        self, payloads: Sequence[bytes], id: str, priority: int, limit: int
+    ) -> tuple[Digest, int]:
+        """The digest and number of what is there already, checked against ``payloads``."""
+        digest = Digest(priority, limit)
+        known = await self.request.op(id) if len(payloads) > CHUNK else None
+        if known is None or known.total == 0:
+            return digest, 0
+        for payload in payloads[: known.total]:
+            digest.add(payload)
+        if known.total > len(payloads) or str(digest) != known.digest:
+            raise Exists(f"request {id} is there with other content")
+        # The last chunk is sent again even when all is there: its reply says `same`, or seals.
+        return digest, known.total
+
+    @operation
+    async def append(
+        self,
+        id: str,
+        start: int,
+        payloads: Sequence[bytes],
+        *,
+        before: str,
+        after: str,
+        seal: bool = False,
+        priority: int = PRIORITY,
+        limit: int = LIMIT,
+    ) -> SubmittedRequest:
+        """Add sub-requests ``start…`` to a request, creating it at 1, and seal it if asked.
+
+        ``before`` and ``after`` are `Digest` values around the chunk; a chunk is appended only
+        behind the content it was cut from. Streaming producers call this; see also `submit`.
+        """
+        checked_request(id, priority, limit)
+        await self._enrol()
+
+        def read(reply: list[bytes]) -> SubmittedRequest:
+            word, total, state = words(reply)
+            if word == "exists":
+                raise Exists(f"request {id} is there with other content ({total} sub-requests)")
+            return SubmittedRequest(id, word, int(total), state)
+
+        argv: dict[str, Any] = {
+            "rid": id,
+            "priority": priority,
+            "limit": limit,
+            "start": start,
+            "before": before,
+            "after": after,
+            "seal": int(seal),
+        }
+        rows = [(payload,) for payload in payloads]
+        return await self._script("submit").call(self.keys, self.clock, read, rows, **argv)
+
+    # --- operators -----------------------------------------------------------------------------
+
+    @operation
+    def control(
+        self, op: str, seq: int, verb: Control, id: str, value: str = "", since: str = ""
+    ) -> Call[tuple[str, str]]:
+        """Cancel, reopen, pause, resume, or change limit or priority of a live request.
+
+        A limit or priority is changed only where it still is ``since``, if that is given. Returns
+        (``ok``, ``same`` or ``changed``: it is not; and the value before).
+
+        Cancelling takes effect for new deliveries at once; running ones are fenced off by
+        requeueing them (ops does, in bounded steps).
+        """
+        given = int(value) if value.isdecimal() else -1
+        if verb == "limit":
+            checked_limit(given)
+        if verb == "priority":
+            checked_priority(given)
+        return self._script("control").call(
+            self.keys,
+            self.clock,
+            lambda reply: (reply[0].decode(), reply[1].decode()),
+            caller=op,
+            seq=seq,
+            verb=verb,
+            rid=id,
+            value=value,
+            was=since,
+        )
+
+    @operation
+    async def invert(
+        self,
+        op: str,
+        seq: int,
+        verb: str,
+        args: Sequence[str],
+        left: Callable[[list[str]], None] = lambda ids: None,
+    ) -> int:
+        if verb == "set":
+            return await Queue.invert(self, op, seq, verb, args, left)
+        id, *value = args
+        try:
+            word, _ = await self.control.op(op, seq, cast(Control, verb), id, *value)
+        except (QueueClosed, NotFound):
+            if verb not in ("cancel", "reopen"):
+                raise
+            found = await self.request.op(id)
+            if verb == "reopen":
+                if found is None or found.settled:
+                    raise
+            elif found is None or found.state != "cancelled":
+                left([id])  # what was in it is done
+            return 0
+        if word == "changed":
+            left([id])
+        return int(word == "ok")
+
+    def abroad(self, op: str, id: str) -> str:
+        """A request of its own for each that the move takes from, named after both.
+
+        >>> RequestQueue(None, "mail").abroad("move-0123456789", "r1/17")
+        'r1.move-0123456789'
+        """
+        whole = id.partition("/")[0]
+        own, most = _MOVED.sub("", whole), 127 - len(op)
+        if own != whole or len(own) > most:  # what is left of it is perhaps another's, too
+            digest = sha1(whole.encode()).hexdigest()[:8]
+            own = f"{own[: most - 9]}.{digest}"
+        return f"{own}.{op}"
+
+    @operation
+    def strike(self, group: str, consumer: str) -> Call[str]:
+        checked_consumer(consumer)
+        return self._script("strike").call(
+            self.keys, self.clock, bytes.decode, rid=group, consumer=consumer
+        )
+
+    async def _dismantle(self, max: int) -> int:
+        gone = 0
+        for part in ("open", "fin"):
+            listed = await scored(self.keys[part], "0", str(max - 1))
+            for id, _ in listed:
+                request = await self.request.op(id)
+                pieces = range((request.total if request else 0) // 1000 + 1)
+                keys = [self.keys[part] + id for part in ("s_", "again_", "later_", "r_")]
+                keys += [f"{self.keys['res_']}{id}:{piece}" for piece in pieces]
+                gone += await Call(("UNLINK", *keys), int, key=keys[0])
+                await together(
+                    Call(("ZREM", self.keys[z], id), int, key=self.keys[z])
+                    for z in (part, "retire")
+                )
+        return gone
+
+    @operation
+    async def invariants(self) -> list[str]:
+        from .invariants import violations
+
+        return await violations(self)

@@ -1,0 +1,175 @@
+"""The request queue over several shards, each request whole in one of them.
+
+A request stays where it was submitted until it is gone: changing the number of shards decides
+where *new* requests go, and everything about a known one asks all shards. Shards that are given up
+take no new requests; they are done with when their last request has left (`keep_ms` after its end).
+
+Priorities hold strictly within a shard. Between shards a worker goes by what each says is its most
+urgent level, and that one has run dry is found out one entry late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from ...engine.queue import Queue
+from ...model.consumer_load import HOLDINGS, Holdings
+from ...model.entry import Consumer, Level, Request, State
+from ...model.errors import QueueClosed
+from ...model.settings import LIMIT, PRIORITIES, PRIORITY
+from ...redis.operation import C_co, Call, operation, together
+from ...redis.parsers import scored
+from ...sharding.sharded_queue import NEVER, Head, Sharded, home
+from .queue import Control, RequestQueue
+from .stream import PendingSubRequest, Stream
+from .submission import SubmittedRequest
+
+
+class ShardedRequestQueue(Sharded[C_co, RequestQueue[None]], RequestQueue[C_co]):
+    """A request queue of N shards, used like one."""
+
+    part: ClassVar[Any] = RequestQueue
+
+    async def _holder(self, id: str) -> RequestQueue[None]:
+        """The shard a request is in, or where it would be created."""
+        found = await self._each(lambda part: part.request.op(id))
+        there = (part for part, request in zip(self._union(), found, strict=True) if request)
+        return next(there, self._part(home(id, self.shards)))
+
+    async def _places(self, ids: Sequence[str]) -> dict[str, set[int]]:
+        names = list(dict.fromkeys(id.partition("/")[0] for id in ids))
+        found = await self._each(lambda part: together(part.request.op(name) for name in names))
+        places: dict[str, set[int]] = {name: set() for name in names}
+        for k, requests in enumerate(found):
+            for name, request in zip(names, requests, strict=True):
+                if request is not None:
+                    places[name].add(k)
+        return {id: places[id.partition("/")[0]] or {home(id, self.shards)} for id in ids}
+
+    # --- producers -----------------------------------------------------------------------------
+
+    @operation
+    async def append(
+        self,
+        id: str,
+        start: int,
+        payloads: Sequence[bytes],
+        *,
+        before: str,
+        after: str,
+        seal: bool = False,
+        priority: int = PRIORITY,
+        limit: int = LIMIT,
+    ) -> SubmittedRequest:
+        await self._enrol()
+        while True:
+            holder, layout = await self._holder(id), self.layout
+            try:
+                return await holder.append.op(
+                    id, start, payloads, before=before, after=after, seal=seal,
+                    priority=priority, limit=limit,
+                )  # fmt: skip
+            except QueueClosed:
+                await self._refresh()
+                if self.layout == layout:  # it is draining, not one of its shards given up
+                    raise
+
+    @operation
+    async def control(
+        self, op: str, seq: int, verb: Control, id: str, value: str = "", since: str = ""
+    ) -> tuple[str, str]:
+        return await (await self._holder(id)).control.op(op, seq, verb, id, value, since)
+
+    # --- workers -------------------------------------------------------------------------------
+
+    async def _peek(self, part: RequestQueue[None]) -> Head:
+        """Tokens by their priority; what is to come back, from a delay or a lease, behind them."""
+        tokens, *first = await together(
+            scored(part.keys[zset], "0", "0") for zset in ("prios", "delay", "lease")
+        )
+        if tokens:
+            return 0, tokens[0][1]
+        return min((at for rows in first for _, at in rows), default=NEVER), PRIORITIES
+
+    async def _rehome(self) -> int:
+        given_up = [self._part(k) for k in range(self.shards, self.old_shards)]
+        keys = [part.keys[zset] for part in given_up for zset in ("open", "fin")]
+        return sum(await together(Call(("ZCARD", key), int, key=key) for key in keys))
+
+    # --- looking -------------------------------------------------------------------------------
+
+    @operation
+    async def request(self, id: str) -> Request | None:
+        found = await self._each(lambda part: part.request.op(id))
+        return next((request for request in found if request is not None), None)
+
+    @operation
+    async def requests(
+        self, start: int = 0, max: int = 100, settled: bool = False
+    ) -> list[Request]:
+        found = await self._each(lambda part: part.requests.op(0, start + max, settled))
+        merged = [request for part in found for request in part]
+        if settled:
+            merged.sort(key=lambda r: (r.closed_ms or 0, r.id), reverse=True)
+        else:
+            merged.sort(key=lambda r: (r.created_ms, r.id))
+        return merged[start : start + max]
+
+    @operation
+    async def requests_total(self, settled: bool = False) -> int:
+        return sum(await self._each(lambda part: part.requests_total.op(settled)))
+
+    @operation
+    async def unsettled(self, id: str, max: int = 100) -> list[tuple[str, State]]:
+        found = await self._each(lambda part: part.unsettled.op(id, max))
+        return [row for rows in found for row in rows]
+
+    @operation
+    async def stream_of(self, id: str) -> Stream:
+        return await (await self._holder(id)).stream_of.op(id)
+
+    @operation
+    async def held(self, id: str, numbers: Sequence[int]) -> list[PendingSubRequest | None]:
+        return await (await self._holder(id)).held.op(id, numbers)
+
+    @operation
+    async def returned(self, id: str) -> tuple[int, int]:
+        return await (await self._holder(id)).returned.op(id)
+
+    @operation
+    async def consumers(self, id: str) -> list[Consumer]:
+        found = await self._each(lambda part: part.consumers.op(id))
+        return [consumer for part in found for consumer in part]
+
+    @operation
+    async def holdings(
+        self,
+        group: str = "",
+        max: int = HOLDINGS,
+        consumer: str = "",
+        after: str | None = None,
+    ) -> Holdings:
+        if not group:
+            return await Queue.holdings(self, group, max, consumer, after)
+        return await (await self._holder(group)).holdings.op(group, max, consumer, after)
+
+    @operation
+    async def strike(self, group: str, consumer: str) -> str:
+        return await (await self._holder(group)).strike.op(group, consumer)
+
+    @operation
+    async def results(
+        self, id: str, start: int = 1, max: int = 100
+    ) -> list[tuple[int, bytes | None]]:
+        return await (await self._holder(id)).results.op(id, start, max)
+
+    @operation
+    async def levels(self) -> list[Level]:
+        tokens: dict[int, int] = {}
+        names: dict[int, tuple[str, ...]] = {}
+        for part in await self._each(lambda part: part.levels.op()):
+            for level in part:
+                tokens[level.priority] = tokens.get(level.priority, 0) + level.tokens
+                names[level.priority] = names.get(level.priority, ()) + level.requests
+        return [Level(priority, tokens[priority], names[priority]) for priority in sorted(tokens)]

@@ -1,0 +1,92 @@
+"""What a producer of requests sends: its digest, its chunks, what is checked before.
+
+A request may be submitted again after a crash, by anybody: the digest of what is there tells
+whether it is the same one, and where to go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from ...model.errors import BadInput, TooLarge
+from ...model.keys import checked_name
+from ...model.settings import MAX_LIMIT, MAX_PAYLOAD, PRIORITIES
+from ...model.validation import PAYLOAD, mistaken
+
+CHUNK = 100
+CHUNK_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class SubmittedRequest:
+    """What became of a submission: ``ok``, or ``same`` when it was all there already."""
+
+    id: str
+    word: str
+    total: int
+    state: str
+
+
+class Digest:
+    """The running digest of a submission: of its parameters, then of each payload in order.
+
+    Boundaries count, chunks don't: the same payloads give the same digest however they were cut.
+    """
+
+    def __init__(self, priority: int, limit: int) -> None:
+        self._hash = blake2b(f"{priority} {limit}".encode(), digest_size=16)
+
+    def add(self, payload: bytes) -> None:
+        self._hash.update(b"%d:" % len(payload))
+        self._hash.update(payload)
+
+    def extend(self, payloads: Iterable[bytes]) -> None:
+        """`add` for each, in one go."""
+        self._hash.update(b"".join([b"%d:%b" % (len(payload), payload) for payload in payloads]))
+
+    def __str__(self) -> str:
+        return self._hash.copy().hexdigest()
+
+
+def cut(payloads: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """Chunks of at most `CHUNK` payloads and about `CHUNK_BYTES` bytes."""
+    chunk: list[bytes] = []
+    size = 0
+    for payload in payloads:
+        if chunk and (len(chunk) == CHUNK or size + len(payload) > CHUNK_BYTES):
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(payload)
+        size += len(payload)
+    if chunk:
+        yield chunk
+
+
+def checked_payload(payload: bytes, number: int, most: int = MAX_PAYLOAD) -> None:
+    if not isinstance(payload, bytes):
+        raise mistaken(payload, number, PAYLOAD)
+    if len(payload) > most:
+        raise TooLarge(
+            f"sub-request {number} has {len(payload):,} bytes, over the limit of {most:,} "
+            "(--max-payload)"
+        )
+
+
+def checked_priority(priority: int) -> int:
+    if priority not in range(PRIORITIES):
+        raise BadInput(f"priority {priority}: 0 (first) to {PRIORITIES - 1}")
+    return priority
+
+
+def checked_limit(limit: int) -> int:
+    if limit not in range(1, MAX_LIMIT + 1):
+        raise BadInput(f"limit {limit}: 1 to {MAX_LIMIT} (pausing is a flag, not a limit of 0)")
+    return limit
+
+
+def checked_request(id: str, priority: int, limit: int) -> None:
+    checked_name(id, "request id")
+    checked_priority(priority)
+    checked_limit(limit)

@@ -1,0 +1,168 @@
+"""Waiting for requests to end.
+
+Publication is a hint, the request's record is the truth: a waiter subscribes, reads the record
+once the subscription stands, waits, and reads again every few seconds even if it hears nothing. So
+a lost message costs a moment, and a waiter that comes late returns at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import aclosing, closing, contextmanager
+from time import monotonic
+from typing import Any
+
+from redis.exceptions import NoPermissionError, RedisError
+
+from ...model.entry import Request
+from ...model.errors import translate
+from ...model.settings import BATCH
+from ...redis.operation import AsyncClient, BlockingClient, arun, run, together
+from . import RequestQueue
+from .reads import found
+
+REREAD_S = 2.0
+
+Progress = Callable[[Request], None]
+
+
+def wait(
+    queue: RequestQueue[BlockingClient],
+    ids: Sequence[str],
+    timeout_s: float | None = None,
+    *,
+    progress: Progress | None = None,
+    reread_s: float = REREAD_S,
+) -> Iterator[Request]:
+    """Final records of requests, each as soon as it is done or cancelled.
+
+    ``progress`` is given every record that is read, at least every ``reread_s``. Raises
+    `NotFound` for an id that isn't there, TimeoutError when ``timeout_s`` is over, saying what is
+    still open, `Unreachable` when the server is gone; waiting again loses nothing.
+    """
+    watch = _Watch(queue, ids, timeout_s, progress, reread_s)
+    with _our_errors(), closing(_pubsub(queue.client)) as pubsub:
+        pubsub.subscribe(*watch.channels())
+        while watch.open:
+            with watch.perhaps_deaf():
+                message = pubsub.get_message(timeout=watch.patience())
+                while watch.heard(message):
+                    message = pubsub.get_message(timeout=0)
+            while due := watch.due():
+                read = together(queue.request.op(id) for id in due)
+                yield from watch.seen(due, run(queue.client, read))
+            watch.check_time()
+
+
+async def await_(
+    queue: RequestQueue[AsyncClient],
+    ids: Sequence[str],
+    timeout_s: float | None = None,
+    *,
+    progress: Progress | None = None,
+    reread_s: float = REREAD_S,
+) -> AsyncIterator[Request]:
+    """As `wait`, for asyncio."""
+    watch = _Watch(queue, ids, timeout_s, progress, reread_s)
+    with _our_errors():
+        await queue.client.initialize()  # a Cluster's pub/sub asks for slots before it knows any
+        async with aclosing(_pubsub(queue.client)) as pubsub:
+            await pubsub.subscribe(*watch.channels())
+            while watch.open:
+                with watch.perhaps_deaf():
+                    message = await pubsub.get_message(timeout=watch.patience())
+                    while watch.heard(message):
+                        message = await pubsub.get_message(timeout=0)
+                while due := watch.due():
+                    read = together(queue.request.op(id) for id in due)
+                    for request in watch.seen(due, await arun(queue.client, read)):
+                        yield request
+                watch.check_time()
+
+
+class _Watch:
+    """What is waited for and when to read it, free of I/O."""
+
+    def __init__(
+        self,
+        queue: RequestQueue[Any],
+        ids: Sequence[str],
+        timeout_s: float | None,
+        progress: Progress | None,
+        reread_s: float,
+    ) -> None:
+        self._queue, self._progress, self._reread_s = queue, progress, reread_s
+        self.open = dict.fromkeys(ids)  # a set in the order given
+        self._hinted: dict[str, None] = {}
+        now = monotonic()
+        self._ends = None if timeout_s is None else now + timeout_s
+        self._was_late = False
+        self._reread_at = now + reread_s
+
+    def channels(self) -> list[str]:
+        # With no id at all, a channel that nobody publishes on: subscribing to none is an error.
+        return [self._queue.keys["r_"] + id for id in self.open or [""]]
+
+    def patience(self) -> float:
+        """Seconds until silence is a reason to act."""
+        until = self._reread_at if self._ends is None else min(self._reread_at, self._ends)
+        return max(0.0, until - monotonic())
+
+    def heard(self, message: dict[str, Any] | None) -> bool:
+        """Take a message as a hint, also the one that listening has begun, or begun again."""
+        if message is None:
+            return False
+        id = message["channel"].decode().removeprefix(self._queue.keys["r_"])
+        if id in self.open:
+            self._hinted[id] = None
+        return True
+
+    @contextmanager
+    def perhaps_deaf(self) -> Iterator[None]:
+        """Who may read and not subscribe never hears a hint: looking every few seconds is left."""
+        try:
+            yield
+        except NoPermissionError:
+            self._hinted.update(self.open)
+
+    def due(self) -> list[str]:
+        """Ids to read now, a page at most; before giving up each of them once more."""
+        now = monotonic()
+        if now >= self._reread_at or (self._is_late(now) and not self._was_late):
+            self._hinted.update(self.open)
+            self._reread_at = now + self._reread_s
+            self._was_late = self._is_late(now)
+        page = list(self._hinted)[:BATCH]
+        for id in page:
+            del self._hinted[id]
+        return page
+
+    def _is_late(self, now: float) -> bool:
+        return self._ends is not None and now >= self._ends
+
+    def seen(self, ids: Sequence[str], records: Sequence[Request | None]) -> Iterator[Request]:
+        for id, record in zip(ids, records, strict=True):
+            request = found(record, id, self._queue.name)
+            if self._progress:
+                self._progress(request)
+            if request.settled and id in self.open:
+                del self.open[id]
+                self._hinted.pop(id, None)
+                yield request
+
+    def check_time(self) -> None:
+        if self.open and self._was_late:
+            some = " ".join(list(self.open)[:5]) + (" …" if len(self.open) > 5 else "")
+            raise TimeoutError(f"still open: {len(self.open)} of the requests: {some}")
+
+
+def _pubsub(client: Any) -> Any:
+    return client.pubsub()
+
+
+@contextmanager
+def _our_errors() -> Iterator[None]:
+    try:
+        yield
+    except RedisError as error:
+        raise translate(error) from error

@@ -1,0 +1,1 @@
+"""The way to a server: clients, commands, round trips, scripts."""

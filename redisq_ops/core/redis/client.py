@@ -1,0 +1,249 @@
+"""From a URL to a client, with our own time-outs and retries.
+
+redis-py 8 by itself waits 5 s on a socket and re-sends a command up to ten times, also blocking
+ones, where each re-send may pop for a dead socket. Here a command is re-sent twice, quickly
+(every change of ours is safe to send twice), and blocking commands run on a client of their own
+that never re-sends and outwaits the server.
+
+URLs: ``redis://`` ``rediss://`` ``unix://``, the same with ``valkey``; ``…+cluster://`` for a
+Cluster, ``…+sentinel://host:26379,host2/mymaster`` for Sentinel (see `sentinels`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar, cast
+from urllib.parse import parse_qs, parse_qsl, urlsplit
+
+import redis
+import redis.asyncio as aredis
+from redis.asyncio.retry import Retry as AsyncRetry
+from redis.asyncio.sentinel import Sentinel as AsyncSentinel
+from redis.backoff import ConstantBackoff
+from redis.cluster import LoadBalancingStrategy
+from redis.exceptions import RedisClusterException, RedisError
+from redis.retry import Retry
+from redis.sentinel import Sentinel
+
+from ..model.errors import BadInput, translate
+from .cluster import AsyncCluster, ClusterClient, ReplicaCluster, checked
+from .connection import NodePool, mended
+from .operation import AsyncClient, BlockingClient
+from .sentinel import OWN, Sentinels, asked_with_tls
+from .url import check_database, check_options, masked_url
+
+DEFAULT_URL = "redis://127.0.0.1:6379/0"
+VERSION = "0.1.0"
+_RESENDS = 2
+_TIMEOUT = 10.0
+_Single = TypeVar("_Single", redis.Redis, aredis.Redis)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerAddress:
+    """Where to connect and as whom; its text form never shows a password."""
+
+    url: str = DEFAULT_URL
+    password: str | None = None
+    username: str | None = None
+    tls_ca: str | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    sentinel_username: str | None = None
+    sentinel_password: str | None = None
+
+    @classmethod
+    def from_environment(
+        cls, url: str | None, environment: Mapping[str, str] = os.environ
+    ) -> ServerAddress:
+        """The URL given, else ``REDIS_URL``; secrets from ``REDISQ_PASSWORD`` or its file."""
+        password = environment.get("REDISQ_PASSWORD")
+        if path := environment.get("REDISQ_PASSWORD_FILE"):
+            try:
+                with open(path, encoding="utf-8") as file:
+                    password = file.read().strip()
+            except OSError as error:
+                raise BadInput(f"REDISQ_PASSWORD_FILE: {error.strerror}: {path}") from error
+        return cls(
+            url=url or environment.get("REDIS_URL") or DEFAULT_URL,
+            password=password,
+            username=environment.get("REDISQ_USERNAME"),
+            tls_ca=environment.get("REDISQ_TLS_CA"),
+            tls_cert=environment.get("REDISQ_TLS_CERT"),
+            tls_key=environment.get("REDISQ_TLS_KEY"),
+            sentinel_username=environment.get("REDISQ_SENTINEL_USERNAME"),
+            sentinel_password=environment.get("REDISQ_SENTINEL_PASSWORD"),
+        )
+
+    def __str__(self) -> str:
+        return masked_url(self.url)
+
+    def __repr__(self) -> str:
+        return f"Target({str(self)!r})"
+
+
+def connect(
+    target: ServerAddress | str = DEFAULT_URL, role: str = "library", *, replica: bool = False
+) -> BlockingClient:
+    """A blocking client. ``role`` shows in ``CLIENT LIST`` as ``redisq/<version>/<role>``.
+
+    ``replica``: for reads only, from replicas where there are some (Cluster, Sentinel). They may
+    be behind.
+    """
+    target = ServerAddress(target) if isinstance(target, str) else target
+    mode, url, options = _dissect(target, role)
+    options["retry"] = Retry(ConstantBackoff(0.03), _RESENDS)
+    with _in_words(target):
+        if mode == "cluster":
+            options.pop("retry")  # the cluster client counts its own attempts per node
+            options["connection_pool_class"] = NodePool
+            if replica:
+                options["load_balancing_strategy"] = LoadBalancingStrategy.ROUND_ROBIN_REPLICAS
+                return ReplicaCluster.from_url(checked(url, blocking=True), **options)
+            return ClusterClient.from_url(checked(url, blocking=True), **options)
+        if mode == "sentinel":
+            return cast(redis.Redis, _master(Sentinel, target, url, options, replica))
+        return mended(_known(redis.Redis.from_url(url, **options)))
+
+
+def aconnect(target: ServerAddress | str = DEFAULT_URL, role: str = "library") -> AsyncClient:
+    """An asyncio client, otherwise as `connect`."""
+    target = ServerAddress(target) if isinstance(target, str) else target
+    mode, url, options = _dissect(target, role)
+    options["retry"] = AsyncRetry(ConstantBackoff(0.03), _RESENDS)
+    with _in_words(target):
+        if mode == "cluster":
+            options.pop("retry")
+            return AsyncCluster.from_url(checked(url), **options)
+        if mode == "sentinel":
+            return cast(aredis.Redis, _master(AsyncSentinel, target, url, options))
+        return mended(_known(aredis.Redis.from_url(url, **options)))
+
+
+def blocking_twin(target: ServerAddress | str, role: str = "wait") -> BlockingClient:
+    """A client for BLPOP and pub/sub: no time-out of its own and nothing ever sent twice."""
+    target = ServerAddress(target) if isinstance(target, str) else target
+    mode, url, options = _dissect(target, role)
+    options["socket_timeout"] = None
+    with _in_words(target):
+        if mode == "cluster":
+            options["connection_pool_class"] = NodePool
+            return ClusterClient.from_url(checked(url, blocking=True), **options)
+        options["retry"] = Retry(ConstantBackoff(0), 0)
+        if mode == "sentinel":
+            return cast(redis.Redis, _master(Sentinel, target, url, options))
+        return mended(_known(redis.Redis.from_url(url, **options)))
+
+
+def _dissect(target: ServerAddress, role: str) -> tuple[str, str, dict[str, Any]]:
+    if not isinstance(target, ServerAddress):
+        raise BadInput(f"connect takes a URL or a Target, not {type(target).__name__}")
+    try:
+        parts = urlsplit(target.url)
+    except ValueError as error:
+        raise _unreadable(target, error) from None
+    scheme, _, mode = parts.scheme.partition("+")
+    scheme = {"valkey": "redis", "valkeys": "rediss"}.get(scheme, scheme)
+    if scheme not in {"redis", "rediss", "unix"} or mode not in {"", "cluster", "sentinel"}:
+        raise BadInput(f"{target}: not a URL of a server (redis:// rediss:// unix:// …+cluster://)")
+    for option in OWN if mode != "sentinel" else ():
+        if option in parse_qs(parts.query, keep_blank_values=True):
+            raise BadInput(f"{option} is for …+sentinel:// URLs")
+    try:
+        check_options(parts, OWN)
+        if mode != "sentinel" and scheme != "unix":
+            check_database(parts.path)
+    except ValueError as error:
+        raise _unreadable(target, error) from None
+    options: dict[str, Any] = {
+        "protocol": 3,
+        "socket_timeout": _TIMEOUT,
+        "socket_connect_timeout": 3.0,
+        "client_name": f"redisq/{VERSION}/{role}",
+    }
+    if mode == "" and "socket_timeout" in parse_qs(parts.query):
+        options.pop("socket_timeout")
+    if target.password is not None:
+        options["password"] = target.password
+    if target.username is not None:
+        options["username"] = target.username
+    if scheme == "rediss" or (mode == "sentinel" and asked_with_tls(target.url)):
+        for option, value in (
+            ("ssl_ca_certs", target.tls_ca),
+            ("ssl_certfile", target.tls_cert),
+            ("ssl_keyfile", target.tls_key),
+        ):
+            if value:
+                options[option] = value
+        _check_certificates(options | dict(parse_qsl(parts.query)))
+    # (`urlunsplit` makes unix:/run/… of unix:///run/…, which redis-py refuses.)
+    return mode, f"{scheme}{target.url[len(parts.scheme) :]}", options
+
+
+_FILES = {"ssl_ca_certs": "tls_ca", "ssl_certfile": "tls_cert", "ssl_keyfile": "tls_key"}
+
+
+def _check_certificates(options: Mapping[str, Any]) -> None:
+    """Refuse files that can't be read: to redis-py that is a server that can't be reached."""
+    for option, setting in _FILES.items():
+        if path := options.get(option):
+            try:
+                with open(path, "rb"):
+                    pass
+            except OSError as error:
+                raise BadInput(f"{setting}: {error.strerror}: {path}") from error
+    if options.get("ssl_keyfile") and not options.get("ssl_certfile"):
+        raise BadInput("tls_key is the key of a certificate: name that too (tls_cert)")
+
+
+@contextmanager
+def _in_words(target: ServerAddress) -> Iterator[None]:
+    try:
+        yield
+    except (RedisError, RedisClusterException) as error:
+        raise translate(error) from error
+    except ValueError as error:
+        raise _unreadable(target, error) from None
+
+
+def _unreadable(target: ServerAddress, error: ValueError) -> BadInput:
+    """What is said of a URL; never the error's own words where these may quote the password."""
+    try:
+        cut = "@" in target.url and "@" not in urlsplit(target.url).netloc
+    except ValueError:
+        cut = True
+    if not cut:
+        # urllib quotes what stands where the port should be: it may be a password.
+        port = str(error).startswith("Port could not be cast")
+        return BadInput(f"{target}: {'its port is not a number' if port else error}")
+    return BadInput(
+        "the server's URL can't be read: [ ] / ? # @ and what isn't ASCII are percent-encoded "
+        "in a password, or it is given by REDISQ_PASSWORD"
+    )
+
+
+def _known(client: _Single) -> _Single:
+    """A connection is made, and not opened: one that doesn't know an option says so only then."""
+    pool: Any = client.connection_pool
+    try:
+        pool.connection_class(**pool.connection_kwargs)
+    except TypeError as error:
+        raise ValueError(str(error).rpartition("argument ")[2] + " is no option") from error
+    return client
+
+
+def _master(
+    make: Any, target: ServerAddress, url: str, options: dict[str, Any], replica: bool = False
+) -> Any:
+    there = Sentinels.of(url)
+    if there.username is None:
+        there = replace(there, username=target.sentinel_username)
+    if there.password is None:
+        there = replace(there, password=target.sentinel_password)
+    client, asked = there.client(make, options, replica)
+    for one in asked.sentinels:
+        mended(one)
+    return mended(_known(client))

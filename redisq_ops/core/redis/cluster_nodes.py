@@ -1,0 +1,161 @@
+"""A round on a Cluster, node by node: what a lost node doesn't answer is told beside the rest.
+
+redis-py's own pipeline fails as a whole when one node is gone. That is right for changes, where
+half a round would be kept; a look at many queues goes through here instead, with calls that only
+read. The slots are learned anew for what wasn't answered, so a replica that took over is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import redis.asyncio as aredis
+import redis.exceptions as rx
+from redis.asyncio.cluster import PipelineCommand
+from redis.cluster import get_node_name
+
+from ..model.errors import Unreachable, translate
+
+LOST = (rx.ConnectionError, rx.TimeoutError)
+_MOVED = (rx.AskError, rx.TryAgainError)  # a MOVED is an ASK to redis-py
+
+
+@dataclass(slots=True)
+class NodeCommand:
+    """A command, what routes it (``target_nodes`` among its options, else a key), its reply."""
+
+    command: tuple[Any, ...]
+    key: Any
+    options: dict[str, Any]
+    node: str = "?"
+    """who was asked last"""
+    reply: Any = None
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """Its options, without where it goes."""
+        return {name: value for name, value in self.options.items() if name != "target_nodes"}
+
+
+def by_node(client: Any, round: Sequence[NodeCommand]) -> list[Any]:
+    """The replies of a round on a blocking cluster client; of a lost node, why there is none."""
+    for node, its in _placed(client, round):
+        _ask(client, node, its)
+    if lost := [asked for asked in round if isinstance(asked.reply, LOST)]:
+        try:
+            client.nodes_manager.initialize()
+        except (*LOST, rx.RedisClusterException):
+            pass
+        else:
+            for node, its in _elsewhere(client, lost):
+                _ask(client, node, its)
+    for node, its in _pointed(client, round):
+        _ask(client, node, its, moving=True)
+    for asked in round:
+        if isinstance(asked.reply, _MOVED) and "target_nodes" not in asked.options:
+            try:
+                asked.reply = client.execute_command(*asked.command, **asked.options)
+            except (rx.RedisError, rx.RedisClusterException) as error:
+                asked.reply = error
+    return [_told(asked) for asked in round]
+
+
+async def aby_node(client: Any, round: Sequence[NodeCommand]) -> list[Any]:
+    """The same on an asyncio cluster client."""
+    await asyncio.gather(*(_aask(node, its) for node, its in _placed(client, round)))
+    if lost := [asked for asked in round if isinstance(asked.reply, LOST)]:
+        try:
+            await client.nodes_manager.initialize()
+        except (*LOST, rx.RedisClusterException):
+            pass
+        else:
+            again = _elsewhere(client, lost)
+            await asyncio.gather(*(_aask(node, its) for node, its in again))
+    pointed = _pointed(client, round)
+    await asyncio.gather(*(_aask(node, its, moving=True) for node, its in pointed))
+    for asked in round:
+        if isinstance(asked.reply, _MOVED) and "target_nodes" not in asked.options:
+            try:
+                asked.reply = await client.execute_command(*asked.command, **asked.options)
+            except (rx.RedisError, rx.RedisClusterException) as error:
+                asked.reply = error
+    return [_told(asked) for asked in round]
+
+
+def _placed(client: Any, round: Sequence[NodeCommand]) -> list[tuple[Any, list[NodeCommand]]]:
+    """Which node is asked what."""
+    nodes: dict[str, tuple[Any, list[NodeCommand]]] = {}
+    for asked in round:
+        node = asked.options.get("target_nodes")
+        try:
+            if node is None and asked.key is not None:
+                node = client.get_node_from_key(asked.key)
+        except rx.RedisClusterException as error:  # of a slot nobody has
+            asked.reply = error
+            continue
+        node = node or client.get_default_node()
+        nodes.setdefault(node.name, (node, []))[1].append(asked)
+    return list(nodes.values())
+
+
+def _elsewhere(client: Any, lost: Sequence[NodeCommand]) -> list[tuple[Any, list[NodeCommand]]]:
+    """Where to ask again what a lost node didn't answer: never there."""
+    silent = {asked.node for asked in lost}
+    placed = _placed(client, [asked for asked in lost if "target_nodes" not in asked.options])
+    return [(node, its) for node, its in placed if node.name not in silent]
+
+
+def _pointed(client: Any, round: Sequence[NodeCommand]) -> list[tuple[Any, list[NodeCommand]]]:
+    """Where to ask for what is there already, of slots that are on their way."""
+    nodes: dict[str, tuple[Any, list[NodeCommand]]] = {}
+    for asked in round:
+        # One by one each would be a trip to where it was and another to where it is.
+        if type(asked.reply) is rx.AskError and "target_nodes" not in asked.options:
+            node = client.get_node(node_name=get_node_name(asked.reply.host, asked.reply.port))
+            if node is not None:
+                nodes.setdefault(node.name, (node, []))[1].append(asked)
+    return list(nodes.values())
+
+
+def _ask(client: Any, node: Any, round: Sequence[NodeCommand], moving: bool = False) -> None:
+    """``moving``: each behind an ASKING, which is for the next command of a connection alone."""
+    pipe = client.get_redis_connection(node).pipeline(transaction=False)
+    for asked in round:
+        if moving:
+            pipe.execute_command("ASKING")
+        pipe.execute_command(*asked.command, **asked.plain)
+    try:
+        replies = pipe.execute(raise_on_error=False)[moving :: 1 + moving]
+    except LOST as error:
+        replies = [error] * len(round)
+    for asked, reply in zip(round, replies, strict=True):
+        asked.node, asked.reply = node.name, reply
+
+
+async def _aask(
+    node: aredis.cluster.ClusterNode, round: Sequence[NodeCommand], moving: bool = False
+) -> None:
+    sent = [PipelineCommand(n, *a.command, **a.plain) for n, a in enumerate(round)]
+    pairs = [(PipelineCommand(0, "ASKING"), command) for command in sent]
+    try:
+        await node.execute_pipeline([*chain(*pairs)] if moving else sent)
+        replies = [command.result for command in sent]
+    except LOST as error:
+        replies = [error] * len(round)
+    for asked, reply in zip(round, replies, strict=True):
+        asked.node, asked.reply = node.name, reply
+
+
+def _told(asked: NodeCommand) -> Any:
+    reply = asked.reply
+    if not isinstance(reply, LOST):
+        return reply
+    # Loading and wrong passwords are connection errors to redis-py, and say more than silence.
+    why = " doesn't answer" if type(reply) in LOST else f": {translate(reply)}"
+    said = Unreachable(f"node {asked.node}{why}")
+    said.__cause__ = reply
+    return said

@@ -1,0 +1,218 @@
+"""What is asked of a server, described free of I/O: calls, and what waits for their replies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, TypeVar, cast
+
+from ..model.errors import (
+    CORRUPT,
+    Forbidden,
+    RedisqError,
+    Unreachable,
+    Unreadable,
+    WrongKind,
+    translate,
+)
+from ..model.quoting import bytes_of
+
+T = TypeVar("T")
+A = TypeVar("A")
+B = TypeVar("B")
+
+Arg = bytes | str | int | float
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    """One command and the way to read its reply.
+
+    ``key`` routes it on a cluster. ``source`` is the Lua text of an EVALSHA, sent only when the
+    server answers NOSCRIPT (nothing had run then, so sending it again is safe).
+    """
+
+    command: tuple[Arg, ...]
+    read: Callable[[Any], T]
+    key: str | bytes | None = None
+    source: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """for redis-py's own reading of the reply"""
+    absent: str | None = None
+    """an error that begins so means "nothing there" and reads as None"""
+    follows: Callable[[], Call[Any] | None] | None = field(default=None, compare=False)
+    """makes the call that comes next, or nothing: it is sent while the server is at this one, where
+    a blocking client talks to one server, else it isn't asked for. So it must be safe to send
+    again, as it is where its reply is lost; and what it does is done, whoever asks for it or not"""
+    apart: bool = False
+    """of a description run by `apart`: a lost node of a cluster is its own failure"""
+
+    def __await__(self) -> Generator[Round, Replies, T]:
+        (reply,) = yield (self,)
+        return self.result(reply)
+
+    def result(self, reply: Any) -> T:
+        """The value of a raw reply; an error reply is raised in our words."""
+        if isinstance(reply, Exception):
+            if self.absent is not None and str(reply).startswith(self.absent):
+                return self.read(None)
+            error = translate(reply)
+            if isinstance(error, WrongKind) and self.source is None and self.key:
+                cause, error = error.__cause__, WrongKind(f"{error}: {self._place}")
+                error.__cause__ = cause  # (a script says it itself, if it knows)
+            if isinstance(error, Forbidden) and error.denial and error.denial.kind == "key":
+                error.tell(names=self._keys)
+            error.add_note(f"in {self.command[0]!s} {self.key or ''!s}")
+            raise error
+        try:
+            return self.read(reply)
+        except CORRUPT as corrupt:
+            if isinstance(corrupt, RedisqError):
+                raise
+            raise Unreadable(f"key {self._place} holds a corrupt value") from corrupt
+
+    @property
+    def _keys(self) -> tuple[str, ...]:
+        """A script's keys; of another command its first one."""
+        if self.source is None:
+            return (self._place,) if self.key else ()
+        names = self.command[3 : 3 + int(self.command[2])]
+        return tuple(n.decode(errors="replace") if isinstance(n, bytes) else str(n) for n in names)
+
+    @property
+    def _place(self) -> str:
+        key = self.key or ""
+        return key if isinstance(key, str) else key.decode(errors="replace")
+
+    def spelled_out(self) -> tuple[Arg, ...]:
+        """The same call with its script's text in place of the digest."""
+        assert self.source is not None
+        return ("EVAL", self.source, *self.outgoing[2:])
+
+    @property
+    def outgoing(self) -> tuple[Arg, ...]:
+        """The command as it is sent: names that are no UTF-8 are their bytes again, and numbers are
+        text. hiredis would make it of them, and a Ctrl+C just then kills the interpreter."""
+        return tuple([
+            word if type(word) is bytes or (type(word) is str and word.isascii()) else _sent(word)
+            for word in self.command
+        ])  # fmt: skip
+
+    @property
+    def route(self) -> str | bytes | None:
+        """The key by which a cluster client finds the node."""
+        return bytes_of(self.key) if isinstance(self.key, str) else self.key
+
+
+def _sent(word: Arg) -> Arg:
+    if isinstance(word, str):
+        return bytes_of(word)
+    return str(word) if isinstance(word, (int, float)) else word
+
+
+Round = tuple[Call[Any], ...]
+Replies = Sequence[Any]
+Description = Call[T] | Coroutine[Any, Any, T]
+
+
+class _Ask:
+    """Awaitable form of a whole round, for `together`."""
+
+    def __init__(self, calls: Round) -> None:
+        self.calls = calls
+
+    def __await__(self) -> Generator[Round, Replies, Replies]:
+        return (yield self.calls)
+
+
+async def _value(call: Call[T]) -> T:
+    return await call
+
+
+async def together(descriptions: Iterable[Description[T]]) -> list[T]:
+    """Run descriptions side by side: round k of all of them is one exchange with the server."""
+    coroutines = [_value(d) if isinstance(d, Call) else d for d in descriptions]
+    results: list[Any] = [None] * len(coroutines)
+    waiting: list[tuple[int, Round]] = []
+    try:
+        for index, coroutine in enumerate(coroutines):
+            _advance(coroutine, None, index, results, waiting)
+        while waiting:
+            now, waiting = waiting, []
+            replies = await _Ask(tuple(call for _, calls in now for call in calls))
+            start = 0
+            for index, calls in now:
+                part = replies[start : start + len(calls)]
+                start += len(calls)
+                _advance(coroutines[index], part, index, results, waiting)
+    finally:
+        for coroutine in coroutines:
+            coroutine.close()
+    return results
+
+
+async def both(one: Description[A], two: Description[B]) -> tuple[A, B]:
+    """`together` for two descriptions of different kinds."""
+    first, second = await together(cast("list[Description[Any]]", [one, two]))
+    return first, second
+
+
+def _advance(
+    coroutine: Coroutine[Any, Any, Any],
+    replies: Replies | None,
+    index: int,
+    results: list[Any],
+    waiting: list[tuple[int, Round]],
+) -> None:
+    try:
+        waiting.append((index, checked(coroutine.send(replies))))
+    except StopIteration as stop:
+        results[index] = stop.value
+
+
+async def attempt(description: Description[T]) -> T | Exception:
+    """The value, or the error as a value: one broken queue must not hide the other 199."""
+    try:
+        return await description
+    except Unreachable:  # then it is the server, not this queue
+        raise
+    except Exception as error:
+        return error
+
+
+async def apart(description: Description[T]) -> T | Exception:
+    """As `attempt`, and where a cluster lost a node that is the error of what needs that node.
+
+    For what only reads: the others go on, although part of the round wasn't heard. Gathered with
+    descriptions that aren't apart, a round with a lost node fails as a whole all the same.
+    """
+    return await _Apart(description)
+
+
+class _Apart(Generic[T]):
+    def __init__(self, description: Description[T]) -> None:
+        self._description = description
+
+    def __await__(self) -> Generator[Round, Replies, T | Exception]:
+        whole = self._description
+        coroutine = _value(whole) if isinstance(whole, Call) else whole
+        replies: Replies | None = None
+        try:
+            while True:
+                try:
+                    calls = checked(coroutine.send(replies))
+                except StopIteration as stop:
+                    return cast(T, stop.value)
+                except Exception as error:
+                    return error
+                # What is thrown in here is the server's trouble, and goes on to who runs this.
+                replies = yield tuple(replace(call, apart=True) for call in calls)
+        finally:
+            coroutine.close()
+
+
+def checked(asked: Any) -> Round:
+    """The round a description asks for; it may await nothing else."""
+    if isinstance(asked, tuple) and all(isinstance(call, Call) for call in asked):
+        return asked
+    raise TypeError("an operation may await Calls and other operations only")

@@ -1,0 +1,237 @@
+"""One description of an operation, three ways to run it.
+
+An operation is described free of I/O: a frozen `Call` (what goes out, how the reply is read) or,
+where a second round trip depends on the first, an ``async def`` that awaits Calls. The same
+description then runs
+
+* blocking, on a blocking client:      ``queue.counts()``
+* awaited, on an asyncio client:       ``await queue.counts()``
+* beside others in one round trip:     ``run(client, together([a.counts.op(), b.counts.op()]))``
+
+on one server, Sentinel or Cluster. `operation` makes a method of the first two from one
+definition, typed by the client the queue was given; ``.op(...)`` is the description itself.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
+
+import redis
+import redis.asyncio as aredis
+import redis.exceptions as rx
+
+from ..model.errors import BadInput, Forbidden, translate
+from ..model.validation import validated
+from .commands import (
+    Arg,
+    Call,
+    Description,
+    Replies,
+    Round,
+    apart,
+    attempt,
+    both,
+    checked,
+    together,
+)
+from .transport import AsyncClient, BlockingClient, PinnedConnection, aexchange, exchange
+
+__all__ = [
+    "Arg", "AsyncClient", "BlockingClient", "Bound", "C_co", "Call", "Client", "Description",
+    "Replies", "Round", "apart", "arun", "attempt", "both", "operation", "run", "together", "user",
+]  # fmt: skip
+
+P = ParamSpec("P")
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+C_co = TypeVar("C_co", covariant=True)
+
+Client = BlockingClient | AsyncClient
+
+
+def run(client: BlockingClient, description: Description[T]) -> T:
+    """Run a description on a blocking client."""
+    try:
+        return _run(client, description)
+    except Forbidden as error:
+        error.tell(user(client))
+        raise
+
+
+def _run(client: BlockingClient, description: Description[T]) -> T:
+    if isinstance(description, Call):
+        try:
+            return description.result(exchange(client, (description,))[0])
+        except (rx.RedisError, rx.RedisClusterException) as error:
+            raise translate(error) from error
+        except BaseException as error:
+            _interrupted(client, error)
+            raise
+    line: PinnedConnection | None = None
+    try:
+        calls = checked(description.send(None))
+        while True:
+            try:
+                alone = len(calls) == 1 and calls[0].follows is not None
+                if alone and isinstance(client, redis.Redis):
+                    line = line or PinnedConnection(client)
+                    replies: Replies = line.exchange(calls)
+                else:
+                    replies = exchange(client, calls)
+            except BaseException as error:
+                _interrupted(client, error)
+                # Thrown in at the await, so that `finally` and `except` in an operation work.
+                calls = checked(description.throw(_outward(error)))
+            else:
+                calls = checked(description.send(replies))
+    except StopIteration as stop:
+        return cast(T, stop.value)
+    finally:
+        description.close()
+        if line is not None:
+            line.close()
+
+
+async def arun(client: AsyncClient, description: Description[T]) -> T:
+    """Run a description on an asyncio client."""
+    try:
+        return await _arun(client, description)
+    except Forbidden as error:
+        error.tell(user(client))
+        raise
+
+
+async def _arun(client: AsyncClient, description: Description[T]) -> T:
+    if isinstance(description, Call):
+        try:
+            return description.result((await aexchange(client, (description,)))[0])
+        except (rx.RedisError, rx.RedisClusterException) as error:
+            raise translate(error) from error
+    try:
+        calls = checked(description.send(None))
+        while True:
+            try:
+                replies = await aexchange(client, calls)
+            except BaseException as error:
+                calls = checked(description.throw(_outward(error)))
+            else:
+                calls = checked(description.send(replies))
+    except StopIteration as stop:
+        return cast(T, stop.value)
+    finally:
+        description.close()
+
+
+def user(client: Client) -> str:
+    """The name as which a client connects; empty: it isn't known."""
+    for holder in ("connection_pool", "nodes_manager"):
+        known = getattr(getattr(client, holder, None), "connection_kwargs", None)
+        if known is not None:
+            return str(known.get("username") or "default")
+    return ""
+
+
+def _interrupted(client: BlockingClient, error: BaseException) -> None:
+    """After Ctrl+C hang up: a reply may be on its way, or a greeting half said, and redis-py would
+    take that for the reply to whatever comes next."""
+    if isinstance(error, Exception):
+        return
+    lines: Any = client  # partly untyped in redis-py
+    if isinstance(client, redis.RedisCluster):
+        lines.disconnect_connection_pools()
+    else:
+        lines.connection_pool.disconnect()
+
+
+def _outward(error: BaseException) -> BaseException:
+    return translate(error) if isinstance(error, Exception) else error
+
+
+def checked_client(client: T) -> T:
+    """``client`` itself when operations can run on it."""
+    if hasattr(client, "command_stack"):
+        raise TypeError("a pipeline can't be a queue's client: use together() to gather calls")
+    if client is not None and not hasattr(client, "execute_command"):
+        raise BadInput(
+            f"a queue needs a client, not {type(client).__name__}: make one with connect(URL), "
+            "or aconnect(URL) for asyncio"
+        )
+    return client
+
+
+class Bound(Generic[C_co]):
+    """Something that holds the client its operations run on (``None``: descriptions only)."""
+
+    def __init__(self, client: C_co) -> None:
+        self._client = checked_client(client)
+
+    @property
+    def client(self) -> C_co:
+        return self._client
+
+
+class Blocking(Generic[P, T_co]):
+    """A bound operation on a blocking client."""
+
+    __slots__ = ("_client", "op")
+
+    def __init__(self, client: BlockingClient, op: Callable[P, Description[T_co]]) -> None:
+        self._client = client
+        self.op = op
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T_co:
+        return run(self._client, self.op(*args, **kwargs))
+
+
+class Awaited(Generic[P, T_co]):
+    """A bound operation on an asyncio client."""
+
+    __slots__ = ("_client", "op")
+
+    def __init__(self, client: AsyncClient, op: Callable[P, Description[T_co]]) -> None:
+        self._client = client
+        self.op = op
+
+    async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T_co:
+        return await arun(self._client, self.op(*args, **kwargs))
+
+
+class Described(Generic[P, T_co]):
+    """A bound operation without a client: only its description."""
+
+    __slots__ = ("op",)
+
+    def __init__(self, op: Callable[P, Description[T_co]]) -> None:
+        self.op = op
+
+
+class operation(Generic[P, T_co]):
+    """Make a method that returns a description run itself on the object's client."""
+
+    def __init__(self, function: Callable[Concatenate[Any, P], Description[T_co]]) -> None:
+        self._function = validated(function)
+        self.__isabstractmethod__ = getattr(function, "__isabstractmethod__", False)
+        functools.update_wrapper(cast(Any, self), function)
+
+    @overload
+    def __get__(
+        self, instance: None, owner: type
+    ) -> Callable[Concatenate[Any, P], Description[T_co]]: ...
+    @overload
+    def __get__(self, instance: Bound[BlockingClient], owner: type) -> Blocking[P, T_co]: ...
+    @overload
+    def __get__(self, instance: Bound[AsyncClient], owner: type) -> Awaited[P, T_co]: ...
+    @overload
+    def __get__(self, instance: Bound[Any], owner: type) -> Described[P, T_co]: ...
+    def __get__(self, instance: Any, owner: type) -> Any:
+        if instance is None:
+            return self._function  # help() and inspect.signature look here
+        op = functools.partial(self._function, instance)
+        client = instance.client
+        if client is None:
+            return Described(op)
+        if isinstance(client, (aredis.Redis, aredis.RedisCluster)):
+            return Awaited(client, op)
+        return Blocking(client, op)

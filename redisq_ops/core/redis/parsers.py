@@ -1,0 +1,79 @@
+"""How replies are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..model.quoting import text
+from .operation import Call
+
+_NEVER = 2**63
+"""what no clock counts to: infinite scores, and those of another program's own meaning"""
+
+
+def words(reply: list[bytes]) -> list[str]:
+    """Names as text; one that is no UTF-8 keeps its bytes as surrogates (see `quoting.text`)."""
+    return [text(word) for word in reply]
+
+
+def row_words(rows: int) -> Callable[[list[bytes]], list[str]]:
+    """Reads a script's words, one for each row; alone it is for all of them."""
+
+    def read(reply: list[bytes]) -> list[str]:
+        return words(reply) * (rows if len(reply) == 1 else 1)
+
+    return read
+
+
+def number(reply: Any) -> float | None:
+    return None if reply is None else float(reply)
+
+
+def scored(key: str, *range_: str) -> Call[list[tuple[str, float]]]:
+    return Call(("ZRANGE", key, *range_, "WITHSCORES"), _pairs, key=key)
+
+
+def _pairs(reply: list[Any]) -> list[tuple[str, float]]:
+    if reply and isinstance(reply[0], list):  # RESP3 nests the pairs, RESP2 doesn't
+        return [(text(member), float(score)) for member, score in reply]
+    return [(text(reply[i]), float(reply[i + 1])) for i in range(0, len(reply), 2)]
+
+
+def moment(score: float | None) -> int | None:
+    """A score as a time in whole milliseconds; None where it is no time (infinite, or beyond
+    2**63)."""
+    return None if score is None or not -_NEVER < score < _NEVER else int(score)
+
+
+def spelt(score: float) -> str:
+    """A score as text that reads as exactly the same number, for cursors and bounds of ranges."""
+    return f"{score:.17g}"
+
+
+async def fields(key: str, page: int = 1000) -> dict[str, bytes]:
+    """All of a hash, by pages; for audits. What is written meanwhile may be in it or not."""
+    found: dict[str, bytes] = {}
+    cursor = 0
+    while True:
+        cursor, rows = await Call(("HSCAN", key, cursor, "COUNT", page), _scanned, key=key)
+        found |= rows
+        if not cursor:
+            return found
+
+
+def _scanned(reply: Any) -> tuple[int, dict[str, bytes]]:
+    cursor, rows = reply
+    if not isinstance(rows, dict):
+        rows = dict(zip(rows[::2], rows[1::2], strict=True))
+    return int(cursor), {text(name): value for name, value in rows.items()}
+
+
+async def members(key: str, page: int = 1000) -> list[str]:
+    """All members of a sorted set in its order, by pages; for audits."""
+    found: list[str] = []
+    while True:
+        rows = await scored(key, str(len(found)), str(len(found) + page - 1))
+        found += [member for member, _ in rows]
+        if len(rows) < page:
+            return found

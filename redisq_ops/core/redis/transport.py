@@ -1,0 +1,197 @@
+"""A round of calls, sent and heard: one exchange with a server, or with each node of a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any
+
+import redis
+import redis.asyncio as aredis
+import redis.exceptions as rx
+
+from ..model.errors import CHANGING
+from .cluster_nodes import NodeCommand, aby_node, by_node
+from .commands import Arg, Call, Replies, Round
+
+BlockingClient = redis.Redis | redis.RedisCluster
+AsyncClient = aredis.Redis | aredis.RedisCluster
+
+
+def _missing(calls: Round, replies: Replies) -> list[int]:
+    return [
+        i
+        for i, reply in enumerate(replies)
+        if isinstance(reply, rx.NoScriptError) and calls[i].source is not None
+    ]
+
+
+def exchange(client: BlockingClient, calls: Round) -> list[Any]:
+    """The replies, errors among them; a script that the server doesn't know is sent in full."""
+    replies = _send(client, calls, [call.outgoing for call in calls])
+    if again := _missing(calls, replies):
+        subset = tuple(calls[i] for i in again)
+        told = _send(client, subset, [call.spelled_out() for call in subset])
+        for i, reply in zip(again, told, strict=True):
+            replies[i] = reply
+    return replies
+
+
+class PinnedConnection:
+    """A connection kept while one description runs, for calls that tell what follows them.
+
+    What follows is sent while the server is at the call before it, so that the server needn't wait
+    for us. Two are on their way at a time, never more: others may have to wait for both.
+    """
+
+    def __init__(self, client: redis.Redis) -> None:
+        self._client = client
+        self._connection: Any = None
+        self._ahead: Call[Any] | None = None
+        """sent, and its reply not read"""
+
+    def exchange(self, calls: Round) -> Replies:
+        try:
+            reply = self._reply(calls[0])
+            if isinstance(reply, rx.NoScriptError):
+                self._drop()
+        except (rx.ConnectionError, rx.TimeoutError):
+            return exchange(self._client, calls)  # from the beginning, with redis-py's retries
+        return exchange(self._client, calls) if isinstance(reply, rx.NoScriptError) else [reply]
+
+    def _reply(self, call: Call[Any]) -> Any:
+        if self._connection is None:
+            pool: Any = self._client.connection_pool
+            self._connection = pool.get_connection()
+        try:
+            if self._ahead is not call:
+                self._drop()
+                self._send(call)
+            elif not self._connection.is_connected:  # or what follows would open it anew
+                raise rx.ConnectionError("closed while a reply was on its way")
+            self._ahead = None
+            following = call.follows() if call.follows is not None else None
+            if following is not None:
+                self._send(following)
+                self._ahead = following
+            return self._read()
+        except BaseException:
+            self._abandon()
+            raise
+
+    def _send(self, call: Call[Any]) -> None:
+        connection = self._connection
+        # A PING of redis-py's own would get the reply of what is on its way.
+        connection.send_packed_command(connection.pack_command(*call.outgoing), check_health=False)
+
+    def _read(self) -> Any:
+        try:
+            return self._connection.read_response(disable_decoding=True)
+        except rx.ResponseError as error:
+            return error
+
+    def _drop(self) -> None:
+        """Read the reply that nobody asked for: it would be taken for the next one's."""
+        if self._ahead is not None:
+            self._ahead = None
+            try:
+                self._read()
+            except BaseException:
+                self._abandon()
+                raise
+
+    def _abandon(self) -> None:
+        """A reply may be on its way that nobody will read."""
+        self._ahead = None
+        if self._connection is not None:
+            self._connection.disconnect()
+            self._release()
+
+    def close(self) -> None:
+        with suppress(rx.ConnectionError, rx.TimeoutError):
+            self._drop()
+        self._release()
+
+    def _release(self) -> None:
+        if self._connection is not None:
+            self._client.connection_pool.release(self._connection)
+            self._connection = None
+
+
+def _heard(replies: Iterable[Any]) -> list[Any]:
+    """A round's replies; a node that was lost or lost its slots on the way is the round's failure.
+
+    The cluster pipelines put it among the replies instead, where half a round would be kept.
+    """
+    heard = list(replies)
+    for reply in heard:
+        if isinstance(reply, (rx.ConnectionError, rx.TimeoutError, *CHANGING)):
+            raise reply
+    return heard
+
+
+def _apart(calls: Round, commands: list[tuple[Arg, ...]]) -> list[NodeCommand] | None:
+    """The round for `nodes`, where every call of it is one of `apart`."""
+    if not all(call.apart for call in calls):
+        return None
+    return [
+        NodeCommand(command, call.route, {"NEVER_DECODE": True, **call.options})
+        for call, command in zip(calls, commands, strict=True)
+    ]
+
+
+def _send(client: Any, calls: Round, commands: list[tuple[Arg, ...]]) -> list[Any]:
+    cluster = isinstance(client, redis.RedisCluster)
+    if cluster and (asked := _apart(calls, commands)):
+        return by_node(client, asked)
+    if len(commands) == 1:
+        try:
+            return [client.execute_command(*commands[0], NEVER_DECODE=True, **calls[0].options)]
+        except rx.ResponseError as error:
+            return [error]
+    pipe = client.pipeline() if cluster else client.pipeline(transaction=False)
+    for call, command in zip(calls, commands, strict=True):
+        options: dict[str, Any] = {"NEVER_DECODE": True, **call.options}
+        if cluster and call.key is not None:
+            # Left to itself the cluster pipeline asks COMMAND GETKEYS once per EVALSHA.
+            options["target_nodes"] = client.get_node_from_key(call.route)
+        pipe.execute_command(*command, **options)
+    return _heard(pipe.execute(raise_on_error=False))
+
+
+async def aexchange(client: AsyncClient, calls: Round) -> list[Any]:
+    """As `exchange`, awaited."""
+    replies = await _asend(client, calls, [call.outgoing for call in calls])
+    if again := _missing(calls, replies):
+        subset = tuple(calls[i] for i in again)
+        told = await _asend(client, subset, [call.spelled_out() for call in subset])
+        for i, reply in zip(again, told, strict=True):
+            replies[i] = reply
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        # Python 3.11 loses a cancel that lands while redis-py is sending under a time-out.
+        raise asyncio.CancelledError
+    return replies
+
+
+async def _asend(client: Any, calls: Round, commands: list[tuple[Arg, ...]]) -> list[Any]:
+    cluster = isinstance(client, aredis.RedisCluster)
+    if cluster and (asked := _apart(calls, commands)):
+        await client.initialize()
+        return await aby_node(client, asked)
+    if len(commands) == 1:
+        try:
+            only: dict[str, Any] = {"NEVER_DECODE": True, **calls[0].options}
+            return [await client.execute_command(*commands[0], **only)]
+        except rx.ResponseError as error:
+            return [error]
+    if cluster:
+        await client.initialize()  # learns the slots, once
+    pipe = client.pipeline() if cluster else client.pipeline(transaction=False)
+    for call, command in zip(calls, commands, strict=True):
+        options: dict[str, Any] = {"NEVER_DECODE": True, **call.options}
+        if cluster and call.key is not None:
+            options["target_nodes"] = client.get_node_from_key(call.route)
+        pipe.execute_command(*command, **options)
+    return _heard(await pipe.execute(raise_on_error=False))

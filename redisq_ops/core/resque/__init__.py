@@ -1,8 +1,0 @@
-"""The layouts of Resque and Sidekiq: read, worked on and mended beside the programs themselves."""
-
-from ..process import Process, Pruned, Work
-from .job import Job
-from .resque import ResqueQueue
-from .sidekiq import SidekiqQueue
-
-__all__ = ["Job", "Process", "Pruned", "ResqueQueue", "SidekiqQueue", "Work"]

@@ -1,0 +1,195 @@
+"""What operators see of several shards: all of them as one queue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from ..model.entry import Counts, Entry, Event, Page, Rates, State
+from ..model.queue_position import Standing, joined
+from ..model.quoting import bytes_of
+from ..model.states import ZSETS
+from ..redis.operation import C_co, Call, Description, operation, together
+from ..redis.parsers import scored, spelt
+from .shard_map import Part, Parts
+
+_FURTHEST = 10**14
+"""ms: the year 5138, as far as the library takes times"""
+
+
+class MergedReads(Parts[C_co, Part]):
+    """The looks of a queue of several shards; see `Looks` for what each is."""
+
+    @operation
+    async def counts(self, now_ms: int | None = None) -> Counts:
+        now = now_ms if now_ms is not None else await self._now()
+        found = await self._each(lambda part: part.counts.op(now))
+
+        def total(name: str) -> int:
+            return sum(getattr(counts, name) for counts in found)
+
+        return Counts(
+            total("waiting"), total("pending"), total("delayed"), total("dead"), total("trash"),
+            total("done"),
+            min((c.oldest_ms for c in found if c.oldest_ms is not None), default=None),
+            found[0].paused, found[0].closed,
+        )  # fmt: skip
+
+    @operation
+    async def page(
+        self,
+        state: State,
+        cursor: str | None = None,
+        max: int = 100,
+        start: int | None = None,
+        payloads: bool = False,
+    ) -> Page:
+        """As of one queue: shards are merged by time, and a cursor is good for all of them.
+
+        What waits without a time comes a shard after the other; its cursor is ``shard~cursor``.
+        """
+        if state == "waiting" and not self.timed:
+            return await self._page_by_shards(cursor, max, start, payloads)
+        skip = 0
+        if start is not None:
+            cursor, skip = await self._seek(state, start)
+        pages = await self._each(
+            lambda part: part.page.op(state, cursor, skip + max, payloads=payloads)
+        )
+        rows = sorted(
+            (
+                (score, bytes_of(entry.id), k, entry)
+                for k, page in enumerate(pages)
+                for entry, score in zip(page.entries, page.scores, strict=True)
+            ),
+            key=lambda row: row[:3],
+        )
+        shown = rows[skip : skip + max]
+        more = len(rows) > skip + max or any(page.cursor for page in pages)
+        last = f"{spelt(shown[-1][0])}:{shown[-1][3].id}" if shown and more else None
+        entries = tuple(_marked_entry(entry, k) for _, _, k, entry in shown)
+        return Page(entries, last, sum(page.total for page in pages))
+
+    async def _page_by_shards(
+        self, cursor: str | None, max: int, start: int | None, payloads: bool
+    ) -> Page:
+        """What waits, where waiting has no times to merge by: a shard after the other."""
+        sizes = [counts.waiting for counts in await self._each(lambda part: part.counts.op(0))]
+        shard, _, inner = (cursor or "0~").partition("~")
+        k, skip = int(shard), start or 0
+        while k < len(sizes) and skip >= sizes[k]:
+            skip, k = skip - sizes[k], k + 1
+        entries: list[Entry] = []
+        problems: list[str] = []
+        while k < len(sizes) and len(entries) < max:
+            page = await self._part(k).page.op(
+                "waiting", inner or None, max - len(entries), skip or None, payloads
+            )
+            entries += page.entries
+            problems += [page.problem] if page.problem else []
+            inner, skip = page.cursor or "", 0
+            k += not inner
+        onward = f"{k}~{inner}" if k < len(sizes) else None
+        return Page(tuple(entries), onward, sum(sizes), problem="; ".join(problems) or None)
+
+    def _zset(self, state: State) -> str:
+        """The sorted set that keeps a state."""
+        return ZSETS[state]
+
+    async def _seek(self, state: State, rank: int) -> tuple[str | None, int]:
+        """A cursor before the time of the ``rank``-th entry, and how many to skip from there.
+
+        No shard knows ranks of the whole, so the time is bisected: some 40 rounds of ZCOUNT.
+        """
+        zset = self._zset(state)
+
+        def count(part: Part, at: int) -> Call[int]:
+            return Call(("ZCOUNT", part.keys[zset], "-inf", f"({at}"), int, key=part.keys[zset])
+
+        def ends(part: Part) -> Description[list[list[tuple[str, float]]]]:
+            return together(scored(part.keys[zset], "0", "0", *rev) for rev in ((), ("REV",)))
+
+        found = await self._each(ends)
+        # What no clock counts to comes before or behind all that is bisected.
+        times = [
+            int(min(_FURTHEST, max(-_FURTHEST, score)))
+            for pair in found
+            for rows in pair
+            for _, score in rows
+        ] or [0]
+        low, high = min(times), max(times)
+        skip, cursor = rank, None
+        while low < high:
+            middle = (low + high + 1) // 2
+            before = sum(await together(count(part, middle) for part in self._union()))
+            if before <= rank:
+                low, skip, cursor = middle, rank - before, f"{middle}:"
+            else:
+                high = middle - 1
+        return cursor, skip
+
+    @operation
+    async def get(self, id: str) -> Entry | None:
+        return await self._fresh(lambda: self._get(id))
+
+    @operation
+    async def several(self, ids: Sequence[str]) -> list[Entry | None]:
+        # Before a kind's own way in the order of bases: that one looks at one shard's keys.
+        return await together(self.get.op(id) for id in ids)
+
+    async def _get(self, id: str) -> Entry | None:
+        return await self._found(id, sorted((await self._places([id]))[id]))
+
+    async def _found(self, id: str, shards: Sequence[int]) -> Entry | None:
+        """What the first of these shards that knows it says."""
+        found = await together(self._part(k).get.op(id) for k in shards)
+        entries = (_marked_entry(e, k) for k, e in zip(shards, found, strict=True) if e is not None)
+        return next(entries, None)
+
+    @operation
+    async def rates(self, now_ms: int, minutes: int = 60) -> Rates:
+        found = await self._each(lambda part: part.rates.op(now_ms, minutes))
+
+        def total(series: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
+            return tuple(map(sum, zip(*series, strict=True)))
+
+        return Rates(
+            total(r.arrived for r in found),
+            total(r.settled for r in found),
+            total(r.failed for r in found),
+        )
+
+    @operation
+    async def history(self, max: int = 100, before: str = "+") -> list[Event]:
+        found = await self._each(lambda part: part.history.op(max, before))
+        events = sorted((e for part in found for e in part), key=_place, reverse=True)
+        # Events of one moment stay together: the next page begins behind that moment in all shards.
+        end = next((i for i in range(max, len(events)) if events[i].id != events[i - 1].id), None)
+        return events[:end]
+
+    @operation
+    async def history_length(self) -> int:
+        return sum(await self._each(lambda part: part.history_length.op()))
+
+    @operation
+    async def upcoming(self, edges: Sequence[int]) -> list[int]:
+        found = await self._each(lambda part: part.upcoming.op(edges))
+        return list(map(sum, zip(*found, strict=True)))
+
+    @operation
+    async def standing(self, id: str = "") -> Standing:
+        return joined(await self._each(lambda part: part.standing.op(id)))
+
+    @operation
+    async def invariants(self) -> list[str]:
+        found = await self._each(lambda part: part.invariants.op())
+        return [f"shard {k}: {said}" for k, all_ in enumerate(found) for said in all_]
+
+
+def _marked_entry(entry: Entry, k: int) -> Entry:
+    return entry if entry.receipt is None else replace(entry, receipt=f"{k}:{entry.receipt}")
+
+
+def _place(event: Event) -> tuple[int, int]:
+    ms, _, nth = event.id.partition("-")
+    return int(ms), int(nth)

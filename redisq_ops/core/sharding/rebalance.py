@@ -1,0 +1,262 @@
+"""Entries that change shards with the number of shards, in queues that know them by their ids.
+
+An entry moves in three steps, each safe to repeat: out of its state into ``transit`` (no worker
+sees it, its mark is fixed), in at its new home (a mark is taken in once), out of ``transit``. After
+a kill anywhere the next mover, sweep or producer of that id goes on. The room gives the steps as
+scripts: `roll`, `depart`, `arrive`, `departed`.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import ClassVar, TypeVar
+
+from ..model import record
+from ..model.clock import Duration
+from ..model.entry import Checkup, Counts, Entry, State, Taken
+from ..model.errors import Refused
+from ..model.settings import BATCH
+from ..redis.operation import C_co, Call, Description, attempt, both, operation, together
+from ..redis.parsers import fields, words
+from .in_transit import InTransit, arrivals, departure, departures, mark_of
+from .sharded_queue import Part, Sharded, home
+
+_ATTEMPTS = 4
+_ARRIVED = ("ok", "same")
+Departure = tuple[str, str, tuple[bytes, ...]]
+"""off | held | gone, the mark, and what `arrive` takes"""
+Arrival = tuple[bytes | str, ...]
+
+X = TypeVar("X")
+Y = TypeVar("Y")
+
+
+class Carrying(Sharded[C_co, Part]):
+    """Entries are at the home of their ids, or on their way there."""
+
+    holding: ClassVar[tuple[str, ...]] = ("body",)
+    """the hashes that have every entry's id"""
+
+    async def _at_home(
+        self,
+        entries: Sequence[X],
+        id_of: Callable[[X], str],
+        offer: Callable[[Part, list[X]], Description[list[Y]]],
+        elsewhere: Callable[[Y], bool],
+    ) -> list[Y]:
+        """Offer entries to the shards they belong to; each one's answer.
+
+        While the number changes, ask the old home first: what isn't there belongs to the new. Who
+        doesn't know of a change is told ``elsewhere``, learns of it and asks again.
+        """
+        said: dict[int, Y] = {}
+        for _ in range(_ATTEMPTS):
+            old = [(self.old_shards, self.layout - 1)] if self.old_shards else []
+            for shards, layout in [*old, (self.shards, self.layout)]:
+                left = [i for i in range(len(entries)) if i not in said]
+
+                def shard(entry: X, shards: int = shards) -> int:
+                    return home(id_of(entry), shards)
+
+                answers = await self._grouped([entries[i] for i in left], shard, offer, layout)
+                for i, answer in zip(left, answers, strict=True):
+                    if not elsewhere(answer):
+                        said[i] = answer
+                if len(said) == len(entries):
+                    return [said[i] for i in range(len(entries))]
+                if self.old_shards:
+                    await self._carry([id_of(entries[i]) for i in left if i not in said])
+            await self._refresh()
+        raise Refused(f"the shards of queue {self.name} keep changing; try again")
+
+    @operation
+    async def sweep(self, max: int = 100) -> int:
+        swept = await Sharded.sweep(self, max)
+        # A mover may have been killed, even one that came late to a change that is over: what it
+        # carried must not lie there.
+        await self._finish_carrying()
+        return swept
+
+    @operation
+    async def counts(self, now_ms: int | None = None) -> Counts:
+        """With what is on its way: in the state in which it left. What has arrived is counted where
+        it is by now, also if a mover was killed before it could tell the old shard; one round trip
+        more, where there is something on its way."""
+        now = now_ms if now_ms is not None else await self._now()
+        if not self.layout:
+            found = await Sharded.counts(self, now)
+            if not self.layout:  # the number never was changed, also by somebody else just now
+                return found
+        found, carried = await both(Sharded.counts(self, now), self._each(departures))
+        on_the_way = [entry for entries in carried for entry in entries]
+        came = await self._came(on_the_way)
+        # What came later than this look began wasn't seen at its home yet.
+        states = Counter(
+            self._state(entry.state, entry.at, now)
+            for entry, when in zip(on_the_way, came, strict=True)
+            if when is None or when > now
+        )
+        return replace(found, **{
+            state: getattr(found, state) + states[state]
+            for state in ("waiting", "delayed", "dead", "trash") if states[state]
+        })  # fmt: skip
+
+    async def _get(self, id: str) -> Entry | None:
+        found = await Sharded._get(self, id)
+        if not self.layout or (found is not None and not self.old_shards):
+            return found
+        places = sorted((await self._places([id]))[id])
+        names = ("transit", "meta", "err", "body")
+        now, rows = await both(
+            self._now(),
+            together(
+                Call(("HGET", keys[name], id), _bytes, key=keys[name])
+                for keys in (self._part(k).keys for k in places) for name in names
+            ),
+        )  # fmt: skip
+        answers = zip(*[iter(rows)] * len(names), strict=True)
+        for k, (mark, line, error, payload) in zip(places, answers, strict=True):
+            if mark is None:
+                continue
+            left = departure(id, k, mark)
+            if await self._came([left]) != [None]:  # what its old shard has of it is a rest
+                return await self._found(id, [place for place in places if place != k])
+            state = self._state(left.state, left.at, now)
+            return found or record.readable(id, state, left.at, line, error, payload)
+        return found
+
+    async def _came(self, entries: Sequence[InTransit]) -> list[float | None]:
+        """When each was taken in by its home; one round trip if there are any, else none."""
+        return await self._grouped(entries, lambda entry: home(entry.id, self.shards), arrivals)
+
+    def _state(self, state: State, at: float, now_ms: int) -> State:
+        """What an entry is on its way, that was in that state of a shard."""
+        return "waiting" if self.timed and state == "delayed" and at <= now_ms else state
+
+    async def _take(self, n: int, consumer: str, lease_ms: Duration) -> Taken:
+        """Whoever finds nothing looks whether a mover that was killed has left something."""
+        taken = await Sharded._take(self, n, consumer, lease_ms)
+        if taken.deliveries or taken.more or not self.layout:
+            return taken
+        lying = await self._lying()
+        if not lying:
+            return taken
+        await self._finish_carrying()
+        return replace(taken, more=await self._lying() < lying)
+
+    async def _lying(self) -> int:
+        """How many entries are on their way."""
+        keys = [part.keys["transit"] for part in self._union()]
+        return sum(await together(Call(("HLEN", key), int, key=key) for key in keys))
+
+    async def _finish_carrying(self) -> None:
+        """Bring home what is in transit, from wherever it is."""
+        parts = self._union()
+        found = await together(fields(part.keys["transit"]) for part in parts)
+        for part, ids in zip(parts, found, strict=True):
+            await self._carry_from(part, self._away(part, list(ids)))
+
+    @abstractmethod
+    def _arrive(self, part: Part, rows: Sequence[Arrival]) -> Call[list[str]]:
+        """Put entries in at their home: ok | same, or why not yet. A row: id mark, and the rest."""
+
+    async def _rehome(self) -> int:
+        left = 0
+        for part in self._union():
+            cursor = "0"
+            while True:
+                cursor, *ids = await part._script("roll").call(
+                    part.keys, self.clock, words, cursor=cursor, max=BATCH
+                )
+                left += await self._carry_from(part, self._away(part, ids))
+                if cursor == "0":
+                    break
+        return left
+
+    def _away(self, part: Part, ids: Sequence[str]) -> list[str]:
+        """Those of a shard that belong to another one now."""
+        return [id for id in ids if home(id, self.shards) != part.shard]
+
+    @operation
+    async def invariants(self) -> list[str]:
+        said = await Sharded.invariants(self)
+        parts = self._union()
+        for part in parts:
+            found = await together(fields(part.keys[name]) for name in self.holding)
+            strays = [id for ids in found for id in ids if part.shard not in self._homes(id)]
+            said += [f"{id} is in shard {part.shard} and doesn't belong there" for id in strays]
+        keys = [] if self.old_shards else [part.keys["transit"] for part in parts]
+        lying = [id for ids in await together(map(fields, keys)) for id in ids]
+        return said + [f"{id} is in transit and no change is under way" for id in lying]
+
+    @operation
+    async def checkup(self, thorough: bool = False) -> Checkup:
+        """With what a stopped change has left between two shards. That breaks no rule, so it isn't
+        in `invariants`; what a mover at work carries is elsewhere when one looks again."""
+        found = await Sharded.checkup(self, thorough)
+        if not thorough or not self.old_shards:
+            return found
+        carried = await attempt(self._each(departures))
+        if isinstance(carried, Exception):  # a key of another type, named already
+            return found
+        lying = [entry for entries in carried for entry in entries]
+        came = await self._came(lying)
+        left = (
+            f"{_told(entry, home(entry.id, self.shards), when is not None)}: the sweep of any"
+            f" worker, or resize({self.shards}), ends that"
+            for entry, when in zip(lying, came, strict=True)
+        )
+        return replace(found, flaws=(*found.flaws, *left))
+
+    async def _carry(self, ids: Sequence[str]) -> None:
+        """Bring entries home from where they were before the number changed."""
+        away: dict[int, list[str]] = {}
+        for id in ids:
+            if (k := home(id, self.old_shards)) != home(id, self.shards):
+                away.setdefault(k, []).append(id)
+        for k, some in away.items():
+            await self._carry_from(self._part(k), some)
+
+    async def _carry_from(self, source: Part, ids: Sequence[str]) -> int:
+        """Bring entries from a shard to their homes; how many are pending and stay for now."""
+        held = 0
+        while ids:
+            batch = ids[:BATCH]
+            rows = await source._script("depart").call(
+                source.keys, self.clock, _departures, [(id,) for id in batch], layout=self.layout
+            )
+            ids = ids[len(rows) :]  # a call ends early when payloads are big
+            off = [
+                (id, mark, rest)
+                for id, (word, mark, rest) in zip(batch, rows, strict=False)
+                if word == "off"
+            ]
+            said = await self._grouped(
+                off,
+                lambda row: home(row[0], self.shards),
+                lambda part, some: self._arrive(
+                    part, [(id, mark_of(id, source.shard, mark), *rest) for id, mark, rest in some]
+                ),
+            )
+            gone = [row[:2] for row, word in zip(off, said, strict=True) if word in _ARRIVED]
+            await source._script("departed").call(source.keys, self.clock, int, gone)
+            held += sum(word == "held" for word, _, _ in rows) + len(off) - len(gone)
+        return held
+
+
+def _told(entry: InTransit, to: int, arrived: bool) -> str:
+    if arrived:
+        return f"{entry.id} has arrived in shard {to} and shard {entry.shard} still has it too"
+    return f"{entry.id} is between shard {entry.shard} and shard {to}"
+
+
+def _bytes(reply: bytes | None) -> bytes | None:
+    return reply
+
+
+def _departures(reply: list[bytes]) -> list[Departure]:
+    rows = (reply[i : i + 8] for i in range(0, len(reply), 8))
+    return [(word.decode(), mark.decode(), tuple(rest)) for word, mark, *rest in rows]

@@ -1,0 +1,282 @@
+"""The shards of one queue: which there are, where an id is at home, what workers do with them."""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from binascii import crc_hqx
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any, ClassVar, Generic, TypeVar
+
+from ..engine.idempotency import Callers
+from ..engine.queue import Queue
+from ..engine.registry import Registered, enrol, find
+from ..engine.wire_format import checked_take
+from ..model.clock import FELL_MS, Clock, Duration
+from ..model.entry import Delivery, Settlement, State, Taken
+from ..model.errors import BadInput
+from ..model.keys import PREFIX, Keys, checked_consumer
+from ..model.settings import LEASE_MS
+from ..redis.operation import C_co, Description, both, operation, together
+
+SHARDS = 12
+MAX_SHARDS = 256
+_ROUNDS = 3
+NEVER = float("inf")
+_RUN = re.compile(r"@\d{13}$")
+
+T = TypeVar("T")
+X = TypeVar("X")
+Y = TypeVar("Y")
+Part = TypeVar("Part", bound=Queue[None])
+Head = tuple[float, float]
+"""What a shard has next: due when (ms; 0: now, inf: nothing), and its rank, the lowest first."""
+
+
+def home(id: str, shards: int) -> int:
+    """The shard of an entry or request, and of a request's sub-requests.
+
+    Runs of periodic entries stay in shard 0, beside their schedule: one script writes both.
+    """
+    if _RUN.search(id):
+        return 0
+    return crc_hqx(id.partition("/")[0].encode(), 0) % shards
+
+
+class Parts(Queue[C_co], Generic[C_co, Part]):
+    """A queue of ``shards`` shards (used when it is created; later the registry's number counts).
+
+    ``entry``: what the registry says, where the caller knows it already. ``random`` picks where a
+    look begins, so that many workers don't all begin at the same shard.
+    """
+
+    part: ClassVar[Callable[..., Any]]
+    """the class of one shard"""
+    timed: ClassVar[bool] = False
+    """whether what waits has a time to merge shards by"""
+
+    def __init__(
+        self,
+        client: C_co,
+        name: str = "default",
+        *,
+        shards: int = SHARDS,
+        prefix: str = PREFIX,
+        clock: Clock | None = None,
+        callers: Callers | None = None,
+        random: Random | None = None,
+        entry: Registered | None = None,
+    ) -> None:
+        super().__init__(client, name, prefix=prefix, clock=clock, callers=callers)
+        self.shards = checked_shards(shards)
+        self.old_shards = 0
+        self._random = random or Random()
+        self._parts: dict[tuple[int, int], Part] = {}
+        self._latest_ms = 0
+        if entry is not None:
+            self._adopt(entry)
+
+    # --- which shards there are ----------------------------------------------------------------
+
+    def _adopt(self, entry: Registered | None) -> None:
+        """Go by what the registry says."""
+        if entry is not None:
+            self.shards, self.old_shards = entry.shards, entry.old_shards
+            self.layout = entry.layout
+
+    async def _enrol(self) -> None:
+        if not self._enrolled:
+            entry = await enrol(
+                self.name, self.kind, self.schema, self.prefix, self.shards, self._permitted
+            )
+            self._adopt(entry)
+            await self._unobstructed()
+            self._enrolled = True
+
+    async def mistyped(self) -> list[tuple[str, str, str]]:
+        """What each shard says, in one round trip. A script for each were quicker, but who only
+        looks may run none, and it is refused where a slot is on its way to another node."""
+        found = await together(part.mistyped() for part in self._union())
+        return [row for rows in found for row in rows]
+
+    async def _refresh(self) -> None:
+        self._adopt(await find(self.name, self.prefix))
+
+    def _part(self, k: int, layout: int | None = None) -> Part:
+        """Shard ``k``, as someone sees it who knows that layout."""
+        at = (k, self.layout if layout is None else layout)
+        if at not in self._parts:
+            made = self.part(
+                None, self.name, prefix=self.prefix, clock=self.clock, callers=self.callers,
+                shard=k, layout=at[1],
+            )  # fmt: skip
+            made._enrolled = True  # by us
+            self._parts[at] = made
+        return self._parts[at]
+
+    def _union(self) -> list[Part]:
+        return [self._part(k) for k in range(max(self.shards, self.old_shards))]
+
+    async def _fresh(self, make: Callable[[], Description[T]]) -> T:
+        """Run a description; again if the registry, read beside it, says that shards changed."""
+        while True:
+            known = self.shards, self.old_shards
+            result, entry = await both(make(), find(self.name, self.prefix))
+            self._adopt(entry)
+            if (self.shards, self.old_shards) == known:
+                return result
+
+    async def _informed(self, make: Callable[[], Description[T]]) -> T:
+        """As `_fresh`, for what resizing has to see: the registry is read when it was written.
+
+        Who then doesn't find the change under way wrote before it began, and is copied with it.
+        """
+        while True:
+            known = self.shards, self.old_shards, self.layout
+            result = await make()
+            self._adopt(await find(self.name, self.prefix))
+            if (self.shards, self.old_shards, self.layout) == known:
+                return result
+
+    async def _each(self, ask: Callable[[Part], Description[T]]) -> list[T]:
+        """Ask every shard, all in one round trip."""
+        return await self._fresh(lambda: together(ask(part) for part in self._union()))
+
+    @property
+    def all_keys(self) -> tuple[Keys, ...]:
+        return tuple(part.keys for part in self._union())
+
+    @property
+    def leaves(self) -> Sequence[Part]:
+        return self._union()
+
+    async def _kept(self, state: State) -> tuple[str, float | None, float | None] | None:
+        return None
+
+    def _homes(self, id: str) -> set[int]:
+        """Where an entry can be: its home, and while the number changes its old one."""
+        return {home(id, n) for n in (self.shards, self.old_shards) if n}
+
+    async def _places(self, ids: Sequence[str]) -> dict[str, set[int]]:
+        """Which shards to ask for each id."""
+        return {id: self._homes(id) for id in ids}
+
+    # --- what workers do -----------------------------------------------------------------------
+
+    @abstractmethod
+    def _peek(self, part: Part) -> Description[Head]:
+        """What a shard has next; a few cheap reads in one round trip."""
+
+    async def _take(self, n: int, consumer: str, lease_ms: Duration) -> Taken:
+        """Look at all shards, then take from those that have something, best first.
+
+        One round trip to look and at most `_ROUNDS` to take, whatever N is. The number is asked
+        for on the way, so a worker learns of new shards by itself.
+        """
+        checked_take(n)
+        checked_consumer(consumer)
+        parts = self._union()
+        ((now, entry), (paused, _)), heads = await both(
+            both(both(self._now(), find(self.name, self.prefix)), parts[0]._flags()),
+            together(self._peek(part) for part in parts),
+        )
+        self._adopt(entry)
+        fell, self._latest_ms = now < self._latest_ms - FELL_MS, now
+        if fell:  # no shard that has nothing due would be asked, and so learn of it
+            await together(part.sweep.op() for part in parts)
+        begin = self._random.randrange(len(parts))
+        turn = [*range(begin, len(parts)), *range(begin)]
+        ranked = sorted((k for k in turn if heads[k][0] < NEVER), key=lambda k: heads[k][::-1])
+        # With nothing due, the one that is next decides who of the idle workers watches for it.
+        ready = [k for k in ranked if heads[k][0] <= now] or ranked[:1]
+        taken: list[Delivery] = []
+        look, more = None, False
+        for _ in range(1 if paused else _ROUNDS):
+            shares = self._share_out(n - len(taken), ready, heads)
+            if not shares:
+                break
+            replies = await together(
+                parts[k]._take(share, consumer, lease_ms) for k, share in shares.items()
+            )
+            unasked = [k for k in ready if k not in shares]
+            ready, more = [], False
+            for (k, share), reply in zip(shares.items(), replies, strict=True):
+                taken += (_marked(delivery, k) for delivery in reply.deliveries)
+                look = min(filter(None, (look, reply.look_again_ms)), default=None)
+                more = more or reply.more
+                if reply.more or len(reply.deliveries) == share:
+                    ready.append(k)
+            more = more or bool(unasked)
+            ready = unasked + ready
+        # While it is paused what shards have stays there, and looking again would find it again.
+        return Taken(tuple(taken), None if taken else look, more and not paused)
+
+    def _share_out(self, n: int, ready: Sequence[int], heads: Sequence[Head]) -> dict[int, int]:
+        """How many of ``n`` to take from each shard that has something, the best first."""
+        return _shares(n, ready)
+
+    async def _settle(self, settlements: Sequence[Settlement]) -> list[str]:
+        def ask(part: Part, some: list[Settlement]) -> Description[list[str]]:
+            return part._settle([s._replace(delivery=_plain(s.delivery)) for s in some])
+
+        return await self._grouped(settlements, lambda s: _shard(s.delivery), ask)
+
+    @operation
+    async def extend(
+        self, deliveries: Sequence[Delivery], lease_ms: Duration = LEASE_MS
+    ) -> list[bool]:
+        def ask(part: Part, some: list[Delivery]) -> Description[list[bool]]:
+            return part.extend.op([_plain(d) for d in some], lease_ms)
+
+        return await self._grouped(deliveries, _shard, ask)
+
+    async def _grouped(
+        self,
+        items: Sequence[X],
+        shard: Callable[[X], int],
+        ask: Callable[[Part, list[X]], Description[list[Y]]],
+        layout: int | None = None,
+    ) -> list[Y]:
+        """Ask each shard about its items, all in one round trip; answers in the items' order."""
+        places: dict[int, list[int]] = {}
+        for place, item in enumerate(items):
+            places.setdefault(shard(item), []).append(place)
+        replies = await together(
+            ask(self._part(k, layout), [items[i] for i in at]) for k, at in places.items()
+        )
+        answers: dict[int, Y] = {}
+        for at, reply in zip(places.values(), replies, strict=True):
+            answers |= zip(at, reply, strict=True)
+        return [answers[i] for i in range(len(items))]
+
+    @operation
+    async def sweep(self, max: int = 100) -> int:
+        return sum(await self._each(lambda part: part.sweep.op(max)))
+
+
+def checked_shards(shards: int) -> int:
+    if not 1 <= shards <= MAX_SHARDS:
+        raise BadInput(f"a queue has 1 to {MAX_SHARDS} shards, not {shards}")
+    return shards
+
+
+def _shares(n: int, ready: Sequence[int]) -> dict[int, int]:
+    """How many of ``n`` to take from each shard; the best get one more, and all when n is small."""
+    if not ready:
+        return {}
+    each, extra = divmod(n, len(ready))
+    return {k: share for i, k in enumerate(ready) if (share := each + (i < extra))}
+
+
+def _marked(delivery: Delivery, k: int) -> Delivery:
+    """With a receipt that says which shard it is of: two shards count receipts by themselves."""
+    return delivery._replace(receipt=f"{k}:{delivery.receipt}")
+
+
+def _shard(delivery: Delivery) -> int:
+    return int(delivery.receipt.partition(":")[0]) if ":" in delivery.receipt else 0
+
+
+def _plain(delivery: Delivery) -> Delivery:
+    return delivery._replace(receipt=delivery.receipt.rpartition(":")[2])

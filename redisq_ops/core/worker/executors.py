@@ -1,0 +1,136 @@
+"""Where handlers run: in threads, or as tasks of one event loop.
+
+Each is given work by `start` and posts ``(work, settlement)`` when it is done; a settlement of
+None says that the work was not begun, because it had been lost or withdrawn meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
+from threading import Event, Thread
+from time import monotonic
+
+from ..model.entry import Settlement
+from .handler import Handler, Random, Work, failed, perform, succeeded, timed_out
+
+Post = Callable[[tuple[Work, Settlement | None]], None]
+
+
+def idle(work: Work) -> bool:
+    """Whether there is no point in beginning it."""
+    return work.lost or work.settlement is not None
+
+
+class Slots(ABC):
+    """Places to run handlers."""
+
+    @abstractmethod
+    def start(self, works: Sequence[Work]) -> None: ...
+
+    @abstractmethod
+    def close(self) -> None:
+        """End what can be ended; a thread in a handler that doesn't return is left behind."""
+
+
+class Threads(Slots):
+    """A slot per thread. They are daemons: one that hangs must not keep the process from ending."""
+
+    def __init__(self, size: int, handler: Handler, post: Post, random: Random) -> None:
+        self._handler, self._post, self._random = handler, post, random
+        self._jobs: SimpleQueue[Work | None] = SimpleQueue()
+        self._threads = [
+            Thread(target=self._serve, name=f"redisq-slot-{n}", daemon=True) for n in range(size)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def start(self, works: Sequence[Work]) -> None:
+        for work in works:
+            self._jobs.put(work)
+
+    def _serve(self) -> None:
+        while (work := self._jobs.get()) is not None:
+            if idle(work):
+                self._post((work, None))
+            else:
+                work.started = monotonic()
+                self._post((work, perform(self._handler, work, self._random)))
+
+    def close(self) -> None:
+        for _ in self._threads:
+            self._jobs.put(None)
+        until = monotonic() + 0.2
+        for thread in self._threads:
+            thread.join(max(0.0, until - monotonic()))
+
+
+class TaskSlots(Slots):
+    """A slot per task of one event loop, in a thread of its own."""
+
+    def __init__(
+        self, size: int, handler: Handler, post: Post, random: Random, timeout_s: float | None
+    ) -> None:
+        self._handler, self._post, self._random = handler, post, random
+        self._timeout_s = timeout_s
+        self._ready = Event()
+        self._thread = Thread(
+            target=lambda: asyncio.run(self._main(size)), name="redisq-tasks", daemon=True
+        )
+        self._thread.start()
+        self._ready.wait()
+
+    async def _main(self, size: int) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._jobs: asyncio.Queue[Work] = asyncio.Queue()
+        self._closing = asyncio.Event()
+        tasks = [asyncio.create_task(self._serve()) for _ in range(size)]
+        self._ready.set()
+        await self._closing.wait()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def start(self, works: Sequence[Work]) -> None:
+        self._loop.call_soon_threadsafe(self._put, works)
+
+    def _put(self, works: Sequence[Work]) -> None:
+        for work in works:
+            self._jobs.put_nowait(work)
+
+    async def _serve(self) -> None:
+        while not self._closing.is_set():
+            work = await self._jobs.get()
+            if idle(work):
+                self._post((work, None))
+            else:
+                work.started = monotonic()
+                self._post((work, await self._perform(work)))
+
+    async def _perform(self, work: Work) -> Settlement:
+        limit = asyncio.timeout(self._timeout_s)
+        try:
+            async with limit:
+                return succeeded(work.delivery, await self._handler.call(work))
+        except BaseException as error:
+            if isinstance(error, TimeoutError) and limit.expired():
+                assert self._timeout_s is not None
+                return timed_out(work.delivery, self._timeout_s, self._random)
+            if isinstance(error, asyncio.CancelledError) and self._closing.is_set():
+                raise
+            return failed(work.delivery, error, self._random)
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._closing.set)
+        self._thread.join(1.0)
+
+
+def slots(
+    size: int, handler: Handler, post: Post, random: Random, timeout_s: float | None
+) -> Slots:
+    """The kind of slots a handler needs. Only tasks see to their time-outs themselves."""
+    if handler.is_async:
+        return TaskSlots(size, handler, post, random, timeout_s)
+    return Threads(size, handler, post, random)

@@ -1,0 +1,80 @@
+"""A tiny endpoint that says "I live": for a `Monitor`, and for whatever probes ``/healthz``."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+from collections.abc import Callable
+from socketserver import StreamRequestHandler, ThreadingTCPServer
+from threading import Thread
+from typing import Any
+
+from ..model.errors import BadInput
+
+_ADDRESS = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):(\d{1,5})")
+
+
+def parse_address(name: str) -> tuple[str, int] | None:
+    """(host, port) of a consumer that is named like one, else None."""
+    found = _ADDRESS.fullmatch(name)
+    if found is None or int(found[2]) > 65535:
+        return None
+    return found[1].strip("[]"), int(found[2])
+
+
+class Endpoint:
+    """Listens from construction until `close`; ``GET /healthz`` is answered with a line of JSON.
+
+    ``where`` is a port (any interface, named by this host's name) or ``host:port``; port 0 means
+    a free one. ``name`` is the address to be found under.
+    """
+
+    def __init__(self, where: int | str, health: Callable[[], dict[str, Any]]) -> None:
+        text = str(where)
+        host, port = parse_address(text if ":" in text else f"0.0.0.0:{text}") or (None, 0)
+        if host is None:
+            raise BadInput(f"ping {text!r}: a port, or host:port")
+        try:
+            self._server = _Server(host, port, health)
+        except OSError as error:
+            raise BadInput(f"ping {text!r}: {error.strerror or error}") from error
+        shown = text.rpartition(":")[0] or socket.gethostname()
+        self.name = f"{shown}:{self._server.server_address[1]}"
+        self._thread = Thread(
+            target=self._server.serve_forever, args=(0.1,), name="redisq-ping", daemon=True
+        )
+        self._thread.start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(1.0)
+
+
+class _Server(ThreadingTCPServer):
+    allow_reuse_address = True
+    daemon_threads = True
+
+    def __init__(self, host: str, port: int, health: Callable[[], dict[str, Any]]) -> None:
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self.health = health
+        super().__init__((host, port), _HealthHandler)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A caller that hangs up, as a bare connect does, is nothing to report."""
+
+
+class _HealthHandler(StreamRequestHandler):
+    timeout = 5
+    server: _Server
+
+    def handle(self) -> None:
+        words = self.rfile.readline(1024).split()
+        found = words[:2] == [b"GET", b"/healthz"]
+        body = (json.dumps(self.server.health()) if found else "not found") + "\n"
+        self.wfile.write(
+            f"HTTP/1.0 {'200 OK' if found else '404 Not Found'}\r\n"
+            f"Content-Type: {'application/json' if found else 'text/plain'}\r\n"
+            f"Content-Length: {len(body.encode())}\r\n\r\n{body}".encode()
+        )

@@ -1,0 +1,131 @@
+"""Bringing work back from dead workers before their leases end.
+
+The second way of recovery in article 000: workers are consumers named by the address of their
+endpoint, and a monitor that finds nobody there gives their entries to others. Here it needs three
+silent pings in a row, and no sign of life in the queue all that time: not one lease renewed, taken
+or settled. A worker behind a firewall shows such signs, so it is left alone; a worker that hangs
+while its kernel still accepts connections is left to its leases.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import socket
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from threading import Event
+
+from ..engine.queue import Queue
+from ..engine.registry import server_ms
+from ..model.entry import Entry
+from ..model.settings import BATCH, RENEW_MS
+from ..redis.operation import BlockingClient, run
+from .health import parse_address
+
+log = logging.getLogger("redisq_ops.worker")
+
+SILENCES = 3
+INTERVAL_S = 0.6 * RENEW_MS / 1000
+"""three pings span two of these: longer than a live worker waits before it renews its leases"""
+_PING_TIMEOUT_S = 1.0
+
+Ping = Callable[[str, int], bool]
+Signs = frozenset[tuple[str, str | None, int | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Silence:
+    times: int
+    signs: Signs
+    """what the consumer held when it was first found silent"""
+
+
+def answers(host: str, port: int) -> bool:
+    """Whether anybody accepts a connection there."""
+    try:
+        socket.create_connection((host, port), timeout=_PING_TIMEOUT_S).close()
+    except OSError:
+        return False
+    return True
+
+
+class Monitor:
+    """Watches the consumers of one queue. Several monitors of one queue do no harm."""
+
+    def __init__(self, queue: Queue[BlockingClient], ping: Ping = answers) -> None:
+        self._queue, self._ping = queue, ping
+        self._silent: dict[str, _Silence] = {}
+        self._op = f"monitor-{secrets.token_hex(6)}"
+        self._step = 0
+
+    def run(self, stop: Event, interval_s: float = INTERVAL_S) -> None:
+        """`look` again and again until told to stop."""
+        while not stop.wait(interval_s):
+            self.look()
+
+    def look(self) -> dict[str, int]:
+        """One round of pings; how many entries were taken from which consumers."""
+        seen_ms = run(self._queue.client, server_ms())  # before the pages: later takes are spared
+        held = self._held()
+        if not held:
+            self._silent = {}
+            return {}
+        with ThreadPoolExecutor(min(32, len(held))) as pool:
+            alive = dict(zip(held, pool.map(self._is_alive, held), strict=True))
+        taken: dict[str, int] = {}
+        silent: dict[str, _Silence] = {}
+        for consumer, entries in held.items():
+            if alive[consumer]:
+                continue
+            signs = frozenset((e.id, e.receipt, e.at_ms) for e in entries)
+            before = self._silent.get(consumer)
+            times = before.times + 1 if before and before.signs == signs else 1
+            if times < SILENCES:
+                silent[consumer] = _Silence(times, signs)
+            else:
+                taken[consumer] = self._bring_back(consumer, entries, seen_ms)
+                log.warning("%s is gone: %d entries brought back", consumer, taken[consumer])
+        self._silent = silent
+        return taken
+
+    def _is_alive(self, consumer: str) -> bool:
+        address = parse_address(consumer)
+        return address is None or self._ping(*address)
+
+    def _held(self) -> dict[str, list[Entry]]:
+        """Pending entries by consumer, those that are named like an address."""
+        held: dict[str, list[Entry]] = {}
+        cursor: str | None = None
+        while True:
+            page = self._queue.page("pending", cursor, BATCH)
+            for entry in page.entries:
+                if entry.consumer is not None and parse_address(entry.consumer):
+                    held.setdefault(entry.consumer, []).append(entry)
+            cursor = page.cursor
+            if cursor is None:
+                return held
+
+    def _bring_back(self, consumer: str, entries: list[Entry], seen_ms: int) -> int:
+        """End the leases now.
+
+        Not by moving the entries to waiting: like this the attempt counts as lost, and an entry
+        that kills its workers is dead after a few of them instead of going round for ever.
+        """
+        moved = 0
+        for at in range(0, len(entries), BATCH):
+            self._step += 1
+            said = self._queue.move(
+                self._op,
+                self._step,
+                [entry.id for entry in entries[at : at + BATCH]],
+                source="pending",
+                target="pending",
+                high_water_ms=seen_ms,
+                consumer=consumer,
+                lease_ms=0,
+            )
+            moved += said.count("moved")
+            self._queue.sweep(BATCH)
+        return moved

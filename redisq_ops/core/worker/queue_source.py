@@ -1,0 +1,259 @@
+"""Queues as a worker sees them: what it holds from there and when to look again."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from math import inf
+from shlex import quote
+from time import monotonic
+
+from ..engine.queue import Queue
+from ..model.entry import Failure, Limit, Settlement, Taken
+from ..model.settings import MAX_BATCH, MAX_LIMIT
+from ..redis.operation import BlockingClient, Description
+from .handler import Work
+
+log = logging.getLogger("redisq_ops.worker")
+
+CORRUPT_S = 5.0
+"""seconds between two looks at a queue with a corrupt value"""
+_ROUND_BYTES = 4 * 1024 * 1024
+_MESSAGE, _END = 200, 80
+"""characters of a failure's message that the log shows, and how many of them are its end"""
+
+Redacted = Callable[[Failure], Failure]
+
+
+@dataclass(slots=True, eq=False)
+class QueueSource:
+    """``look_at``: monotonic seconds of the next look; 0: now, inf: when the wake list says."""
+
+    queue: Queue[BlockingClient]
+    lease_ms: int
+    redacted: Redacted
+    """what of a failure may stand in the log"""
+    held: set[Work] = field(default_factory=set)
+    finished: list[Work] = field(default_factory=list)
+    telling: int = 0
+    """finished work whose settlement is under way"""
+    asked: int = 0
+    """entries that are asked for right now"""
+    plenty: bool = False
+    """whether the last look brought all it had asked for"""
+    look_at: float = 0.0
+    rung: bool = False
+    """whether there was a hint while a look was under way, which may have been too early for it"""
+    empty: bool = False
+    """whether the latest look, with nothing of this worker's under way, found nothing to take"""
+    limits_at: float = 0.0
+    """monotonic seconds before which nobody asks whether limits keep slots idle; inf: it is said"""
+    known: set[str] = field(default_factory=set)
+    """types of errors that were told of"""
+
+    def is_due(self, now: float) -> bool:
+        """A second look beside one that is under way is for queues that have plenty."""
+        return self.look_at <= now and (not self.asked or self.plenty)
+
+    def ask(self, n: int, consumer: str) -> Description[Taken]:
+        self.asked += n
+        self.rung = False
+        return self.queue.take.op(n, consumer=consumer, lease_ms=self.lease_ms)
+
+    def set_aside(self, why: Exception) -> None:
+        """Look at the queue again in a while: a value in it is corrupt."""
+        self.look_at = monotonic() + CORRUPT_S
+        if str(why) not in self.known:
+            self.known.add(str(why))
+            log.error("%s: %s; trying again every %.0f s", self.queue.name, why, CORRUPT_S)
+
+    def renew(self, works: Sequence[Work]) -> list[bool]:
+        """Extend leases; False, and marked as lost, for each that is no longer ours."""
+        said: list[bool] = []
+        for at in range(0, len(works), MAX_BATCH):
+            part = works[at : at + MAX_BATCH]
+            said += self.queue.extend([work.delivery for work in part], self.lease_ms)
+        for work, ours in zip(works, said, strict=True):
+            # One that is being settled right now may have become stale by our own hand.
+            if not ours and work.settlement is None:
+                self.lose(work)
+        return said
+
+    def lose(self, work: Work) -> None:
+        if not work.lost:
+            work.lost = True
+            log.warning("lost lease: %s, its result is dropped", address(work))
+
+    def to_tell(self) -> list[Work]:
+        """Finished work for one call, bounded in number and bytes; `told` must follow."""
+        part: list[Work] = []
+        size = 0
+        for work in self.finished[:MAX_BATCH]:
+            assert work.settlement is not None
+            size += len(work.settlement.value)
+            if part and size > _ROUND_BYTES:
+                break
+            part.append(work)
+        del self.finished[: len(part)]
+        self.telling += len(part)
+        return part
+
+    def told(self, works: Sequence[Work], said: Sequence[str] | Exception) -> None:
+        """The queue's answers to ``to_tell``; what was refused is to be told again."""
+        self.telling -= len(works)
+        if isinstance(said, Exception):
+            self.finished[:0] = works
+            return
+        self.held.difference_update(works)
+        for work, word in zip(works, said, strict=True):
+            if word != "done":
+                self._report(work, word)
+
+    def tell_limits(self, reached: Sequence[Limit], idle: int, slots: int) -> None:
+        """Say once that slots stay idle because of a limit, and how to raise it."""
+        if not reached:
+            return
+        self.limits_at = inf
+        first, more = reached[0], len(reached) - 1
+        name, most = quote(self.queue.name), min(first.most + idle, MAX_LIMIT)
+        if first.what == "request":
+            rule, command = "limit", f"request limit {name}/{quote(first.id)} {most}"
+        else:
+            rule, command = "cap", f"client cap {name} {quote(first.id)} {most}"
+        others = f" (so are {more} more)" if more else ""
+        log.warning(
+            "queue %s: %s %s is at its %s of %d%s: %d of %d slots idle; raise it with: redisq %s",
+            self.queue.name, first.what, first.id, rule, first.most, others, idle, slots, command,
+        )  # fmt: skip
+
+    def _report(self, work: Work, word: str) -> None:
+        if word == "stale":
+            self.lose(work)
+        elif word != "released":
+            assert work.settlement is not None
+            failure = Failure.decoded(work.settlement.value) or Failure("failure")
+            if word == "dead":
+                attempts = f" after attempt {work.attempt}"
+                self._log_failure(logging.WARNING, "dead letter", work, attempts, failure)
+            else:
+                wait = self.queue.retry_ms(work.settlement)
+                when = "" if wait is None else f" in {wait / 1000:.1f} s"
+                # One is news, a thousand are noise.
+                level = logging.INFO if failure.type in self.known else logging.WARNING
+                self._log_failure(level, "retry", work, when, failure)
+                self.known.add(failure.type)
+
+    def _log_failure(self, level: int, word: str, work: Work, how: str, failure: Failure) -> None:
+        if not log.isEnabledFor(level):
+            return
+        shown = self.redacted(failure)
+        log.log(level, "%s: %s%s: %s", word, address(work), how, summary(shown))
+        if shown.traceback:
+            log.debug("traceback of %s:\n%s", address(work), escaped(shown.traceback, "\n"))
+
+
+def settlements(works: Sequence[Work]) -> list[Settlement]:
+    return [work.settlement for work in works if work.settlement is not None]
+
+
+def address(work: Work) -> str:
+    return f"{work.queue}/{work.id}"
+
+
+def escaped(text: str, keep: str = "") -> str:
+    """Text that no terminal acts on: control and invisible characters but ``keep`` as escapes."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() or char in keep else char.encode("unicode_escape").decode()
+        for char in text
+    )
+
+
+def summary(failure: Failure) -> str:
+    """A failure's type and message in one line; of a long message the two ends."""
+    kind, message = escaped(failure.type), failure.message.strip()
+    if len(message) > _MESSAGE:
+        message = f"{message[: _MESSAGE - _END]} … {message[-_END:]}"
+    return f"{kind}: {escaped(message)}" if message else kind
+
+
+class Sources:
+    """All queues of a worker, the one whose turn it is first."""
+
+    def __init__(
+        self, queues: Sequence[Queue[BlockingClient]], lease_ms: int, redacted: Redacted
+    ) -> None:
+        self._by_name = {queue.name: QueueSource(queue, lease_ms, redacted) for queue in queues}
+        self._all = tuple(self._by_name.values())
+        self._rotation = deque(self._all)
+        self.by_wake_list = {keys["wake"]: s for s in self for keys in s.queue.all_keys}
+        self.since: float | None = None
+        """monotonic seconds since when something finished waits to be told"""
+
+    def __iter__(self) -> Iterator[QueueSource]:
+        return iter(self._all)
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._by_name)
+
+    @property
+    def first(self) -> QueueSource:
+        return self._rotation[0]
+
+    # Asked several times a turn, so without generators.
+
+    def held(self) -> int:
+        n = 0
+        for source in self._all:
+            n += len(source.held)
+        return n
+
+    def finished(self) -> int:
+        n = 0
+        for source in self._all:
+            n += len(source.finished)
+        return n
+
+    def running(self) -> int:
+        n = 0
+        for source in self._all:
+            n += len(source.held) - len(source.finished) - source.telling
+        return n
+
+    def asked(self) -> int:
+        n = 0
+        for source in self._all:
+            n += source.asked
+        return n
+
+    def unsettled(self) -> list[Work]:
+        held = chain.from_iterable(source.held for source in self)
+        return [work for work in held if work.settlement is None]
+
+    def finish(self, work: Work, settlement: Settlement) -> None:
+        work.settlement = settlement
+        self._by_name[work.queue].finished.append(work)
+        if self.since is None:
+            self.since = monotonic()
+
+    def drop(self, work: Work) -> None:
+        """Forget work that is no longer ours."""
+        self._by_name[work.queue].held.discard(work)
+
+    def next(self, telling: Sequence[QueueSource]) -> QueueSource | None:
+        """The one to take from, which then goes behind the others.
+
+        Settling may make room under a request's limit, so who is told something is also asked.
+        """
+        now = monotonic()
+        for source in self._rotation:
+            if source.is_due(now) or source in telling:
+                self._rotation.remove(source)
+                self._rotation.append(source)
+                return source
+        return None

@@ -1,0 +1,133 @@
+"""A worker's line to the server: goes on after an outage without doing anything twice.
+
+A round whose replies were lost is sent again as it was: the same callers with the same numbers, so
+the server carries out what it hasn't yet and repeats the answers of what it has. Describing the
+operations anew would take new numbers, and the deliveries of a lost reply would be lost leases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from threading import Lock
+from time import monotonic
+from typing import Any, Generic, TypeVar, cast
+
+from redis.exceptions import RedisError
+
+from ..model.errors import Forbidden, Refused, Unreachable, Unreadable
+from ..redis.operation import (
+    BlockingClient,
+    Description,
+    Replies,
+    Round,
+    attempt,
+    run,
+    together,
+    user,
+)
+from .handler import Random
+from .queue_source import log
+
+T = TypeVar("T")
+
+_LONGEST_PAUSE_S = 5.0
+_POLL_S = 0.1
+
+
+class ReconnectingConnection:
+    """Talks with the server, from any thread.
+
+    ``rest`` is called to let some seconds pass, ``given_up`` whether to go on trying.
+    """
+
+    def __init__(
+        self,
+        client: BlockingClient,
+        random: Random,
+        rest: Callable[[float], None],
+        given_up: Callable[[], bool],
+    ) -> None:
+        self._client, self._random = client, random
+        self._rest, self._given_up = rest, given_up
+        self._lock = Lock()  # over what follows: how the server was met, by whichever thread
+        self._met = self._admitted = False
+        self._since: float | None = None
+        self._pause_s = 0.0
+
+    @property
+    def met(self) -> bool:
+        """Whether the server answered before without refusing anything."""
+        return self._met
+
+    def ask(self, asks: Sequence[Description[Any]]) -> list[Any]:
+        """One round trip, waiting out an absent server; what was refused is an error as a value."""
+        return run(self._client, insistent(together(map(attempt, asks)), self._wait))
+
+    def heed(self, said: Sequence[Any], *, work: bool) -> float:
+        """Seconds to rest if something was refused for now (a full server, a replica), or 0.
+
+        Raises what was refused for good. ``work``: whether entries were taken or settled.
+        """
+        refused = next((answer for answer in said if isinstance(answer, Exception)), None)
+        if refused:
+            return self._pause(refused)
+        with self._lock:
+            self._met = True
+            self._admitted = self._admitted or work
+            if self._since is not None:
+                log.warning("the server answers again after %.1f s", monotonic() - self._since)
+            self._since, self._pause_s = None, 0.0
+        return 0.0
+
+    def _pause(self, error: Exception) -> float:
+        if isinstance(error, Forbidden):
+            error.tell(user(self._client))
+        with self._lock:
+            # Who never could work hasn't the rights; who could, once, gets them back perhaps.
+            rights = isinstance(error, Forbidden) and self._admitted
+            passing = (
+                isinstance(error, (Unreachable, Unreadable, RedisError))
+                or type(error) is Refused
+                or rights
+            )
+            if not passing or not self._met or self._given_up():
+                raise error
+            if self._since is None:
+                self._since = monotonic()
+                log.warning("%s; trying again until it works", error)
+            self._pause_s = min(_LONGEST_PAUSE_S, max(0.1, 2 * self._pause_s))
+            return self._pause_s * (0.5 + self._random() / 2)
+
+    def _wait(self, error: Exception) -> None:
+        until = monotonic() + self._pause(error)
+        while (left := until - monotonic()) > 0 and not self._given_up():
+            self._rest(min(left, _POLL_S))
+
+
+async def insistent(description: Coroutine[Any, Any, T], pause: Callable[[Exception], None]) -> T:
+    """``description``, each round as often as it takes; ``pause`` waits, or raises to give up."""
+    return await _Insistence(description, pause)
+
+
+class _Insistence(Generic[T]):
+    def __init__(
+        self, description: Coroutine[Any, Any, T], pause: Callable[[Exception], None]
+    ) -> None:
+        self._description = description
+        self._pause = pause
+
+    def __await__(self) -> Generator[Round, Replies, T]:
+        description = self._description
+        try:
+            calls = description.send(None)
+            while True:
+                try:
+                    replies = yield calls
+                except (Unreachable, RedisError) as error:
+                    self._pause(error)
+                else:
+                    calls = description.send(replies)
+        except StopIteration as stop:
+            return cast(T, stop.value)
+        finally:
+            description.close()

@@ -1,0 +1,1 @@
+"""Every change an operator makes: plan, run, audit log, undo."""

@@ -1,0 +1,202 @@
+"""Carrying out a plan: just its entries, each looked at again, and going on where it stopped.
+
+All steps of a plan belong to one operation, whose journal entry says how far it came: a step's
+number and the entries it was about are written by the step itself. So an apply that was killed is
+continued by another, two at once share the work, and one that comes late is told.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+from typing import Any
+
+from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.engine.transfer_recovery import recover
+from redisq_ops.core.model.entry import State
+from redisq_ops.core.model.errors import NotFound, Superseded
+
+from . import audit_log
+from .audit_log import Author, Operation
+from .bulk import Bulk, EntryAction, ListedSteps
+from .plan import PlanFile, PlanHeader, checked_age
+
+Told = Callable[[str, str], None]
+"""is told of each entry: its id, and moved or why not"""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedScope:
+    """A plan as a bulk change takes it: what was chosen."""
+
+    queue: Queue[Any]
+    state: State
+    filter: str
+    high_water_ms: int
+    count: int
+
+
+class PlannedSteps(ListedSteps):
+    """Steps over a plan's entries, from wherever the journal says."""
+
+    def __init__(
+        self, order: EntryAction, plan: PlanFile, told: Told | None, known: str | None = None
+    ) -> None:
+        super().__init__(order, plan.picks())
+        self._plan = plan
+        self._told = told
+        self._known = known
+
+    async def _sent(self, op: str) -> list[str]:
+        batch = self._batch
+        said = await super()._sent(op)
+        self._known = None
+        if self._told is not None:
+            for pick, word in zip(batch, said, strict=True):
+                self._told(pick.id, "earlier" if word == "theirs" else word)
+        return ["moved" if word == "theirs" else word for word in said]
+
+    def go_to(self, steps: int, at: int) -> None:
+        """Go on behind step ``steps``, at the ``at``-th entry; what lies between was dealt with
+        by somebody else."""
+        passed = at - self.at
+        if passed < 0:
+            self._batch, self._picks = [], self._plan.picks(at)
+        else:
+            unheard, self._batch = self._batch[:passed], self._batch[passed:]
+            for pick in chain(unheard, islice(self._picks, passed - len(unheard))):
+                if self._known is None and self._told is not None:
+                    self._told(pick.id, "earlier")
+                elif pick.id == self._known:
+                    self._known = None
+        self.steps, self.at = steps, at
+
+    async def again(self, op: str, steps: int, span: tuple[int, int]) -> Counter[str]:
+        """Send the last step once more: shards that a kill left without it get it now, all others
+        answer as they did."""
+        self.go_to(steps - 1, span[0])
+        return await self.step(op, span[1] - span[0]) if span[1] > span[0] else Counter()
+
+
+class Apply(Bulk):
+    """A plan being carried out. Drive `step` until it says False.
+
+    ``outcome`` is the whole plan's, whoever did it: ``done`` as the journal has it, and under
+    ``earlier`` what others or an earlier run had to leave out. ``most``: stop after so many.
+    ``told`` is told of each entry, of those an earlier run dealt with only behind ``known``, the
+    last it told of: else what is told would grow with the square of the runs. ``hand``: whose
+    runs these are, in hex; what another hand moved, even in the very step that both sent, is told
+    as ``earlier``. '': that isn't told apart, as it isn't for moves to another queue.
+    """
+
+    def __init__(
+        self,
+        plan: PlanFile,
+        queue: Queue[Any],
+        author: Author,
+        *,
+        rate: float | None = None,
+        most: int | None = None,
+        told: Told | None = None,
+        known: str | None = None,
+        hand: str = "",
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        header = plan.header
+        self.plan = plan
+        self._told, self._known, self._hand = told, known, hand
+        self._most = most
+        self._over = False
+        what = header.filter
+        if (header.who, header.whence) != (author.who, author.whence):
+            what += f" (planned by {header.who}@{header.whence})"
+        chosen = PlannedScope(queue, header.state, what, header.high_water_ms, plan.count)
+        super().__init__(
+            chosen, header.verb, Author(author.who, author.whence, author.why or header.why),
+            rate=rate, consumer=header.consumer, at_ms=header.argument, clock=clock,
+        )  # fmt: skip
+        self.outcome.op = header.op
+
+    def _ordered(self, order: EntryAction) -> EntryAction:
+        return replace(order, hand=self._hand)
+
+    def _steps(self) -> PlannedSteps:
+        self._listed = PlannedSteps(self.order, self.plan, self._told, self._known)
+        return self._listed
+
+    @property
+    def left(self) -> int:
+        """How many of the plan's entries weren't looked at yet, as far as is known here."""
+        return self.plan.count - self._listed.at
+
+    def _size(self) -> int:
+        size = min(super()._size(), self.plan.header.step)
+        return size if self._most is None else min(size, self._most - self.handled)
+
+    async def _begin(self) -> None:
+        self.recovered += await recover(self.order.queue, but=[self.op])
+        operation = await progress(self.order.queue, self.plan.header)
+        if operation is None:
+            await super()._begin()
+        elif operation.ended:
+            self._catch_up(operation)
+            self._over = True
+        else:
+            try:
+                said = await self._listed.again(self.op, operation.steps, operation.span)
+                self._count(said)
+            except Superseded:
+                pass  # somebody else is at it too
+            await self._reread()
+
+    async def step(self) -> bool:
+        """Move some; False when all were dealt with, or as many as were asked for."""
+        await self._open()
+        if self._over or (self._most is not None and self.handled >= self._most):
+            return False
+        try:
+            return await super().step()
+        except Superseded:
+            await self._reread()
+            return not self._over
+
+    async def _reread(self) -> None:
+        operation = await progress(self.order.queue, self.plan.header)
+        if operation is None:
+            gone = f"was queue {self.order.queue.name} destroyed?"
+            raise NotFound(f"{self.op} is no longer in the journal: {gone}")
+        self._catch_up(operation)
+
+    def _catch_up(self, operation: Operation) -> None:
+        """What is so by now, whoever did it."""
+        end = operation.span[1]
+        self._listed.go_to(operation.steps, end)
+        self._over = operation.ended
+        outcome = self.outcome
+        outcome.done = operation.done
+        outcome.skipped.pop("earlier", None)
+        left_out = end - operation.done
+        if (known := sum(outcome.skipped.values())) > left_out:
+            # Said of a step that was sent again when its first reply was forgotten.
+            outcome.skipped.clear()
+            known = 0
+        outcome.skip("earlier", left_out - known)
+
+    async def finish(self) -> None:
+        """Have the journal's word for what was done; it has none where nothing was begun."""
+        if self.handled or await audit_log.read(self.order.queue, self.plan.header.op) is not None:
+            await self._reread()
+
+
+async def progress(queue: Queue[Any], header: PlanHeader) -> Operation | None:
+    """How far a plan was carried out; None: not at all. Refuses one that was taken back, or that
+    is so old that nobody can tell."""
+    operation = await audit_log.read(queue, header.op)
+    if operation is not None and operation.taken_back:
+        raise Superseded(f"this plan was applied and undone ({header.op}): plan again")
+    if operation is None:
+        checked_age(header, await queue.now.op())
+    return operation

@@ -1,0 +1,415 @@
+"""What operators changed, and how to take it back.
+
+Each change is written down in its queue before it begins: who, what, why, from where, and what
+undoes it. A bulk move keeps what every entry was before, step by step, as long as trash is kept.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import secrets
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.model.errors import Forbidden, NotFound, Unreachable, Unreadable, WrongKind
+from redisq_ops.core.model.keys import Keys
+from redisq_ops.core.redis import acl_rights
+from redisq_ops.core.redis.operation import Call, apart, attempt, together
+from redisq_ops.core.redis.parsers import scored
+from redisq_ops.core.redis.scripts import script
+
+from ..deployment import Deployment
+from ..hint import hint
+
+T = TypeVar("T")
+
+OTHERS = "by another undo"
+"""what an undo says of those that another one took back, earlier or at the same time"""
+UNLINKED = 1000
+"""keys removed at once"""
+MOST = 1_000_000
+"""steps an operation is believed to have"""
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """Who changes something, why, and from where."""
+
+    who: str
+    whence: str
+    why: str = ""
+
+    @classmethod
+    def here(cls, why: str = "") -> Author:
+        """The person at this machine; the tool's own word, not a proof."""
+        try:
+            who = os.environ.get("REDISQ_USER") or getpass.getuser()
+        except (KeyError, OSError):
+            who = str(os.getuid())
+        return cls(who, socket.gethostname(), why)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One journal entry."""
+
+    id: str
+    queue: str
+    verb: str
+    started_ms: int
+    who: str
+    whence: str
+    why: str
+    what: str
+    """the filter, or the object, in words"""
+    source: str
+    target: str
+    matched: int
+    done: int
+    steps: int
+    undone: int
+    inverse: str
+    """how a change that is not a move of entries is taken back; empty: not at all"""
+    ended: bool
+    tried: int
+    """1 once an undo went through all of it: what it skipped had changed, and stays"""
+    rest: int = 0
+    """of a move: how many of those may come back by another undo, once it is taken back what an
+    operator did with them over there"""
+    undoing: int = 0
+    """1 once an undo began: no further step of it is carried out"""
+    span: tuple[int, int] = (0, 0)
+    """the entries its last step was about, by their place in what was chosen"""
+    parts: int = 0
+    """how many hands its steps are numbered by, each from 1 (see `part`); 0: by one"""
+    into: str = ""
+    """the queue its entries went to, of a move (see `relocation`)"""
+    into_ms: int = 0
+    """when that one was registered"""
+    landed: int = 0
+    """steps of a move that are known to have ended in both queues"""
+    origin: str = ""
+    """the queue an operation belongs to, where this one only had a part in it"""
+    taking: int = 0
+    """of a move: the step that is being taken back, or was last"""
+
+    @property
+    def by(self) -> str:
+        """Who, and from where, as every face shows it."""
+        return f"{self.who}@{self.whence}"
+
+    @property
+    def across(self) -> str:
+        """Of a move: where to, or from where, as every face shows it."""
+        return f"to {self.into}" if self.into else f"from {self.origin}" if self.origin else ""
+
+    @property
+    def undoable(self) -> bool:
+        if self.origin:
+            return False
+        if self.inverse:
+            return not self.undone
+        return self.moved_back and self.done > self.undone and bool(self.rest or not self.tried)
+
+    @property
+    def moved_back(self) -> bool:
+        """Whether it moved entries somewhere they can be moved back from."""
+        return self.target not in ("", "gone")
+
+    @property
+    def taken_back(self) -> bool:
+        """Whether an undo was begun, and so nothing more of it may be done."""
+        return bool(self.undoing or self.undone or self.tried)
+
+
+@dataclass(slots=True)
+class ChangeOutcome:
+    """What a change did; `redisq` ends with it and the exit code follows from it."""
+
+    op: str | None
+    matched: int
+    done: int = 0
+    skipped: dict[str, int] = field(default_factory=dict)
+
+    def skip(self, reason: str, n: int = 1) -> None:
+        if n:
+            self.skipped[reason] = self.skipped.get(reason, 0) + n
+
+    @property
+    def left(self) -> int:
+        """How many of those it dealt with aren't as they were to be."""
+        return sum(n for word, n in self.skipped.items() if word not in ("same", OTHERS))
+
+    @property
+    def exit_code(self) -> int:
+        """0 all is as it was to be, or nothing matched; 3 some; 1 none of those that matched."""
+        right = self.done + sum(self.skipped.values()) - self.left
+        if right >= self.matched:
+            return 0
+        return 3 if right else 1
+
+
+_FIELDS = (
+    "verb", "started_ms", "who", "whence", "why", "what", "source", "target", "matched", "done",
+    "steps", "undone", "inverse", "ended", "tried", "rest", "undoing", "span", "parts", "into",
+    "into_ms", "landed", "origin", "taking",
+)  # fmt: skip
+_NUMBERS = {
+    "started_ms", "matched", "done", "steps", "undone", "tried", "rest", "undoing", "parts",
+    "into_ms", "landed", "taking",
+}  # fmt: skip
+_HIGHEST = {"steps", "tried", "undoing", "parts", "landed", "taking"}
+"""numbers of which shards that differ know the one that counts; of the others each has its share"""
+_OWN = {"ended", "span"}
+
+
+def new_id(verb: str) -> str:
+    """An operation's name: its verb and enough chance to be unique."""
+    return f"{verb}-{secrets.token_hex(5)}"
+
+
+async def begin(
+    queue: Queue[Any],
+    id: str,
+    verb: str,
+    author: Author,
+    what: str,
+    *,
+    now_ms: int,
+    source: str = "",
+    target: str = "",
+    matched: int = 0,
+    parts: int = 0,
+    **more: str | int,
+) -> None:
+    """Write an operation down before its first step; ``parts``: see `part`.
+
+    Raises `Forbidden` where the server's ACL wouldn't let the user take the steps.
+    """
+    await acl_rights.to_change(queue)
+    await _write(
+        queue, id, str(now_ms),
+        verb=verb, started_ms=now_ms, who=author.who, whence=author.whence, why=author.why,
+        what=what, source=source, target=target, matched=matched, parts=parts, **more,
+    )  # fmt: skip
+
+
+def note(queue: Queue[Any], id: str, **fields: str | int) -> Call[int]:
+    """Add to an operation's entry (its inverse, its end)."""
+    return _write(queue, id, "", **fields)
+
+
+def _write(queue: Queue[Any], id: str, started: str, **fields: str | int) -> Call[int]:
+    written = script(queue.room, "journal")
+    rows = [(name, _stored(value)) for name, value in fields.items()]
+    return written.call(queue.keys, queue.clock, int, rows, op=id, started=started)
+
+
+def _stored(value: str | int) -> str | int:
+    """Words of a command line or the environment may be any bytes, carried as surrogates."""
+    return value if isinstance(value, int) else value.encode("utf-8", "backslashreplace").decode()
+
+
+def part(id: str, k: int) -> str:
+    """The name under which the ``k``-th of an operation's parts numbers its steps.
+
+    Many processes that carry out one operation at once can't share its numbers: a step that comes
+    behind a later one is refused. So each part has its own, and what its entries are is fixed.
+    """
+    return f"{id}.{k}"
+
+
+def fence(id: str) -> str:
+    """The name under which a cancelled request's running entries are fenced off."""
+    return f"{id}-fence"
+
+
+async def forget(queue: Queue[Any]) -> int:
+    """Remove a queue's journal, and what its operations could be undone with, from every shard it
+    ever had; how many keys. A kill leaves in the journal what wasn't gone through yet."""
+    gone, key = 0, queue.keys["ops"]
+    places = [*queue.all_keys, *queue.former_keys]
+    page = max(1, UNLINKED // len(places))
+    while rows := await scored(key, "0", str(page - 1)):
+        ids = [id for id, _ in rows]
+        gone += sum(await together(_forget_whole(places, id) for id in ids))
+        await Call(("ZREM", key, *ids), int, key=key)
+    return gone
+
+
+async def _forget_whole(places: Sequence[Keys], id: str) -> int:
+    (parts,) = await _counted([places[0]["op_"] + id], "parts")
+    gone = await _forget(places, id) + await _forget(places, fence(id))
+    for k in range(parts):
+        gone += await _forget(places, part(id, k))
+    return gone
+
+
+async def _forget(places: Sequence[Keys], name: str) -> int:
+    """What undoes each step goes before the entry that says how many there are."""
+    entries = [keys["op_"] + name for keys in places]
+    # Of the one that knows of most: a shard that was given up has steps and no entry any more.
+    end = max(await _counted(entries, "steps")) + 1
+    gone, some = 0, max(1, UNLINKED // len(places))
+    for first in range(1, end, some):
+        steps = range(first, min(first + some, end))
+        lists = [[f"{keys['undo_']}{name}:{step}" for step in steps] for keys in places]
+        gone += sum(await together(Call(("UNLINK", *of), int, key=of[0]) for of in lists))
+    return gone + sum(await together(Call(("UNLINK", key), int, key=key) for key in entries))
+
+
+async def _counted(entries: list[str], name: str) -> list[int]:
+    """A number of each entry; 0 where there is none, or none that we would have written."""
+    calls = (Call(("HGET", key, name), lambda n: int(n or 0), key=key) for key in entries)
+    found = await together(map(attempt, calls))
+    return [n if isinstance(n, int) and 0 < n <= MOST else 0 for n in found]
+
+
+async def reached(queue: Queue[Any], part: str) -> tuple[int, int, int]:
+    """How far a part of an operation came: its steps, what they moved, and what was put back."""
+    rows = await _rows(queue, part)
+    steps = max(int(row["steps"] or 0) for row in rows)
+    done, undone = (sum(int(row[name] or 0) for row in rows) for name in ("done", "undone"))
+    return steps, done, undone
+
+
+async def _rows(queue: Queue[Any], id: str) -> list[dict[str, str]]:
+    keys = [each["op_"] + id for each in queue.all_keys]
+    return await together(Call(("HMGET", key, *_FIELDS), _row, key=key) for key in keys)
+
+
+async def read(queue: Queue[Any], id: str) -> Operation | None:
+    """One operation of a queue, also by the name of a part of it. Every shard counts what was
+    moved in it; the first has the rest."""
+    id = id.partition(".")[0]
+    rows = await _rows(queue, id)
+    if not rows[0]["verb"]:
+        return None
+    words = {k: v for k, v in rows[0].items() if k not in _NUMBERS | _OWN}
+    try:
+        numbers = {name: [int(row[name] or 0) for row in rows] for name in _NUMBERS}
+    except ValueError as corrupt:
+        said = f"operation {id} of queue {queue.name} is corrupt in the journal"
+        raise Unreadable(said) from corrupt
+    counted = {
+        name: max(values) if name in _HIGHEST else sum(values) for name, values in numbers.items()
+    }
+    of_parts = await together(reached(queue, part(id, k)) for k in range(counted["parts"]))
+    for steps, done, undone in of_parts:
+        counted["steps"] += steps
+        counted["done"] += done
+        counted["undone"] += undone
+    # Shards that disagree about the last step were told of it by different hands: the nearer end
+    # is sure, what is behind it is looked at again.
+    ends = [row["span"] for row in rows if int(row["steps"] or 0) == counted["steps"]]
+    last = [end.split("-")[:2] for end in ends]  # behind it: whose hand it was
+    span = min([(int(span[0]), int(span[1])) for span in last if len(span) == 2], default=(0, 0))
+    ended = rows[0]["ended"] == "1"
+    return Operation(id, queue.name, **words, **counted, ended=ended, span=span)  # type: ignore[arg-type]
+
+
+def _row(reply: list[bytes | None]) -> dict[str, str]:
+    # What cannot be read, by whoever's hand it came there, makes nobody's journal unreadable.
+    words = [(value or b"").decode(errors="backslashreplace") for value in reply]
+    return dict(zip(_FIELDS, words, strict=True))
+
+
+async def _index(queue: Queue[Any], max: int) -> list[str]:
+    return [id for id, _ in await scored(queue.keys["ops"], "0", str(max - 1), "REV")]
+
+
+async def last(queue: Queue[Any], max: int) -> list[Operation]:
+    """A queue's latest operations, newest first, without corrupt ones."""
+    return (await _last(queue, max))[0]
+
+
+async def corrupt(queue: Queue[Any], max: int = 100) -> list[str]:
+    """Which of a queue's latest operations are corrupt, in words."""
+    return (await _last(queue, max))[1]
+
+
+async def known(queue: Queue[Any], id: str) -> Operation | None:
+    """As `read`; None also where it is corrupt. For what only names it."""
+    operation = await attempt(read(queue, id))
+    if isinstance(operation, Exception) and not isinstance(operation, Unreadable):
+        raise operation
+    return None if isinstance(operation, Exception) else operation
+
+
+async def _last(queue: Queue[Any], max: int) -> tuple[list[Operation], list[str]]:
+    found = await together(attempt(read(queue, id)) for id in await _index(queue, max))
+    operations, corrupt = list[Operation](), list[str]()
+    for operation in found:
+        if isinstance(operation, Unreadable):
+            corrupt.append(str(operation))
+        elif isinstance(operation, Exception):
+            raise operation
+        elif operation is not None:
+            operations.append(operation)
+    return operations, corrupt
+
+
+def _heard(found: T | Exception) -> T:
+    """What was asked for with `apart`, or its error after all."""
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """The latest operations, newest first."""
+
+    operations: list[Operation]
+    unread: dict[str, str]
+    """queues, and why not all of their operations are here: no answer, no right, a corrupt value"""
+
+
+async def log(deployment: Deployment, max: int = 50, queue: str | None = None) -> Log:
+    """The latest operations over all queues, or of one."""
+    if queue:
+        one = await deployment.queue(queue)
+        operations, corrupt = await _last(one, max)
+        return Log(_told(operations, max), {one.name: "; ".join(corrupt)} if corrupt else {})
+    queues, refused = await deployment.registered()
+    known, unread = list[Operation](), {name: str(why) for name, why in refused.items()}
+    for q, found in zip(queues, await together(apart(_last(q, max)) for q in queues), strict=True):
+        if isinstance(found, (Unreachable, Forbidden, Unreadable, WrongKind)):
+            unread[q.name] = str(found)
+            continue
+        operations, corrupt = _heard(found)
+        known += operations
+        if corrupt:
+            unread[q.name] = "; ".join(corrupt)
+    return Log(_told(known, max), unread)
+
+
+def _told(known: list[Operation], max: int) -> list[Operation]:
+    """The newest of what is known, each once, and an undo as ended that another one ended."""
+    own = {operation.id for operation in known if not operation.origin}
+    known = [operation for operation in known if not (operation.origin and operation.id in own)]
+    newest = sorted(known, key=lambda o: o.started_ms, reverse=True)[:max]
+    # An undo that was killed has nothing left to do once another one came to its end.
+    over, told = {o.id for o in known if o.taken_back and not o.undoable}, []
+    for operation in newest:
+        if operation.verb == "undo" and operation.ended:
+            over.add(operation.what)
+        done = operation.verb == "undo" and operation.what in over
+        told.append(replace(operation, ended=True) if done else operation)
+    return told
+
+
+async def find(deployment: Deployment, id: str) -> tuple[Queue[Any], Operation]:
+    """An operation by its name, in whichever queue it was."""
+    queues = await deployment.queues()
+    found = await together(apart(read(queue, id)) for queue in queues)
+    for queue, operation in zip(queues, found, strict=True):
+        if isinstance(operation, Operation) and not operation.origin:
+            return queue, operation
+    for operation in found:
+        _heard(operation)  # it may be in one that can't be read
+    raise NotFound(f"no operation {id!r} in the journal ({hint('log')} shows them)")

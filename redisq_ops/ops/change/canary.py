@@ -1,0 +1,355 @@
+"""Closed-loop replay: a few first, then faster and faster while what was replayed stays well.
+
+`Ramp` drives a `Bulk` at the rate that `course` decides, and observes: whether what it replayed
+dies again, how much waits, and how quickly the server answers another client.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import starmap
+from math import inf
+from statistics import median
+from typing import Any
+
+from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.engine.replay_tracking import Fates
+from redisq_ops.core.model.entry import Counts
+from redisq_ops.core.model.errors import BadInput
+from redisq_ops.core.model.settings import MAX_BATCH
+from redisq_ops.core.redis.operation import Call, both, together
+
+from ..filter.scan import Selection
+from ..terminal import a_second, age, count
+from . import audit_log
+from .apply import Apply, Told
+from .audit_log import Author
+from .bulk import Bulk, ListedSteps, Pick, StepSource
+from .plan import PlanFile
+from .ramp_controller import Course, Limits, Observed, advance, begin, late
+
+LATEST = 200
+"""verdicts that are judged: of more, a thousand good ones would hide the first hundred bad ones"""
+PINGS = 5
+
+
+class Paced(Bulk):
+    """A bulk change that is held to a number of entries a step, and tells which ones it moved."""
+
+    held: int | None = None
+    """the next step is about no more"""
+    moved: Sequence[str] = ()
+    """by the latest step"""
+    number: int = 0
+    """of that step"""
+
+    def _size(self) -> int:
+        size = super()._size()
+        return size if self.held is None else min(size, self.held)
+
+    async def open(self) -> None:
+        """Write down what is about to be done, or see how far it was done before."""
+        await self._open()
+
+    async def step(self) -> bool:
+        self._heard: list[str] = []
+        more = await super().step()
+        assert isinstance(self._source, ListedSteps)
+        self.moved, self.number = self._heard, self._source.steps
+        return more
+
+    def _hear(self, id: str, word: str) -> None:
+        if word == "moved":
+            self._heard.append(id)
+
+
+class PacedBulk(Paced):
+    """Of a selection."""
+
+    def _steps(self) -> StepSource:
+        return _Heard(self)
+
+
+class _Heard(ListedSteps):
+    def __init__(self, bulk: PacedBulk) -> None:
+        assert isinstance(bulk.selection, Selection)
+        super().__init__(bulk.order, starmap(Pick, bulk.selection.identities()))
+        self._hear = bulk._hear
+
+    async def _sent(self, op: str) -> list[str]:
+        batch = self._batch
+        said = await super()._sent(op)
+        for pick, word in zip(batch, said, strict=True):
+            self._hear(pick.id, word)
+        return said
+
+
+class PacedApply(Paced, Apply):
+    """Of a plan: a ramp that was killed goes on where it was."""
+
+    def __init__(
+        self,
+        plan: PlanFile,
+        queue: Queue[Any],
+        author: Author,
+        *,
+        told: Told | None = None,
+        **options: Any,
+    ) -> None:
+        self._heard = []
+        self._also = told
+        super().__init__(plan, queue, author, told=self._hear, **options)
+
+    def _hear(self, id: str, word: str) -> None:
+        super()._hear(id, word)
+        if self._also is not None:
+            self._also(id, word)
+
+
+class Watch:
+    """What becomes of replayed entries: the latest 200 verdicts, and what is yet to come."""
+
+    def __init__(self, fates: Fates) -> None:
+        self.fates = fates
+        self.verdicts = 0
+        self._ends: deque[bool] = deque(maxlen=LATEST)
+
+    def fresh(self) -> None:
+        """Forget verdicts: what comes now is judged by itself."""
+        self._ends.clear()
+        self.fates.forget()
+
+    async def look(self) -> None:
+        """Hear of those that ended since."""
+        ends = await self.fates.look()
+        self._ends.extend(ends)
+        self.verdicts += len(ends)
+
+    @property
+    def judged(self) -> int:
+        return len(self._ends)
+
+    @property
+    def died(self) -> int:
+        return sum(self._ends)
+
+
+class Ramp:
+    """Replays by a canary and a ramp. Drive `step` until it says False; sleep `pause` between.
+
+    What was decided is kept in the journal beside the operation, so that a ramp that was killed
+    goes on where it was; entries are never replayed twice by one operation.
+    """
+
+    def __init__(
+        self,
+        steps: Paced,
+        limits: Limits,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        queue = steps.order.queue
+        if steps.order.verb != "replay":
+            raise BadInput("a canary and a ramp are for a replay")
+        self.steps = steps
+        self.limits = limits
+        self.outcome = steps.outcome
+        self.queue = queue
+        self.watch = Watch(queue.fates())
+        self.course = Course("canary" if limits.canary else "ramp")
+        self.seen: Observed | None = None
+        self.waiting_before = 0
+        self.resumed = False
+        self._clock = clock
+        self._usual_ms = 0.0
+        self._look_s = min(1.0, limits.window_ms / 2000)
+        self._looked = -inf
+        self._tokens = 0.0
+        self._counted = 0.0
+        self._over = False
+        self._last = False
+
+    @property
+    def left(self) -> int:
+        """How many are to be replayed yet, as far as is known."""
+        outcome = self.outcome
+        if self._over:
+            return 0
+        return max(0, outcome.matched - outcome.done - sum(outcome.skipped.values()))
+
+    async def step(self) -> bool:
+        """Observe if it is time, and replay what may be replayed by now; False at the end."""
+        now = self._clock()
+        if self.seen is None:
+            await self._begin()
+        elif now - self._looked >= self._look_s or (self._due() and not self._room()):
+            await self._look()
+        if self.course.ended:
+            return False
+        n = self._room()
+        if n and not self._over:
+            await self._replay(n)
+        return True
+
+    async def _begin(self) -> None:
+        assert self.outcome.op is not None
+        await self.steps.open()
+        await self.watch.fates.begin()
+        state, counts = await both(_state(self.queue, self.outcome.op), self.queue.counts.op())
+        self.waiting_before = counts.waiting
+        self._usual_ms = await self._ping()
+        self.seen = await self._observed(counts)
+        proven, rate = bool(state.get("proven")), float(state.get("rate") or 0)
+        self.resumed = bool(state)
+        self.course = begin(self.limits, self.seen, proven=proven, rate=rate)
+        self._looked = self._counted = self._clock()
+        self._tokens = 1.0
+
+    async def _look(self) -> None:
+        if not self._last and late(self.course, int(self._clock() * 1000), self.limits):
+            self._last = True  # a look may be at some of them only
+            self.watch.fates.last_round()
+        await self.watch.look()
+        self.seen = await self._observed(await self.queue.counts.op())
+        before = self.course
+        self.course = advance(before, self.seen, self.limits)
+        self._looked = self._clock()
+        if (before.phase, before.rate) != (self.course.phase, self.course.rate):
+            if self.course.phase == "canary":
+                self.watch.fresh()
+            self._tokens = min(self._tokens, 1.0)
+            await self._keep()
+
+    async def _observed(self, counts: Counts) -> Observed:
+        watch, oldest = self.watch, counts.oldest_ms
+        fates = watch.fates
+        later = await self._ping() - self._usual_ms if self.seen is not None else 0.0
+        now_ms = await self.queue.now.op() if oldest is not None else 0
+        return Observed(
+            int(self._clock() * 1000), self.outcome.done, self.left, watch.judged, watch.died,
+            fates.failing, fates.unsettled, watch.verdicts, counts.waiting,
+            None if oldest is None else max(0, now_ms - oldest), max(0.0, later), fates.untold,
+            fates.owed if self._last else fates.unsettled,
+        )  # fmt: skip
+
+    async def _ping(self) -> float:
+        """How long the queue's servers take to answer, ms: the median of five round trips."""
+        took = []
+        keys = [each["cfg"] for each in self.queue.all_keys]  # a cluster's nodes that have shards
+        for _ in range(PINGS):
+            before = self._clock()
+            await together(Call(("EXISTS", key), int, key=key) for key in keys)
+            took.append((self._clock() - before) * 1000)
+        return median(took)
+
+    async def _keep(self) -> None:
+        """Write down how far it came; only once there is an operation to write it beside."""
+        course = self.course
+        if self.outcome.op is not None and self.outcome.done:
+            rate = course.rate if course.rate < inf else 0
+            said = {"phase": course.phase, "proven": course.proven, "rate": rate}
+            await audit_log.note(self.queue, self.outcome.op, ramp=json.dumps(said))
+
+    def _due(self) -> bool:
+        course = self.course
+        return not self.left or (course.phase == "canary" and self.outcome.done >= course.goal)
+
+    def _room(self) -> int:
+        """How many may be replayed by now."""
+        course, now, rate = self.course, self._clock(), self._rate
+        if not rate or not self.left:
+            self._counted = now
+            return 0
+        if rate < inf:
+            # What wasn't used is made up for until the next observation, and no further: after a
+            # stall nobody knows yet what the last ones did.
+            most = max(1.0, rate * self._look_s)
+            self._tokens = min(most, self._tokens + (now - self._counted) * rate)
+        self._counted = now
+        wanted = course.goal - self.outcome.done if course.phase == "canary" else MAX_BATCH
+        allowed = MAX_BATCH if rate == inf else int(self._tokens)
+        return max(0, min(MAX_BATCH, self.left, wanted, allowed))
+
+    @property
+    def _rate(self) -> float:
+        """Entries per second by now; a canary, too, is not faster than is allowed at all."""
+        if self.course.phase == "canary":
+            return self.limits.full
+        return self.course.rate if self.course.phase == "ramp" else 0.0
+
+    async def _replay(self, n: int) -> None:
+        steps = self.steps
+        steps.held = n
+        before_ms = await self.queue.now.op()
+        handled = self.left
+        more = await steps.step()
+        if self.course.phase in ("canary", "ramp"):
+            self._tokens -= handled - self.left
+        if more and steps.moved:
+            await self.watch.fates.add(steps.moved, before_ms, steps.op, steps.number)
+        if not more:  # as many as were asked for
+            self._over = True
+        elif not self.left:
+            # One step more than there are entries: it writes down that all was dealt with.
+            while more:
+                more = await steps.step()
+            self._over = True
+
+    @property
+    def pause(self) -> float:
+        """Seconds to wait before the next step."""
+        if self.course.ended or self.seen is None:
+            return 0.0
+        look = max(0.0, self._looked + self._look_s - self._clock())
+        if self._room():
+            return 0.0
+        if self._due():
+            return min(look, 0.1)
+        if rate := self._rate:
+            return min(look, max(0.0, (1 - self._tokens) / rate))
+        return look
+
+    async def reached(self) -> int:
+        """How many were replayed as the journal has it, also by a step that was not heard of."""
+        return await self.steps.reached()
+
+    @property
+    def exit_code(self) -> int:
+        """0 all is replayed and well; 3 some is not replayed, died again or isn't settled."""
+        if self.course.phase == "over" and not self.course.why:
+            return self.outcome.exit_code
+        return 3 if self.outcome.done else 1
+
+    def __str__(self) -> str:
+        """One line of how it stands."""
+        course, seen, outcome = self.course, self.seen, self.outcome
+        if seen is None:
+            return "begins"
+        words: list[str] = [course.phase]
+        if course.phase == "ramp":
+            words[0] = "at full speed" if course.rate == inf else f"ramp at {a_second(course.rate)}"
+        words.append(f"{count(outcome.done)} of {count(outcome.matched)}")
+        if seen.seen or seen.unsettled:
+            again = f"{count(seen.died)} of {count(seen.judged)} died again"
+            again += f", {count(seen.failing)} failing" if seen.failing else ""
+            again += f", {count(seen.untold)} nobody can tell of" if seen.untold else ""
+            words.append(again)
+        growth = seen.waiting - self.waiting_before
+        words.append(f"{count(seen.waiting)} waiting" + (f" ({growth:+,})" if growth else ""))
+        if seen.oldest_ms is not None:
+            words.append(f"oldest {age(seen.oldest_ms)}")
+        words.append(f"server {seen.late_ms + self._usual_ms:.1f} ms")
+        return " · ".join(words) + (f": {course.why}" if course.why else "")
+
+
+async def _state(queue: Queue[Any], op: str) -> dict[str, Any]:
+    """What an interrupted ramp of that operation left; empty: there was none."""
+    key = queue.all_keys[0]["op_"] + op
+
+    def read(reply: bytes | None) -> dict[str, Any]:
+        found = json.loads(reply) if reply else {}
+        return found if isinstance(found, dict) else {}
+
+    return await Call(("HGET", key, "ramp"), read, key=key)

@@ -1,0 +1,363 @@
+"""Changes that are not moves of entries: requests and whole queues held, resized, ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.engine.registry import find, forget
+from redisq_ops.core.engine.transfer_recovery import finish, opened, recover
+from redisq_ops.core.foreign.base import ForeignQueue
+from redisq_ops.core.model.entry import Client, Counts, Request
+from redisq_ops.core.model.errors import BadInput, NotFound, QueueClosed, Refused, WrongKind
+from redisq_ops.core.model.keys import checked_name
+from redisq_ops.core.model.settings import DEFAULTS, Settings
+from redisq_ops.core.queues.request import RequestQueue
+from redisq_ops.core.queues.request.queue import Control
+from redisq_ops.core.queues.request.reads import found
+from redisq_ops.core.queues.request.submission import checked_limit, checked_priority
+from redisq_ops.core.redis import acl_rights
+
+from ..filter.time import duration_ms
+from . import audit_log
+from .audit_log import Author, ChangeOutcome
+
+_INVERSE = {"cancel": "reopen", "pause": "resume", "resume": "pause"}
+
+
+def requests_of(queue: Queue[Any]) -> RequestQueue[Any]:
+    """The queue, if it has requests."""
+    if not isinstance(queue, RequestQueue):
+        raise WrongKind(f"queue {queue.name} is a {queue.kind} queue: it has no requests")
+    return queue
+
+
+async def changeable(queue: Queue[Any], id: str, verb: Control, value: str = "") -> Request:
+    """The request, if it can be changed so; nothing is written."""
+    requests = requests_of(queue)
+    if verb in ("limit", "priority"):
+        checked = checked_limit if verb == "limit" else checked_priority
+        checked(int(value))
+    request = found(await requests.request.op(id), id, queue.name)
+    if request.settled:
+        raise QueueClosed(f"request {id} is {request.state} already")
+    return request
+
+
+async def change_request(
+    queue: Queue[Any], id: str, verb: Control, author: Author, value: str = ""
+) -> ChangeOutcome:
+    """Cancel, pause, resume, or change limit or priority of a request; undo takes it back.
+
+    Nothing is written where it is so already. Cancelling stops new deliveries at once, then fences
+    off the running ones, 100 at a time.
+    """
+    request = await changeable(queue, id, verb, value)
+    if _already(request, verb, value):
+        return ChangeOutcome(None, 0)
+    requests = requests_of(queue)
+    op, now = audit_log.new_id(verb), await queue.now.op()
+    outcome = ChangeOutcome(op, 1)
+    what = f"request {id}" + (f" to {value}" if value else "")
+    before = str(getattr(request, "state" if verb == "cancel" else verb, ""))
+    # Before the step, here and below: after a kill in between, an undo finds it as it was.
+    inverse = _inverse(id, verb, before, value)
+    await audit_log.begin(queue, op, verb, author, what, now_ms=now, matched=1, inverse=inverse)
+    try:
+        word, before = await requests.control.op(op, 1, verb, id, value)
+    except (QueueClosed, NotFound):  # whoever did that is not to be undone by this one's undo
+        await audit_log.note(queue, op, inverse="", ended=1)
+        raise
+    if word == "same":
+        outcome.skip("same")
+        await audit_log.note(queue, op, inverse="")
+    else:
+        outcome.done = 1
+        if (heard := _inverse(id, verb, before, value)) != inverse:
+            await audit_log.note(queue, op, inverse=heard)
+    if verb == "cancel":
+        await _fence_off(requests, id, op)
+    await audit_log.note(queue, op, done=outcome.done, ended=1)
+    return outcome
+
+
+def _inverse(id: str, verb: Control, before: str, value: str) -> str:
+    """What takes a change of a request back; with what it set, which alone is taken back."""
+    inverse = f"{_INVERSE.get(verb, verb)} {id}"
+    if verb == "cancel":
+        inverse += f" {before}"
+    elif verb in ("limit", "priority"):
+        inverse += f" {before} {int(value)}"
+    return inverse
+
+
+def _already(request: Request, verb: Control, value: str) -> bool:
+    match verb:
+        case "pause":
+            return request.paused
+        case "resume":
+            return not request.paused
+        case "limit" | "priority":
+            return str(getattr(request, verb)) == value
+    return False
+
+
+async def _fence_off(queue: RequestQueue[Any], id: str, op: str) -> None:
+    """Void the receipts of a cancelled request's running and delayed sub-requests.
+
+    Only those from before: whoever reopens the request meanwhile is not worked against.
+    """
+    seq, high_water = 1, await queue.now.op()
+    while True:
+        rows = await queue.unsettled.op(id, 100)
+        moved = 0
+        for state in ("pending", "delayed"):
+            ids = [entry_id for entry_id, where in rows if where == state]
+            if ids:
+                seq += 1
+                said = await queue.move.op(
+                    audit_log.fence(op), seq, ids, source=state, target="waiting",
+                    high_water_ms=high_water,
+                )  # fmt: skip
+                moved += said.count("moved")
+        if not moved:
+            return
+
+
+CLIENT_RULES: dict[str, tuple[str, int | None]] = {
+    "block": ("blocked", 1), "unblock": ("blocked", 0), "weight": ("weight", None),
+    "cap": ("cap", None),
+}  # fmt: skip
+"""verb -> the rule of a client it changes, and to what; None: it is given"""
+
+
+def client_rule(verb: str, given: int | None = None) -> tuple[str, int]:
+    """The rule a verb changes, and the value it is to have."""
+    rule, value = CLIENT_RULES[verb]
+    if value is None:
+        value = given
+    if value is None:
+        raise BadInput(f"{verb}: to what?")
+    return rule, value
+
+
+def served(queue: Queue[Any]) -> None:
+    """Refuse a queue that knows of no clients."""
+    if "clients" not in queue.capabilities:
+        raise WrongKind(f"queue {queue.name} is a {queue.kind} queue: it has no clients")
+
+
+async def client_changeable(queue: Queue[Any], client: str, rule: str, value: int) -> Client:
+    """The client as it stands, if that rule of it can be so; nothing is written."""
+    served(queue)
+    checked_name(client, "client name")
+    allowed = queue.rules.get(rule)
+    if allowed is None:
+        raise Refused(f"queue {queue.name} is a {queue.kind} queue: it has no rules for clients")
+    if value not in allowed:
+        raise BadInput(f"{rule} {value}: {allowed.start:,} to {allowed.stop - 1:,}")
+    return await queue.client_of.op(client) or Client(client, 0, 0, 1, False, None)
+
+
+async def change_client(
+    queue: Queue[Any], client: str, verb: str, author: Author, value: int
+) -> ChangeOutcome:
+    """Block or unblock a client, or change its weight or cap; undo takes it back.
+
+    Nothing is written where it is so already. A client nothing is here of can be given rules too.
+    """
+    rule, value = client_rule(verb, value)
+    have = int(getattr(await client_changeable(queue, client, rule, value), rule) or 0)
+    if have == value:
+        return ChangeOutcome(None, 0)
+    op, now = audit_log.new_id(verb), await queue.now.op()
+    outcome = ChangeOutcome(op, 1)
+    what = f"client {client}" + (f" to {value}" if CLIENT_RULES[verb][1] is None else "")
+    inverse = f"{rule} {client} {have} {value}"
+    await audit_log.begin(queue, op, verb, author, what, now_ms=now, matched=1, inverse=inverse)
+    word, before = await queue.govern.op(op, 1, rule, client, value)
+    if word == "same":
+        outcome.skip("same")
+        await audit_log.note(queue, op, inverse="")
+    else:
+        outcome.done = 1
+        if before != have:
+            await audit_log.note(queue, op, inverse=f"{rule} {client} {before} {value}")
+    await audit_log.note(queue, op, done=outcome.done, ended=1)
+    return outcome
+
+
+def settable(queue: Queue[Any]) -> None:
+    """Refuse a queue whose owner knows nothing of our settings and flags."""
+    if not queue.settable:
+        raise Refused(f"queue {queue.name} is kept by another program: it has no settings here")
+
+
+def heeded_by(queue: Queue[Any]) -> str:
+    """Who heeds a pause or drain of another program's queue, in words; empty for one of ours."""
+    if not isinstance(queue, ForeignQueue) or not queue.settable:
+        return ""
+    theirs = queue.kind.capitalize()
+    return f"{queue.name}: only redisq's workers and producers heed it; {theirs}'s own go on."
+
+
+async def set_flags(
+    queue: Queue[Any], verb: str, author: Author, changes: dict[str, str]
+) -> ChangeOutcome:
+    """Set settings or flags (pause, drain and retention are these); undo puts them back.
+
+    What is so already is left out; with nothing left, nothing is written.
+    """
+    settable(queue)  # said before the journal has it
+    have = await queue.settings.op()
+    changes = {name: value for name, value in changes.items() if have.get(name, "") != value}
+    if not changes:
+        return ChangeOutcome(None, 0)
+    op, now = audit_log.new_id(verb), await queue.now.op()
+    outcome = ChangeOutcome(op, len(changes))
+    what = ", ".join(f"{name} = {value or 'default'}" for name, value in changes.items())
+
+    def inverse() -> str:
+        rows = ((name, have.get(name, ""), value) for name, value in changes.items())
+        return "\n".join(
+            f"set {name} {quote(was, safe='')} {quote(value, safe='')}" for name, was, value in rows
+        )
+
+    await audit_log.begin(
+        queue, op, verb, author, what, now_ms=now, matched=len(changes), inverse=inverse()
+    )
+    for seq, (name, value) in enumerate(changes.items(), 1):
+        before = await queue.configure.op(op, seq, {name: value})
+        outcome.done += 1
+        if before[name] != have.get(name, ""):  # set by somebody else since it was read
+            have = {**have, **before}
+            await audit_log.note(queue, op, inverse=inverse())
+    await audit_log.note(queue, op, done=outcome.done, ended=1)
+    return outcome
+
+
+async def pause(queue: Queue[Any], author: Author) -> ChangeOutcome:
+    """Hand out nothing more; running deliveries go on and can settle."""
+    return await set_flags(queue, "pause", author, {"paused": _said(author)})
+
+
+async def resume(queue: Queue[Any], author: Author) -> ChangeOutcome:
+    """Hand out again, and take new entries again."""
+    return await set_flags(queue, "resume", author, {"paused": "", "closed": ""})
+
+
+async def drain(queue: Queue[Any], author: Author) -> ChangeOutcome:
+    """Take no new requests or entries; work off what is there."""
+    return await set_flags(queue, "drain", author, {"closed": _said(author)})
+
+
+def _said(author: Author) -> str:
+    return author.why or f"by {author.who}"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSetting:
+    """A queue's setting: its value, and whether that is the default."""
+
+    name: str
+    value: str
+    default: bool
+
+
+async def retention(queue: Queue[Any]) -> list[QueueSetting]:
+    """Every setting of a queue with its value; none of another program's queue."""
+    if not queue.settable:
+        return []
+    have = await queue.settings.op()
+    return [
+        QueueSetting(name, have.get(name, str(getattr(DEFAULTS, name))), name not in have)
+        for name in Settings.__dataclass_fields__
+    ]
+
+
+def checked_setting(name: str, text: str) -> str:
+    """A setting's value as it is stored: a number, a time span in ms, or a history level.
+
+    An empty text is the default again.
+    """
+    if name not in Settings.__dataclass_fields__:
+        raise BadInput(f"no setting {name!r}; there are {', '.join(Settings.__dataclass_fields__)}")
+    if name == "history":
+        if text not in ("", "off", "ops", "all"):
+            raise BadInput(f"history is off, ops or all, not {text!r}")
+        return text
+    least = 1 if name.startswith(("max_failures", "max_lost", "history_max")) else 0
+    if name.endswith("_ms") and not text.isdigit() and text:
+        text = str(duration_ms(text))
+    whole = text.isascii() and text.isdigit() and len(text) < 17
+    if text and not (whole and least <= int(text) < 2**53):
+        raise BadInput(f"{name} is a number from {least}, not {text!r}")
+    return text and str(int(text))
+
+
+async def destroyable(queue: Queue[Any], hard: bool) -> Counts:
+    """What would go with the queue; refuses if that is anything and it isn't to go ``hard``.
+
+    Another program's queue is never ours to destroy, whatever else of it we may change.
+    """
+    if isinstance(queue, ForeignQueue):
+        raise WrongKind(
+            f"queue {queue.name} is kept by another program ({queue.kind}): it can't be destroyed "
+            "from here"
+        )
+    counts: Counts = await queue.counts.op()
+    if (said := contents(counts)) and not hard:
+        raise Refused(f"queue {queue.name} is not empty ({said}); drain it, or destroy --hard")
+    return counts
+
+
+def contents(counts: Counts) -> str:
+    """``3 waiting, 1,200 dead``; empty for a queue with nothing in it."""
+    left = {
+        "waiting": counts.waiting, "pending": counts.pending, "delayed": counts.delayed,
+        "dead": counts.dead, "in the trash": counts.trash,
+    }  # fmt: skip
+    return ", ".join(f"{n:,} {state}" for state, n in left.items() if n)
+
+
+async def destroy(queue: Queue[Any], author: Author, *, hard: bool = False) -> ChangeOutcome:
+    """Remove a queue, its journal and its registry entry; ``done`` is keys. There is no undo.
+
+    Without ``hard`` only an empty queue: nothing waiting, pending, delayed, dead or in the trash.
+    """
+    origins = set[str]()
+    if not isinstance(queue, ForeignQueue):
+        origins = await _ended_moves(queue)
+    await destroyable(queue, hard)
+    entry = await find(queue.name, queue.prefix)
+    if entry is None:
+        raise NotFound(f"no queue {queue.name!r} here")
+    op = audit_log.new_id("destroy")
+    await acl_rights.to_change(queue)
+    await queue.configure.op(op, 1, {"closed": _said(author), "paused": _said(author)})
+    gone = await audit_log.forget(queue)
+    while step := await queue.dismantle.op(100):
+        gone += step
+    await forget(entry, queue.prefix)
+    for origin in origins:  # what is on its way to what is no more
+        if (source := await opened(queue, origin)) is not None:
+            await recover(source, idle_ms=0)
+    return ChangeOutcome(op, gone, gone)
+
+
+async def _ended_moves(queue: Queue[Any]) -> set[str]:
+    """Before a queue is destroyed: what a move had taken out of it is where it was to go, or back.
+    The queues from which moves to it aren't finished, whose entries come back when it is gone."""
+    origins: dict[str, str] = {}
+    for op in await queue.unfinished.op():
+        operation = await audit_log.read(queue, op)
+        if operation is not None and operation.origin:
+            origins[op] = operation.origin
+    for one in await recover(queue, idle_ms=0, most=len(await queue.unfinished.op()), but=origins):
+        if one.problem is not None:
+            raise Refused(f"{one}: its entries are between two queues; undo it first")
+    for op in origins:  # or what it said of their entries would stay for good
+        await finish(queue, op)
+    return set(origins.values())

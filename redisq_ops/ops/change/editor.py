@@ -1,0 +1,59 @@
+"""The person's own editor, on one payload."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import tempfile
+from pathlib import Path
+
+from redisq_ops.core.model.errors import Refused
+
+from ..redaction import NOTHING, Redaction
+
+
+def chosen() -> bool:
+    """Whether the environment names an editor; without one it is ``vi``."""
+    return bool(os.environ.get("VISUAL") or os.environ.get("EDITOR"))
+
+
+def readable(payload: bytes, redaction: Redaction = NOTHING) -> None:
+    """Refuse what an editor would spoil, or show though it is redacted."""
+    try:
+        payload.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise Refused("that payload is no text: give another with --payload @FILE") from error
+    if redaction.payload(payload) != payload:
+        allowed = "" if redaction.forced else "; --no-redact opens it"
+        raise Refused(
+            "parts of that payload are redacted, and an editor would show them: change it by "
+            f"--payload or --patch in the command line{allowed}"
+        )
+
+
+def edited(payload: bytes) -> bytes:
+    """What the person makes of it; the line end that editors add is not meant.
+
+    Takes the terminal until the editor ends; `Refused` if it fails, so that nothing is changed.
+    """
+    named = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    try:
+        editor = shlex.split(named) or ["vi"]
+    except ValueError as error:
+        raise Refused(f"EDITOR={named}: {error}") from error
+    suffix = ".json" if payload[:1] in (b"{", b"[") else ".txt"
+    # Only its owner can read it: payloads may be secrets.
+    with tempfile.TemporaryDirectory(prefix="redisq-") as folder:
+        path = Path(folder, f"payload{suffix}")
+        path.write_bytes(payload)
+        try:
+            code = subprocess.run([*editor, str(path)], check=False).returncode
+        except OSError as error:
+            raise Refused(f"{editor[0]}: {error.strerror}; set EDITOR") from error
+        if code:
+            raise Refused(f"{editor[0]} ended with {code}: nothing was changed")
+        after = path.read_bytes()
+    if after == payload + b"\n":
+        return payload
+    return after.removesuffix(b"\n") if not payload.endswith(b"\n") else after

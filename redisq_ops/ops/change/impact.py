@@ -1,0 +1,286 @@
+"""What a bulk change will do, counted while its entries are looked for: to whom, how old, how long.
+
+Bounded whatever is selected: of every breakdown the most frequent values are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import ceil
+from typing import Any
+
+from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.model.entry import Counts, Entry, Rates, Request, State
+from redisq_ops.core.model.states import VERBS, Verb
+from redisq_ops.core.redis.operation import both, together
+
+from ..filter.scan import Filter, Scan, Selection
+from ..groups.fingerprint import fingerprint
+from ..groups.heavy_hitters import Frequent
+from ..terminal import age, count, size
+
+TOP = 20
+_WATCHED = 1000
+_REQUESTS = 10_000
+_WEIGHED = 50
+"""payloads that are read only to know their size; that of the others is taken to be alike"""
+_MINUTE, _HOUR, _DAY = 60_000, 3_600_000, 86_400_000
+AGES = (("under 1m", _MINUTE), ("under 1h", _HOUR), ("under 1d", _DAY), ("under 7d", 7 * _DAY))
+STEP = 50
+COST_US = 15.0
+"""server time of one entry, µs, as `python -m benchmarks plans` measures it"""
+
+
+class Breakdown:
+    """How many entries have which value; of more than 1,000 values the frequent ones."""
+
+    def __init__(self) -> None:
+        self._values: Frequent[str] = Frequent(_WATCHED)
+        self._total = 0
+
+    def add(self, value: str) -> None:
+        self._values.add(value)
+        self._total += 1
+
+    def top(self) -> dict[str, int]:
+        """The 20 most frequent values, the rest together as ``other``: the sum is always right."""
+        ranked = dict(self._values.top(TOP))
+        rest = self._total - sum(ranked.values())
+        return ranked | ({"other": ranked.get("other", 0) + rest} if rest else {})
+
+
+@dataclass(slots=True)
+class Consequences:
+    """What is known of the entries so far, and of the queue they come back to."""
+
+    queue: Queue[Any]
+    now_ms: int
+    count: int = 0
+    weighed: int = 0
+    """of how many the payload was seen; of the first ones, where a look doesn't bring them along"""
+    clients: Breakdown = field(default_factory=Breakdown)
+    priorities: Breakdown = field(default_factory=Breakdown)
+    errors: Breakdown = field(default_factory=Breakdown)
+    ages: Breakdown = field(default_factory=Breakdown)
+    samples: dict[str, str] = field(default_factory=dict)
+    """an error of each group, as its entry has it: type only, messages may hold anything"""
+    waiting: int | None = None
+    """what waits already"""
+    settled_a_minute: float | None = None
+    """from the first minute of the last hour in which any were; None where too few were, or nobody
+    counts"""
+    shown: Callable[[str], str] = str
+    """an error's type as it may be shown and written"""
+    looked: int | None = None
+    """how many were looked at, where that isn't all of them; breakdowns are theirs"""
+    cost_us: float = COST_US
+    goes_on: bool = False
+    """to another queue, and what waits is counted there"""
+    calls: int = 1
+    """of a step, in each shard"""
+    step: int = STEP
+    """entries of one, about: it adapts itself"""
+    _priorities: dict[str, str] = field(default_factory=dict)
+    _bytes: int = 0
+    """of those payloads"""
+
+    async def add(self, entries: Sequence[Entry]) -> None:
+        """Count a page of entries; a round trip where priorities are their requests', and some for
+        the first payloads."""
+        if "requests" in self.queue.capabilities:
+            await self._learn_priorities(entries)
+        for entry in entries:
+            self.count += 1
+            self.ages.add(self._age(entry))
+            if entry.client is not None:
+                self.clients.add(entry.client)
+            if entry.error is not None or entry.reason is not None:
+                group = fingerprint(entry)
+                self.errors.add(group)
+                if len(self.samples) < _WATCHED:
+                    said = self.shown(entry.error.type) if entry.error else ""
+                    self.samples.setdefault(group, said)
+            if "requests" in self.queue.capabilities:
+                self.priorities.add(self._priorities.get(_request(entry), "?"))
+        await self._weigh(entries)
+
+    async def _weigh(self, entries: Sequence[Entry]) -> None:
+        if entries and entries[0].payload is None:
+            few = entries[: max(0, _WEIGHED - self.weighed)]
+            found = await together(self.queue.get.op(entry.id) for entry in few)
+            entries = [entry for entry in found if entry is not None]
+        sizes = [len(entry.payload) for entry in entries if entry.payload is not None]
+        self.weighed += len(sizes)
+        self._bytes += sum(sizes)
+
+    @property
+    def bytes(self) -> int | None:
+        """Of all payloads, by those that were weighed; None: none was."""
+        if not self.weighed:
+            return None if self.count else 0
+        return round(self._bytes * self.count / self.weighed)
+
+    async def _learn_priorities(self, entries: Sequence[Entry]) -> None:
+        unknown = {_request(entry) for entry in entries} - self._priorities.keys()
+        asked = sorted(unknown)[: max(0, _REQUESTS - len(self._priorities))]
+        for id, request in zip(asked, await _requests(self.queue, asked), strict=True):
+            self._priorities[id] = "?" if request is None else str(request.priority)
+
+    def _age(self, entry: Entry) -> str:
+        if entry.since_ms is None:
+            return "unknown"
+        old = self.now_ms - entry.since_ms
+        return next((name for name, bound in AGES if old < bound), "7d and more")
+
+    def stands_for(self, all_of_them: int, cost_us: float, step: int) -> None:
+        """From now on about so many, of which those counted so far were looked at; ``step``:
+        entries a call moves."""
+        self.looked, self.count, self.cost_us = self.count, all_of_them, cost_us
+        self.step = step
+
+    async def look_around(self) -> None:
+        """How much waits already, and how fast the queue gets through it."""
+        found: tuple[Counts, Rates] = await both(
+            self.queue.counts.op(), self.queue.rates.op(self.now_ms, 60)
+        )
+        counts, rates = found
+        self.waiting = counts.of("waiting")
+        self.settled_a_minute = rates.pace(self.now_ms)
+
+    def drain_ms(self, verb: Verb) -> int | None:
+        """When all that waits then will be done, at that pace."""
+        waits = VERBS[verb][1] == "waiting" or self.goes_on
+        if not waits or self.waiting is None or not self.settled_a_minute:
+            return None
+        return ceil((self.waiting + self.count) / self.settled_a_minute * _MINUTE)
+
+    @property
+    def _calls(self) -> int:
+        """Of all steps: in each shard that has some, and the first, where the journal is."""
+        shards = min(len(self.queue.leaves), self.count + 1)
+        return ceil(self.count / self.step) * self.calls * shards
+
+    def facts(self, verb: Verb) -> dict[str, Any]:
+        """For programs, and the second line of a plan."""
+        return {
+            "count": self.count,
+            "looked": self.count if self.looked is None else self.looked,
+            "clients": self.clients.top(),
+            "priorities": self.priorities.top(),
+            "errors": self.errors.top(),
+            "error_types": {group: self.samples.get(group, "") for group in self.errors.top()},
+            "ages": self.ages.top(),
+            "bytes": self.bytes,
+            "weighed": min(self.weighed, self.count),
+            "waiting": self.waiting,
+            "settled_a_minute": self.settled_a_minute,
+            "drain_ms": self.drain_ms(verb),
+            "calls": self._calls,
+            "server_ms": ceil(self.count * self.cost_us / 1000),
+            "fairness": fairness(self.clients.top(), verb),
+        }
+
+
+def fairness(clients: Mapping[str, int], verb: Verb) -> str | None:
+    """What it means to the others that these wait again, where clients have turns."""
+    named = {client: n for client, n in clients.items() if client != "other"}
+    if VERBS[verb][1] != "waiting" or not named:
+        return None
+    most = max(named, key=lambda client: named[client])
+    share = round(100 * named[most] / sum(clients.values()))
+    return f"{share} % are {most}'s; clients have turns by weight, so others go on having theirs"
+
+
+def lines(facts: Mapping[str, Any]) -> list[str]:
+    """The same for people: a few lines, the most frequent values first."""
+    if not facts["count"]:
+        return []
+    types = facts["error_types"]
+    errors = {f"{group} {types.get(group, '')}".strip(): n for group, n in facts["errors"].items()}
+    part = facts["looked"] < facts["count"]
+    said = [f"of the first {count(facts['looked'])} of {count(facts['count'])}:"] if part else []
+    for what, shown in (
+        ("clients", facts["clients"]),
+        ("priorities", facts["priorities"]),
+        ("error groups", errors),
+        ("in this state", facts["ages"]),
+    ):
+        if shown:
+            top = sorted(shown.items(), key=lambda item: (item[0] == "other", -item[1]))
+            more = f", {len(top) - 4} more" if len(top) > 4 else ""
+            values = ", ".join(f"{name} ({count(n)})" for name, n in top[:4])
+            said.append(f"{what}: {values}{more}")
+    if facts["fairness"]:
+        said.append(facts["fairness"])
+    if facts["drain_ms"]:
+        pace = (
+            f"{facts['settled_a_minute']:,.{0 if facts['settled_a_minute'] >= 10 else 1}f} a minute"
+        )
+        said.append(f"all that waits then is done in ≈ {age(facts['drain_ms'])} (lately {pace})")
+    calls = "1 call" if facts["calls"] == 1 else f"≈ {count(facts['calls'])} calls"
+    cost = f"server: {calls}, ≈ {count(facts['server_ms'])} ms"
+    if facts["bytes"] is not None:
+        about = "" if facts["weighed"] == facts["count"] else "≈ "
+        cost += f"; payloads {about}{size(facts['bytes'])}"
+    return [*said, cost]
+
+
+def _request(entry: Entry) -> str:
+    return entry.id.rpartition("/")[0]
+
+
+async def _requests(queue: Queue[Any], ids: Sequence[str]) -> list[Request | None]:
+    return await together(queue.request.op(id) for id in ids)
+
+
+async def _dated(queue: Queue[Any], entries: list[Entry]) -> list[Entry]:
+    """What waits, with the time its request began: an id may come again."""
+    if "requests" not in queue.capabilities or not entries or entries[0].state != "waiting":
+        return entries
+    ids = sorted({_request(entry) for entry in entries})
+    found = await _requests(queue, ids)
+    began = {id: r.created_ms for id, r in zip(ids, found, strict=True) if r is not None}
+    return [replace(entry, at_ms=began.get(_request(entry))) for entry in entries]
+
+
+async def _came_since(queue: Queue[Any], entries: list[Entry], moment_ms: int) -> set[str]:
+    """Which have begun to wait since; a time yet to come is a clock's that was ahead."""
+    later = [e for e in entries if e.state == "waiting" and (e.at_ms or 0) > moment_ms]
+    now = await queue.now.op() if later else 0
+    return {entry.id for entry in later if (entry.at_ms or 0) <= now}
+
+
+async def weigh(
+    queue: Queue[Any],
+    state: State,
+    filter: Filter,
+    progress: Callable[[int, int | None], None] | None = None,
+    keep: Callable[[list[Entry]], None] | None = None,
+    shown: Callable[[str], str] = str,
+) -> tuple[Selection, Consequences]:
+    """As `select`, in one scan with what the entries are like.
+
+    ``shown`` redacts what errors say. ``keep`` gets the entries page by page; then the selection
+    itself has no ids, and what is in memory doesn't grow with it.
+    """
+    now = await queue.now.op()
+    scan = Scan(queue, state, filter, now)
+    chosen, weight = Selection(queue, state, filter, now), Consequences(queue, now, shown=shown)
+    while not scan.over:
+        found = await scan.step()
+        dated = await _dated(queue, found)
+        if came := await _came_since(queue, dated, now):
+            found, dated = ([e for e in some if e.id not in came] for some in (found, dated))
+        chosen.add(dated)
+        await weight.add(found)
+        if keep is not None:
+            keep(dated)
+            chosen.pages.clear()
+        if progress is not None:
+            progress(scan.scanned, scan.expected)
+    chosen.scanned, chosen.complete, chosen.elsewhere = scan.scanned, scan.complete, scan.elsewhere
+    chosen.total, chosen.exact, chosen.corrupt = scan.total, scan.exact, scan.corrupt
+    if chosen.count:
+        await weight.look_around()
+    return chosen, weight

@@ -1,0 +1,87 @@
+"""What a configuration lets changes do: how many entries, how fast, and what is typed first.
+
+A guard keeps one's own hand from slipping; it is no permission. Who may write is the server's ACL
+(docs/connecting.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from redisq_ops.core.model.errors import BadInput, Refused, Unconfirmed
+
+from ..terminal import a_second, count
+
+_AS_A_WHOLE = {"undo", "import", "cancel", "destroy"}
+"""verbs of which no part can be chosen"""
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """Limits of every change made through it, and where each limit comes from."""
+
+    read_only: bool = False
+    max_entries: int | None = None
+    max_entries_from: str = "default"
+    max_rate: float | None = None
+    """entries per second"""
+    max_rate_from: str = "default"
+    word: str | None = None
+    """the context's name, where that is typed to confirm each change"""
+
+    def checked(self, facts: Sequence[Mapping[str, Any]]) -> None:
+        """Refuse changes that together touch more entries than allowed.
+
+        ``facts`` are those of the plans; how many one touches is its ``entries``, where it is about
+        something else (a request, a queue) that has some, else its ``matched``.
+        """
+        number = sum(int(each.get("entries", each.get("matched")) or 0) for each in facts)
+        if self.max_entries is not None and number > self.max_entries:
+            fewer = ": choose fewer, with --max or a filter"
+            raise Refused(
+                f"that is {count(number)} entries, and one change may touch "
+                f"{count(self.max_entries)} (max_entries, {self.max_entries_from})"
+                + ("" if {each.get("verb") for each in facts} & _AS_A_WHOLE else fewer)
+            )
+
+    def rate(self, asked: float | None) -> float | None:
+        """The rate of a change: what was asked for, else the limit; one above it is refused."""
+        if self.max_rate is None:
+            return asked
+        if asked is not None and asked > self.max_rate:
+            raise Refused(
+                f"{a_second(asked)} is faster than {a_second(self.max_rate)} "
+                f"(max_rate, {self.max_rate_from})"
+            )
+        return self.max_rate if asked is None else asked
+
+    def stricter(self, rate: float | None) -> float | None:
+        """The slower of a rate and the limit; None where there is neither."""
+        known = [each for each in (rate, self.max_rate) if each is not None]
+        return min(known, default=None)
+
+    def rest(self, handled: int, seconds: float) -> float:
+        """Seconds to wait after ``handled`` entries in so many seconds, to keep to the limit."""
+        return 0.0 if self.max_rate is None else max(0.0, handled / self.max_rate - seconds)
+
+    def named(self, said: str | None, asked: bool) -> None:
+        """Refuse a wrong name, and none where nobody is going to be ``asked`` for it."""
+        if said is not None and said != self.word:
+            of = f"this is context {self.word}" if self.word else "nothing here asks for a name"
+            raise BadInput(f"--confirm {said}: {of}")
+        if self.word is not None and said is None and not asked:
+            raise Unconfirmed(f"context {self.word} wants its name: add --confirm {self.word}")
+
+    def typed(self, said: str | None, typed: str | None) -> str | None:
+        """What a person types to confirm: of what the plan asks for and the context's name, both.
+
+        ``said``: the name as ``--confirm`` gave it already.
+        """
+        word = self.word if said is None else None
+        return " ".join(filter(None, (typed, word))) or None
+
+
+FREE = Guard()
+"""nothing is limited"""

@@ -1,0 +1,264 @@
+"""How fast a replay may be: decided from observations alone, without a server or a clock.
+
+A canary first, then a ramp that doubles while what was replayed stays well, pauses above a
+threshold, and goes on or gives up. `Ramp` observes and does what is decided here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Literal
+
+from ..terminal import age, count
+
+Phase = Literal["canary", "watching", "ramp", "paused", "settling", "over", "stopped"]
+JUDGED = 10
+"""verdicts it takes, while the ramp runs, to say anything of re-entry"""
+EASE = 0.8
+"""how far below a threshold the way goes on"""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What an operator allows."""
+
+    canary: int = 0
+    """entries to be replayed first, and judged before any other is"""
+    rate: float | None = None
+    """entries per second at the end of the ramp; None: as many as thresholds allow"""
+    first: float = 10.0
+    """entries per second at its beginning"""
+    reentry: float = 0.2
+    """share of what was replayed that may die or fail again"""
+    latency_ms: float = 5.0
+    """by how much the server may answer later than it did before"""
+    waiting: int | None = None
+    """entries that may wait for workers"""
+    window_ms: int = 5_000
+    """a rate is kept so long before it is doubled"""
+    watch_ms: int = 60_000
+    """how long to wait for the canary, and for the last ones, to be settled"""
+    patience_ms: int = 300_000
+    """how long it may stay paused before it gives up"""
+
+    @property
+    def full(self) -> float:
+        return inf if self.rate is None else self.rate
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What is known at one moment; ``at_ms`` of any clock that only goes forward."""
+
+    at_ms: int
+    replayed: int
+    left: int
+    """entries not yet dealt with"""
+    judged: int = 0
+    """replayed entries that ended, well or not; of those that are watched, the latest 200"""
+    died: int = 0
+    """of those, dead again"""
+    failing: int = 0
+    """watched entries that failed again and will be tried again"""
+    unsettled: int = 0
+    """watched entries whose end isn't known, failing ones among them"""
+    verdicts: int = 0
+    """all that ended since the beginning"""
+    waiting: int = 0
+    oldest_ms: int | None = None
+    """for how long the oldest waiting work waits"""
+    late_ms: float = 0.0
+    """by how much the server answers later than before"""
+    untold: int = 0
+    """unsettled entries whose end nobody will know"""
+    owed: int = 0
+    """watched entries to be looked at once more before it is over"""
+
+    @property
+    def coming(self) -> int:
+        """Watched entries whose end is yet to come."""
+        return self.unsettled - self.untold
+
+    @property
+    def bad(self) -> int:
+        return self.died + self.failing
+
+    @property
+    def seen(self) -> int:
+        return self.judged + self.failing
+
+    @property
+    def share(self) -> float:
+        """Of what can be judged, how much died or failed again."""
+        return self.bad / self.seen if self.seen else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """What is to be done until the next observation."""
+
+    phase: Phase
+    rate: float = 0.0
+    """entries per second; `inf` for a canary, which is bounded by ``goal``"""
+    since_ms: int = 0
+    """begin of the phase, or of the window of the ramp"""
+    why: str = ""
+    goal: int = 0
+    """canary: how many replayed entries it ends at"""
+    proven: bool = False
+    """a canary went well, or none was asked for"""
+    paused_ms: int | None = None
+    """since when it has been paused or probing"""
+    verdicts: int = 0
+    """as of the begin of the window"""
+    told_ms: int = 0
+    """when the latest verdict came"""
+
+    @property
+    def ended(self) -> bool:
+        return self.phase in ("over", "stopped")
+
+
+def begin(limits: Limits, seen: Observed, *, proven: bool = False, rate: float = 0.0) -> Course:
+    """How it starts; ``proven`` and ``rate`` are of a ramp that was interrupted."""
+    at = seen.at_ms
+    if limits.canary and not proven:
+        goal = seen.replayed + limits.canary
+        return Course("canary", inf, at, goal=goal, told_ms=at)
+    first = min(limits.full, max(limits.first, rate / 2))
+    return Course("ramp", first, at, proven=True, told_ms=at)
+
+
+def advance(course: Course, seen: Observed, limits: Limits) -> Course:
+    """The next course, of this one and what is seen. A pure function."""
+    at = seen.at_ms
+    if seen.verdicts > course.verdicts or not seen.unsettled:
+        course = replace(course, told_ms=at)
+    if course.phase in ("canary", "ramp", "paused", "watching") and not seen.left:
+        return replace(course, phase="settling", rate=0.0, since_ms=at, why="")
+    match course.phase:
+        case "canary" if seen.replayed >= course.goal:
+            return replace(course, phase="watching", rate=0.0, since_ms=at)
+        case "watching":
+            return _judged(course, seen, limits)
+        case "ramp":
+            return _ramped(course, seen, limits)
+        case "paused":
+            return _waited(course, seen, limits)
+        case "settling" if not seen.coming or (late(course, at, limits) and not seen.owed):
+            why = _reentry(seen, limits) or _unheard(seen, limits)
+            return replace(course, phase="over", since_ms=at, why=why)
+    return course
+
+
+def _judged(course: Course, seen: Observed, limits: Limits) -> Course:
+    """The canary's verdict, as soon as there is one."""
+    at = seen.at_ms
+    timed_out = at - course.since_ms >= limits.watch_ms
+    hopeless = seen.bad > limits.reentry * (seen.judged + seen.unsettled)
+    if seen.coming and not timed_out and not (hopeless and seen.died):
+        return course
+    if not seen.seen and not timed_out:
+        why = "more failures came than can be looked at to tell who died"
+    elif not seen.seen:
+        why = f"nothing of the canary was settled within {age(limits.watch_ms)}"
+    elif (bad := _reentry(seen, limits)) is not None:
+        why = bad
+    else:
+        return Course(
+            "ramp", min(limits.full, limits.first), at, proven=True, verdicts=seen.verdicts,
+            told_ms=at,
+        )  # fmt: skip
+    if not course.proven:
+        return replace(course, phase="stopped", since_ms=at, why=f"{why}: the canary")
+    return _held(course, seen, limits, why)
+
+
+def _ramped(course: Course, seen: Observed, limits: Limits) -> Course:
+    if (why := _trouble(course, seen, limits)) is not None:
+        return _held(course, seen, limits, why)
+    at = seen.at_ms
+    # Twice as fast only on evidence: something ended since, or nothing is left that could.
+    told = seen.verdicts > course.verdicts or not seen.unsettled
+    if at - course.since_ms < limits.window_ms or not told:
+        return course
+    rate = min(limits.full, course.rate * 2)
+    return replace(course, rate=rate, since_ms=at, why="", verdicts=seen.verdicts, paused_ms=None)
+
+
+def _waited(course: Course, seen: Observed, limits: Limits) -> Course:
+    """While paused: on, try a few, or give up."""
+    at = seen.at_ms
+    assert course.paused_ms is not None
+    why = _trouble(course, seen, limits, EASE)
+    if why is None:
+        # As it was healthy before, not from the very beginning.
+        rate = min(limits.full, max(limits.first, course.rate))
+        return replace(
+            course, phase="ramp", rate=rate, since_ms=at, why="", verdicts=seen.verdicts,
+            told_ms=at,
+        )  # fmt: skip
+    if at - course.paused_ms >= limits.patience_ms:
+        return replace(course, phase="stopped", since_ms=at, why=why)
+    if (
+        _reentry(seen, limits) is not None
+        and not (seen.coming - seen.failing)
+        and at - course.since_ms >= min(limits.watch_ms, limits.patience_ms // 4)
+    ):
+        # What died stays dead: only new ones can tell whether all is well again.
+        goal = seen.replayed + max(limits.canary, JUDGED)
+        return replace(course, phase="canary", since_ms=at, goal=goal, rate=inf, why="")
+    return replace(course, why=why)
+
+
+def _held(course: Course, seen: Observed, limits: Limits, why: str) -> Course:
+    since = seen.at_ms if course.paused_ms is None else course.paused_ms
+    if seen.at_ms - since >= limits.patience_ms:
+        return replace(course, phase="stopped", since_ms=seen.at_ms, why=why)
+    half = limits.first if course.rate == inf else course.rate / 2
+    return replace(course, phase="paused", rate=half, since_ms=seen.at_ms, why=why, paused_ms=since)
+
+
+def _reentry(seen: Observed, limits: Limits) -> str | None:
+    if seen.share <= limits.reentry:
+        return None
+    word = "died or failed" if seen.failing else "died"
+    return (
+        f"{count(seen.bad)} of {count(seen.seen)} replayed entries {word} again "
+        f"({seen.share:.0%}, more than {limits.reentry:.0%})"
+    )
+
+
+def late(course: Course, at_ms: int, limits: Limits) -> bool:
+    """Whether the last ones had their time to be settled."""
+    return course.phase == "settling" and at_ms - course.since_ms >= limits.watch_ms
+
+
+def _unheard(seen: Observed, limits: Limits) -> str:
+    """Of how many it isn't known, though all was replayed, that they are well."""
+    watched = f"of {count(seen.verdicts + seen.unsettled)} watched entries"
+    left = seen.coming - seen.failing  # what failed again was heard of: it counts as bad
+    said = []
+    if left:
+        said.append(f"{count(left)} {watched} weren't settled within {age(limits.watch_ms)}")
+    if seen.untold:
+        said.append(f"nobody can tell what became of {count(seen.untold)} {watched}")
+    return " and ".join(said)
+
+
+def _trouble(course: Course, seen: Observed, limits: Limits, ease: float = 1.0) -> str | None:
+    """Which threshold is crossed, in words."""
+    if seen.seen >= JUDGED and (why := _reentry(seen, limits)) is not None:
+        return why
+    if seen.late_ms > limits.latency_ms * ease:
+        return (
+            f"the server answers {seen.late_ms:.1f} ms later than before "
+            f"(more than {limits.latency_ms * ease:g} ms)"
+        )
+    if limits.waiting is not None and seen.waiting > limits.waiting * ease:
+        most = count(int(limits.waiting * ease))
+        return f"{count(seen.waiting)} entries wait (more than {most})"
+    if seen.unsettled and seen.at_ms - course.told_ms >= limits.watch_ms:
+        return f"nothing that was replayed was settled for {age(seen.at_ms - course.told_ms)}"
+    return None

@@ -1,0 +1,249 @@
+"""Moves between two queues of a kind on one deployment: `Move`, and its plan's `MoveApply`.
+
+A step takes entries into the source's trash under the operation's id, puts them in at the target,
+and puts back as they were those that are refused there (`core.relocation` says why that is safe).
+The journal of the source says how far it came. Whoever goes on with an operation first ends the
+steps that others began; what nobody goes on with is found by `core.recovery`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from redisq_ops.core.engine import transfer, transfer_recovery
+from redisq_ops.core.engine.transfer import OK
+from redisq_ops.core.model.errors import BadInput, NotFound, Superseded
+from redisq_ops.core.model.settings import BATCH, DEFAULTS
+from redisq_ops.core.model.states import VERBS, Verb
+from redisq_ops.core.redis.operation import both
+from redisq_ops.core.sharding.sharded_queue import Sharded
+
+from . import audit_log
+from .apply import Apply
+from .bulk import Bulk, ChangeScope, EntryAction, Pick, Stride
+from .transfer_plan import Way, movable
+
+ASKED = 8
+"""steps for each time that the target is asked whether it takes more, where nothing says that it
+might not"""
+
+
+@dataclass(slots=True)
+class _Going:
+    """What changes about a move while it goes on."""
+
+    reached: int | None = None
+    """the step up to which all have ended in both queues; None: the journal knows"""
+    longest: float = 0.0
+    """seconds of the longest call of the latest step"""
+    clock: Callable[[], float] = time.perf_counter
+
+    @contextmanager
+    def call(self) -> Iterator[None]:
+        began = self.clock()
+        yield
+        self.longest = max(self.longest, self.clock() - began)
+
+
+class _Pace(Stride):
+    """A step is several calls, and each is to be short by itself."""
+
+    def __init__(self, size: int, going: _Going) -> None:
+        super().__init__(size)
+        self._going = going
+
+    def learn(self, done: int, seconds: float, asked: int | None = None) -> None:
+        super().learn(done, self._going.longest or seconds, asked)
+        self._going.longest = 0.0
+
+
+@dataclass(frozen=True)
+class Onward(EntryAction):
+    """What is done to each entry of a move."""
+
+    way: Way
+    going: _Going = field(default_factory=_Going)
+
+    async def move(self, op: str, seq: int, picks: list[Pick], span: tuple[int, int]) -> list[str]:
+        """One step of it: moved | changed | late, or why the target refused it."""
+        await self.settle(op, seq - 1)
+        if isinstance(self.queue, Sharded):
+            await self.queue._refresh()
+            transfer.refuse_changing(self.queue)
+        with self.going.call():
+            said: list[str] = await super().move(op, seq, picks, span)
+        if len(said) != len(picks):  # somebody else's step of that number
+            return said
+        landed = await self._land(op, seq, again=False) if "moved" in said else {}
+        await transfer.free(self.queue, op, seq, self.state)
+        self.going.reached = seq
+        now = {id: "moved" if word == OK else word for id, word in landed.items()}
+        return [
+            now.get(pick.id, "changed") if word == "moved" else word
+            for pick, word in zip(picks, said, strict=True)
+        ]
+
+    async def settle(self, op: str, upto: int) -> None:
+        """End steps that others began, or this one before it was killed."""
+        if self.going.reached is None:
+            operation = await audit_log.read(self.queue, op)
+            self.going.reached = operation.landed if operation else 0
+        while self.going.reached < upto:
+            step = self.going.reached + 1
+            with suppress(Superseded, NotFound):  # an undo has them; they are back
+                await self._land(op, step, again=True)
+            await transfer.free(self.queue, op, step, self.state)
+            self.going.reached = step
+
+    async def noted(self, op: str) -> None:
+        """Have both queues know that nothing of it is under way. (Each step says so of those
+        before it.)"""
+        target = self.way.target
+        last = (await target.unfinished.op()).get(op)
+        if await transfer_recovery.finish(self.queue, op, steps=self.going.reached or 0):
+            await transfer_recovery.finish(target, op, at_ms=last)
+
+    async def _land(self, op: str, step: int, *, again: bool) -> dict[str, str]:
+        """Put in at the target what a step took out; what was said of each."""
+        way = self.way
+        return await transfer.bring(
+            self.queue, way.target, way.into_ms, op, step, self.state, way.keep_ms,
+            again=again, timed=self.going.call,
+        )  # fmt: skip
+
+
+class Relocating(Bulk):
+    """A bulk change between two queues: the part that `Move` and `MoveApply` share."""
+
+    def __init__(self, *given: Any, way: Way, **more: Any) -> None:
+        self.way = way
+        self._room = BATCH
+        self._looked = 0
+        """steps since the target was asked"""
+        self._wary = True
+        """whether it is asked before every step"""
+        super().__init__(*given, **more)
+        self.onward.going.clock = self._clock
+        self._stride = _Pace(self._stride.size, self.onward.going)
+
+    def _allowed(self, selection: ChangeScope, verb: Verb) -> None:
+        movable(selection.queue)
+        if selection.state not in VERBS["move"][0]:
+            raise BadInput(f"move is for {' or '.join(VERBS['move'][0])} entries")
+
+    def _ordered(self, order: EntryAction) -> EntryAction:
+        return Onward(
+            order.queue, order.verb, order.state, order.high_water_ms, order.consumer,
+            order.argument, self.way,
+        )  # fmt: skip
+
+    @property
+    def onward(self) -> Onward:
+        assert isinstance(self.order, Onward)
+        return self.order
+
+    @property
+    def destination(self) -> dict[str, Any]:
+        return {"into": self.way.target.name, "into_ms": self.way.into_ms}
+
+    async def _begin(self) -> None:
+        into, source = self.way.target, self.order.queue
+        for queue in (source, into):
+            self.recovered += await transfer_recovery.recover(queue, but=[self.op])
+        if await audit_log.read(into, self.op) is None:
+            await audit_log.begin(
+                into, self.op, self.verb, self.author, str(self.selection.filter),
+                now_ms=await into.now.op(), target=self.order.state, matched=self.outcome.matched,
+                origin=source.name,
+            )  # fmt: skip
+        await super()._begin()
+        for queue in (source, into):
+            await transfer_recovery.hold(queue, self.op)
+        if isinstance(source, Sharded):  # who changes the shards finds it listed, or we that change
+            await source._refresh()
+            transfer.refuse_changing(source)
+
+    def _size(self) -> int:
+        return min(super()._size(), BATCH, self._room)
+
+    @property
+    def _ahead(self) -> int:
+        """How many weren't looked at yet."""
+        return self.outcome.matched - self.handled
+
+    async def step(self) -> bool:
+        """Move some; False when all were dealt with, or the target takes no more."""
+        await self._open()
+        if self._ahead and not self.halted and (why := await self._shut()):
+            self.halted = why
+            await self._give_up()
+        goes_on = not self.halted and await super().step()
+        if not goes_on:  # what it left here may be replaced from now on
+            if self.onward.going.reached is None:
+                await self._settled()
+            await self.onward.noted(self.op)
+        return goes_on
+
+    async def _shut(self) -> str:
+        """Why the target takes nothing now, if it doesn't; else how much goes in next."""
+        into = self.way.target
+        self._looked = (self._looked + 1) % ASKED
+        if self._looked != 1 and not self._wary:
+            return ""
+        counts, settings = await both(into.counts.op(), into.settings.op())
+        if counts.closed is not None:
+            return "closed"
+        most = int(settings.get("max_waiting", DEFAULTS.max_waiting)) * len(into.all_keys)
+        self._room, self._wary = BATCH, bool(most)
+        if most and self.order.state != "dead":
+            timed = counts.delayed if "timeline" in into.capabilities else 0
+            self._room = min(BATCH, max(0, most - counts.waiting - (timed or 0)))
+        return "" if self._room else "full"
+
+    def _count(self, said: Counter[str]) -> None:
+        super()._count(said)
+        self._wary = self._wary or bool(said.keys() & {"full", "closed"})
+
+    async def _give_up(self) -> None:
+        """It ends here: nobody goes on with it."""
+        self.outcome.skip(self.halted, self._ahead)
+        await self._end()
+
+    async def _end(self) -> None:
+        await self._settled()
+        await self.onward.noted(self.op)
+        await super()._end()
+        await audit_log.note(self.way.target, self.op, ended=1)
+
+    async def _settled(self) -> None:
+        operation = await audit_log.read(self.order.queue, self.op)
+        if operation is not None:
+            await self.onward.settle(self.op, operation.steps)
+
+    async def reached(self) -> int:
+        """After an interruption: the step that was under way is brought to its end."""
+        await self._settled()
+        if self.onward.going.reached:
+            await self.onward.noted(self.op)
+        return await super().reached()
+
+
+class Move(Relocating):
+    """Entries of a selection go to another queue. Drive `step` until it says False."""
+
+
+class MoveApply(Relocating, Apply):
+    """A plan of a move being carried out; as `Apply`."""
+
+    @property
+    def _ahead(self) -> int:
+        most = self.left if self._most is None else self._most - self.handled
+        return 0 if self._over else min(self.left, most)
+
+    async def _give_up(self) -> None:
+        """The rest can be applied when there is room again."""

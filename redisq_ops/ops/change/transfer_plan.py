@@ -1,0 +1,129 @@
+"""The way from one queue to another of its kind: whether entries can go it, and what that means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from redisq_ops.core.engine import transfer
+from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.engine.registry import find
+from redisq_ops.core.foreign.base import ForeignQueue
+from redisq_ops.core.model.entry import Counts, Rates, State
+from redisq_ops.core.model.errors import BadInput, NotFound, Refused, WrongKind
+from redisq_ops.core.model.keys import checked_name
+from redisq_ops.core.model.settings import DAY_MS, DEFAULTS
+from redisq_ops.core.redis.operation import both
+
+from ..deployment import Deployment
+from ..hint import hint
+from ..terminal import age
+from .impact import Consequences
+from .plan import PlanHeader
+
+COST_US = 50.0
+"""server time of one entry, µs, in both queues together, as `python -m benchmarks moves` has it"""
+CALLS = 4
+"""of a step: out, all of it read, in, noted"""
+SHORTEST_MS = 600_000
+"""a trash that keeps less is no place to be between two queues"""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """From one queue to another."""
+
+    source: Queue[Any]
+    into: Queue[Any] | None
+    """None: it was destroyed since"""
+    into_ms: int
+    """when it was registered"""
+    keep_ms: int
+    """how long the target keeps what it said of entries: longer than the source can ask"""
+
+    @property
+    def target(self) -> Queue[Any]:
+        if self.into is None:
+            raise NotFound("the queue they went to isn't there any more")
+        return self.into
+
+
+async def way_to(deployment: Deployment, source: Queue[Any], name: str) -> Way:
+    """The way from a queue to the one of that name; refuses what can't be gone."""
+    movable(source)
+    if checked_name(name, "queue name") == source.name:
+        raise BadInput(f"--to {name}: that is where they are")
+    into = await deployment.named(name)
+    if into is None:
+        raise NotFound(
+            f"no queue {name!r} here: a move makes none ({hint('ls')} shows what there is)"
+        )
+    if isinstance(into, ForeignQueue):
+        raise Refused(f"queue {name} is kept by another program ({into.kind}): nothing goes in")
+    if into.kind != source.kind:
+        raise WrongKind(
+            f"queue {source.name} is a {source.kind} queue and {name} a {into.kind} queue: moves, "
+            "and redisq export and import, are between queues of one kind; submit the payloads of "
+            "an export there"
+        )
+    if unlike := await into.unlike.op(source):
+        raise Refused(f"entries of {source.name} can't go on in {name}: {unlike}")
+    await source.exists.op()
+    for queue in (source, into):
+        transfer.refuse_changing(queue)
+    kept = await trash_ms(source)
+    if kept < SHORTEST_MS:
+        raise Refused(
+            f"queue {source.name} keeps its trash for {age(kept)} only: a move goes through it and "
+            f"wants {age(SHORTEST_MS)} ({hint('retention', source.name, 'trash_ms=10m')})"
+        )
+    entry = await find(name, deployment.prefix)
+    return Way(source, into, entry.created_ms if entry else 0, kept + DAY_MS)
+
+
+def movable(queue: Queue[Any]) -> None:
+    """Refuse kinds whose entries can't go to another queue."""
+    if isinstance(queue, ForeignQueue):
+        raise Refused(
+            f"queue {queue.name} is kept by another program ({queue.kind}): its entries are only "
+            "moved by its own means"
+        )
+
+
+async def planned_way(deployment: Deployment, source: Queue[Any], header: PlanHeader) -> Way:
+    """A plan's way; refuses when the target isn't the one that was planned for."""
+    found = await way_to(deployment, source, header.into)
+    if found.into_ms != header.into_ms:
+        raise Refused(
+            f"queue {header.into} isn't the one that was planned for: it was destroyed and created "
+            "again; plan again"
+        )
+    return found
+
+
+async def trash_ms(queue: Queue[Any]) -> int:
+    return int((await queue.settings.op()).get("trash_ms", DEFAULTS.trash_ms))
+
+
+async def look_ahead(weight: Consequences, way: Way, state: State) -> None:
+    """What waits already, and how fast it goes, is the target's: that is where they will wait."""
+    found: tuple[Counts, Rates] = await both(
+        way.target.counts.op(), way.target.rates.op(weight.now_ms, 60)
+    )
+    counts, rates = found
+    weight.goes_on = state == "waiting"
+    weight.waiting = counts.of("waiting")
+    weight.settled_a_minute = rates.pace(weight.now_ms)
+    weight.cost_us, weight.calls = COST_US, CALLS
+
+
+def means(way: Way, state: State) -> str:
+    """What a move does, in words."""
+    then = {"dead": "dead", "delayed": "delayed to the same time", "waiting": "behind what waits"}
+    keeps = age(way.keep_ms - DAY_MS)
+    named = ", in requests of their own there, named after theirs and this move"
+    return (
+        f"they go to {way.target.name}, {then[state]} there, attempts kept"
+        f"{named if 'requests' in way.source.capabilities else ''}; the trash of "
+        f"{way.source.name} keeps a copy for undo ({keeps})"
+    )

@@ -1,0 +1,130 @@
+"""A move between two queues taken back: `Recall`.
+
+What went over there is asked for again, entry by entry: what nobody touched there leaves that queue
+and has its old place in the source, the rest stays where it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from redisq_ops.core.engine import transfer, transfer_recovery
+from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.engine.registry import find
+from redisq_ops.core.engine.transfer import OK, Cargo
+from redisq_ops.core.model.entry import Entry, State
+from redisq_ops.core.model.record import REPLAYED
+from redisq_ops.core.model.settings import DAY_MS
+from redisq_ops.core.redis.operation import together
+
+from ..deployment import Deployment
+from ..terminal import count
+from .audit_log import Author, Operation
+from .transfer_plan import Way, trash_ms
+from .undo import Undo
+
+
+class Recall(Undo):
+    """Takes a move back, as far as its entries are untouched in the queue they went to.
+
+    Of a queue that was destroyed since nobody knows what was done there: all come back.
+    """
+
+    across = True
+
+    def __init__(self, way: Way, operation: Operation, author: Author) -> None:
+        super().__init__(way.source, operation, author)
+        self.way = way
+        self._held_ms = 0
+
+    async def step(self) -> bool:
+        source, into, id = self.queue, self.way.into, self.operation.id
+        if not self._begun:
+            if into is not None:
+                self.recovered += await transfer_recovery.recover(into, but=[id])
+            self._held_ms = await transfer_recovery.hold(source, id)
+        goes_on = await super().step()
+        if not goes_on:
+            last = (await into.unfinished.op()).get(id) if into is not None else None
+            if await transfer_recovery.finish(source, id, at_ms=self._held_ms) and into is not None:
+                await transfer_recovery.finish(into, id, at_ms=last)
+        return goes_on
+
+    async def _take_back(self, id: str, step: int) -> tuple[int, ...]:
+        way, source, by = self.way, self.queue, self.outcome.op
+        assert by is not None
+        state, seq = cast("State", self.operation.source), self._taken + 1
+        self._held_ms = await transfer_recovery.hold(source, id, step)
+        took = await transfer.take_back(source, way.into, id, step, state, by, seq, way.keep_ms)
+        rows, said, out, back, stay = took.rows, took.said, took.out, took.back, took.stay
+        touched = [
+            one.id for one in rows
+            if not one.back and one.id not in out and said.get(one.id) == OK
+        ]  # fmt: skip
+        left = [*touched, *sorted(stay)]
+        marks = await transfer.marks(way.target, id, step) if left and way.into else {}
+        called = {one: marks[one][1] if one in marks else one for one in left}
+        self._touched += called.values()
+        kept = [one for one in rows if one.row and one.id not in back]
+        may_come = await self._may_come([one for one in kept if one.id in touched], called)
+        self.rest += len(may_come)
+        if may_come:
+            over = [one for one in kept if one.id not in may_come]
+            await transfer.forget_some(source, id, step, over)
+        else:
+            await transfer.forget(source, id, step)
+        return len(back), len(left)
+
+    async def _may_come(self, stay: Sequence[Cargo], called: Mapping[str, str]) -> set[str]:
+        """Which of those that stay only an operator changed over there: that can be taken back.
+        What a worker had is its queue's own, also once that is destroyed and nobody can say."""
+        found: list[Entry | None] = await together(
+            self.way.target.get.op(called[one.id]) for one in stay
+        )
+        return {
+            one.id
+            for one, entry in zip(stay, found, strict=True)
+            if entry is not None and _an_operators(entry, one)
+        }
+
+
+def _an_operators(entry: Entry, moved: Cargo) -> bool:
+    """Whether nobody was handed an entry since it was moved, though it was changed."""
+    _, failures, _, began, *_ = moved.row[2].split(b" ")
+    if entry.state == "trash" and entry.op is None:
+        # What its request's cancel took along has no operation of its own.
+        return entry.failures <= int(failures)
+    first = entry.first_ms or (REPLAYED if entry.handed else 0)
+    # What was replayed there died there, unless it had come as a dead letter.
+    had = first != int(began) and not (first == REPLAYED and moved.row[0] == b"dead")
+    return entry.op is not None and entry.state != "pending" and not had
+
+
+async def taking_back(
+    deployment: Deployment, queue: Queue[Any], operation: Operation, author: Author
+) -> Undo:
+    """What takes an operation back, a move between two queues or any other."""
+    if not operation.into:
+        return Undo(queue, operation, author)
+    into = await deployment.named(operation.into)
+    entry = await find(operation.into, deployment.prefix)
+    if into is not None and (
+        entry is None or entry.created_ms != operation.into_ms or into.kind != queue.kind
+    ):
+        into = None  # another one of that name
+    keep = await trash_ms(queue) + DAY_MS
+    return Recall(Way(queue, into, operation.into_ms, keep), operation, author)
+
+
+def undone(operation: Operation, change: Undo) -> str:
+    """What is to be said of it before it is taken back, beside its filter."""
+    if not isinstance(change, Recall):
+        return ""
+    if change.way.into is None:
+        gone, n = f"queue {operation.into} was destroyed since", change.outcome.matched
+        if operation.rest:
+            left = count(min(n, operation.rest))
+            return f"{gone}: what was done there since the last undo isn't known, {left} come back"
+        return f"{gone}: what was done there isn't known, all {count(n)} come back"
+    return f"from {operation.into}: those that somebody took or changed there stay there"

@@ -1,0 +1,230 @@
+"""Operations of the journal taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, cast
+
+from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.engine.transfer_recovery import Recovered, recover
+from redisq_ops.core.model.entry import State
+from redisq_ops.core.model.errors import Refused, Superseded
+from redisq_ops.core.redis.operation import both
+
+from . import audit_log
+from .audit_log import OTHERS, Author, ChangeOutcome, Operation
+
+NAMED = 5
+"""ids of those an undo left alone that are shown; its ``told`` is told of all"""
+
+
+class Undo:
+    """Takes an operation back, step by step, newest first. Drive `step` until it says False.
+
+    What was touched since is left alone (``changed``); what was kept too long ago can't be put
+    back (``expired``); what lies too far inside another program's list stays there for now
+    (``deep``), and the operation can be undone again. The outcome is about the whole operation
+    whoever took what back, earlier or at the same time (`OTHERS`).
+
+    ``told`` is told of each that was touched, by its id; ``sample`` are the first of them. Where a
+    layout only counts them, and of those kept for too long, nobody knows which they are: they are
+    ``unnamed``.
+    """
+
+    pause = 0.0
+    """seconds between steps; as a `Bulk` has it"""
+    across = False
+    """whether it knows its way between two queues"""
+
+    told: Callable[[str, str], None] | None = None
+    rest = 0
+    """as its `Operation` has it"""
+
+    def __init__(self, queue: Queue[Any], operation: Operation, author: Author) -> None:
+        if not operation.undoable or bool(operation.into) != self.across:
+            raise Refused(f"{operation.id} can't be undone: {why_not(operation)}")
+        self.queue = queue
+        self.operation = operation
+        self.author = author
+        self._inverses = operation.inverse.split("\n") if operation.inverse else []
+        """what is to be taken back yet of a change that was no move of entries, newest last"""
+        about = sum(queue.inverts(*_read(each)) for each in self._inverses)
+        self.outcome = ChangeOutcome(
+            audit_log.new_id("undo"), about or operation.done - operation.undone
+        )
+        self._left: list[tuple[str, int]] = []
+        """what numbered its steps, and how many of them are to be taken back yet"""
+        self._taken = 0
+        self._begun = False
+        self.sample: list[str] = []
+        self._named = 0
+        self._touched: list[str] = []
+        self.recovered: list[Recovered] = []
+        """moves of others that it found unfinished"""
+
+    @property
+    def unnamed(self) -> int:
+        """How many were left alone of which nobody knows the ids."""
+        known = ("changed", "deep", "expired")
+        return max(0, sum(self.outcome.skipped.get(word, 0) for word in known) - self._named)
+
+    async def step(self) -> bool:
+        """Undo one step; False when nothing is left."""
+        queue, operation, outcome = self.queue, self.operation, self.outcome
+        assert outcome.op is not None
+        if not self._begun:
+            self.recovered += await recover(queue, but=[operation.id])
+            await audit_log.begin(
+                queue, outcome.op, "undo", self.author, operation.id,
+                now_ms=await queue.now.op(), matched=outcome.matched,
+            )  # fmt: skip
+            if not operation.inverse:
+                await self._close()
+            self._begun = True
+        operation = self.operation
+        if self._inverses:
+            # First of the two: a step may count itself in the same place.
+            await both(audit_log.note(queue, outcome.op, **self._far), self._invert(outcome.op))
+            return True
+        while self._left and not self._left[-1][1]:
+            self._left.pop()
+        if self._left:
+            id, step = self._left[-1]
+            back, touched, *beyond = await self._take_back(id, step)
+            outcome.done += back
+            outcome.skip("changed", touched)
+            outcome.skip("deep", sum(beyond))
+            self._name()
+            self._left[-1] = id, step - 1
+            self._taken += 1
+            return True
+        if operation.inverse:
+            await audit_log.note(queue, operation.id, undone=1)
+        else:
+            await self._account()
+        await audit_log.note(queue, outcome.op, ended=1, **self._far)
+        return False
+
+    @property
+    def _far(self) -> dict[str, int]:
+        """What its own entry is told of how far it came."""
+        # A step that moves entries counts itself, in its own shard; what an import put in is moved
+        # to the trash.
+        inverse = self.operation.inverse
+        counted = not inverse or inverse.startswith("accepted ")
+        more = {} if counted else {"done": self.outcome.done}
+        return {"matched": self.outcome.matched, **more}
+
+    async def _account(self) -> None:
+        """Tell what other undos did from what nobody can take back."""
+        operation, outcome = self.operation, self.outcome
+        changed, deep = (outcome.skipped.get(word, 0) for word in ("changed", "deep"))
+        if not deep:  # those can be put back by and by
+            await audit_log.note(self.queue, operation.id, tried=1, rest=self.rest)
+        now = await audit_log.read(self.queue, operation.id) or operation
+        outcome.matched = max(operation.done, outcome.done)
+        others = max(0, now.undone - outcome.done)
+        gone = max(0, outcome.matched - outcome.done - changed - deep)
+        outcome.skip(OTHERS, min(gone, others))
+        # What they left alone is kept no longer either.
+        left = others or operation.rest
+        outcome.skip("changed" if left else "expired", max(0, gone - others))
+
+    async def _invert(self, op: str) -> None:
+        """Take one thing back of a change that was no move of entries."""
+        verb, args = _read(self._inverses[-1])
+        back = await self.queue.invert.op(
+            op, self._taken + 1, verb, args, left=self._touched.extend
+        )
+        self._inverses.pop()
+        self._taken += 1
+        touched = self._name()
+        self.outcome.done += back
+        self.outcome.skip("changed", touched)
+        self.outcome.skip("same", self.queue.inverts(verb, args) - back - touched)
+
+    async def _take_back(self, id: str, step: int) -> tuple[int, ...]:
+        """Undo one step, as `Queue.undo` does."""
+        assert self.outcome.op is not None
+        said: tuple[int, ...] = await self.queue.undo.op(
+            id, step, target=self.operation.target, by=self.outcome.op, seq=self._taken + 1,
+            left=self._touched.extend,
+        )  # fmt: skip
+        return said
+
+    def _name(self) -> int:
+        """Say which a step left alone, once: a call that was sent again says it again. How many."""
+        ids = list(dict.fromkeys(self._touched))
+        self._touched.clear()
+        self._named += len(ids)
+        self.sample += ids[: NAMED - len(self.sample)]
+        if self.told is not None:
+            for id in ids:
+                self.told(id, "changed")
+        return len(ids)
+
+    async def _close(self) -> None:
+        """Take the operation's next step in its place, an empty one: whoever still is at it, or
+        comes back to it, is told, and moves nothing that would not be undone."""
+        queue, id = self.queue, self.operation.id
+        await audit_log.note(queue, id, undoing=1, tried=0)
+        if self.operation.parts:
+            # An ended one too: a copy of a task that was given up may be on its way yet.
+            self._left = [
+                await self._end_part(audit_log.part(id, k)) for k in range(self.operation.parts)
+            ]
+            now = await audit_log.read(queue, id)
+        else:
+            while (now := await audit_log.read(queue, id)) is not None and not now.ended:
+                end = now.span[1]
+                if await self._takes(id, now.steps + 1, f"{end}-{end}"):
+                    break
+        if now is not None:
+            # Steps may have been carried out since it was read.
+            self.outcome.matched += now.done - self.operation.done
+            self.operation = now
+        if not self.operation.parts:
+            self._left = [(id, self.operation.steps)]
+
+    async def _end_part(self, id: str) -> tuple[str, int]:
+        while True:
+            steps, _, _ = await audit_log.reached(self.queue, id)
+            if await self._takes(id, steps + 1):
+                return id, steps
+
+    async def _takes(self, id: str, step: int, span: str = "") -> bool:
+        """Whether that step of nothing was the one of its number."""
+        operation = self.operation
+        with suppress(Superseded):
+            said = await self.queue.move.op(
+                id, step, [], source=cast("State", operation.source), target=operation.target,
+                high_water_ms=0, span=span,
+            )  # fmt: skip
+            return not said
+        return False
+
+    async def reached(self) -> int:
+        """How many were put back as the journal has it, also by a step that was not heard of."""
+        assert self.outcome.op is not None
+        own = await audit_log.read(self.queue, self.outcome.op)
+        return max(self.outcome.done, own.done if own else 0)
+
+
+def _read(inverse: str) -> tuple[str, list[str]]:
+    verb, *args = inverse.split(" ")
+    return verb, args
+
+
+def why_not(operation: Operation) -> str:
+    if operation.origin:
+        return f"it is an operation of queue {operation.origin}"
+    if operation.target == "gone":
+        return "its entries were removed for good"
+    if operation.undone or operation.tried:
+        return "it was undone already, as far as its entries were untouched"
+    if operation.verb == "undo":
+        return "an undo is not taken back; do again what it took back"
+    if operation.done:
+        return f"nothing takes back a {operation.verb}"
+    return "it changed nothing"

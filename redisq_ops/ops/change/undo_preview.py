@@ -1,0 +1,83 @@
+"""Before an undo: what it could still take back."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from redisq_ops.core.engine import transfer
+from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.foreign.base import ForeignQueue
+from redisq_ops.core.model.entry import STATES, State
+from redisq_ops.core.model.errors import Forbidden
+from redisq_ops.core.model.states import EDIT
+
+from ..filter.parser import parse
+from ..filter.scan import Filter, Scan
+from ..hint import hint
+from .audit_log import Operation
+from .transfer_plan import Way
+from .transfer_undo import Recall
+from .undo import Undo
+
+FEW = 10_000
+"""entries of the state that are looked through for an answer"""
+
+
+async def untouched(change: Undo) -> tuple[int | None, str]:
+    """How many of an operation's entries nobody touched since, where the state they went to is
+    small; None: not looked. And the command that lists them, empty where none can. Reads only."""
+    queue, operation = change.queue, change.operation
+    if isinstance(change, Recall):
+        return await _across(change.way, operation)
+    state = operation.source if operation.target == EDIT else operation.target
+    # An entry's line has its latest operation's name: of a part that is the part's own.
+    if operation.parts or isinstance(queue, ForeignQueue):
+        return None, ""
+    if state not in STATES:
+        return None, _listing(queue, f"op={operation.id}")
+    ids = await _of(queue, state, operation.id)
+    listing = _listing(queue, f"state:{state} op={operation.id}")
+    return None if ids is None else len(ids), listing
+
+
+async def _across(way: Way, operation: Operation) -> tuple[int | None, str]:
+    """Of a move: what would come back, also of what is on its way, or was destroyed over there."""
+    here, listing = set[str](), ""
+    if (into := way.into) is not None:
+        # What was delayed and has become due meanwhile comes back as well.
+        states = ("delayed", "waiting") if operation.source == "delayed" else (operation.source,)
+        listing = _listing(into, f"state:{','.join(states)} op={operation.id}")
+        for state in states:
+            if (ids := await _of(into, cast("State", state), operation.id)) is None:
+                return None, listing
+            here |= ids
+    if operation.done > FEW:
+        return None, listing
+    steps = range(1, operation.steps + 1)
+    try:
+        return sum([await _coming(way, operation.id, step, here) for step in steps]), listing
+    except Forbidden:  # what it took out is found by a script, and who only looks may run none
+        return None, listing
+
+
+async def _coming(way: Way, op: str, step: int, here: set[str]) -> int:
+    rows = await transfer.taken_out(way.source, op, step, brief=True)
+    marks = {} if way.into is None else await transfer.marks(way.into, op, step)
+    said = (marks.get(one.id, ("", "")) for one in rows if one.row)
+    return sum(word != transfer.OK or place in here for word, place in said)
+
+
+async def _of(queue: Queue[Any], state: State, op: str) -> set[str] | None:
+    """The ids in a state that this operation touched last; None: there are too many to look."""
+    now = await queue.now.op()
+    number = (await queue.counts.op(now)).of(state)
+    if number is None or number > FEW:
+        return None
+    scan, ids = Scan(queue, state, Filter(where=parse(f"op={op}")), now), set[str]()
+    while not scan.over:
+        ids |= {entry.id for entry in await scan.step()}
+    return ids
+
+
+def _listing(queue: Queue[Any], where: str) -> str:
+    return hint("select", queue.name, where=where)

@@ -1,0 +1,1 @@
+"""Why something is not running, or where it went."""

@@ -1,0 +1,1 @@
+"""Entries and requests from files and into files."""

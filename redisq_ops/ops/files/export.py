@@ -1,0 +1,116 @@
+"""A selection as a file of JSON Lines.
+
+A file is sections, one for each state of a queue: a line that says what it is (``{"redisq":
+"export", …}``), a line for each entry, a line that ends it. docs/export-import.md has the fields.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from redisq_ops.core.model.entry import Entry, Request, State
+from redisq_ops.core.redis.operation import together
+
+from ..filter.scan import Scan
+from ..filter.target import Target
+from ..redaction import NOTHING, Redaction
+
+VERSION = 1
+STATES: tuple[State, ...] = ("waiting", "pending", "delayed", "dead", "trash")
+REQUEST = ("priority", "limit", "total")
+"""what a sub-request's line says of its request"""
+
+
+class Export:
+    """One section. Drive `step` until it says False; what it returns in ``rows`` are its lines."""
+
+    def __init__(self, target: Target, now_ms: int, redaction: Redaction = NOTHING) -> None:
+        self.queue = target.queue
+        self.state = target.state
+        self.rows: list[dict[str, Any]] = []
+        self.written = 0
+        self.left = 0
+        """entries that went to another state before their payload was read"""
+        self.redacted = 0
+        self._redaction = redaction
+        self._scan = Scan(
+            target.queue, target.state, target.filter, now_ms, payloads=True, partly=True
+        )
+        self._head: dict[str, Any] | None = {
+            "redisq": "export", "version": VERSION, "queue": target.queue.name,
+            "kind": target.queue.kind, "state": target.state, "filter": str(target.filter),
+            "at_ms": now_ms, "redacted": bool(redaction),
+        }  # fmt: skip
+
+    @property
+    def scan(self) -> Scan:
+        return self._scan
+
+    @property
+    def scanned(self) -> int:
+        return self._scan.scanned
+
+    @property
+    def total(self) -> int:
+        """Entries in the state, as far as is known."""
+        return self._scan.total
+
+    async def step(self) -> bool:
+        """Read some; False when its last line is in ``rows``."""
+        if self._head is not None:
+            self.rows, self._head = [self._head], None
+            return True
+        readable = [entry for entry in await self._scan.step() if not entry.problem]
+        found = await self._whole(readable)
+        self.rows = [self._row(*pair) for pair in found]
+        self.written += len(self.rows)
+        if not self._scan.over:
+            return True
+        self.rows.append(
+            {
+                "redisq": "end", "queue": self.queue.name, "state": self.state,
+                "entries": self.written, "scanned": self._scan.scanned,
+                "complete": self._scan.complete and not self._scan.unread, "left": self.left,
+            }
+        )  # fmt: skip
+        return False
+
+    async def _whole(self, batch: Sequence[Entry]) -> list[tuple[Entry, Request | None]]:
+        """The entries with their payloads and requests; those that are in the state still."""
+        found: Sequence[Entry | None] = batch
+        if missing := [entry.id for entry in batch if entry.payload is None]:
+            again = await together(self.queue.get.op(id) for id in missing)
+            now = dict(zip(missing, again, strict=True))
+            found = [now.get(entry.id, entry) for entry in batch]
+        there = [entry for entry in found if entry is not None and entry.state == self.state]
+        self.left += len(batch) - len(there)
+        if "requests" not in self.queue.capabilities:
+            return [(entry, None) for entry in there]
+        names = list(dict.fromkeys(entry.id.rpartition("/")[0] for entry in there))
+        records = await together(self.queue.request.op(name) for name in names)
+        requests = dict(zip(names, records, strict=True))
+        return [(entry, requests[entry.id.rpartition("/")[0]]) for entry in there]
+
+    def _row(self, entry: Entry, request: Request | None) -> dict[str, Any]:
+        shown = self._redaction.entry(entry)
+        row: dict[str, Any] = {
+            "id": entry.id, "state": entry.state, "since_ms": entry.since_ms,
+            "ready_ms": entry.at_ms if entry.state in ("waiting", "delayed") else None,
+            "first_ms": entry.first_ms, "failures": entry.failures, "lost": entry.lost,
+            "attempts": entry.attempts, "reason": entry.reason,
+            "error": asdict(shown.error) if shown.error else None, "client": entry.client,
+        }  # fmt: skip
+        if request is not None:
+            row["request"] = {name: getattr(request, name) for name in REQUEST}
+        if (shown.payload, shown.error) != (entry.payload, entry.error):
+            self.redacted += 1
+            row["redacted"] = True
+        payload = shown.payload
+        try:
+            row["payload"] = None if payload is None else payload.decode()
+        except UnicodeDecodeError:
+            row["payload_b64"] = base64.b64encode(payload or b"").decode()
+        return row

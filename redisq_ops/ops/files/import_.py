@@ -1,0 +1,372 @@
+"""Entries of a file put in; by small batches, so that no more of the file than one is held."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, BinaryIO
+
+from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.engine.queue_types import KINDS, room
+from redisq_ops.core.foreign.base import ForeignQueue
+from redisq_ops.core.model.entry import Entry, State
+from redisq_ops.core.model.errors import Exists, QueueClosed, QueueFull, Refused, WrongKind
+from redisq_ops.core.model.keys import checked_name
+from redisq_ops.core.queues.request import RequestQueue
+from redisq_ops.core.redis.operation import both, together
+
+from ..change import audit_log
+from ..change.audit_log import Author, ChangeOutcome
+from ..deployment import Deployment
+from ..terminal import count, size
+from .import_check import Content, ImportRow, own, parsed
+from .submit import Submission
+
+BATCH = 100
+"""entries that an import looks up and puts in at once"""
+BYTES = 256 * 1024
+"""of payloads in one call of an import, unless one has more by itself"""
+UNDOABLE = 10_000
+"""entries up to which an import can be taken back; each is named in the journal"""
+_LOST = "the file doesn't end as an export does: it may be cut off"
+
+Problem = Callable[[int, str, str], None]
+"""told of a line that isn't imported: its number, the entry's id, and why"""
+
+
+async def receiver(deployment: Deployment, content: Content, name: str | None) -> Queue[Any]:
+    """The queue a file's entries go to; one that isn't there is made by the first of them."""
+    to = checked_name(name or content.queue, "queue name")
+    queue = await deployment.named(to)
+    if content.kind not in KINDS:
+        raise Refused(
+            f"these are entries of a {content.kind} queue: other programs' queues are exported "
+            "only, for their owners to fill"
+        )
+    if queue is None:
+        made = room(content.kind)
+        assert made is not None
+        new = made(
+            deployment.client, to, prefix=deployment.prefix, clock=deployment.clock,
+            callers=deployment.callers,
+        )  # fmt: skip
+        await new.creatable.op()
+        return new
+    if isinstance(queue, ForeignQueue):
+        raise Refused(f"queue {to} is kept by another program ({queue.kind}): nothing goes in")
+    if queue.kind != content.kind:
+        raise WrongKind(
+            f"queue {to} is a {queue.kind} queue, and these are entries of a {content.kind} queue"
+        )
+    return queue
+
+
+def said(content: Content, queue: Queue[Any], as_waiting: bool, whole: bool) -> list[str]:
+    """What an import will do, a line each; `Refused` for entries this kind can't take in."""
+    taken = accepted(queue)
+    n = content.states
+    will = [", ".join(f"{count(k)} {state}" for state, k in n.items()) + f", {size(content.bytes)}"]
+    for state in ("dead", "trash"):
+        if n.get(state) and state not in taken and not as_waiting:
+            raise Refused(
+                f"{count(n[state])} of them are {'in the trash' if state == 'trash' else state}, "
+                f"and a {queue.kind} queue can't take such entries in: with --as-waiting they wait "
+                "for a worker"
+            )
+    become = [s for s in n if s != "waiting" and (as_waiting or s not in taken)]
+    if become:
+        those = " and ".join(f"{count(n[s])} {s}" for s in become)
+        will.append(f"{those} wait for a worker here")
+    if n.get("pending"):
+        will.append("consumers may have the pending ones where they come from: twice is possible")
+    if content.kind == RequestQueue.kind:
+        parts = [
+            rid for rid, places in content.requests.items() if len(places[0]) < content.totals[rid]
+        ]
+        n_requests = len(content.requests)
+        as_requests = "1 request" if n_requests == 1 else f"{count(n_requests)} requests"
+        will.append(f"as {as_requests}, sealed, attempts afresh")
+        if doubles := sum(content.doubles.values()):
+            lines = "1 line has" if doubles == 1 else f"{count(doubles)} lines have"
+            will.append(f"{lines} a later one of the same entry, which counts")
+        if parts:
+            some = ", ".join(parts[:3]) + (", …" if len(parts) > 3 else "")
+            will.append(f"{count(len(parts))} of them in part, numbered afresh: {some}")
+    if content.entries > UNDOABLE:
+        will.append(f"more than {count(UNDOABLE)}: there is no undo")
+    if not whole:
+        will.append(_LOST)
+    return will
+
+
+def accepted(queue: Queue[Any]) -> frozenset[State]:
+    """States in which a queue takes entries in as they are."""
+    if isinstance(queue, RequestQueue):
+        return frozenset({"waiting"})
+    return queue.accepts
+
+
+def _content(entry: Entry) -> tuple[bytes, str | None]:
+    """What has to be equal in entries that are the same."""
+    return entry.payload or b"", entry.client
+
+
+@dataclass(slots=True)
+class _UnderWay:
+    """The request that is being put in."""
+
+    job: Submission
+    places: list[tuple[int, int]]
+    first: ImportRow
+    before: int
+    """sub-requests that were there already"""
+    named: bool = False
+    """whether the journal has how to take it back"""
+
+    @property
+    def done(self) -> int:
+        return max(0, self.job.sent - self.before)
+
+
+class Import:
+    """Puts one queue's part of a file in. Drive `step` until it says False; sleep `pause` between.
+
+    An entry that is there with this payload is ``same``, with another ``exists``, and neither is
+    touched: run again, it adds what is missing. Every batch is journalled with its inverse.
+    """
+
+    def __init__(
+        self,
+        file: BinaryIO,
+        content: Content,
+        queue: Queue[Any],
+        author: Author,
+        *,
+        as_waiting: bool = False,
+        rate: float | None = None,
+        problem: Problem = lambda line, id, why: None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.queue = queue
+        self.content = content
+        self.outcome = ChangeOutcome(audit_log.new_id("import"), content.entries)
+        self._file = file
+        self._author = author
+        self._states = frozenset[State]() if as_waiting else accepted(queue)
+        self._rate = rate
+        self._size = BATCH if rate is None else max(1, min(BATCH, int(rate)))
+        self._problem = problem
+        self._clock = clock
+        self._began: float | None = None
+        self._inverses: list[str] = []
+        self._keep = content.entries <= UNDOABLE
+        self._rows = own(file, content)
+        self._ahead: list[ImportRow] = []
+        self._requests = iter(content.requests.items())
+        self._under_way: _UnderWay | None = None
+
+    @property
+    def pause(self) -> float:
+        """Seconds to wait before the next step, so that the rate is kept."""
+        if not self._rate or self._began is None:
+            return 0.0
+        handled = self.outcome.done + sum(self.outcome.skipped.values())
+        return max(0.0, self._began + handled / self._rate - self._clock())
+
+    async def step(self) -> bool:
+        """Put some in; False when all were dealt with, or nothing more goes in."""
+        if self._began is None:
+            self._began = self._clock()
+            await audit_log.begin(
+                self.queue, self._op, "import", self._author,
+                f"{count(self.content.entries)} entries of {self.content.queue}",
+                now_ms=await self.queue.now.op(), matched=self.outcome.matched,
+            )  # fmt: skip
+        try:
+            if isinstance(self.queue, RequestQueue):
+                more = await self._request(self.queue)
+            else:
+                more = await self._batch()
+        except (QueueFull, QueueClosed) as refusal:
+            more = self._no_more(refusal)
+        await self._noted(**({} if more else {"ended": 1}))
+        return more
+
+    async def reached(self) -> int:
+        """How many were put in, after an interruption: what was under way is looked at again."""
+        try:
+            if self._under_way is not None:
+                await self._looked_at(self._under_way)
+            elif self._ahead:
+                await self._batch()  # again: what came by this very import is known to have
+        except Refused:  # full, or closed: then nothing of it is in
+            pass
+        await self._noted()
+        return self._done
+
+    @property
+    def _done(self) -> int:
+        return self.outcome.done + (self._under_way.done if self._under_way else 0)
+
+    async def _noted(self, **more: int) -> None:
+        inverse = {"inverse": "\n".join(self._inverses)} if self._inverses else {}
+        await audit_log.note(self.queue, self._op, done=self._done, **inverse, **more)
+
+    @property
+    def _op(self) -> str:
+        assert self.outcome.op is not None
+        return self.outcome.op
+
+    def _skip(self, row: ImportRow, word: str, why: str) -> None:
+        self.outcome.skip(word)
+        if word != "same":
+            self._problem(row.number, row.entry.id, why)
+
+    def _no_more(self, refusal: Refused) -> bool:
+        """A full queue may have room for some of a batch: then one by one, until it has none."""
+        if self._size > 1 and isinstance(refusal, QueueFull) and self._ahead:
+            self._size = 1
+            return True
+        word = "full" if isinstance(refusal, QueueFull) else "closed"
+        left = self.outcome.matched - self.outcome.done - sum(self.outcome.skipped.values())
+        first = next(iter(self._ahead), None) or next(self._rows, None)
+        if first is not None:
+            self._problem(first.number, first.entry.id, f"{refusal}; it and what follows is left")
+        self.outcome.skip(word, left)
+        return False
+
+    # --- entries by themselves -----------------------------------------------------------------
+
+    def _next(self) -> list[ImportRow]:
+        """What goes in next. Kept until it is in: a step that is tried again has the same rows."""
+        volume = sum(len(row.entry.payload or b"") for row in self._ahead)
+        while len(self._ahead) < self._size and volume < BYTES:
+            row = next(self._rows, None)
+            if row is None:
+                break
+            self._ahead.append(row)
+            volume += len(row.entry.payload or b"")
+        return self._ahead[: self._size]
+
+    async def _batch(self) -> bool:
+        rows = self._next()
+        if not rows:
+            return False
+        fresh: dict[str, ImportRow] = {}
+        skipped: list[tuple[ImportRow, str, str]] = []
+        for row in rows:
+            first = fresh.setdefault(row.entry.id, row)
+            if first is row:
+                continue
+            if _content(first.entry) == _content(row.entry):
+                skipped.append((row, "same", ""))
+            else:
+                why = f"its id is on line {first.number:,} too, with another payload"
+                skipped.append((row, "exists", why))
+        said = await self.queue.accept.op([self._as(r.entry) for r in fresh.values()], self._op)
+        taken = [row for row, word in zip(fresh.values(), said, strict=True) if word == "exists"]
+        now, found = await both(
+            self.queue.now.op(), self.queue.several.op([row.entry.id for row in taken])
+        )
+        for row, there in zip(taken, found, strict=True):
+            del fresh[row.entry.id]
+            entry = row.entry
+            if there is None:
+                skipped.append((row, "exists", "its id was here just now"))
+            elif _content(there) == _content(entry):
+                skipped.append((row, "same", ""))
+            else:
+                why = f"its id is here ({there.state}), with another payload"
+                skipped.append((row, "exists", why))
+        self.outcome.done += len(fresh)
+        if self._keep:
+            self._inverses += [
+                f"accepted {now} {id} {row.entry.digest}" for id, row in fresh.items()
+            ]
+        for each in skipped:
+            self._skip(*each)
+        del self._ahead[: len(rows)]
+        return True
+
+    def _as(self, entry: Entry) -> Entry:
+        """An entry in the state it will have here."""
+        if entry.state in self._states:
+            return entry
+        return replace(
+            entry, state="waiting", at_ms=None, since_ms=None, failures=0, lost=0, reason=None,
+            error=None,
+        )  # fmt: skip
+
+    # --- requests ------------------------------------------------------------------------------
+
+    async def _request(self, queue: RequestQueue[Any]) -> bool:
+        """A step of the request that is under way: its sub-requests in order, numbered from 1."""
+        if self._under_way is None:
+            found = next(self._requests, None)
+            if found is None:
+                return False
+            rid, (_, offsets, lines) = found
+            places = list(zip(offsets, lines, strict=True))
+            first = next(self._read(places))
+            known = await queue.request.op(rid)
+            payloads = (row.entry.payload or b"" for row in self._read(places))
+            job = Submission(queue, payloads, id=rid, priority=first.priority, limit=first.limit)
+            self._under_way = _UnderWay(job, places, first, 0 if known is None else known.total)
+        now = self._under_way
+        try:
+            more = await now.job.step()
+        except Exists:
+            self._over(now)
+            await self._compared(queue, now.places)
+            return True
+        except (QueueFull, QueueClosed) as refusal:
+            self._over(now)
+            there = max(now.job.sent, now.before)
+            self._problem(now.first.number, now.job.id, f"{refusal}; {count(there)} of it are in")
+            self.outcome.done += there - now.before
+            self.outcome.skip("same", now.before)
+            word = "full" if isinstance(refusal, QueueFull) else "closed"
+            self.outcome.skip(word, len(now.places) - there)
+            return True
+        self._named(now)
+        if not more:
+            self._over(now)
+            self.outcome.skip("same", now.before)
+            self.outcome.done += len(now.places) - now.before
+        return True
+
+    def _over(self, now: _UnderWay) -> None:
+        """A request is dealt with; its earlier lines of what comes again with it."""
+        self._under_way = None
+        self.outcome.skip("same", self.content.doubles.get(now.job.id, 0))
+
+    async def _looked_at(self, now: _UnderWay) -> None:
+        """Learn from the request how much of it is there."""
+        found = await self.queue.request.op(now.job.id)
+        now.job.sent = now.before if found is None else found.total
+        self._named(now)
+
+    def _named(self, now: _UnderWay) -> None:
+        """Have the journal say how a request that is new here is taken back."""
+        if self._keep and not now.before and now.job.sent and not now.named:
+            now.named = True
+            self._inverses.append(f"cancel {now.job.id}")
+
+    async def _compared(self, queue: RequestQueue[Any], places: Sequence[tuple[int, int]]) -> None:
+        """A request of that id is there with other content: say of each entry whether it is."""
+        for low in range(0, len(places), BATCH):
+            rows = list(self._read(places[low : low + BATCH]))
+            known = await together(queue.get.op(row.entry.id) for row in rows)
+            for row, there in zip(rows, known, strict=True):
+                if there is not None and there.payload == row.entry.payload:
+                    self._skip(row, "same", "")
+                else:
+                    self._skip(row, "exists", "its request is here, with other content")
+
+    def _read(self, places: Sequence[tuple[int, int]]) -> Iterator[ImportRow]:
+        for offset, number in places:
+            self._file.seek(offset)
+            row = parsed(self._file.readline(), self.content.kind)
+            assert isinstance(row, ImportRow)
+            yield replace(row, number=number)

@@ -1,0 +1,261 @@
+"""What is in a file that `Export` wrote: all of it is checked before any of it is put in."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from array import array
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any, BinaryIO, cast
+
+from redisq_ops.core.model.entry import Entry, Failure, State
+from redisq_ops.core.model.errors import BadInput, Refused
+from redisq_ops.core.model.keys import checked_name
+from redisq_ops.core.queues.request import RequestQueue
+from redisq_ops.core.queues.request.submission import checked_limit, checked_priority
+
+from ..terminal import count
+from .export import REQUEST, STATES, VERSION
+
+_SUB_REQUEST = re.compile(r"[^/]+/[1-9][0-9]{0,13}")
+"""a request's id and the number in it, as they are written: only one way for each"""
+
+
+@dataclass(frozen=True, slots=True)
+class ImportRow:
+    """A line of a file that is an entry."""
+
+    number: int
+    """of the line, from 1"""
+    entry: Entry
+    priority: int = 0
+    limit: int = 0
+    total: int = 0
+    """of its request, where it has one"""
+
+
+@dataclass(slots=True)
+class Content:
+    """What a file has for one queue."""
+
+    queue: str
+    kind: str
+    states: dict[State, int] = field(default_factory=dict)
+    bytes: int = 0
+    requests: dict[str, list[array[int]]] = field(default_factory=dict)
+    """request -> for each sub-request, in order, by itself: its number, where its line begins, the
+    line's number"""
+    totals: dict[str, int] = field(default_factory=dict)
+    """request -> how many sub-requests it had"""
+    doubles: dict[str, int] = field(default_factory=dict)
+    """request -> how many of its lines have a later one of the same sub-request"""
+
+    @property
+    def entries(self) -> int:
+        return sum(self.states.values())
+
+
+@dataclass(slots=True)
+class Survey:
+    """What is in a file, found by reading all of it once; nothing is kept but where requests are.
+
+    ``whole`` is False when the end of an export is missing.
+    """
+
+    contents: dict[str, Content] = field(default_factory=dict)
+    whole: bool = True
+
+    @classmethod
+    def of(
+        cls, file: BinaryIO, name: str, progress: Callable[[int], None] = lambda lines: None
+    ) -> Survey:
+        """`BadInput` if any line can't be used, naming the first; `Refused` for a redacted one."""
+        survey = cls()
+        wrong: list[str] = []
+        redacted = content = None
+        inside: int | None = None
+        for number, offset, line in lines(file):
+            if number % 1000 == 0:
+                progress(number)
+            try:
+                found = parsed(line, content.kind if content else None)
+                if isinstance(found, Content):
+                    survey.whole = survey.whole and inside is None
+                    content, inside = survey.contents.setdefault(found.queue, found), 0
+                    if content.kind != found.kind:
+                        raise BadInput(f"queue {found.queue} is of two kinds in this file")
+                elif isinstance(found, ImportRow):
+                    assert content is not None
+                    inside = (inside or 0) + 1
+                    _counted(content, replace(found, number=number), offset)
+                else:
+                    survey.whole = survey.whole and inside == found
+                    inside = None
+            except _Redacted:
+                redacted = redacted or number
+            except BadInput as error:
+                wrong.append(f"line {number:,}: {error}")
+        if wrong:
+            more = f" (and {count(len(wrong) - 1)} more lines)" if len(wrong) > 1 else ""
+            raise BadInput(f"{name}: {wrong[0]}{more}; nothing was imported")
+        if redacted:
+            raise Refused(
+                f"{name}: line {redacted:,} was redacted when it was exported: its payload isn't "
+                "what it was (export with --raw-payloads); nothing was imported"
+            )
+        if content is None:
+            raise BadInput(f"{name} is not an export: it has no line that says so")
+        survey.whole = survey.whole and inside is None
+        for content in survey.contents.values():
+            _ordered(content)
+        return survey
+
+
+def _counted(content: Content, row: ImportRow, offset: int) -> None:
+    entry = row.entry
+    content.states[entry.state] = content.states.get(entry.state, 0) + 1
+    content.bytes += len(entry.payload or b"")
+    if content.kind == RequestQueue.kind:
+        rid, _, n = entry.id.rpartition("/")
+        places = content.requests.setdefault(rid, [array("q"), array("q"), array("q")])
+        for place, value in zip(places, (int(n), offset, row.number), strict=True):
+            place.append(value)
+        content.totals[rid] = max(row.total, content.totals.get(rid, 0))
+
+
+def _ordered(content: Content) -> None:
+    """Of each sub-request the latest line alone, by number: what goes to another state while the
+    queue is exported is in the file twice, and would be done twice."""
+    for rid, places in content.requests.items():
+        numbers = places[0]
+        if all(low < high for low, high in pairwise(numbers)):
+            continue
+        order = sorted(range(len(numbers)), key=numbers.__getitem__)  # of equal ones by line
+        kept = [k for k, after in pairwise(order) if numbers[k] != numbers[after]] + order[-1:]
+        if len(kept) < len(order):
+            content.doubles[rid] = len(order) - len(kept)
+        content.requests[rid] = [array("q", (place[k] for k in kept)) for place in places]
+
+
+class _Redacted(Exception):
+    """A line whose payload isn't what it was."""
+
+
+def lines(file: BinaryIO) -> Iterator[tuple[int, int, bytes]]:
+    """Lines with their number and where they begin; empty ones are left out."""
+    file.seek(0)
+    offset = 0
+    for number, line in enumerate(file, 1):
+        if line.strip():
+            yield number, offset, line
+        offset += len(line)
+
+
+def own(file: BinaryIO, content: Content) -> Iterator[ImportRow]:
+    """The entries of one queue, in the file's order. Those of others may be of another kind, and
+    are no entries of its."""
+    inside: str | None = None
+    for number, _, line in lines(file):
+        row = _object(line)
+        if row.get("redisq") == "export":
+            inside = row["queue"]
+        elif inside == content.queue and row.get("redisq") is None:
+            yield replace(_row_of(row, content.kind), number=number)
+
+
+def _object(line: bytes) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise BadInput("not a JSON object") from error
+    if not isinstance(row, dict):
+        raise BadInput("not a JSON object")
+    return row
+
+
+def parsed(line: bytes, kind: str | None) -> Content | ImportRow | int | None:
+    """A line: where a section begins, an entry, how many entries a section had at its end."""
+    row = _object(line)
+    word = row.get("redisq")
+    if word == "export":
+        if row.get("version") != VERSION:
+            raise BadInput(f"written by another release (version {row.get('version')!r})")
+        queue, its = row.get("queue"), row.get("kind")
+        if not isinstance(queue, str) or not isinstance(its, str):
+            raise BadInput("says neither queue nor kind")
+        return Content(queue, its)
+    if word == "end":
+        return _number(row, "entries")
+    if word is not None:
+        raise BadInput(f"redisq is export or end, not {word!r}")
+    if row.get("redacted"):
+        raise _Redacted
+    if kind is None:
+        raise BadInput("an entry before any line that says which queue it is from")
+    return _row_of(row, kind)
+
+
+def _row_of(row: dict[str, Any], kind: str) -> ImportRow:
+    state = row.get("state")
+    if state not in STATES:
+        raise BadInput(f"state is {', '.join(STATES)}, not {state!r}")
+    id, payload = row.get("id"), row.get("payload")
+    if not isinstance(id, str):
+        raise BadInput("it has no id")
+    for part in id.split("/"):
+        checked_name(part, "id")
+    if "payload_b64" in row:
+        try:
+            content = base64.b64decode(row["payload_b64"], validate=True)
+        except (binascii.Error, TypeError, ValueError) as error:
+            raise BadInput(f"payload_b64 of {id} is not base64") from error
+    elif isinstance(payload, str):
+        try:
+            content = payload.encode()
+        except UnicodeEncodeError as error:
+            raise BadInput(f"payload of {id} is not text: {error.reason}") from error
+    else:
+        raise BadInput(f"{id} has no payload")
+    client, told = row.get("client"), row.get("error")
+    if client is not None:
+        checked_name(client if isinstance(client, str) else "", "client name")
+    elif kind == "fair":
+        raise BadInput(f"{id} has no client, and a fair queue's entries have one")
+    reason = row.get("reason")
+    if reason is not None:
+        checked_name(reason if isinstance(reason, str) else "", "reason")
+    failure = None
+    if told is not None and not isinstance(told, dict):
+        raise BadInput(f"error of {id} is an object with type, message and traceback")
+    if told:
+        parts = (str(told.get(name) or "") for name in ("type", "message", "traceback"))
+        failure = Failure(*parts)
+    since, ready = _number(row, "since_ms"), _number(row, "ready_ms")
+    entry = Entry(
+        id, cast(State, state), at_ms=since if state in ("dead", "trash") else ready,
+        since_ms=since, payload=content, failures=_number(row, "failures") or 0,
+        lost=_number(row, "lost") or 0, first_ms=_number(row, "first_ms"), reason=reason,
+        error=failure, client=client,
+    )  # fmt: skip
+    if kind != RequestQueue.kind:
+        if "/" in id:
+            raise BadInput(f"{id} is no entry of a {kind} queue")
+        return ImportRow(0, entry)
+    request = row.get("request")
+    if not _SUB_REQUEST.fullmatch(id) or not isinstance(request, dict):
+        raise BadInput(f"{id} is no sub-request, or doesn't say its request's priority and limit")
+    priority, limit, total = (_number(request, name) or 0 for name in REQUEST)
+    return ImportRow(0, entry, checked_priority(priority), checked_limit(limit), total)
+
+
+def _number(row: dict[str, Any], name: str) -> int | None:
+    value = row.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 10**14:
+        raise BadInput(f"{name} is a whole number, not {value!r}")
+    return value

@@ -1,0 +1,86 @@
+"""Lines and rows that can't be submitted: a record of each, and the file that lists them."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+
+from redisq_ops.core.model.errors import BadInput, RedisqError, TooLarge
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """A line, or a row, that can't be submitted, and why."""
+
+    file: str | None
+    row: int | None
+    """its number in the file, from 1; of text the line"""
+    request: str | None
+    reason: str
+
+    def __str__(self) -> str:
+        row = "" if self.row is None else f"row {self.row:,}"
+        whose = "" if self.request is None else f"request {self.request[:140]}"
+        place = ", ".join(word for word in (self.file, row, whose) if word)
+        return f"{place}: {self.reason}" if place else self.reason
+
+
+def too_large(size: int, most: int, what: str = "") -> str:
+    """Why a payload of ``size`` bytes is rejected; ``what`` it is, where it is no whole line."""
+    return f"{what}{size:,} bytes, over the limit of {most:,} (--max-payload)"
+
+
+def refusal(first: Reject, count: int, kind: type[RedisqError] = TooLarge) -> RedisqError:
+    """Why nothing is sent: the first reject and the number of all."""
+    more = "" if count == 1 else f", and {count - 1:,} more can't be submitted"
+    return kind(
+        f"{first}{more}: nothing was sent "
+        "(--skip-invalid FILE sends the others and lists these in FILE)"
+    )
+
+
+class RejectFile:
+    """A file of rejects, a JSON object a line: ``file``, ``row``, ``request``, ``reason``.
+
+    It replaces an earlier file when the block ends (with an error: if it has a reject); only its
+    owner can read it. ``count`` is the number of rejects. `BadInput` if it can't be written there.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.count = 0
+        self.first: Reject | None = None
+        if path.is_dir():
+            raise BadInput(f"{path}: Is a directory")
+        try:
+            handle, self._part = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        except OSError as error:
+            raise BadInput(f"{path}: {error.strerror}") from error
+        self._out = os.fdopen(handle, "w", encoding="utf-8")
+
+    def __enter__(self) -> RejectFile:
+        return self
+
+    def add(self, reject: Reject) -> None:
+        self.count += 1
+        self.first = self.first or reject
+        self._out.write(json.dumps(asdict(reject)) + "\n")
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            self._out.close()
+            if kind is None or self.count:
+                os.replace(self._part, self.path)
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(self._part)

@@ -1,0 +1,293 @@
+"""Submitting: payloads stream from an iterator into requests, in constant memory.
+
+A request grows by chunks, and the digest of all that is in it travels along, so a submission that
+was interrupted anywhere goes on where it stopped: the same input is read again and compared, only
+what is missing is sent.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, BinaryIO
+
+from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.model.clock import wall_ms
+from redisq_ops.core.model.errors import Exists, TooLarge
+from redisq_ops.core.model.settings import LIMIT, MAX_PAYLOAD, PRIORITY
+from redisq_ops.core.queues.request import RequestQueue, SubmittedRequest
+from redisq_ops.core.queues.request.submission import Digest, checked_request, cut
+from redisq_ops.core.redis.operation import Description, together
+
+from ..deployment import Deployment
+from .rejects import too_large
+
+WINDOW = 2
+"""chunks in one exchange; more would only delay the other clients of the server"""
+BITE = 20_000
+"""payloads compared in one step of resuming"""
+REQUEST_BYTES = 5_100
+"""server memory of a request with one sub-request of at most 4 KB: the growth of used_memory over
+100,000 of them is 5,111 each on Valkey 9 and 5,094 on Redis 7.0. MEMORY USAGE says why: 4,480 of it
+are the stream, which sets a whole node of 4 KB aside for its first entry."""
+_CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+
+
+def ulid(now_ms: Callable[[], int] = wall_ms, bits: Callable[[int], int] = secrets.randbits) -> str:
+    """A new id: 26 characters that sort by time (48 bits of ms), then chance (80 bits)."""
+    number = now_ms() << 80 | bits(80)
+    return "".join(_CROCKFORD[number >> shift & 31] for shift in range(125, -1, -5))
+
+
+def lines(
+    file: BinaryIO,
+    most: int = MAX_PAYLOAD,
+    split: int = 1,
+    skip: Callable[[int, str], object] | None = None,
+) -> Iterator[bytes | None]:
+    r"""A payload per line, or per ``split`` lines joined by ``\n``; the final line end is no part.
+
+    Any bytes but ``\n`` are kept, a carriage return too. A line, or a chunk of lines, over ``most``
+    bytes raises `TooLarge`, which names the line. With ``skip`` it is left out instead: ``skip`` is
+    called with the number of each such line and the reason, and where a payload would have been
+    there is a None. No more than ``2 * most`` bytes are in memory.
+    """
+    number = 0
+    while True:
+        chunk: list[bytes] = []
+        alone: set[int] = set()
+        first, count, size = number + 1, 0, -1
+        while count < split and (line := file.readline(most + 2)):
+            number += 1
+            body = line.removesuffix(b"\n")
+            if len(body) > most:
+                if skip is None:
+                    what = f"line {number:,} is over the limit of {most:,} bytes (--max-payload)"
+                    raise TooLarge(what)
+                length = len(body) if line.endswith(b"\n") else len(body) + _passed(file, most)
+                skip(number, too_large(length, most))
+                alone.add(number)
+                if split == 1:
+                    yield None
+                continue
+            count += 1
+            size += len(body) + 1
+            if size <= most:
+                chunk.append(body)
+            elif skip is None:
+                raise TooLarge(
+                    f"with line {number:,} the chunk is over the limit of {most:,} bytes "
+                    "(--max-payload)"
+                )
+            else:
+                chunk.clear()
+        if not count:
+            return
+        if skip is None or size <= most:
+            yield b"\n".join(chunk)
+            continue
+        what = f"sub-request of {count:,} lines has "
+        for one in range(first, number + 1):
+            if one not in alone:
+                skip(one, too_large(size, most, what))
+        yield None
+
+
+def _passed(file: BinaryIO, block: int) -> int:
+    """Read to the end of a line that has begun; how many bytes that were, without the line end."""
+    size = 0
+    while part := file.readline(block):
+        size += len(part)
+        if part.endswith(b"\n"):
+            return size - 1
+    return size
+
+
+@dataclass(slots=True)
+class LineCounts:
+    """What there is to submit in a file, and what can't be submitted."""
+
+    payloads: int = 0
+    size: int = 0
+    """bytes of the payloads"""
+    lines: int = 0
+    """of the payloads, and of what is left out"""
+    rejects: int = 0
+    """lines that are left out"""
+    first: tuple[int, str] | None = None
+    """the first of them: its number and the reason"""
+
+    def reject(self, number: int, reason: str) -> None:
+        self.lines += 1
+        self.rejects += 1
+        self.first = self.first or (number, reason)
+
+    def of(self, payloads: Iterable[bytes | None]) -> LineCounts:
+        """Count them all."""
+        for payload in payloads:
+            if payload is not None:
+                self.payloads += 1
+                self.lines += payload.count(b"\n") + 1
+                self.size += len(payload)
+        return self
+
+
+async def opened(deployment: Deployment, name: str) -> Queue[Any]:
+    """The queue of that name; one that isn't there yet is a request queue, made by first use."""
+    return await deployment.named(name) or RequestQueue(
+        deployment.client, name, prefix=deployment.prefix, clock=deployment.clock,
+        callers=deployment.callers,
+    )  # fmt: skip
+
+
+def memory(requests: int, bytes: int) -> int:
+    """About how many bytes requests of one sub-request each will take on the server."""
+    return requests * REQUEST_BYTES + max(0, bytes - requests * 4000)
+
+
+class Submission:
+    """One request, its sub-requests from an iterator. Drive `step` until it says False.
+
+    `Exists`, before anything is sent, if the id has other content. Given up between two steps, or
+    failing in one (then it can't go on; make another), the request stays open with what it has;
+    ``read`` counts what was read, ``sent`` what is known to be there.
+    """
+
+    def __init__(
+        self,
+        queue: RequestQueue[Any],
+        payloads: Iterable[bytes],
+        *,
+        id: str,
+        priority: int = PRIORITY,
+        limit: int = LIMIT,
+    ) -> None:
+        checked_request(id, priority, limit)
+        self.queue = queue
+        self.id = id
+        self.read = 0
+        self.sent = 0
+        self.done: SubmittedRequest | None = None
+        self._parameters = {"priority": priority, "limit": limit}
+        self._digest = Digest(priority, limit)
+        self._payloads = iter(payloads)
+        self._chunks = cut(self._payloads)
+        self._ahead: list[bytes] | None = None
+        self._known: tuple[int, str] | None = None
+
+    async def step(self) -> bool:
+        """Compare or send some; False when the request is whole and sealed."""
+        if self._known is None:
+            found = await self.queue.request.op(self.id)
+            if found is not None and found.state == "cancelled":
+                raise Exists(f"request {self.id} was cancelled; undo that or choose another --id")
+            self._known = (found.total, found.digest) if found else (0, "")
+        if self.read < self._known[0]:
+            self._compare(*self._known)
+        elif self.done is None:
+            await self._send()
+        return self.done is None
+
+    def _compare(self, total: int, digest: str) -> None:
+        """Read again what is there already. Only its digest says whether it is the same."""
+        bite = min(BITE, total - self.read)
+        for payload in islice(self._payloads, bite):
+            self._digest.add(payload)
+            self.read += 1
+            bite -= 1
+        if bite or (self.read == total and str(self._digest) != digest):
+            raise Exists(f"request {self.id} is there with other content (or limit, or priority)")
+        if self.read == total:
+            self.sent = total
+
+    async def _send(self) -> None:
+        if self._ahead is None:
+            self._ahead = next(self._chunks, [])
+        window: list[tuple[list[bytes], bool]] = []
+        # The first goes alone: enrolling a queue takes rounds, and one must not overtake another.
+        while self._ahead is not None and len(window) < (WINDOW if self.sent else 1):
+            # One is always read ahead: the last chunk seals, and must know that it is the last.
+            chunk, self._ahead = self._ahead, next(self._chunks, None)
+            window.append((chunk, self._ahead is None))
+        last = (await together(self._append(chunk, seal) for chunk, seal in window))[-1]
+        if self._ahead is None:
+            self.done = _whole(last)
+        self.sent = self.read
+
+    def _append(self, chunk: Sequence[bytes], seal: bool) -> Description[SubmittedRequest]:
+        start, before = self.read + 1, str(self._digest)
+        for payload in chunk:
+            self._digest.add(payload)
+        self.read += len(chunk)
+        call: Description[SubmittedRequest] = self.queue.append.op(
+            self.id, start, chunk, before=before, after=str(self._digest), seal=seal,
+            **self._parameters,
+        )  # fmt: skip
+        return call
+
+
+class EachLine:
+    """A request per payload, ids ``ID-1…``. Drive `step` until it says False.
+
+    Sent again, it skips what is there; `Exists` at the first id that has other content. A None
+    among the payloads is a number without a request.
+    """
+
+    def __init__(
+        self,
+        queue: RequestQueue[Any],
+        payloads: Iterable[bytes | None],
+        *,
+        id: str,
+        priority: int = PRIORITY,
+        limit: int = LIMIT,
+    ) -> None:
+        checked_request(f"{id}-{10**9}", priority, limit)
+        self.queue = queue
+        self.id = id
+        self.read = 0
+        self.sent = 0
+        self.done: SubmittedRequest | None = None
+        self._word = "same"
+        self._parameters = {"priority": priority, "limit": limit}
+        self._numbers: deque[int] = deque()
+        self._chunks = cut(self._numbered(payloads))
+
+    def _numbered(self, payloads: Iterable[bytes | None]) -> Iterator[bytes]:
+        for number, payload in enumerate(payloads, 1):
+            if payload is not None:
+                self._numbers.append(number)
+                yield payload
+
+    async def step(self) -> bool:
+        """Send some; False when all are there."""
+        chunk = next(self._chunks, [])
+        calls = [self._request(self._numbers.popleft(), payload) for payload in chunk]
+        self.read += len(chunk)
+        for submitted in await together(calls):
+            if _whole(submitted).word == "ok":
+                self._word = "ok"
+        self.sent = self.read
+        if not calls:
+            self.done = SubmittedRequest(self.id, self._word, self.sent, "sealed")
+        return self.done is None
+
+    def _request(self, number: int, payload: bytes) -> Description[SubmittedRequest]:
+        digest = Digest(**self._parameters)
+        before = str(digest)
+        digest.add(payload)
+        call: Description[SubmittedRequest] = self.queue.append.op(
+            f"{self.id}-{number}", 1, [payload], before=before, after=str(digest), seal=True,
+            **self._parameters,
+        )  # fmt: skip
+        return call
+
+
+def _whole(submitted: SubmittedRequest) -> SubmittedRequest:
+    """``past`` in answer to what should be the end: there is more than was submitted."""
+    if submitted.word == "past":
+        raise Exists(f"request {submitted.id} is there with other content")
+    return submitted

@@ -1,0 +1,1 @@
+"""Which entries are meant: the filter language and the scan that applies it."""

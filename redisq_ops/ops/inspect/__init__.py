@@ -1,0 +1,1 @@
+"""What queues, requests, consumers and workers do now."""

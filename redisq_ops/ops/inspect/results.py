@@ -1,0 +1,31 @@
+"""What came of a request, sub-request by sub-request, by pages in constant memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from redisq_ops.core.model.entry import Request
+from redisq_ops.core.queues.request import RequestQueue
+from redisq_ops.core.queues.request.outcomes import SubRequestOutcome, outcomes
+from redisq_ops.core.queues.request.reads import found
+
+PAGE = 250
+
+
+class Results:
+    """The outcomes of a request in order. Drive `page` until it is empty."""
+
+    def __init__(self, queue: RequestQueue[Any], id: str) -> None:
+        self.queue = queue
+        self.id = id
+        self._next = 1
+
+    async def request(self) -> Request:
+        """The request itself; `NotFound` if there is none."""
+        return found(await self.queue.request.op(self.id), self.id, self.queue.name)
+
+    async def page(self) -> list[SubRequestOutcome]:
+        """The next outcomes."""
+        page = await outcomes(self.queue, self.id, self._next, PAGE)
+        self._next += len(page)
+        return page

@@ -1,0 +1,324 @@
+"""Plots as inline SVG: text in, text out, nothing to load and nothing to run.
+
+Colours are CSS variables of the page (`page.STYLE`), so one drawing serves light and dark; series
+are told apart by dash and by a label too, never by colour alone. All text is escaped here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from html import escape
+from math import ceil, floor, log10
+
+from redisq_ops.ops.terminal import printable
+
+WIDTH = 860
+LEFT, RIGHT, TOP, BOTTOM = 62, 118, 12, 40
+DASHES = ("", "7 4", "2 4", "10 3 2 3")
+DAY = 86_400_000
+LONGEST = 64
+"""characters of a name beside a plot"""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One line: a value per step, None where there is none (the line is broken there)."""
+
+    name: str
+    values: Sequence[float | None]
+    colour: int = 0
+    """which of the page's colours, from 0"""
+    dash: int = 0
+    fill: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ShadedSpan:
+    """A stretch of time that is marked behind the lines."""
+
+    from_ms: int
+    to_ms: int
+    says: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A part of a row: from, to, which colour, what it says when pointed at."""
+
+    begin: float
+    end: float
+    colour: int
+    says: str
+
+
+def told(text: str, longest: int = LONGEST) -> str:
+    """Any text as it may stand in the page: nothing invisible, nothing that is markup."""
+    return escape(printable(text, longest), quote=True)
+
+
+def duration(ms: float) -> str:
+    """``0``, ``0.5 ms``, ``250 ms``, ``1.5 s``, ``12 min``, ``3.2 h``, ``4 d``."""
+    for size, unit in ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s")):
+        if abs(ms) >= size:
+            return f"{_short(ms / size)} {unit}"
+    return f"{_short(ms)} ms" if ms else "0"
+
+
+def number(value: float) -> str:
+    """``0``, ``12``, ``1.5``, ``12k``, ``3.4M``."""
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return _short(value / size) + unit
+    return _short(value)
+
+
+def _short(value: float) -> str:
+    digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
+    text = f"{value:.{digits}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+# --- scales ------------------------------------------------------------------------------------
+
+
+def nice(top: float, parts: int = 4, base: float = 10) -> list[float]:
+    """Round ticks from 0 to ``top`` or a little more."""
+    if top <= 0:
+        return [0.0, 1.0]
+    rough = top / parts
+    size = base ** floor(log10(rough) / log10(base))
+    step = next(m * size for m in (1, 2, 2.5, 5, 10, 20, 50, 100) if m * size >= rough * 0.999)
+    return [step * i for i in range(ceil(top / step - 1e-9) + 1)]
+
+
+_SPANS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 15e3, 30e3, 6e4, 12e4, 3e5, 6e5,
+          9e5, 18e5, 36e5, 72e5, 108e5, 216e5, 432e5, 864e5, 1728e5, 6048e5)  # fmt: skip
+
+
+def durations(top: float, parts: int = 4) -> list[float]:
+    """Ticks of a scale of times: whole milliseconds, seconds, minutes, hours, days."""
+    step = next(
+        (s for s in _SPANS if s >= top / parts * 0.999), 6048e5 * ceil(top / 6048e5 / parts)
+    )
+    return [step * i for i in range(max(1, ceil(top / step - 1e-9)) + 1)]
+
+
+def moments(begin: int, end: int, parts: int = 8) -> list[tuple[int, str, str]]:
+    """Ticks of a scale of moments (ms, UTC): each its time, and its date where that changes."""
+    step = next((int(s) for s in _SPANS if s >= max(1000, (end - begin) / parts)), int(_SPANS[-1]))
+    clock = "%d %b" if step >= DAY else "%H:%M" if step >= 60_000 else "%H:%M:%S"
+    found, day = [], ""
+    for ms in range(-(-begin // step) * step, end + 1, step):
+        at = datetime.fromtimestamp(ms / 1000, UTC)
+        date = at.strftime("%Y" if step >= DAY else "%d %b")
+        found.append((ms, at.strftime(clock), date if date != day else ""))
+        day = date
+    return found
+
+
+# --- drawings ----------------------------------------------------------------------------------
+
+
+def lines(
+    begin: int,
+    step: int,
+    series: Sequence[Series],
+    *,
+    unit: Callable[[float], str] = number,
+    ticks: Callable[[float], list[float]] = nice,
+    axis: str,
+    title: str,
+    spans: Iterable[ShadedSpan] = (),
+    height: int = 190,
+) -> str:
+    """Lines over time; ``begin`` and ``step`` in ms, the value of a step drawn at its middle."""
+    n = max((len(s.values) for s in series), default=0)
+    end = begin + max(1, n) * step
+    top = max((v for s in series for v in s.values if v is not None), default=0)
+    low = min((v for s in series for v in s.values if v is not None), default=0)
+    scale = ticks(top)
+    if low < 0:
+        size = scale[1] if top > 0 else ticks(-low)[1]
+        below = ceil(-low / size)
+        scale = [-size * i for i in range(below, 0, -1)] + (scale if top > 0 else [0.0])
+    bottom, high = scale[0], scale[-1]
+    wide, deep = WIDTH - LEFT - RIGHT, height - TOP - BOTTOM
+
+    def x(ms: float) -> float:
+        return LEFT + wide * (ms - begin) / (end - begin)
+
+    def y(value: float) -> float:
+        return TOP + deep * (high - value) / (high - bottom)
+
+    parts = [_opened(height, title)]
+    for span in spans:
+        left, right = max(begin, span.from_ms), min(end, span.to_ms)
+        if left < right:
+            parts.append(
+                f'<rect class="span" x="{x(left):.1f}" y="{TOP}" height="{deep}" '
+                f'width="{max(2, x(right) - x(left)):.1f}"><title>{told(span.says, 200)}</title>'
+                "</rect>"
+            )
+    for value in scale:
+        parts.append(
+            f'<line class="grid" x1="{LEFT}" x2="{LEFT + wide}" y1="{y(value):.1f}" '
+            f'y2="{y(value):.1f}"/>'
+            f'<text class="tick" x="{LEFT - 6}" y="{y(value) + 4:.1f}" text-anchor="end">'
+            f"{escape(unit(value))}</text>"
+        )
+    parts.append(_time_axis(begin, end, x, TOP + deep))
+    parts.append(_side(axis, TOP + deep / 2))
+    for s in series:
+        parts += _drawn(s, [x(begin + (i + 0.5) * step) for i in range(len(s.values))], y)
+    parts.append(_named(series, y, unit))
+    parts.append("</svg>")
+    return "".join(parts)
+
+
+def _drawn(s: Series, xs: Sequence[float], y: Callable[[float], float]) -> list[str]:
+    parts = []
+    for run in _runs(s.values):
+        points = [(xs[i], y(v)) for i in run if (v := s.values[i]) is not None]
+        text = " ".join(f"{px:.1f},{py:.1f}" for px, py in points)
+        if s.fill:
+            floor_ = f"{y(0):.1f}"
+            parts.append(
+                f'<polygon class="area c{s.colour}" points="{points[0][0]:.1f},{floor_} {text} '
+                f'{points[-1][0]:.1f},{floor_}"/>'
+            )
+        if len(points) == 1:  # a line of one point would not be seen
+            parts.append(
+                f'<circle class="dot c{s.colour}" cx="{points[0][0]:.1f}" '
+                f'cy="{points[0][1]:.1f}" r="2.5"/>'
+            )
+        else:
+            dash = f' stroke-dasharray="{DASHES[s.dash]}"' if s.dash else ""
+            parts.append(f'<polyline class="line c{s.colour}"{dash} points="{text}"/>')
+    return parts
+
+
+def _runs(values: Sequence[float | None]) -> Iterable[list[int]]:
+    run: list[int] = []
+    for i, value in enumerate(values):
+        if value is not None:
+            run.append(i)
+        elif run:
+            yield run
+            run = []
+    if run:
+        yield run
+
+
+def _named(
+    series: Sequence[Series], y: Callable[[float], float], unit: Callable[[float], str]
+) -> str:
+    """The legend at the right: a piece of each line, its name, and its highest value."""
+    parts = []
+    for row, s in enumerate(series):
+        top, left = TOP + 12 + row * 30, WIDTH - RIGHT + 12
+        dash = f' stroke-dasharray="{DASHES[s.dash]}"' if s.dash else ""
+        peak = max((v for v in s.values if v is not None), default=None)
+        parts.append(
+            f'<line class="line c{s.colour}"{dash} x1="{left}" x2="{left + 22}" y1="{top - 4}" '
+            f'y2="{top - 4}"/><text class="name" x="{left + 28}" y="{top}">'
+            f"{told(s.name, 14)}</text>"
+        )
+        if peak is not None:
+            parts.append(
+                f'<text class="tick" x="{left + 28}" y="{top + 13}">max {escape(unit(peak))}</text>'
+            )
+    return "".join(parts)
+
+
+def rows(
+    named: Sequence[tuple[str, Sequence[Bar]]],
+    *,
+    unit: Callable[[float], str] = number,
+    ticks: Callable[[float], list[float]] = nice,
+    axis: str,
+    title: str,
+    values: Sequence[str] = (),
+    left: int = 200,
+    high: int = 20,
+) -> str:
+    """Horizontal bars, a name at each row's left and, if given, a value at its right."""
+    scale = ticks(max((bar.end for _, bars in named for bar in bars), default=0))
+    wide, deep = WIDTH - left - 70, max(1, len(named)) * high
+    height = deep + 8 + BOTTOM
+
+    def x(value: float) -> float:
+        return left + wide * value / scale[-1]
+
+    parts = [_opened(height, title)]
+    for value in scale:
+        parts.append(
+            f'<line class="grid" x1="{x(value):.1f}" x2="{x(value):.1f}" y1="4" y2="{deep + 6}"/>'
+            f'<text class="tick" x="{x(value):.1f}" y="{deep + 20}" text-anchor="middle">'
+            f"{escape(unit(value))}</text>"
+        )
+    parts.append(
+        f'<text class="axis" x="{left + wide / 2:.1f}" y="{deep + 36}" text-anchor="middle">'
+        f"{escape(axis)}</text>"
+    )
+    for i, (name, bars) in enumerate(named):
+        top = 6 + i * high
+        parts.append(
+            f'<text class="name" x="{left - 8}" y="{top + high / 2 + 2:.1f}" text-anchor="end">'
+            f"{told(name, left // 7)}</text>"
+        )
+        for bar in bars:
+            parts.append(
+                f'<rect class="bar c{bar.colour}" x="{x(bar.begin):.1f}" y="{top}" '
+                f'height="{high - 6}" width="{max(1, x(bar.end) - x(bar.begin)):.1f}">'
+                f"<title>{told(bar.says, 200)}</title></rect>"
+            )
+        if values:
+            last = max((bar.end for bar in bars), default=0)
+            parts.append(
+                f'<text class="tick" x="{x(last) + 6:.1f}" y="{top + high / 2 + 2:.1f}">'
+                f"{told(values[i], 20)}</text>"
+            )
+    parts.append("</svg>")
+    return "".join(parts)
+
+
+def legend(entries: Iterable[tuple[int, str]]) -> str:
+    """Which colour is what, for bars."""
+    items = "".join(f'<li><i class="c{c}"></i>{told(name)}</li>' for c, name in entries)
+    return f'<ul class="legend">{items}</ul>'
+
+
+def _opened(height: int, title: str) -> str:
+    return (
+        f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{told(title, 200)}">'
+        f"<title>{told(title, 200)}</title>"
+    )
+
+
+def _time_axis(begin: int, end: int, x: Callable[[float], float], bottom: float) -> str:
+    parts = []
+    for ms, clock, date in moments(begin, end):
+        parts.append(
+            f'<line class="grid" x1="{x(ms):.1f}" x2="{x(ms):.1f}" y1="{bottom}" '
+            f'y2="{bottom + 4}"/><text class="tick" x="{x(ms):.1f}" y="{bottom + 16}" '
+            f'text-anchor="middle">{clock}</text>'
+        )
+        if date:
+            parts.append(
+                f'<text class="tick" x="{x(ms):.1f}" y="{bottom + 30}" text-anchor="middle">'
+                f"{date}</text>"
+            )
+    parts.append(
+        f'<text class="axis" x="{WIDTH - RIGHT}" y="{bottom + 31}" '
+        f'text-anchor="end">time, UTC</text>'
+    )
+    return "".join(parts)
+
+
+def _side(axis: str, middle: float) -> str:
+    return (
+        f'<text class="axis" transform="rotate(-90 12 {middle:.0f})" x="12" y="{middle:.0f}" '
+        f'text-anchor="middle">{escape(axis)}</text>'
+    )

@@ -1,0 +1,215 @@
+"""The dialog every change goes through: what will happen, to how many, and No first."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Button, Input, Static
+
+from redisq_ops.core.model.errors import BadInput
+from redisq_ops.core.model.keys import checked_consumer
+from redisq_ops.ops.terminal import printable
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is about to happen, in words, and what has to be typed first if it is large."""
+
+    title: str
+    lines: tuple[str, ...] = ()
+    danger: bool = False
+    typed: str | None = None
+    why: bool = False
+    """whether a reason may be given; it goes into the journal"""
+    consumer: bool = False
+    """whether the name of the consumer that receives the entries is asked for"""
+
+
+class _Field(Input):
+    """Takes the text; a key it can not use for that is an answer, so ``y`` and ``n`` work in it."""
+
+    def __init__(self, typed: str) -> None:
+        super().__init__(id="typed", compact=True, placeholder=printable(typed))
+        self._typed = typed
+        self.cursor_blink = False
+
+    def check_consume_key(self, key: str, character: str | None) -> bool:
+        return self.value != self._typed and character is not None and character in self._typed
+
+
+class _Reason(Input):
+    """Takes any text; Enter leaves it, and is no answer."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "app.focus_next", "Done", show=False)]
+
+    def __init__(self) -> None:
+        super().__init__(id="why", compact=True, placeholder="why? (w; kept in the journal)")
+        self.cursor_blink = False
+
+
+class _Consumer(Input):
+    """Takes a consumer's name; Enter leaves it, and is no answer."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "app.focus_next", "Done", show=False)]
+
+    def __init__(self) -> None:
+        super().__init__(
+            id="consumer", compact=True, placeholder="consumer that receives the entries"
+        )
+        self.cursor_blink = False
+
+    @property
+    def name_is_legal(self) -> bool:
+        try:
+            checked_consumer(self.value.strip())
+        except BadInput:
+            return False
+        return True
+
+
+class Confirm(ModalScreen[bool]):
+    """Asks a :class:`Question`; True only after Yes. Esc, ``n`` and Enter at once mean No.
+
+    With ``typed`` the field has the focus instead of No, and Yes stays off until it holds exactly
+    that text. So it is with ``consumer`` until a name is typed.
+    """
+
+    AUTO_FOCUS = ""
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (14, "-tall")]  # noqa: RUF012 (declared so by Screen)
+    # The text scrolls, field and answers below it are always in sight.
+    DEFAULT_CSS = """
+    Confirm {
+        align: center middle;
+        background: $background 70%;
+        #dialog {
+            width: 78;
+            max-width: 100%;
+            height: auto;
+            max-height: 100%;
+            background: $surface;
+            border: round $border;
+            padding: 1 2;
+            &.-danger { border: round $error; }
+            &.-danger #title { color: $text-error; }
+        }
+        #what { height: auto; scrollbar-size: 0 1; }
+        #title { text-style: bold; margin-bottom: 1; }
+        #foot { dock: bottom; height: auto; }
+        #how, #why, #consumer { margin-top: 1; }
+        #typed, #why, #consumer { background: $panel; padding: 0 1; }
+        #answers { height: 1; margin-top: 1; align-horizontal: right; }
+        #answers Button {
+            min-width: 11;
+            margin-left: 2;
+            background: $panel;
+            color: $foreground;
+            text-style: none;
+            &:focus { background: $primary; color: $background; text-style: bold; }
+            &:disabled { color: $text-disabled; }
+        }
+        #dialog.-danger #yes:focus { background: $error; }
+        &.-short {
+            #dialog { border: none; padding: 0 1; }
+            #title, #answers { margin: 0; }
+            #how, #why { display: none; }
+            #answers Button { min-width: 8; margin: 0 1 0 0; }
+        }
+    }
+    """
+    # Asked before the field (priority), unless the field says that it has a use for them.
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "yes", "Yes", priority=True),
+        Binding("n", "no", "No", priority=True),
+        Binding("escape", "answer(False)", "No"),
+        Binding("w", "reason", "Say why", show=False),
+        Binding("left", "app.focus_previous", "Previous", show=False),
+        Binding("right", "app.focus_next", "Next", show=False),
+        Binding("up", "scroll_text(-1)", "Scroll up", show=False),
+        Binding("down", "scroll_text(1)", "Scroll down", show=False),
+    ]
+
+    def __init__(self, question: Question) -> None:
+        super().__init__()
+        self.question = question
+        # Held, not queried: it is read after the screen is gone.
+        self._why = _Reason() if question.why else None
+        self._consumer = _Consumer() if question.consumer else None
+
+    @property
+    def consumer(self) -> str:
+        """The consumer's name, if one was asked for."""
+        return self._consumer.value.strip() if self._consumer is not None else ""
+
+    @property
+    def why(self) -> str:
+        """The reason given, if any."""
+        return self._why.value.strip() if self._why is not None else ""
+
+    @property
+    def agreed(self) -> bool:
+        """True if what had to be typed is typed."""
+        if self._consumer is not None and not self._consumer.name_is_legal:
+            return False
+        typed = self.question.typed
+        return typed is None or self.query_one("#typed", Input).value.strip() == typed
+
+    def compose(self) -> ComposeResult:
+        question = self.question
+        typed = question.typed
+        with Vertical(id="dialog", classes="-danger" if question.danger else ""):
+            with VerticalScroll(id="what", can_focus=False):
+                yield Static(printable(question.title), id="title", markup=False)
+                yield Static("\n".join(map(printable, question.lines)), markup=False)
+            with Vertical(id="foot"):
+                if self._consumer is not None:
+                    yield self._consumer
+                if typed is not None:
+                    yield Static(printable(f"To go on, type {typed}"), id="how", markup=False)
+                    yield _Field(typed)
+                if self._why is not None:
+                    yield self._why
+                with Horizontal(id="answers"):
+                    yield Button("No (n)", id="no", compact=True)
+                    yield Button(
+                        "Yes (y)",
+                        id="yes",
+                        compact=True,
+                        disabled=typed is not None or self._consumer is not None,
+                    )
+
+    def on_mount(self) -> None:
+        first = "#no" if self.question.typed is None else "#typed"
+        self.query_one("#consumer" if self._consumer is not None else first).focus()
+
+    def action_answer(self, yes: bool) -> None:
+        if not yes or self.agreed:
+            # Not awaited: a screen that waits for its own end in one of its handlers never ends.
+            self.dismiss(yes)  # type: ignore[unused-awaitable]
+
+    def action_yes(self) -> None:
+        self.action_answer(True)
+
+    def action_no(self) -> None:
+        self.action_answer(False)
+
+    def action_reason(self) -> None:
+        if self._why is not None:
+            self._why.focus()
+
+    def action_scroll_text(self, lines: int) -> None:
+        self.query_one("#what").scroll_relative(y=lines, animate=False)
+
+    @on(Input.Changed, "#typed, #consumer")
+    def typed_more(self) -> None:
+        self.query_one("#yes", Button).disabled = not self.agreed
+
+    @on(Input.Submitted, "#typed")
+    def answer_typed(self) -> None:
+        self.action_answer(True)
+
+    def on_button_pressed(self, event: Button.Pressed) -> None:
+        self.action_answer(event.button.id == "yes")

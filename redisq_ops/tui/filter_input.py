@@ -1,0 +1,99 @@
+"""Where the filter is typed; it takes effect with every letter that leaves it readable.
+
+What can't be read is never kept: Enter would otherwise keep the last words that could be, and those
+may mean far more entries than the line that is on the screen.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.cells import cell_len
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.widgets import Input
+
+from redisq_ops.ops.terminal import printable
+
+if TYPE_CHECKING:
+    from redisq_ops.ops.filter.ast import Query
+
+_WORDS = "words only: what is listed here has no fields"
+
+
+class FilterInput(Input):
+    """A line for an expression, as ``--where`` takes. Out of sight it has none and says nothing."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "submit", "Keep this filter"),
+        Binding("escape", "drop", "Drop it"),
+    ]
+
+    class Narrowed(Message):
+        """What is typed can be read, or is nothing."""
+
+        def __init__(self, query: Query | None) -> None:
+            super().__init__()
+            self.query = query
+
+    def __init__(self) -> None:
+        super().__init__(id="filter", compact=True, placeholder="timeout  age>2h  client=acme")
+        self.cursor_blink = False
+        self.display = False
+        self._problem = ""
+        self._at = 0
+        self._entries = True
+        self._utc = False
+
+    @property
+    def problem(self) -> str:
+        """Why what is typed has no effect yet."""
+        return self._problem if self.display else ""
+
+    def pointed(self, width: int) -> str:
+        """The problem in a line of so many cells below this one, a caret under where it is."""
+        why = self.problem
+        at = cell_len(self.value[: self._at]) - int(self.scroll_offset.x)
+        if not why or not 0 <= at < width:
+            return why
+        if at + 2 + cell_len(why) <= width:
+            return " " * at + "^ " + why
+        return " " * (at - 1 - cell_len(why)) + why + " ^" if cell_len(why) < at else why
+
+    def begin(self, now: Query | None, *, entries: bool = True, utc: bool = False) -> None:
+        """Come into sight with the present filter; without ``entries`` fields mean nothing."""
+        self._entries, self._utc, self._problem = entries, utc, ""
+        self.value = now.text if now else ""
+        self.display = True
+        # At once: `focus()` waits for the next turn, and letters that came along are commands then.
+        self.screen.set_focus(self)
+
+    def watch_value(self, value: str) -> None:
+        if not self.display:
+            return
+        # Loaded with the first letter: it brings the Redis client.
+        from redisq_ops.ops.filter.parser import FilterError, parse
+
+        try:
+            query = parse(value, utc=self._utc) if value.strip() else None
+        except FilterError as error:
+            self._problem, self._at = error.why, error.column - 1
+            return
+        self._at = 0
+        self._problem = _WORDS if query and query.asks and not self._entries else ""
+        if not self._problem:
+            self.post_message(self.Narrowed(query))
+
+    async def action_submit(self) -> None:
+        if self.problem:
+            self.cursor_position = self._at
+            self.notify(
+                printable(f"This filter isn't kept: {self.problem}. Esc drops it."),
+                severity="warning", markup=False,
+            )  # fmt: skip
+            return
+        await super().action_submit()
+
+    async def action_drop(self) -> None:
+        self.value = self._problem = ""
+        await self.action_submit()

@@ -1,0 +1,409 @@
+"""What a change does: look again, say what will happen, then do it step by step.
+
+Nothing here draws but through `Changes`, and nothing else in the dashboard writes to a server.
+Each function returns whether anything was changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from redisq_ops.core.model.entry import Entry, State
+from redisq_ops.core.model.errors import RedisqError, Refused
+from redisq_ops.core.model.settings import DEFAULTS
+from redisq_ops.core.model.states import Verb
+from redisq_ops.core.redis.operation import arun
+from redisq_ops.ops.change import audit_log, control, impact
+from redisq_ops.ops.change.audit_log import OTHERS, Author, ChangeOutcome
+from redisq_ops.ops.change.bulk import PAST, Bulk, allowed, entries, meaning, typed_number
+from redisq_ops.ops.change.edit import Edit, Replaced, editable, samples
+from redisq_ops.ops.change.editor import readable
+from redisq_ops.ops.change.impact import Consequences, weigh
+from redisq_ops.ops.change.transfer_undo import taking_back
+from redisq_ops.ops.change.undo import Undo
+from redisq_ops.ops.change.whole_state import Whole, WholeBulk, movable, whole
+from redisq_ops.ops.filter.ast import Query
+from redisq_ops.ops.filter.scan import Filter, Selection, select
+from redisq_ops.ops.groups.error_groups import Grouping
+from redisq_ops.ops.hint import hint
+from redisq_ops.ops.inspect import consumers
+from redisq_ops.ops.terminal import age, count, printable
+from redisq_ops.tui.confirm_dialog import Question
+from redisq_ops.tui.views.groups import Scanned
+
+if TYPE_CHECKING:
+    from .changes import Changes
+
+Driven: TypeAlias = Bulk | consumers.Change | Edit | Undo
+
+_SAMPLE = 3
+_LISTED = 50
+_SKIPPED = {
+    "changed": "were in another state by then",
+    "late": "came into this state after you looked",
+    "expired": "were kept for too long to be put back",
+    "same": "were so already",
+    OTHERS: "were put back by another undo",
+    "gone": "are not there any more",
+    "deep": "lie too deep in another program's list for now: undo it again later",
+}
+
+
+class Stopped(Exception):
+    """Esc, before anything was changed."""
+
+    def __str__(self) -> str:
+        return "Stopped; nothing was changed."
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What a move is about: the ids, or everything that matches."""
+
+    queue: str
+    state: State
+    ids: tuple[str, ...] = ()
+    where: Query | None = None
+
+    @property
+    def words(self) -> str:
+        if len(self.ids) == 1:
+            return self.ids[0]
+        if self.ids:
+            return f"The {count(len(self.ids))} marked"
+        return f"All that match /{self.where.text}/" if self.where else "All in this state"
+
+
+# --- moving entries ----------------------------------------------------------------------------
+
+
+async def move(changes: Changes, verb: Verb, scope: Scope) -> bool:
+    """Requeue, claim, replay or purge."""
+    deployment = changes.deployment
+    client = deployment.client
+    changes.guard.checked([{"matched": len(scope.ids)}])  # before anything is looked through
+    queue = await arun(client, deployment.queue(scope.queue))
+    allowed(queue, verb, scope.state)
+    filter = Filter(ids=scope.ids, where=scope.where, redaction=changes.redaction)
+    look = (queue, scope.state, filter, _looking(changes))
+    selection: Selection | Whole
+    if await arun(client, movable(queue, scope.state, verb, filter)):
+        selection, weight = await arun(client, whole(*look, shown=changes.redaction.text))
+    else:
+        selection, weight = await arun(client, weigh(*look, shown=changes.redaction.text))
+    trash_ms = int((await arun(client, queue.settings.op())).get("trash_ms", DEFAULTS.trash_ms))
+    if not selection.count:
+        changes.tell("0 matched: " + (", ".join(selection.remarks) or "nothing to do"))
+        return False
+    sample = [changes.redaction.entry(entry) for entry in selection.sample[:_SAMPLE]]
+    asked = question(verb, scope, selection, trash_ms, sample, weight)
+    if not await changes.ask(asked, selection.count):
+        return False
+    rate = changes.guard.rate(None)
+    made = WholeBulk if isinstance(selection, Whole) else Bulk
+    own: dict[str, Any] = {"consumer": changes.consumer} if verb == "claim" else {}
+    bulk = made(selection, verb, Author.here(changes.why), rate=rate, **own)
+    await _drive(changes, bulk, verb, PAST[verb])
+    return True
+
+
+def _looking(changes: Changes) -> Callable[[int, int | None], None]:
+    def progress(scanned: int, total: int | None) -> None:
+        if changes.stopping:
+            raise Stopped
+        far = "so far" if total is None else f"of {count(total)}"
+        changes.say(f"looking: {count(scanned)} {far}")
+
+    return progress
+
+
+def question(
+    verb: Verb,
+    scope: Scope,
+    selection: Selection | Whole,
+    trash_ms: int,
+    sample: Sequence[Entry] | None = None,
+    weight: Consequences | None = None,
+) -> Question:
+    """What will happen to how many, what they are like, by reason, with a sample."""
+    number = selection.count
+    lines = [f"{scope.words}: {meaning(verb, selection.queue)}."]
+    if verb == "purge":
+        lines.append(f"U brings them back within {age(trash_ms)}.")
+    if missing := len(scope.ids) - number if scope.ids else 0:
+        lines.append(f"{count(missing)} of them are in another state by now: left out.")
+    if selection.reasons and number > 1:
+        ranked = sorted(selection.reasons.items(), key=lambda item: -item[1])
+        reasons = " · ".join(f"{word} {count(n)}" for word, n in ranked[:4])
+        lines += ["", f"By reason: {reasons}"]
+    if weight is not None:
+        lines += [*([] if number > 1 and selection.reasons else [""]),
+                  *impact.lines(weight.facts(verb))]  # fmt: skip
+    lines += ["", *map(_sampled, selection.sample[:_SAMPLE] if sample is None else sample)]
+    if number > _SAMPLE:
+        lines.append(f"  … and {count(number - _SAMPLE)} more")
+    title = f"{verb.capitalize()} {entries(number, scope.state)} of {scope.queue}?"
+    typed = typed_number(number)
+    return Question(title, tuple(lines), verb == "purge", typed, consumer=verb == "claim")
+
+
+def _sampled(entry: Entry) -> str:
+    error = entry.error
+    said = f"{error.type}: {error.message}" if error else entry.reason or ""
+    return printable(f"  {entry.id}  {said}", 70)
+
+
+async def take_over(
+    changes: Changes, verb: Verb, name: str, group: str | None, consumer: str
+) -> bool:
+    """Claim what a consumer has held for long, or let it wait again; it stays a consumer."""
+    client = changes.deployment.client
+    queue = await arun(client, changes.deployment.queue(name))
+
+    def progress(found: int, looked: int) -> None:
+        if changes.stopping:
+            raise Stopped
+        changes.say(f"looking: {count(found)} of its entries so far")
+
+    look = consumers.held_by(
+        queue, consumer, group, min_idle_ms=consumers.SILENT_MS, progress=progress
+    )
+    held = await arun(client, look)
+    claims = verb == "claim"
+    if not claims:
+        consumers.requeueable(held)
+    spared = f"{count(held.too_young)} held for less than {age(consumers.SILENT_MS)}: left out."
+    if not held.ids:
+        changes.tell(f"0 matched: {spared if held.too_young else 'it holds nothing'}")
+        return False
+    number = len(held.ids)
+    to_whom = "The consumer you name receives them" if claims else "They wait for the next worker"
+    void = "" if "consumers" in queue.capabilities else f"; {consumer} can't settle them any more"
+    lines = [f"{to_whom}{void}. It stays a consumer."]
+    lines += [spared] if held.too_young else []
+    if held.idle_ms is not None and held.idle_ms < consumers.SILENT_MS:
+        lines.append(f"It was heard of {age(held.idle_ms)} ago: it may be at work on them.")
+    if not consumers.undoable(held):
+        lines.append("There is no undo for so many in a stream: claim them back.")
+    lines += ["", *(printable(f"  {id}") for id in held.ids[:_SAMPLE])]
+    lines += [f"  … and {count(number - _SAMPLE)} more"] if number > _SAMPLE else []
+    title = f"{verb.capitalize()} {entries(number, 'pending')} of {held.what} in {name}?"
+    typed = typed_number(number)
+    if not await changes.ask(Question(title, tuple(lines), typed=typed, consumer=claims), number):
+        return False
+    to = changes.consumer if claims else None
+    change = consumers.Change(held, to, Author.here(changes.why))
+    await _drive(changes, change, verb, PAST[verb], change.undoable)
+    return True
+
+
+async def edit(changes: Changes, name: str, state: State, id: str) -> bool:
+    """The payload in the person's editor, then what would change, then the change."""
+    client = changes.deployment.client
+    queue = await arun(client, changes.deployment.queue(name))
+    editable(queue, state)
+    filter = Filter(ids=(id,), redaction=changes.redaction)
+    selection = await arun(client, select(queue, state, filter))
+    entry = await arun(client, queue.get.op(id))
+    if not selection.count or entry is None or entry.payload is None:
+        changes.tell(f"{id} is not {state} any more, or has no payload.", False)
+        return False
+    readable(entry.payload, changes.redaction)
+    after = changes.edited(entry.payload)
+    if after is None:
+        noun = "dlq" if state == "dead" else "delay"
+        how = hint(noun, "edit", f"{name}/{id}")
+        changes.tell(f"No editor can be opened from this terminal: {how}", False)
+        return False
+    if after == entry.payload:
+        changes.tell("The payload is as it was: nothing was changed.")
+        return False
+    change = Replaced(entry.payload, after)
+    looked = await arun(client, samples(selection, change))
+    lines: list[str] = []
+    for sample in looked:
+        lines += sample.diff or ("What differs isn't shown here: it is redacted.",)
+    lines += ["", f"It stays {state}; U gives the old payload back."]
+    if not await changes.ask(Question(f"Edit {id} of {name}?", tuple(lines)), 1):
+        return False
+    await _drive(changes, Edit(selection, change, Author.here(changes.why)), "edit", "edited")
+    return True
+
+
+async def group_all(changes: Changes, name: str) -> Scanned | None:
+    """Groups of all dead letters there are now; None after Esc. Reads only."""
+    client = changes.deployment.client
+    queue = await arun(client, changes.deployment.queue(name))
+    filter = Filter(redaction=changes.redaction)
+    grouping = Grouping(queue, "dead", filter, await arun(client, queue.now.op()))
+    while not grouping.over:
+        await arun(client, grouping.step())
+        changes.say(f"grouping: {count(grouping.scanned)} of {grouping.scan.of}")
+        await asyncio.sleep(0)  # keys and pictures come in between
+        if changes.stopping:
+            changes.tell("Stopped: the groups are those of the latest again.")
+            return None
+    groups = grouping.groups
+    ranked = tuple(groups.ranked())
+    others = groups.others
+    return Scanned(ranked, groups.total, others.groups, others.count, grouping.now_ms)
+
+
+async def undo(changes: Changes, name: str | None) -> bool:
+    """Take back one of the latest changes of a queue, or of all; the person picks it."""
+    deployment = changes.deployment
+    client = deployment.client
+    found = await arun(client, audit_log.log(deployment, _LISTED, name))
+    listed = [operation for operation in found.operations if operation.verb != "undo"]
+    if found.unread:
+        unread, error = next(iter(found.unread.items()))
+        rest = f" and {len(found.unread) - 1:,} more" if len(found.unread) > 1 else ""
+        changes.tell(f"Without those of {unread}{rest}: {error}", False)
+    if not listed:
+        changes.tell("There is nothing to undo here.", False)
+        return False
+    newest = await arun(client, deployment.queue(listed[0].queue))
+    now = await arun(client, newest.now.op())
+    chosen = await changes.choose(listed, now)
+    operation = next((one for one in listed if one.id == chosen), None)
+    if operation is None:
+        return False
+    queue = await arun(client, deployment.queue(operation.queue))
+    # Refuses what can't be undone, and says why.
+    change = await arun(client, taking_back(deployment, queue, operation, Author.here()))
+    why = f": {operation.why}" if operation.why else ""
+    n = operation.done - operation.undone
+    asked = Question(
+        f"Undo {operation.verb} of {count(n)} in {queue.name}?",
+        (
+            f"{operation.id} ({operation.what})",
+            f"{age(now - operation.started_ms)} ago by {operation.by}{why}",
+            "",
+            "What was touched since is left alone, and said.",
+        ),
+        typed=typed_number(n),
+    )
+    if not await changes.ask(asked, n):
+        return False
+    change.author = Author.here(changes.why)
+    await _drive(changes, change, "undo", "put back", False)
+    if change.sample:
+        more = change.outcome.left - len(change.sample)
+        rest = f" and {count(more)} more" if more > 0 else ""
+        changes.tell(f"Left alone: {', '.join(change.sample)}{rest}", False)
+    return True
+
+
+async def _drive(changes: Changes, change: Driven, what: str, past: str, undo: bool = True) -> None:
+    """Take all steps, or those until Esc or an error, and say what came of them."""
+    outcome, stopped, began = change.outcome, "", changes.now()
+    if undo:
+        changes.last_op = outcome.op
+    try:
+        while await arun(changes.deployment.client, change.step()):
+            handled = outcome.done + sum(outcome.skipped.values())
+            changes.say(f"{what}: {count(handled)} of {count(outcome.matched)}")
+            await asyncio.sleep(max(change.pause, changes.pause(handled, began)))
+            if changes.stopping:
+                stopped = "stopped before the rest"
+                break
+    except Exception as error:
+        stopped = f"stopped: {' '.join(str(error).split())}"
+    if stopped:  # a step that wasn't heard of may have been carried out
+        with suppress(Exception):
+            outcome.done = await arun(changes.deployment.client, change.reached())
+    _told(changes, outcome, past, stopped, undo)
+
+
+def _told(
+    changes: Changes, outcome: ChangeOutcome, past: str, stopped: str = "", undo: bool = True
+) -> None:
+    said = [f"{count(outcome.done)} {past}"]
+    said += [f"{count(n)} {_SKIPPED.get(word, word)}" for word, n in outcome.skipped.items()]
+    said += [stopped] if stopped else []
+    again = f"\n{outcome.op} · U undoes it" if undo and outcome.op and outcome.done else ""
+    changes.tell(", ".join(said) + again, not stopped and outcome.done == outcome.matched)
+
+
+# --- holding -----------------------------------------------------------------------------------
+
+
+async def hold_queues(changes: Changes, names: tuple[str, ...]) -> bool:
+    """Pause queues, or resume them when all of them are paused or draining."""
+    client, deployment = changes.deployment.client, changes.deployment
+    queues = [await arun(client, deployment.queue(name)) for name in names]
+    if not any(queue.settable for queue in queues):
+        control.settable(queues[0])
+    counts = [await arun(client, queue.counts.op()) for queue in queues]
+    held = all(one.paused is not None or one.closed is not None for one in counts)
+    what = f"queue {names[0]}" if len(names) == 1 else f"{count(len(names))} queues"
+    waiting, pending = (sum(getattr(c, state) for c in counts) for state in ("waiting", "pending"))
+    reasons = [f"Held: {one.paused or one.closed}." for one in counts] if held else []
+    lines = [*reasons[:_SAMPLE], *_handed_out(held, waiting, pending, "entries")]
+    lines += dict.fromkeys(filter(None, map(control.heeded_by, queues)))
+    if not await changes.ask(Question(_ask_held(held, what), tuple(lines))):
+        return False
+    change, author = control.resume if held else control.pause, Author.here(changes.why)
+    done, refused = 0, list[str]()
+    for queue in queues:
+        try:
+            outcome = await arun(client, change(queue, author))
+        except Refused as error:  # another program's, as a rule: the others can be
+            refused.append(str(error))
+        except RedisqError as error:
+            refused += [str(error), "The rest was left as it is."]
+            break
+        else:
+            done, changes.last_op = done + 1, outcome.op or changes.last_op
+    if not refused:
+        _told_held(changes, held, what, done)
+        return True
+    said = f"{count(done)} of {what} {'resumed' if held else 'held'}" if len(names) > 1 else ""
+    changes.tell("\n".join([*([said] if said else []), *refused]), False)
+    return bool(done)
+
+
+async def hold_requests(changes: Changes, name: str, ids: tuple[str, ...]) -> bool:
+    """Pause requests, or resume them when all of them are paused."""
+    client = changes.deployment.client
+    queue = await arun(client, changes.deployment.queue(name))
+    found = [await arun(client, queue.request.op(id)) for id in ids]
+    live = [request for request in found if request is not None and not request.settled]
+    if not live:
+        changes.tell("Only open requests can be held.", False)
+        return False
+    held = all(request.paused for request in live)
+    what = f"request {live[0].id}" if len(live) == 1 else f"{count(len(live))} requests"
+    waiting, pending = (sum(getattr(r, state) for r in live) for state in ("waiting", "pending"))
+    lines = _handed_out(held, waiting, pending, "sub-requests")
+    if not await changes.ask(Question(_ask_held(held, f"{what} of {name}"), lines)):
+        return False
+    for request in live:
+        change = control.change_request(
+            queue, request.id, "resume" if held else "pause", Author.here(changes.why)
+        )
+        changes.last_op = (await arun(client, change)).op
+    _told_held(changes, held, what, len(live))
+    return True
+
+
+def _ask_held(held: bool, what: str) -> str:
+    return f"{'Resume' if held else 'Hold'} {what}?"
+
+
+def _handed_out(held: bool, waiting: int, pending: int, noun: str) -> tuple[str, str]:
+    how = "handed out again" if held else "handed out no more"
+    return (
+        f"{count(waiting)} waiting {noun}: {how}.",
+        f"{count(pending)} running deliveries go on and can settle.",
+    )
+
+
+def _told_held(changes: Changes, held: bool, what: str, number: int) -> None:
+    last = "it" if number == 1 else "the last one"
+    said = f"{what} {'resumed' if held else 'held'}"
+    changes.tell(f"{said}\n{changes.last_op} · U undoes {last}")

@@ -1,0 +1,106 @@
+"""`U`: the latest changes, who made them, when and why; one is chosen to be taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from redisq_ops.ops.terminal import age, count
+from redisq_ops.tui.table import PagedTable, RowWindow, TableColumn, TableRow
+from redisq_ops.tui.theme import DIM, OK
+
+if TYPE_CHECKING:
+    from redisq_ops.ops.change.audit_log import Operation
+
+
+class PastScreen(ModalScreen["str | None"]):
+    """The id of the operation chosen with Enter; None after Esc."""
+
+    DEFAULT_CSS = """
+    PastScreen {
+        align: center middle;
+        background: $background 70%;
+        #past {
+            width: 112;
+            max-width: 100%;
+            height: auto;
+            max-height: 100%;
+            background: $surface;
+            border: round $border;
+            padding: 0 1;
+        }
+        #past Static { height: 1; }
+        #asked { text-style: bold; }
+        #hint { color: $secondary; }
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,n,U", "dismiss", "Back")]
+    COLUMNS = (
+        TableColumn("ago", "ago", 7, align="right"),
+        TableColumn("verb", "change", 8),
+        TableColumn("done", "entries", 7, align="right"),
+        TableColumn("undone", "undo", 7),
+        TableColumn("queue", "queue", 10, flex=1),
+        TableColumn("who", "who", 12, flex=2),
+        TableColumn("why", "why", 8, flex=3, priority=2),
+        TableColumn("what", "what", 8, flex=3, style=DIM, priority=3),
+    )
+
+    def __init__(self, operations: Sequence[Operation], now_ms: int, first: str | None) -> None:
+        """``first`` is the one the cursor begins on."""
+        super().__init__()
+        rows = tuple(_row(operation, now_ms) for operation in operations)
+        self.table = PagedTable(self.COLUMNS)
+        self._window = RowWindow(0, len(rows), rows)
+        self._first = first
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="past"):
+            yield Static("Undo which change?", id="asked", markup=False)
+            yield self.table
+            yield Static("Enter chooses, and asks once more; Esc goes back", id="hint")
+
+    def on_mount(self) -> None:
+        self.table.styles.height = min(len(self._window.rows), 16) + 1
+        self.table.show(self._window)
+        if self._first is not None:
+            self.call_after_refresh(self.table.go_to, self._first)
+        self.table.focus()
+
+    @on(PagedTable.Opened)
+    def choose(self, opened: PagedTable.Opened) -> None:
+        opened.stop()
+        # Not awaited: a screen that waits for its own end in one of its handlers never ends.
+        self.dismiss(opened.identity)  # type: ignore[unused-awaitable]
+
+    @on(PagedTable.Wanted)
+    @on(PagedTable.Moved)
+    @on(PagedTable.Marked)
+    def mine(self, message: PagedTable.Wanted | PagedTable.Moved | PagedTable.Marked) -> None:
+        message.stop()  # the app takes them for its own table's
+
+
+def _row(operation: Operation, now_ms: int) -> TableRow:
+    whole = not operation.undone and not operation.tried
+    can = ("yes", OK) if operation.undoable else ("no", DIM) if whole else ("undone", DIM)
+    return TableRow(
+        operation.id,
+        (
+            age(max(0, now_ms - operation.started_ms)),
+            operation.verb,
+            count(operation.done) if operation.done else ("-", DIM),
+            can,
+            operation.queue,
+            f"{operation.who}@{operation.whence}",
+            operation.why or ("-", DIM),
+            operation.what,
+        ),
+        "" if operation.undoable else DIM,
+    )

@@ -1,0 +1,300 @@
+"""What the views have in common: a table over a window, an order, a filter."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.widgets import Static
+
+from redisq_ops.core.model.entry import Entry, State
+from redisq_ops.ops.inspect.snapshot import Snapshot, View
+from redisq_ops.ops.terminal import count
+from redisq_ops.tui.table import PagedTable, RowWindow, TableColumn, TableRow
+
+if TYPE_CHECKING:
+    from redisq_ops.ops.filter.ast import Query
+    from redisq_ops.ops.filter.fields import Need
+    from redisq_ops.ops.redaction import Redaction
+
+LOADED: Final = 500
+"""rows looked through by a filter, and sorted by what the server keeps no order of"""
+WITH_PAYLOADS: Final = 100
+"""the same where the filter looks at payloads: each may have a mebibyte, at every refresh"""
+
+
+@dataclass(frozen=True, slots=True)
+class SortOrder:
+    """A way to sort: by the column ``key``. Without ``by`` it is the server's own order."""
+
+    key: str
+    words: str
+    descending: bool = False
+    by: Callable[[Any], Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """A window of what a view lists, before it is drawn."""
+
+    start: int
+    total: int
+    items: Sequence[Any]
+    exact: bool = True
+    """whether ``total`` is all there is; else it is what was seen of it"""
+
+    @property
+    def complete(self) -> bool:
+        return self.exact and self.start == 0 and len(self.items) >= self.total
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeTarget:
+    """What a change is about: the ids, or all of the state that ``where`` means."""
+
+    state: State
+    ids: tuple[str, ...] = ()
+    where: Query | None = None
+
+
+class QueueView(Vertical):
+    """One view. Subclasses say what it lists, how a row looks, and what may be done to it.
+
+    Not an `ABC`, whose metaclass and that of Textual's widgets exclude each other: a test refuses
+    half a view, and mypy one that is made by name.
+    """
+
+    name_: ClassVar[View]
+    title: ClassVar[str]
+    about: ClassVar[str]
+    needs: ClassVar[str | None] = None
+    """the capability without which a queue can't offer this view"""
+    state: ClassVar[State | None] = None
+    """of the entries listed here"""
+    verbs: ClassVar[frozenset[str]] = frozenset()
+    """what may be done to them, beside hold and undo"""
+    edits: ClassVar[bool] = False
+    """whether payloads can be edited here"""
+    holds: ClassVar[Literal["queues", "requests", "queue"]] = "queue"
+    """what hold is about: rows that are queues or requests, else the queue that is open"""
+    columns: ClassVar[tuple[TableColumn, ...]]
+    orders: ClassVar[tuple[SortOrder, ...]]
+    empty: ClassVar[str]
+    tall: ClassVar[int] = 0
+    """lines of terminal below which the chart is left out"""
+
+    def __init__(self) -> None:
+        super().__init__(id=self.name_)
+        self.order = 0
+        self.filter: Query | None = None
+        self.everything = False
+        """whether the next change is for all that match, not for marked rows or the cursor's"""
+        self.snapshot: Snapshot | None = None
+        self.table = PagedTable(self.columns, empty=self.empty)
+        self._chart = Static(classes="chart", markup=False)
+        self._items = Items(0, 0, ())
+        self._shown = 0
+
+    # --- what a subclass says ------------------------------------------------------------------
+
+    @abstractmethod
+    def items(self, snapshot: Snapshot) -> Items:
+        """What the snapshot has for it."""
+
+    @abstractmethod
+    def row(self, item: Any, snapshot: Snapshot) -> TableRow:
+        """One of them as the table shows it."""
+
+    def chart(self, snapshot: Snapshot, width: int) -> Any:
+        """What stands above the table, if anything: text of ``width`` cells."""
+        return None
+
+    def words(self, item: Any) -> tuple[str, ...]:
+        """What the filter looks at."""
+        return (item.id,)
+
+    # --- what the app uses ---------------------------------------------------------------------
+
+    def compose(self) -> ComposeResult:
+        yield self._chart
+        yield self.table
+
+    def on_mount(self) -> None:
+        self._chart.display = False
+        self._say_order()
+
+    @property
+    def local(self) -> bool:
+        """Whether filter or order are applied to loaded rows rather than by the server."""
+        return self.filter is not None or self.orders[self.order].by is not None
+
+    @property
+    def window(self) -> tuple[int, int]:
+        """The rows to fetch."""
+        if "payload" in self.fetched:
+            return 0, WITH_PAYLOADS
+        return (0, LOADED) if self.local else self.table.wanted
+
+    @property
+    def fetched(self) -> frozenset[Need]:
+        """What has to be fetched for the filter, besides the rows."""
+        return frozenset() if self.filter is None else self.filter.needs
+
+    @property
+    def descending(self) -> bool:
+        """Whether rows are to be fetched from the end of the server's order."""
+        order = self.orders[self.order]
+        return (order if order.by is None else self.orders[0]).descending
+
+    @property
+    def chosen(self) -> tuple[str, ...]:
+        """The marked rows, else the one under the cursor, if any."""
+        if self.table.marks:
+            return tuple(sorted(self.table.marks))
+        return () if self.table.identity is None else (self.table.identity,)
+
+    @property
+    def target(self) -> ChangeTarget | None:
+        """What the next change is about, if there is something."""
+        if self.state is None:
+            return None
+        if self.everything:
+            return ChangeTarget(self.state, where=self.filter)
+        return ChangeTarget(self.state, self.chosen) if self.chosen else None
+
+    @property
+    def subject(self) -> str | None:
+        """The request or entry that an explanation is asked of; None: of the queue."""
+        return self.table.identity
+
+    def copied(self, identity: str) -> str:
+        """What is copied of a row."""
+        return identity
+
+    def next_order(self) -> None:
+        self.order = (self.order + 1) % len(self.orders)
+        self._from_the_top()
+
+    def narrow(self, query: Query | None) -> None:
+        """Show only rows that are meant, from what is loaded."""
+        if query != self.filter:
+            self.filter, self.everything = query, False
+            self._from_the_top()
+
+    def _from_the_top(self) -> None:
+        # The entry under the cursor may be anywhere now; marks are about entries, and stay.
+        marks = self.table.marks
+        self.table.clear()
+        self.table.mark(marks)
+        self._say_order()
+        if self.snapshot is not None:
+            self.show(self.snapshot)
+
+    def forget(self) -> None:
+        """Another queue follows: nothing on the screen, no mark and no filter is about it."""
+        self.snapshot, self.filter, self.everything = None, None, False
+        self._items, self._shown = Items(0, 0, ()), 0
+        self.table.clear()
+        self._chart.display = False
+
+    def show(self, snapshot: Snapshot) -> None:
+        if snapshot.wish.descending != self.descending:
+            return  # asked for before the order was changed
+        if not self.fetched <= snapshot.wish.needs:
+            return  # asked for before the filter was typed, without what it looks at
+        self.snapshot = snapshot
+        drawn = self.chart(snapshot, self.size.width) if self.app.size.height >= self.tall else None
+        self._chart.display = drawn is not None
+        if drawn is not None:
+            self._chart.update(drawn)
+        self._items = listed = self.items(snapshot)
+        order, items, start, total = (
+            self.orders[self.order], listed.items, listed.start, listed.total,
+        )  # fmt: skip
+        if self.filter is not None:
+            items = [item for item in items if self.accepts(item, snapshot)]
+        if order.by is not None:
+            items = sorted(items, key=order.by, reverse=order.descending)
+        if self.local:
+            start, total = 0, len(items)
+        rows = tuple(self.row(self.shown(item), snapshot) for item in items)
+        self._shown = len(rows)
+        self.table.empty = self._nothing_here(snapshot)
+        self.table.show(RowWindow(start, total, rows, self.local or listed.exact))
+        self._say_order()
+
+    def _nothing_here(self, snapshot: Snapshot) -> str:
+        """What an empty list says: where the layout doesn't tell the state, that isn't none."""
+        counts, queue = snapshot.counts, snapshot.queue
+        if queue is None or counts is None or self.state not in counts.unknown:
+            return self.empty
+        return f"unknown: a {queue.kind} queue doesn't tell which are {self.state}"
+
+    def shown(self, item: Any) -> Any:
+        """The item as it may be shown; filters look at it as it is, as changes do."""
+        return item
+
+    def accepts(self, item: Any, snapshot: Snapshot) -> bool:
+        """Whether the filter means it."""
+        return self.filter is None or self.filter.speaks_of(self.words(item))
+
+    @property
+    def exact(self) -> bool:
+        """Whether the order is that of all rows, not only of those loaded."""
+        return self.orders[self.order].by is None or self._items.complete
+
+    def _say_order(self) -> None:
+        order = self.orders[self.order]
+        self.table.sorted_by(order.key, descending=order.descending, exact=self.exact)
+
+    @property
+    def status(self) -> list[str]:
+        """Where we are in the list, its order and filter, in words."""
+        order, complete = self.orders[self.order], self._items.complete
+        loaded, total = count(len(self._items.items)), count(self._items.total)
+        total = total if self._items.exact else f"≥{total}"
+        said = ["ALL that match: a Shift key acts on every one"] if self.everything else []
+        said += [self.table.position] if self.table.position else []
+        said.append(order.words + ("" if self.exact else f", of the {loaded} loaded"))
+        if self.filter is not None:
+            among = total if complete else f"the {loaded} loaded of {total}"
+            said.append(f"/{self.filter.text}/ in {count(self._shown)} of {among}")
+            about = self.filter.states
+            if about is not None and self.state is not None and self.state not in about:
+                said.append(f"it is about {' or '.join(sorted(about)) or 'no'} entries")
+        if marks := self.table.marks:
+            said.append(f"{count(len(marks))} marked")
+        return said
+
+
+class EntryView(QueueView):
+    """A view of the entries of one state."""
+
+    def items(self, snapshot: Snapshot) -> Items:
+        return Items(snapshot.start, snapshot.total, snapshot.entries, snapshot.exact)
+
+    def shown(self, item: Entry) -> Entry:
+        redaction = redaction_of(self)
+        return item if redaction is None else redaction.entry(item)
+
+    def accepts(self, item: Entry, snapshot: Snapshot) -> bool:
+        if self.filter is None:
+            return True
+        from redisq_ops.ops.filter.fields import EntryContext
+
+        queue = snapshot.queue
+        place = (
+            EntryContext(queue.name, queue.kind, snapshot.priorities) if queue else EntryContext()
+        )
+        return self.filter.accepts(item, snapshot.now_ms, place)
+
+
+def redaction_of(widget: Any) -> Redaction | None:
+    """What isn't to be shown on the server the dashboard looks at."""
+    source = getattr(widget.app, "source", None)
+    connected = source and source.connected
+    return connected.redaction if connected else None

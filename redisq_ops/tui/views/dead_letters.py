@@ -1,0 +1,71 @@
+"""`5`: dead letters, why and whose."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from redisq_ops.core.model.entry import Entry
+from redisq_ops.ops.inspect.snapshot import Snapshot
+from redisq_ops.ops.terminal import age
+from redisq_ops.tui.table import Cell, TableColumn, TableRow
+from redisq_ops.tui.theme import BAD, DEAD, DIM, WARN
+
+from .base import EntryView, SortOrder
+
+_REASONS = {"failed": BAD, "lost": WARN, "rejected": DEAD}
+
+
+def error_cell(entry: Entry) -> Cell:
+    """An error in one line: its type, then the message."""
+    error = entry.error
+    if error is None:
+        return entry.problem or ""
+    return f"{error.type}: {error.message}" if error.message else error.type
+
+
+class Dead(EntryView):
+    name_ = "dead"
+    title = "dead"
+    about = "Dead letters"
+    state = "dead"
+    verbs = frozenset({"replay", "purge"})
+    edits = True
+    columns = (
+        TableColumn("id", "entry", 30, flex=1),
+        TableColumn("reason", "reason", 8),
+        TableColumn("error", "error", 20, flex=6),
+        TableColumn("attempts", "attempts", 8, align="right", priority=2),
+        TableColumn("first", "first", 7, align="right", style=DIM, priority=3),
+        TableColumn("since", "dead", 7, align="right"),
+        TableColumn("worker", "worker", 12, style=DIM, priority=4),
+    )
+    orders = (
+        SortOrder("since", "newest first", descending=True),
+        SortOrder("since", "oldest first"),
+        SortOrder(
+            "error", "by error", by=lambda e: (e.error.type, e.error.message) if e.error else ()
+        ),
+        SortOrder("attempts", "most attempts first", descending=True, by=lambda e: e.attempts),
+        SortOrder("id", "by id", by=lambda e: e.id),
+    )
+    empty = "no dead letters"
+
+    def row(self, item: Any, snapshot: Snapshot) -> TableRow:
+        entry: Entry = item
+        return TableRow(
+            entry.id,
+            (
+                entry.id,
+                (entry.reason or "-", _REASONS.get(entry.reason or "", DIM)),
+                error_cell(entry),
+                str(entry.attempts),
+                ago(entry.first_ms, snapshot),
+                ago(entry.at_ms, snapshot),
+                entry.consumer or "-",
+            ),
+        )
+
+
+def ago(ms: int | None, snapshot: Snapshot) -> str:
+    """How long ago a moment was, by the server's clock."""
+    return "-" if ms is None else age(max(0, snapshot.now_ms - ms))

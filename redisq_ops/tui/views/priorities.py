@@ -1,0 +1,95 @@
+"""`2`: the priority lists, all hundred at a glance, and the requests that hold tokens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.text import Text
+
+from redisq_ops.core.model.entry import Request
+from redisq_ops.ops.inspect.snapshot import Snapshot
+from redisq_ops.ops.terminal import count, printable
+from redisq_ops.tui.charts import LEVEL_WIDTH, levels
+from redisq_ops.tui.table import TableColumn, TableRow
+from redisq_ops.tui.theme import DIM, HELD, OK
+
+from .base import Items, QueueView, SortOrder
+from .dead_letters import ago
+from .requests import BAR, held_cell, number, progress_cell, state_cell
+
+_LEVELS = 100
+_ASIDE = 30
+
+
+class Levels(QueueView):
+    name_ = "levels"
+    title = "priorities"
+    about = "Priority lists, and who holds tokens"
+    needs = "levels"
+    holds = "requests"
+    columns = (
+        TableColumn("priority", "prio", 4, align="right"),
+        TableColumn("id", "request", 26, flex=1),
+        TableColumn("state", "state", 9, priority=2),
+        TableColumn("held", "held/limit", 10, align="right"),
+        TableColumn("free", "free", 4, align="right"),
+        TableColumn("waiting", "wait", 6, align="right"),
+        TableColumn("progress", "progress", BAR + 5, priority=1),
+        TableColumn("age", "age", 7, align="right", priority=3),
+    )
+    orders = (
+        SortOrder("priority", "by priority", by=lambda r: (r.priority, r.created_ms)),
+        SortOrder("held", "most held first", descending=True, by=lambda r: r.pending),
+        SortOrder("waiting", "most waiting first", descending=True, by=lambda r: r.waiting),
+        SortOrder("age", "oldest first", by=lambda r: r.created_ms),
+    )
+    empty = "no open requests"
+    tall = 20
+
+    def items(self, snapshot: Snapshot) -> Items:
+        return Items(0, snapshot.open, snapshot.requests)
+
+    def row(self, item: Any, snapshot: Snapshot) -> TableRow:
+        request: Request = item
+        return TableRow(
+            request.id,
+            (
+                str(request.priority),
+                request.id,
+                state_cell(request),
+                held_cell(request),
+                number(request.tokens, OK),
+                number(request.waiting, ""),
+                progress_cell(request),
+                ago(request.created_ms, snapshot),
+            ),
+        )
+
+    def chart(self, snapshot: Snapshot, width: int) -> Text | None:
+        return drawn(snapshot, width)
+
+
+def drawn(snapshot: Snapshot, width: int) -> Text:
+    """The levels in rows of ten, and beside them, where there is room, whose turn is next."""
+    counts = [0] * _LEVELS
+    for level in snapshot.levels:
+        counts[level.priority] = level.tokens
+    held = snapshot.counts.pending if snapshot.counts else 0
+    text = Text(no_wrap=True, end="")
+    text.append(f" {count(sum(counts))} free tokens in {len(snapshot.levels)} lists", OK)
+    text.append(f", {count(held)} held", HELD)
+    grid = 4 + 10 * LEVEL_WIDTH
+    beside = width - grid >= _ASIDE
+    if beside:
+        text.append(" " * (grid - text.cell_len) + "next in line", DIM)
+    nexts = list(snapshot.levels)
+    for tens, cells in enumerate(levels(counts)):
+        text.append(f"\n {tens * 10:>2} ", DIM)
+        for cell, style in cells:
+            text.append(cell, style)
+        if beside and tens < len(nexts):
+            level = nexts[tens]
+            text.append(f"  {level.priority:>2}  ", DIM)
+            text.append(printable(" · ".join(level.requests), width - grid - 7))
+    text.append("\n")
+    return text

@@ -1,0 +1,399 @@
+"""The delay set as its users know it, and the corners where it could go wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis
+
+from redisq_ops.core.model.clock import FakeClock
+from redisq_ops.core.model.entry import Delivery, Settlement
+from redisq_ops.core.model.errors import (
+    BadInput,
+    QueueClosed,
+    QueueFull,
+    Refused,
+    TooLarge,
+    WrongKind,
+)
+from redisq_ops.core.model.settings import LEASE_MS
+from redisq_ops.core.model.states import VERBS
+from redisq_ops.core.queues.delay import DelaySet
+from redisq_ops.demo.server import EmbeddedServer
+
+from ...model.wire import picture
+from ...queue_steps import ids, take
+
+Queue = DelaySet[redis.Redis]
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def queue(client: redis.Redis, clock: FakeClock) -> Iterator[Queue]:
+    queue = DelaySet(client, "q", clock=clock)
+    yield queue
+    assert queue.invariants() == []
+
+
+def put(queue: Queue, id: str, after: int, payload: bytes = b"", mode: Any = "new") -> str:
+    (said,) = queue.schedule([(id, payload)], after_ms=after, mode=mode)
+    return said.word
+
+
+def settle(queue: Queue, outcome: Any, *deliveries: Delivery) -> list[str]:
+    return queue.settle([Settlement(delivery, outcome) for delivery in deliveries])
+
+
+def move(queue: Queue, op: str, verb: Any, source: Any, *which: str, at: int = 0) -> list[str]:
+    return queue.move(
+        op, 1, which, source=source, target=VERBS[verb][1], high_water_ms=queue.now(),
+        consumer="op", lease_ms=at or LEASE_MS,
+    )  # fmt: skip
+
+
+def undo(queue: Queue, op: str, verb: Any) -> tuple[int, ...]:
+    return queue.undo(op, 1, target=VERBS[verb][1], by=f"undo-{op}", seq=1)
+
+
+def test_never_before_its_time_and_in_the_order_of_times(queue: Queue, clock: FakeClock) -> None:
+    for id, after in (("c", 300), ("a", 100), ("b2", 200), ("b1", 200)):
+        assert put(queue, id, after) == "ok"
+    clock.advance(99)
+    assert take(queue) == []
+    clock.advance(1)
+    assert ids(take(queue)) == ["a"]
+    clock.advance(1000)
+    assert ids(take(queue)) == ["b1", "b2", "c"]
+
+
+def test_a_time_in_the_past_is_due_at_once(queue: Queue) -> None:
+    queue.schedule([("old", b"")], at_ms=10**12)
+    queue.schedule([("before", b"")], at_ms=10**12 - 5)
+    assert ids(take(queue)) == ["before", "old"]
+
+
+def test_times_with_fractions_are_whole_ms_by_the_time_they_are_kept(
+    queue: Queue, clock: FakeClock
+) -> None:
+    queue.schedule([("at", b"")], at_ms=clock.now_ms + 0.75)  # type: ignore[arg-type]
+    queue.schedule([("after", b"")], after_ms=0.5)  # type: ignore[arg-type]
+    held = take(queue)
+    assert sorted(ids(held)) == ["after", "at"]
+    clock.advance(LEASE_MS)
+    assert len(take(queue)) == 2
+
+
+@pytest.mark.parametrize("at", [1_700_000_000_000_000, float("inf"), float("nan")])
+def test_microseconds_are_refused(queue: Queue, at: Any) -> None:
+    with pytest.raises(BadInput, match="in ms"):
+        queue.schedule([("e", b"")], at_ms=at)
+    with pytest.raises(BadInput, match="in ms"):
+        queue.schedule([("e", b"")], after_ms=at)
+    assert queue.take(1, consumer="w").look_again_ms is None
+    queue.schedule([("far", b"")], at_ms=10**14 - 1)
+    assert queue.take(1, consumer="w").look_again_ms == 10**14 - 1
+
+
+def test_what_an_id_that_is_there_says(queue: Queue, clock: FakeClock) -> None:
+    put(queue, "e", 1000, b"x")
+    at = clock.now_ms + 1000
+
+    def say(payload: bytes, when: int, mode: Any = "new") -> tuple[str, int]:
+        (said,) = queue.schedule([("e", payload)], at_ms=when, mode=mode)
+        return said.word, said.ready_ms
+
+    assert say(b"x", at) == ("same", at)
+    assert say(b"y", at) == ("exists", at)
+    assert say(b"x", at + 1) == ("exists", at)
+    assert say(b"y", at - 1, "move") == ("moved", at - 1)
+    clock.advance(1000)
+    (held,) = take(queue)
+    assert held.payload == b"y"
+    assert say(b"y", at) == ("same", 0)
+    assert say(b"z", at) == ("exists", 0)
+    settle(queue, "reject", held)
+    assert say(b"y", at)[0] == "same"
+    assert say(b"z", at, "move")[0] == "exists", "what is dead comes back by replay only"
+
+
+def test_an_id_twice_in_a_batch(queue: Queue, clock: FakeClock) -> None:
+    def say(*payloads: bytes, mode: Any) -> list[str]:
+        entries = [("e", payload) for payload in payloads]
+        return [said.word for said in queue.schedule(entries, after_ms=10, mode=mode)]
+
+    assert say(b"1", b"1", b"2", mode="new") == ["ok", "same", "exists"]
+    assert say(b"3", b"4", mode="move") == ["moved", "moved"]
+    clock.advance(10)
+    (held,) = take(queue)
+    assert held.payload == b"4"
+    assert say(b"5", b"6", mode="move") == ["again", "again"]
+    settle(queue, "ack", held)
+    clock.advance(10)
+    assert [d.payload for d in take(queue)] == [b"6"]
+
+
+def test_nothing_to_schedule_is_nothing(client: redis.Redis, queue: Queue) -> None:
+    assert queue.schedule([], after_ms=1) == []
+    assert queue.settle([]) == []
+    assert queue.extend([]) == []
+    assert list(client.scan_iter()) == []
+
+
+def test_batches_and_payloads_have_bounds(queue: Queue) -> None:
+    with pytest.raises(BadInput, match="501"):
+        queue.schedule([(f"e{n}", b"") for n in range(501)], after_ms=1)
+    with pytest.raises(TooLarge):
+        queue.schedule([("e", b"x" * 11)], after_ms=1, max_payload=10)
+    for n in (0, 501):
+        with pytest.raises(BadInput):
+            queue.take(n, consumer="w")
+    queue.schedule([(f"e{n}", b"") for n in range(500)], after_ms=0)
+    taken = queue.take(499, consumer="w")
+    assert len(taken.deliveries) == 499 and taken.more
+    assert not queue.take(500, consumer="w").more
+
+
+def test_a_full_set_takes_nothing_new_and_still_reschedules(
+    client: redis.Redis, queue: Queue, clock: FakeClock
+) -> None:
+    queue.configure("op", 1, {"max_waiting": "2"})
+    put(queue, "a", 10)
+    put(queue, "b", 20)
+    before = picture(client)
+    with pytest.raises(QueueFull, match="2 entries wait"):
+        queue.schedule([("a", b""), ("c", b"")], after_ms=10)
+    assert picture(client) == before
+    assert put(queue, "a", 10) == "same"
+    assert put(queue, "a", 5, mode="move") == "moved"
+    queue.configure("op", 2, {"closed": "x"})
+    with pytest.raises(QueueClosed):
+        put(queue, "c", 1)
+    clock.advance(20)
+    assert ids(take(queue)) == ["a", "b"], "what is there is worked off"
+
+
+def test_the_latest_wish_counts_when_a_pending_entry_comes_back(
+    queue: Queue, clock: FakeClock
+) -> None:
+    put(queue, "e", 0, b"first")
+    (held,) = take(queue)
+    assert put(queue, "e", 100, b"second", "move") == "again"
+    queue.settle([Settlement(held, "fail", b"", 10)])
+    assert put(queue, "e", 50, b"third", "move") == "moved"
+    clock.advance(50)
+    (held,) = take(queue)
+    assert held.payload == b"third"
+    assert settle(queue, "ack", held) == ["done"]
+    clock.advance(1000)
+    assert take(queue) == [] and queue.get("e") is None
+
+
+def test_a_run_that_follows_begins_anew(
+    client: redis.Redis, queue: Queue, clock: FakeClock
+) -> None:
+    put(queue, "e", 0, b"today")
+    (held,) = take(queue)
+    queue.settle([Settlement(held, "fail", b"boom", 0)])
+    (held,) = take(queue)
+    assert held.failures == 1
+    put(queue, "e", 1000, b"\x00tomorrow\n\xff", "move")
+    assert settle(queue, "result", held) == ["done"]
+    entry = queue.get("e")
+    assert entry and (entry.state, entry.failures, entry.error, entry.first_ms) == (
+        "delayed", 0, None, None,
+    )  # fmt: skip
+    assert not client.exists(queue.keys["meta"], queue.keys["err"], queue.keys["next"])
+    clock.advance(1000)
+    (held,) = take(queue)
+    assert (held.payload, held.attempt) == (b"\x00tomorrow\n\xff", 1)
+
+
+def test_what_waits_for_the_dead_runs_after_the_replay(queue: Queue, clock: FakeClock) -> None:
+    put(queue, "e", 0, b"now")
+    (held,) = take(queue)
+    put(queue, "e", 0, b"then", "move")
+    settle(queue, "reject", held)
+    assert take(queue) == []
+    assert move(queue, "replay", "replay", "dead", "e") == ["moved"]
+    (held,) = take(queue)
+    assert held.payload == b"now"
+    settle(queue, "ack", held)
+    assert [d.payload for d in take(queue)] == [b"then"]
+
+
+@pytest.mark.parametrize("name", ["a b", "*", "a*", "", "50% of |1", "x y\tz"])
+def test_an_id_that_only_a_hand_could_put_there_holds_up_nobody(
+    client: redis.Redis, queue: Queue, clock: FakeClock, name: str
+) -> None:
+    put(queue, "good", 0)
+    client.zadd(queue.keys["delay"], {name: queue.now()})
+    client.hset(queue.keys["body"], name, b"by hand")
+    found = take(queue)
+    assert {one.id: one.payload for one in found} == {"good": b"", name: b"by hand"}
+    assert settle(queue, "reject", *found) == ["dead", "dead"]
+    assert move(queue, "op-1", "replay", "dead", "good") == ["moved"]
+    assert settle(queue, "ack", *take(queue)) == ["done"]
+
+
+def test_lost_leases_go_back_to_their_own_time(queue: Queue, clock: FakeClock) -> None:
+    for id, after in (("z", 1), ("m", 2), ("a", 3)):
+        put(queue, id, after)
+    clock.advance(3)
+    take(queue, 1, "dies")
+    clock.advance(LEASE_MS)
+    put(queue, "new", 0)
+    assert ids(take(queue)) == ["z", "m", "a", "new"]
+
+
+def test_an_undone_requeue_is_at_its_old_time_unless_someone_else_moved_it(
+    queue: Queue, clock: FakeClock
+) -> None:
+    at = clock.now_ms + 1000
+    for id in ("a", "b"):
+        put(queue, id, 1000)
+    assert move(queue, "requeue", "requeue", "delayed", "a", "b") == ["moved", "moved"]
+    assert put(queue, "b", 77, mode="move") == "moved"
+    assert undo(queue, "requeue", "requeue") == (1, 1)
+    (a, b) = queue.get("a"), queue.get("b")
+    assert a and b and (a.at_ms, b.at_ms) == (at, clock.now_ms + 77)
+
+
+def test_reschedule_purge_restore_and_their_undo(queue: Queue, clock: FakeClock) -> None:
+    at = clock.now_ms + 1000
+    put(queue, "e", 1000, b"x")
+    assert move(queue, "later", "reschedule", "delayed", "e", at=at + 500) == ["moved"]
+    assert queue.get("e").at_ms == at + 500  # type: ignore[union-attr]
+    assert move(queue, "purge", "purge", "delayed", "e") == ["moved"]
+    assert queue.get("e").state == "trash"  # type: ignore[union-attr]
+    assert move(queue, "restore", "restore", "trash", "e") == ["moved"]
+    entry = queue.get("e")
+    assert entry and (entry.state, entry.at_ms) == ("delayed", at + 500)
+    assert undo(queue, "restore", "restore") == (1, 0)
+    assert undo(queue, "purge", "purge") == (1, 0), "as if there had been no restoring"
+    entry = queue.get("e")
+    assert entry and (entry.state, entry.at_ms) == ("delayed", at + 500)
+    assert move(queue, "hard", "hard", "delayed", "e") == ["moved"]
+    assert queue.get("e") is None
+    assert move(queue, "hard-2", "hard", "delayed", "e") == ["changed"]
+
+
+def test_counts_pages_and_buckets_by_the_clock(queue: Queue, clock: FakeClock) -> None:
+    for n in range(10):
+        put(queue, f"e{n}", n * 1000)
+    clock.advance(3500)
+    c = queue.counts()
+    assert (c.waiting, c.delayed, c.oldest_ms) == (4, 6, clock.now_ms - 3500)
+    assert [e.id for e in queue.page("waiting").entries] == ["e0", "e1", "e2", "e3"]
+    assert [e.id for e in queue.page("delayed", max=2, start=2).entries] == ["e6", "e7"]
+    page = queue.page("delayed", max=4)
+    assert page.total == 6
+    assert [e.id for e in queue.page("delayed", page.cursor, 4).entries] == ["e8", "e9"]
+    edges = [clock.now_ms + 1000 * n for n in range(0, 7, 2)]
+    assert queue.upcoming(edges) == [2, 2, 2]
+    assert queue.get("e3").state == "waiting"  # type: ignore[union-attr]
+    assert queue.get("e4").state == "delayed"  # type: ignore[union-attr]
+
+
+def test_pages_of_one_time_are_exact(queue: Queue) -> None:
+    queue.schedule([(f"e{n:03}", b"") for n in range(250)], after_ms=1000)
+    seen, cursor = [], None
+    while True:
+        page = queue.page("delayed", cursor, 30)
+        seen += [entry.id for entry in page.entries]
+        cursor = page.cursor
+        if cursor is None:
+            break
+    assert seen == [f"e{n:03}" for n in range(250)]
+
+
+def test_a_page_costs_the_same_however_many_have_one_time(
+    queue: Queue, client: redis.Redis
+) -> None:
+    queue.schedule([(f"e{n:03}", b"") for n in range(250)], after_ms=1000)
+    cursor = queue.page("delayed", max=200).cursor
+    client.config_resetstat()
+    assert queue.page("delayed", cursor, 20).entries[0].id == "e200"
+    assert client.info("commandstats")["cmdstat_zrange"]["calls"] == 1
+
+
+def test_pages_of_one_time_are_exact_while_entries_go(queue: Queue) -> None:
+    queue.schedule([(f"e{n:03}", b"") for n in range(100)], after_ms=1000)
+    page = queue.page("delayed", max=30)
+    move(queue, "p1", "purge", "delayed", "e003", "e010")  # before the cursor
+    page = queue.page("delayed", page.cursor, 30)
+    assert [e.id for e in page.entries] == [f"e{n:03}" for n in range(30, 60)]
+    move(queue, "p2", "purge", "delayed", "e059")  # the cursor itself
+    page = queue.page("delayed", page.cursor, 100)
+    assert [e.id for e in page.entries] == [f"e{n:03}" for n in range(60, 100)]
+
+
+def test_an_earlier_time_wakes_a_sleeper_and_a_later_one_does_not(
+    client: redis.Redis, queue: Queue
+) -> None:
+    def woken() -> int:
+        n = client.llen(queue.wake_key)
+        client.delete(queue.wake_key)
+        return n
+
+    put(queue, "a", 5000)
+    assert woken() == 1
+    put(queue, "b", 6000)
+    assert woken() == 0
+    put(queue, "c", 4000)
+    assert woken() == 1
+    assert put(queue, "b", 0, mode="move") == "moved"
+    assert woken() == 1, "due at once, though nothing is new"
+    queue.schedule([(f"e{n}", b"") for n in range(3)], after_ms=0)
+    assert woken() == 3
+
+
+def test_a_full_server_takes_no_new_work_and_can_be_worked_empty() -> None:
+    with (
+        EmbeddedServer(args=["--maxmemory", "12mb", "--maxmemory-policy", "noeviction"]) as own,
+        redis.Redis.from_url(own.url, protocol=3) as client,
+    ):
+        clock = FakeClock()
+        queue = DelaySet(client, "q", clock=clock)
+        queue.schedule([(f"e{n}", b"x") for n in range(5)], after_ms=0)
+        for size in (100_000, 100):
+            with pytest.raises(redis.OutOfMemoryError):
+                for n in range(100_000):
+                    client.set(f"ballast:{size}:{n}", b"x" * size)
+        with pytest.raises(Refused, match="full"):
+            put(queue, "more", 0)
+        held = take(queue, 3)
+        assert settle(queue, "ack", held[0]) == ["done"]
+        assert queue.settle([Settlement(held[1], "fail", b"boom", 10)]) == ["retry"]
+        assert queue.extend(held[2:]) == [True]
+        assert move(queue, "purge", "purge", "waiting", "e4") == ["moved"]
+        assert move(queue, "hard", "hard", "trash", "e4") == ["moved"]
+        clock.advance(LEASE_MS)
+        assert settle(queue, "ack", *take(queue)) == ["done"] * 3
+        assert queue.counts().done == 4
+        assert queue.invariants() == []
+
+
+@pytest.mark.parametrize("part", ["body", "next", "delay", "stat"])
+def test_a_key_of_another_type_in_the_way_is_found_before_anything_is_written(
+    client: redis.Redis, part: str
+) -> None:
+    client.rpush(f"rq:{{q}}:{part}", "somebody else's")
+    before = picture(client)
+    with pytest.raises(WrongKind, match=f"rq:{{q}}:{part}"):
+        put(DelaySet(client, "q"), "e", 0)
+    assert picture(client) == before
+
+
+def test_a_time_far_off_survives_trash_and_undo(queue: Queue) -> None:
+    queue.schedule([("a", b"1")], after_ms=99_999_999_999_999)
+    queue.schedule([("b", b"2")], after_ms=1000)
+    at = queue.get("a").at_ms  # type: ignore[union-attr]
+    assert move(queue, "op1", "purge", "delayed", "a", "b") == ["moved"] * 2
+    assert move(queue, "op2", "restore", "trash", "a", "b") == ["moved"] * 2
+    assert queue.get("a").at_ms == at  # type: ignore[union-attr]

@@ -1,0 +1,653 @@
+"""One description, three ways to run it: the same values, the same errors, no more round trips."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Coroutine
+from itertools import accumulate
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+import redis.exceptions as rx
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from redisq_ops.core.model.clock import FakeClock
+from redisq_ops.core.model.errors import (
+    Forbidden,
+    LoginRefused,
+    NotFound,
+    Refused,
+    Unreachable,
+    Unreadable,
+    WrongKind,
+    translate,
+)
+from redisq_ops.core.queues.delay import DelaySet
+from redisq_ops.core.queues.request import RequestQueue
+from redisq_ops.core.redis.operation import (
+    Blocking,
+    Bound,
+    Call,
+    Described,
+    Description,
+    apart,
+    arun,
+    attempt,
+    both,
+    operation,
+    run,
+    together,
+)
+from redisq_ops.core.worker.reconnect import insistent
+from redisq_ops.demo.server import EmbeddedServer
+
+from ...proxy import FlakyProxy
+
+Aclient = Callable[[], redis.asyncio.Redis]
+ONCE = Retry(NoBackoff(), 0)
+
+
+def get(key: str) -> Call[Any]:
+    return Call(("GET", key), lambda reply: reply, key=key)
+
+
+def put(key: str, value: str) -> Call[Any]:
+    return Call(("SET", key, value), lambda _: value, key=key)
+
+
+async def copy(source: str, target: str) -> Any:
+    """Two rounds, the second made of the first's reply."""
+    value = await get(source)
+    await put(target, (value or b"").decode())
+    return value
+
+
+WRONG: Call[Any] = Call(("LPUSH", "text", "x"), int, key="text")
+
+
+def test_a_call_reads_its_own_reply(client: redis.Redis) -> None:
+    assert run(client, put("a", "1")) == "1"
+    assert run(client, Call(("INCRBY", "a", 4), lambda n: n * 10)) == 50
+
+
+def test_replies_are_bytes_whatever_the_client_would_make_of_them(url: str) -> None:
+    with redis.Redis.from_url(url, decode_responses=True) as client:
+        client.execute_command("SET", "a", b"\xff\x00")
+        assert run(client, get("a")) == b"\xff\x00"
+        assert run(client, together([get("a"), get("b")])) == [b"\xff\x00", None]
+
+
+def test_blocking_awaited_and_gathered_are_one(client: redis.Redis, aclient: Aclient) -> None:
+    run(client, put("a", "1"))
+    assert run(client, copy("a", "b")) == b"1"
+
+    async def awaited() -> tuple[Any, Any]:
+        async with aclient() as connection:
+            alone = await arun(connection, copy("b", "c"))
+            beside = await arun(connection, together([copy("c", "d"), copy("none", "e")]))
+            return alone, beside
+
+    assert asyncio.run(awaited()) == (b"1", [b"1", None])
+    assert [client.get(key) for key in "bcde"] == [b"1", b"1", b"1", b""]
+
+
+def test_a_method_runs_by_the_client_it_was_given(client: redis.Redis, aclient: Aclient) -> None:
+    class Box(Bound[Any]):
+        @operation
+        async def content(self, key: str) -> bytes | None:
+            """What is in it."""
+            found: bytes | None = await get(key)
+            return found
+
+    run(client, put("a", "1"))
+    assert Box(client).content("a") == b"1"
+    assert run(client, Box(None).content.op("a")) == b"1"
+    assert isinstance(Box(client).content, Blocking)
+    assert isinstance(Box(None).content, Described)
+    assert Box.content.__doc__ == "What is in it."
+
+    async def awaited() -> bytes | None:
+        async with aclient() as connection:
+            box: Any = Box(connection)
+            found: bytes | None = await box.content("a")
+            return found
+
+    assert asyncio.run(awaited()) == b"1"
+    with pytest.raises(TypeError, match="together"):
+        Box(client.pipeline())
+
+
+def test_rounds_side_by_side_cost_what_the_longest_costs(client: redis.Redis) -> None:
+    trips = []
+    send: Any = redis.Connection.send_packed_command
+
+    def counted(self: Any, command: Any, *args: Any, **kwargs: Any) -> Any:
+        trips.append(command)
+        return send(self, command, *args, **kwargs)
+
+    run(client, get("warm"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(redis.Connection, "send_packed_command", counted)
+        mixed: list[Description[Any]] = [copy("a", "b"), get("c"), together([get("d")])]
+        found = run(client, together(mixed))
+    assert found == [None, None, [None]]
+    assert len(trips) == 2
+
+
+def test_both_keeps_the_kinds_apart(client: redis.Redis) -> None:
+    assert run(client, both(put("a", "1"), Call(("STRLEN", "none"), int))) == ("1", 0)
+    assert run(client, together([])) == []
+
+
+def test_an_error_is_in_our_words_with_the_clients_as_cause(client: redis.Redis) -> None:
+    run(client, put("text", "a"))
+    for description in (WRONG, together([get("text"), WRONG])):
+        with pytest.raises(WrongKind, match="another type") as caught:
+            run(client, description)
+        assert isinstance(caught.value.__cause__, rx.ResponseError)
+        assert caught.value.__notes__ == ["in LPUSH text"]
+
+
+def test_an_error_is_thrown_in_where_it_was_awaited(client: redis.Redis) -> None:
+    run(client, put("text", "a"))
+    steps = []
+
+    async def careful() -> Any:
+        try:
+            await WRONG
+        except WrongKind:
+            steps.append("caught")
+        finally:
+            steps.append("finally")
+        return await put("b", "2")
+
+    assert run(client, careful()) == "2"
+    mixed: list[Description[Any]] = [careful(), get("text")]
+    assert run(client, together(mixed)) == ["2", b"a"]
+    assert steps == ["caught", "finally"] * 2
+
+
+def test_one_broken_queue_does_not_hide_the_others(client: redis.Redis) -> None:
+    run(client, put("text", "a"))
+    found = run(
+        client, together([attempt(WRONG), attempt(get("text")), attempt(copy("x", "text"))])
+    )
+    assert isinstance(found[0], WrongKind)
+    assert found[1:] == [b"a", None]
+
+
+def test_names_of_any_bytes_are_sent_as_they_were(client: redis.Redis, aclient: Aclient) -> None:
+    odd = b"odd\xff\xc3\xa9".decode("utf-8", "surrogateescape")
+    assert run(client, put(odd, odd)) == odd
+    assert client.get(b"odd\xff\xc3\xa9") == b"odd\xff\xc3\xa9"
+    assert run(client, together([get(odd), get("none")])) == [b"odd\xff\xc3\xa9", None]
+
+    async def awaited() -> Any:
+        async with aclient() as connection:
+            return await arun(connection, get(odd))
+
+    assert asyncio.run(awaited()) == b"odd\xff\xc3\xa9"
+
+
+def test_what_is_apart_is_a_value_or_an_error_too(client: redis.Redis) -> None:
+    run(client, put("text", "a"))
+    mixed: list[Description[Any]] = [apart(WRONG), get("text"), apart(copy("x", "text"))]
+    wrong, *others = run(client, together(mixed))
+    assert isinstance(wrong, WrongKind)
+    assert others == [b"a", None]
+
+
+def test_a_server_that_is_gone_is_no_broken_queue(server: EmbeddedServer) -> None:
+    gone = redis.Redis(port=1, retry=ONCE)
+    for description in (
+        attempt(get("a")),
+        together([attempt(get("a")), attempt(get("b"))]),
+        apart(get("a")),
+        together([apart(get("a")), apart(get("b"))]),
+    ):
+        with pytest.raises(Unreachable, match="can't reach"):
+            run(gone, description)
+
+
+def test_a_line_that_breaks_is_thrown_in_too(server: EmbeddedServer, client: redis.Redis) -> None:
+    ended = []
+
+    async def works() -> None:
+        try:
+            await get("a")
+            await put("b", "1")
+        finally:
+            ended.append(True)
+
+    with (
+        FlakyProxy(server.port) as proxy,
+        redis.Redis.from_url(proxy.url, retry=ONCE) as connection,
+    ):
+        for description in (works(), together([works(), works()])):
+            proxy.drop_replies(1)
+            with pytest.raises(Unreachable):
+                run(connection, description)
+    assert ended == [True] * 3
+
+
+class HalfHeard:
+    """A client as one of a Cluster: what comes of a lost node stands among a pipeline's replies."""
+
+    def __init__(self, *rounds: list[Any], awaited: bool) -> None:
+        self._rounds = list(rounds)
+        self._awaited = awaited
+        self.sent: list[list[tuple[Any, ...]]] = []
+
+    def pipeline(self, transaction: bool) -> HalfHeard:
+        self.sent.append([])
+        return self
+
+    def execute_command(self, *command: Any, **_: Any) -> None:
+        self.sent[-1].append(command)
+
+    def execute(self, raise_on_error: bool) -> Any:
+        replies = self._rounds.pop(0)
+
+        async def later() -> list[Any]:
+            return replies
+
+        return later() if self._awaited else replies
+
+    def run(self, description: Description[Any]) -> Any:
+        client: Any = self
+        return asyncio.run(arun(client, description)) if self._awaited else run(client, description)
+
+
+LOST = [
+    rx.ConnectionError("reset by peer"),
+    rx.TimeoutError("no answer"),
+    rx.ClusterDownError("CLUSTERDOWN Hash slot not served"),
+]
+
+
+@pytest.mark.parametrize("awaited", [False, True])
+@pytest.mark.parametrize("lost", LOST, ids=["reset", "silent", "down"])
+def test_a_lost_node_is_not_one_commands_own_failure(awaited: bool, lost: Exception) -> None:
+    """Who shrugs at an error of his own would else keep half of a round nobody answered for."""
+
+    async def shrugging(key: str) -> Any:
+        try:
+            return await get(key)
+        except Unreachable:
+            return "none of my business"
+
+    for replies in ([b"1", lost, b"3"], [lost, b"2", b"3"], [b"1", b"2", lost]):
+        client = HalfHeard(replies, awaited=awaited)
+        with pytest.raises(Unreachable):
+            client.run(together(map(shrugging, "abc")))
+
+
+@pytest.mark.parametrize("awaited", [False, True])
+@pytest.mark.parametrize("lost", LOST, ids=["reset", "silent", "down"])
+def test_a_round_with_a_lost_node_is_sent_again_whole(awaited: bool, lost: Exception) -> None:
+    client = HalfHeard([b"1", lost], [b"1", b"2"], awaited=awaited)
+    rests: list[Exception] = []
+    asked = together([attempt(get("a")), attempt(get("b"))])
+    assert client.run(insistent(asked, rests.append)) == [b"1", b"2"]
+    assert client.sent == [[("GET", "a"), ("GET", "b")]] * 2
+    assert [type(error) for error in rests] == [Unreachable]
+
+
+@pytest.mark.parametrize("awaited", [False, True])
+def test_what_one_command_was_refused_is_its_own_failure(awaited: bool) -> None:
+    refused = rx.ResponseError("WRONGTYPE Operation against a key")
+    client = HalfHeard([b"1", refused], awaited=awaited)
+    mine, other = client.run(together([attempt(get("a")), attempt(get("b"))]))
+    assert mine == b"1"
+    assert isinstance(other, WrongKind)
+
+
+def test_a_script_the_server_does_not_have_is_sent_along(client: redis.Redis) -> None:
+    queue, later = RequestQueue(client, "q"), DelaySet(client, "later")
+    queue.submit([b"a", b"b", b"c"], id="r")
+    client.script_flush()
+    assert queue.take(1, consumer="w").deliveries[0].payload == b"a"
+    assert queue.take(1, consumer="w").deliveries[0].payload == b"b"
+    later.schedule([("e", b"")], after_ms=0)
+    client.script_flush()
+    # In the middle of a round: two of three are unknown, the third must not run again.
+    client.script_load(queue._script("take").text)
+    taken, swept, entries = run(
+        client,
+        together(
+            [queue.take.op(1, consumer="w"), queue.sweep.op(), later.take.op(1, consumer="w")]
+        ),
+    )
+    assert (taken.deliveries[0].payload, swept) == (b"c", 0)
+    assert [d.id for d in entries.deliveries] == ["e"]
+    assert queue.invariants() == later.invariants() == []
+
+
+def test_awaiting_anything_else_is_refused_at_once(client: redis.Redis, aclient: Aclient) -> None:
+    async def sleeps() -> Any:
+        await asyncio.sleep(0)
+
+    with pytest.raises(TypeError, match="Calls"):
+        run(client, sleeps())
+    mixed: list[Description[Any]] = [get("a"), sleeps()]
+    with pytest.raises(TypeError, match="Calls"):
+        run(client, together(mixed))
+
+    async def awaited() -> None:
+        async with aclient() as connection:
+            with pytest.raises(TypeError, match="Calls"):
+                await arun(connection, sleeps())
+
+    asyncio.run(awaited())
+
+
+def test_what_fails_beside_others_leaves_none_of_them_open(client: redis.Redis) -> None:
+    run(client, put("text", "a"))
+    closed = []
+
+    async def patient() -> Any:
+        try:
+            await get("a")
+            await get("b")
+        finally:
+            closed.append(True)
+
+    async def fails() -> Any:
+        await get("a")
+        raise NotFound("no")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(NotFound):
+            run(client, together([patient(), fails(), patient(), copy("a", "b")]))
+        gc.collect()
+    assert closed == [True, True]
+
+
+def test_a_description_nobody_runs_is_told(client: redis.Redis) -> None:
+    async def forgets() -> None:
+        copy("a", "b")  # type: ignore[unused-coroutine]
+
+    with pytest.warns(RuntimeWarning, match="never awaited"):
+        run(client, forgets())
+        gc.collect()
+    assert not client.exists("b")
+
+
+def test_a_cancelled_operation_ends_where_it_was(client: redis.Redis, aclient: Aclient) -> None:
+    async def story() -> list[str]:
+        steps: list[str] = []
+
+        async def slow() -> None:
+            try:
+                await Call(("BLPOP", "never", 30), list)
+            finally:
+                steps.append("cleaned up")
+
+        async with aclient() as connection:
+            task = asyncio.create_task(arun(connection, slow()))
+            while blocked() == 0 and not task.done():  # for 30 s at most, then it is done
+                await asyncio.sleep(0.005)
+            task.cancel()
+            await asyncio.wait({task}, timeout=20)
+            assert task.cancelled(), "it goes on though it was cancelled"
+        return steps
+
+    def blocked() -> int:
+        clients: Any = client.info("clients")
+        return int(clients["blocked_clients"])
+
+    assert asyncio.run(story()) == ["cleaned up"]
+
+
+def test_absent_is_a_value_where_a_call_says_so(client: redis.Redis) -> None:
+    command = ("XINFO", "GROUPS", "nothing")
+    with pytest.raises(rx.ResponseError):
+        run(client, Call(command, lambda reply: reply))
+    assert run(client, Call(command, lambda reply: reply, absent="no such key")) is None
+
+
+class Ladder:
+    """One INCR after another, each sent while the server is at the one before it."""
+
+    def __init__(self, key: str = "n", broken: type[BaseException] | None = None) -> None:
+        self.key = key
+        self.broken = broken
+        self.top = 1000
+        self.early = 0
+        self._ready: Call[int] | None = None
+
+    def made(self) -> Call[int]:
+        return Call(("INCR", self.key), int, key=self.key, follows=self.following)
+
+    def following(self) -> Call[int] | None:
+        if self.broken is not None:
+            raise self.broken
+        if self.early == self.top:
+            return None
+        self.early += 1
+        self._ready = self.made()
+        return self._ready
+
+    async def climb(self, n: int, forgetful: bool = False) -> list[int]:
+        seen = []
+        for _ in range(n):
+            call, self._ready = self._ready or self.made(), None
+            seen.append(await (self.made() if forgetful else call))
+        return seen
+
+
+def test_what_follows_is_done_though_nobody_asks_for_it(client: redis.Redis) -> None:
+    ladder = Ladder()
+    assert run(client, ladder.climb(5)) == [1, 2, 3, 4, 5]
+    assert ladder.early == 5 and run(client, get("n")) == b"6"
+
+
+def test_a_reply_that_nobody_asked_for_is_not_taken_for_the_next_ones(client: redis.Redis) -> None:
+    ladder = Ladder()
+    assert run(client, ladder.climb(5, forgetful=True)) == [1, 3, 5, 7, 9]
+    assert ladder.early == 5 and run(client, get("n")) == b"10"
+
+
+def test_what_has_nothing_behind_it_is_sent_alone(client: redis.Redis) -> None:
+    ladder = Ladder()
+    ladder.top = 2
+    assert run(client, ladder.climb(3)) == [1, 2, 3]
+    assert run(client, get("n")) == b"3"
+
+
+def test_awaited_or_gathered_calls_have_nothing_sent_ahead(
+    client: redis.Redis, aclient: Aclient
+) -> None:
+    ladder = Ladder()
+
+    async def awaited() -> list[int]:
+        async with aclient() as connection:
+            return await arun(connection, ladder.climb(3))
+
+    assert asyncio.run(awaited()) == [1, 2, 3]
+    assert run(client, together([ladder.climb(2), ladder.climb(2)])) == [[4, 6], [5, 7]]
+    assert ladder.early == 0
+
+
+def test_a_reply_on_a_line_that_was_closed_is_not_awaited(client: redis.Redis) -> None:
+    """What follows would open it anew, and its reply would be taken for the first one's."""
+    made: list[Call[bytes]] = []
+
+    def echo() -> Call[bytes]:
+        made.append(Call(("ECHO", str(len(made))), bytes, key="any", follows=echo))
+        return made[-1]
+
+    async def story() -> list[bytes]:
+        said = [await echo()]
+        for n in range(1, 6):
+            if n == 3:
+                pool: Any = client.connection_pool
+                pool.disconnect()
+            said.append(await (made[n] if n < len(made) else echo()))
+        return said
+
+    said = run(client, story())
+    assert said == [b"%d" % n for n in range(6)]
+
+
+def test_two_calls_are_on_their_way_and_never_more(url: str) -> None:
+    done: list[int] = []
+
+    class Noting(redis.Connection):
+        def send_packed_command(self, *given: Any, **named: Any) -> Any:
+            done.append(1)
+            send: Any = super().send_packed_command
+            return send(*given, **named)
+
+        def read_response(self, *given: Any, **named: Any) -> Any:
+            read: Any = super().read_response
+            reply = read(*given, **named)
+            done.append(-1)
+            return reply
+
+    ladder = Ladder()
+    pool = redis.ConnectionPool.from_url(url, connection_class=Noting)
+    with redis.Redis(connection_pool=pool) as client:
+        client.ping()
+        done.clear()
+        run(client, ladder.climb(4))
+    flying = list(accumulate(done))
+    assert flying == [1, *[2, 1] * 4, 0] and ladder.early == 4
+
+
+def test_an_error_is_its_calls_own_though_the_next_is_sent(client: redis.Redis) -> None:
+    run(client, put("text", "x"))
+    with pytest.raises(Unreadable, match="not an integer"):
+        run(client, Ladder("text").climb(3))
+    assert run(client, get("text")) == b"x"
+
+
+@pytest.mark.parametrize("broken", [KeyboardInterrupt, ValueError])
+def test_a_reply_nobody_waits_for_is_not_taken_for_anothers(
+    client: redis.Redis, broken: type[BaseException]
+) -> None:
+    run(client, put("a", "mine"))
+    with pytest.raises(broken):
+        run(client, Ladder(broken=broken).climb(2))
+    assert run(client, get("a")) == b"mine"
+
+
+@pytest.mark.parametrize("asked", [get, lambda key: copy(key, "c")], ids=["call", "operation"])
+def test_what_comes_after_ctrl_c_gets_its_own_reply(
+    client: redis.Redis, asked: Callable[[str], Description[Any]]
+) -> None:
+    """redis-py keeps a connection on which a reply is still to come."""
+    run(client, put("a", "mine"))
+    run(client, put("b", "another's"))
+
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(redis.Redis, "parse_response", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            run(client, asked("b"))
+    assert run(client, get("a")) == b"mine"
+
+
+INTERRUPTED = """
+import faulthandler, signal, sys
+from redisq_ops.core.redis.client import connect
+from redisq_ops.core.redis.operation import Call, run
+
+faulthandler.dump_traceback_later(100, exit=True)  # where it stands, should it never end
+client = connect(sys.argv[1])
+numbers = Call(("EXISTS", *range(2000)), int, key="0")
+# As Ctrl+C, but so soon that one would have to be quick.
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+interrupted = 0
+for n in range(150):
+    try:
+        # Again, should Python ignore one: within the garbage collector it does.
+        signal.setitimer(signal.ITIMER_REAL, 0.000_2 + n * 0.000_02, 0.5)
+        while True:
+            run(client, numbers)
+    except KeyboardInterrupt:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        interrupted += 1
+    client.connection_pool.disconnect()
+print(interrupted, run(client, numbers))
+"""
+
+
+def test_ctrl_c_while_a_command_is_packed_does_not_end_the_interpreter(url: str) -> None:
+    """hiredis dies of it where it has to make text of a number, also of one in the greeting."""
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, url], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "150 0\n"), done.stderr
+
+
+def test_a_server_that_goes_away_is_said_so(url: str) -> None:
+    with EmbeddedServer() as server, redis.Redis.from_url(server.url, retry=ONCE) as client:
+        ladder = Ladder()
+
+        async def story() -> None:
+            await ladder.climb(2)
+            server.close()
+            await ladder.climb(2)  # the first was carried out before
+
+        with pytest.raises(Unreachable):
+            run(client, story())
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "exit_code"),
+    [
+        (rx.ConnectionError("refused"), Unreachable, 4),
+        (rx.TimeoutError("slow"), Unreachable, 4),
+        (rx.AuthenticationError("invalid username-password pair"), LoginRefused, 1),
+        (rx.ResponseError("WRONGPASS invalid"), LoginRefused, 1),
+        (rx.BusyLoadingError("loading"), Unreachable, 4),
+        (rx.OutOfMemoryError("command not allowed"), Refused, 1),
+        (rx.ReadOnlyError("You can't write"), Refused, 1),
+        (rx.NoPermissionError("no permissions"), Forbidden, 1),
+        (rx.ResponseError("NOTFOUND no such request: r"), NotFound, 1),
+        (rx.ResponseError("WRONGTYPE Operation against a key"), WrongKind, 1),
+    ],
+)
+def test_every_failure_of_the_server_has_our_name(
+    error: Exception, kind: type[Refused], exit_code: int
+) -> None:
+    ours = translate(error)
+    assert type(ours) is kind
+    assert ours.__cause__ is error
+    assert ours.exit_code == exit_code
+    assert "\n" not in str(ours)
+    assert translate(ours) is ours
+
+
+def test_an_error_we_have_no_word_for_stays_itself() -> None:
+    error = rx.ResponseError("ERR something new")
+    assert translate(error) is error
+
+
+def test_threads_and_tasks_share_a_queue(client: redis.Redis, aclient: Aclient) -> None:
+    """Concurrent calls borrow different slots, so none is taken for another's repetition."""
+    name = "shared"
+    RequestQueue(client, name).submit([b"%d" % n for n in range(60)], id="r", limit=100)
+
+    async def story() -> list[str]:
+        async with aclient() as connection:
+            queue = RequestQueue(connection, name, clock=FakeClock())
+            calls: list[Coroutine[Any, Any, Any]] = [
+                queue.take(2, consumer=f"w{n}") for n in range(30)
+            ]
+            taken = await asyncio.gather(*calls)
+            return [d.id for each in taken for d in each.deliveries]
+
+    ids = asyncio.run(story())
+    assert sorted(ids) == sorted(f"r/{n}" for n in range(1, 61))

@@ -1,0 +1,264 @@
+import asyncio
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from redisq_ops.core.model.entry import Delivery, Failure, Settlement
+from redisq_ops.core.model.errors import BadInput
+from redisq_ops.core.model.settings import MAX_RESULT
+from redisq_ops.core.worker.handler import (
+    Handler,
+    Reject,
+    Retry,
+    Work,
+    as_handler,
+    backoff_ms,
+    exec_handler,
+    load_handler,
+    perform,
+)
+
+
+def work(payload: bytes = b"payload", failures: int = 0) -> Work:
+    delivery = Delivery("mail", "r1/3", payload, "7-1", 0, failures, 1, "me")
+    return Work(delivery, lambda works: [True for _ in works])
+
+
+def done(function: Callable[[Work], Any] | Handler, given: Work | None = None) -> Settlement:
+    return perform(as_handler(function), given or work(), lambda: 0.5)
+
+
+def error(settlement: Settlement) -> Failure:
+    found = Failure.decoded(settlement.value)
+    assert found is not None
+    return found
+
+
+def raising(error: BaseException) -> Callable[[Work], None]:
+    def handle(_: Work) -> None:
+        raise error
+
+    return handle
+
+
+def shell(script: str) -> Handler:
+    return exec_handler(["/bin/sh", "-c", script])
+
+
+@pytest.mark.parametrize(
+    ("value", "kept"),
+    [
+        (b"\x00\xff", b"\x00\xff"),
+        (bytearray(b"ab"), b"ab"),
+        ("grün", "grün".encode()),
+        ("", b""),
+        ({"n": [1, None]}, b'{"n": [1, null]}'),
+        (False, b"false"),
+        (0, b"0"),
+    ],
+)
+def test_a_result_is_bytes_text_or_json(value: Any, kept: bytes) -> None:
+    settlement = done(lambda _: value)
+    assert (settlement.outcome, settlement.value) == ("result", kept)
+
+
+def test_none_keeps_nothing() -> None:
+    assert done(lambda _: None) == Settlement(work().delivery, "ack")
+
+
+def test_a_handler_is_told_what_it_works_on() -> None:
+    seen = work()
+    told = (seen.payload, seen.id, seen.number, seen.request, seen.queue, seen.attempt)
+    assert told == (b"payload", "r1/3", 3, "r1", "mail", 2)
+    assert seen.extend()
+
+
+def test_a_result_over_the_limit_is_a_failure() -> None:
+    assert done(lambda _: b"x" * MAX_RESULT).outcome == "result"
+    settlement = done(lambda _: b"x" * (MAX_RESULT + 1))
+    assert (settlement.outcome, error(settlement).type) == ("fail", "TooLarge")
+
+
+def test_a_result_that_json_cannot_say_is_a_failure() -> None:
+    assert error(done(lambda _: {1, 2})).type == "TypeError"
+
+
+def test_a_failure_has_type_message_and_the_handlers_own_traceback() -> None:
+    failure = error(done(raising(ValueError("no such colour"))))
+    assert (failure.type, failure.message) == ("ValueError", "no such colour")
+    frames = [line for line in failure.traceback.splitlines() if line.startswith("  File")]
+    assert len(frames) == 1
+    assert "test_handler.py" in frames[0]
+
+
+def test_an_exception_that_cannot_be_shown_is_still_a_failure() -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    settlement = done(raising(Mute()))
+    assert (settlement.outcome, error(settlement).type) == ("fail", "Mute")
+
+
+@pytest.mark.parametrize("error_", [SystemExit(3), asyncio.CancelledError()])
+def test_no_handler_ends_its_worker(error_: BaseException) -> None:
+    settlement = done(raising(error_))
+    assert (settlement.outcome, error(settlement).type) == ("fail", type(error_).__name__)
+
+
+def test_retry_says_when_and_reject_never() -> None:
+    later = done(raising(Retry(after=2.5, reason="busy")))
+    assert (later.outcome, later.delay_ms, error(later).message) == ("fail", 2500, "busy")
+    assert done(raising(Retry(after=0))).delay_ms == 0
+    assert done(raising(Retry()), work(failures=3)).delay_ms == 8000
+    never = done(raising(Reject("no such account")))
+    assert (never.outcome, error(never)) == ("reject", Failure("Reject", "no such account"))
+
+
+def test_back_off_doubles_from_a_second_to_a_quarter_of_an_hour() -> None:
+    assert [backoff_ms(n, lambda: 0.5) for n in (0, 1, 2, 9)] == [1000, 2000, 4000, 512_000]
+    assert (backoff_ms(3, lambda: 0.0), backoff_ms(3, lambda: 1.0)) == (7200, 8800)
+    for n in (10, 19, 999):
+        assert 810_000 <= backoff_ms(n, lambda: 0.0) <= backoff_ms(n, lambda: 1.0) == 900_000
+
+
+def test_async_handlers_are_known_in_every_shape() -> None:
+    async def handle(_: Work) -> None: ...
+
+    class Both:
+        async def __call__(self, _: Work) -> None: ...
+
+    async def more(_: Work, extra: int) -> None: ...
+
+    assert as_handler(handle).is_async
+    assert as_handler(Both()).is_async
+    assert as_handler(partial(more, extra=1)).is_async
+    assert not as_handler(lambda _: None).is_async
+
+
+# --- importing ------------------------------------------------------------------------------------
+
+
+def test_a_handler_is_imported_by_name_also_from_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "colours.py").write_text(
+        "class Box:\n    @staticmethod\n    def paint(delivery): return b'red'\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    assert done(load_handler("colours:Box.paint")).value == b"red"
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ("colours", "module:function"),
+        ("no_such_colours:paint", "ModuleNotFoundError: No module named 'no_such_colours'"),
+        ("json:no_such_name", "no attribute 'no_such_name'"),
+        ("broken_colours:paint", "ZeroDivisionError: first second"),
+        ("leaving_colours:paint", "SystemExit: 0"),
+        ("json:__doc__", "a handler is called; a str can't be"),
+    ],
+)
+def test_a_handler_that_cannot_be_had_is_one_clear_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spec: str, words: str
+) -> None:
+    (tmp_path / "broken_colours.py").write_text("raise ZeroDivisionError('first\\nsecond')")
+    (tmp_path / "leaving_colours.py").write_text("raise SystemExit(0)")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(BadInput) as refused:
+        load_handler(spec)
+    assert words in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+# --- programs -------------------------------------------------------------------------------------
+
+
+def test_a_program_reads_the_payload_and_writes_the_result() -> None:
+    payload = bytes(range(256)) * 1000
+    assert done(exec_handler(["cat"]), work(payload)).value == payload
+
+
+def test_a_program_that_writes_nothing_has_an_empty_result() -> None:
+    settlement = done(exec_handler(["true"]))
+    assert (settlement.outcome, settlement.value) == ("result", b"")
+
+
+def test_a_program_gets_its_arguments_without_a_shell() -> None:
+    assert done(exec_handler(["echo", "$HOME", "a;b"])).value == b"$HOME a;b\n"
+
+
+def test_a_failing_program_is_known_by_its_code_and_its_last_words() -> None:
+    settlement = done(shell("printf 'x%.0s' $(seq 5000) >&2; echo ' the end' >&2; exit 7"))
+    failure = error(settlement)
+    assert (settlement.outcome, failure.type) == ("fail", "exit 7")
+    assert failure.message.endswith("xxx the end")
+    assert 4000 < len(failure.message) <= 4096
+
+
+def test_exit_100_is_dead_at_once() -> None:
+    settlement = done(shell("echo no account >&2; exit 100"))
+    assert (settlement.outcome, error(settlement).message) == ("reject", "no account")
+
+
+def test_a_killed_program_is_named_by_its_signal() -> None:
+    assert error(done(shell("kill -9 $$"))).type == "SIGKILL"
+
+
+def test_a_program_that_says_too_much_fails() -> None:
+    settlement = done(exec_handler(["head", "-c", str(MAX_RESULT + 1), "/dev/zero"]))
+    assert error(settlement).type == "TooLarge"
+
+
+def test_a_child_left_behind_does_not_hold_the_entry(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    settlement = done(shell(f"sleep 60 & echo $! > {pid}; echo done"))
+    assert settlement.value == b"done\n"
+    os.kill(int(pid.read_text()), signal.SIGKILL)  # still there: nobody waited for it
+
+
+def test_ending_a_program_ends_its_whole_group(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    handler = shell(f"sleep 60 & echo $! $$ > {pids}.new; mv {pids}.new {pids}; wait")
+    given, said = work(), list[Settlement]()
+    thread = threading.Thread(target=lambda: said.append(done(handler, given)))
+    thread.start()
+    while not pids.exists():
+        time.sleep(0.01)
+    assert handler.abort is not None
+    handler.abort(given)
+    thread.join()
+    assert error(said[0]).type == "SIGKILL"
+    for pid in pids.read_text().split():
+        while running(int(pid)):
+            time.sleep(0.01)
+
+
+def running(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+@pytest.mark.parametrize("argv", [[], ["/no/such/program"], ["/etc/passwd"]])
+def test_a_program_that_cannot_be_run_is_refused_before_any_work(argv: list[str]) -> None:
+    with pytest.raises(BadInput):
+        exec_handler(argv)
+
+
+def test_failures_are_json_that_anybody_can_read() -> None:
+    data = json.loads(done(raising(ValueError("\ud800 lone"))).value)
+    assert set(data) == {"type", "message", "traceback"}

@@ -1,0 +1,150 @@
+"""A reader of the README and the docs, who runs every code block as printed, in order.
+
+A page has a server of its own in place of the one at `ADDRESS`, and an empty working directory. Its
+Python blocks share one namespace, which is empty at first; its shell blocks run in bash, on a
+terminal whose user says yes. A Python block whose first line is ``# NAME.py`` is a file that a
+reader writes: it is put there; so is a TOML block that begins with the name of the configuration.
+What isn't to be run is in another language: `text`, `json`, `toml`.
+"""
+
+import contextlib
+import io
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGES = {page.name: page for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]}
+ADDRESS = "redis://127.0.0.1:6379"
+SHELL = ("sh",)
+SHOWN = ("text", "json", "toml", "where")
+"""languages of what is shown only; test_docs.py reads the configurations"""
+
+ENDLESS = {
+    r"redisq work\b(?!.*(--(burst|once)|&))": "--burst",
+    r"redisq(-| )top\b(?!.*--(once|demo))": "--once",
+}
+"""commands that run until they are stopped, and the option with which they end by themselves"""
+
+NOT_RUN = {
+    r"make \w+": "the suite itself, and what it starts",
+    r"pip install .*": "an installation",
+    r"python -m benchmarks .*": "takes minutes",
+    r"redisq demo": "a server and a workload, until they are stopped",
+    r"redisq-top --demo": "likewise",
+}
+"""commands that are left out, and why"""
+
+PREPARED: dict[str, str] = {
+    # Resque's own registry, with a worker whose machine is gone: only Resque writes it.
+    "resque-sidekiq.md": """python - <<'END'
+import json, os, redis
+with redis.Redis.from_url(os.environ["REDIS_URL"]) as resque:
+    resque.sadd("resque:queues", "mail")
+    resque.rpush("resque:queue:mail", json.dumps({"class": "WelcomeMail", "args": [1]}))
+    resque.sadd("resque:workers", "box:78:mail")
+    resque.set("resque:worker:box:78:mail:started", "2026-01-01T00:00:00Z")
+    resque.hset("resque:workers:heartbeat", "box:78:mail", "2026-01-01T00:00:00Z")
+END
+redisq discover --register --yes""",
+}
+"""page -> shell commands before its first block, for what another program writes"""
+
+
+def blocks(page: Path) -> Iterator[tuple[int, str, str]]:
+    """Line, language and text of each block."""
+    text = page.read_text()
+    for found in re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.S | re.M):
+        yield text.count("\n", 0, found.start()) + 2, found[1], found[2]
+
+
+def ending(line: str) -> str:
+    """A command line as it runs here: it ends by itself, or is left out."""
+    words = line.partition("#")[0].strip()
+    for pattern in NOT_RUN:
+        if re.fullmatch(pattern, words):
+            return ":"
+    for pattern, option in ENDLESS.items():
+        if found := re.search(pattern, line):
+            end = found.end()
+            return f"{line[:end]} {option}{line[end:]}"
+    return line
+
+
+class Reader:
+    """Somebody who does what a page says."""
+
+    def __init__(self, page: str, url: str, home: Path, commands: Path) -> None:
+        """``commands``: the folder that has `redisq`, see `command_server`."""
+        self.page, self.url, self.home = page, url, home
+        self.names: dict[str, object] = {"__name__": "__main__"}
+        path = os.pathsep.join(
+            (str(commands), str(Path(sys.executable).parent), os.environ["PATH"])
+        )
+        self.environment = {
+            **os.environ, "PATH": path, "HOME": str(home), "XDG_CONFIG_HOME": str(home / "config"),
+            "REDIS_URL": url, "SHELL": "/bin/bash", "EDITOR": "sed -i s/moon/eu/", "TERM": "xterm",
+            "PYTHONPATH": str(ROOT), "COLUMNS": "120",
+        }  # fmt: skip
+
+    def python(self, line: int, text: str) -> None:
+        if name := re.match(r"# (\w+\.py)\n", text):
+            (self.home / name[1]).write_text(text)
+        code = "\n" * (line - 1) + text.replace(ADDRESS, self.url)
+        with contextlib.redirect_stdout(io.StringIO()):
+            exec(compile(code, self.page, "exec"), self.names)
+
+    def configuration(self, text: str) -> None:
+        """A TOML block that is the configuration file is put there."""
+        if text.startswith("# ~/.config/redisq/config.toml\n"):
+            (self.home / "config/redisq").mkdir(parents=True, exist_ok=True)
+            (self.home / "config/redisq/config.toml").write_text(text)
+
+    def shell(self, line: int, text: str) -> None:
+        text = text.replace(ADDRESS, self.url).replace("\\\n", " ")
+        lines = [ending(each.removeprefix("$ ")) for each in text.splitlines()]
+        script = self.home / ".block.sh"
+        trap = "trap 'echo \"line $((LINENO + START)): $BASH_COMMAND\" >&2' ERR"
+        script.write_text(
+            "\n".join([f"START={line - 3}; set -eo pipefail", trap, *lines, "env -0 > .exported"])
+        )
+        keyboard, terminal = pty.openpty()
+        with subprocess.Popen(
+            ["bash", str(script)], cwd=self.home, env=self.environment, stdin=terminal,
+            stdout=subprocess.DEVNULL, stderr=terminal, start_new_session=True,
+        ) as process:  # fmt: skip
+            os.close(terminal)
+            said = answered(process, keyboard)
+            with contextlib.suppress(ProcessLookupError):  # what a block that failed left running
+                os.killpg(process.pid, signal.SIGKILL)
+        os.close(keyboard)
+        assert process.returncode == 0, f"{self.page}, exit {process.returncode}:\n{said[-2000:]}"
+        # What a block exports is there in the next ones: a reader has one shell.
+        pairs = (self.home / ".exported").read_text().split("\0")[:-1]
+        self.environment |= dict(pair.split("=", 1) for pair in pairs)
+
+
+def answered(process: subprocess.Popen[bytes], keyboard: int) -> str:
+    """What a process says on its terminal; its questions are answered."""
+    said, seen, until = "", 0, time.monotonic() + 120
+    while time.monotonic() < until:
+        if select.select([keyboard], [], [], 0.05)[0]:
+            try:
+                said += os.read(keyboard, 65536).decode(errors="replace")
+            except OSError:  # nobody has the terminal any more
+                break
+            if asked := re.search(r"(\[y/N\]|Type (.+) to go ahead:) $", said[seen:]):
+                os.write(keyboard, f"{asked[2] or 'y'}\n".encode())
+                seen = len(said)
+        elif process.poll() is not None:
+            break
+    else:
+        said += "\n(takes longer than two minutes)"
+    return said

@@ -1,0 +1,49 @@
+"""Every code block of the README and the docs runs as printed, in order, from nothing."""
+
+from pathlib import Path
+
+import pytest
+import redis
+
+from redisq_ops.demo.server import EmbeddedServer
+
+from ..conftest import BINARIES
+from .reader import PAGES, PREPARED, SHELL, SHOWN, Reader, blocks
+
+SPARK = "spark.md"
+"""runs in tests/pipeline, where a session is"""
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_each_block_says_what_it_is(name: str) -> None:
+    """What isn't run has a language of its own: `text`, `json`, `toml`."""
+    known = ("python", *SHELL, *SHOWN)
+    assert not [line for line, language, _ in blocks(PAGES[name]) if language not in known]
+
+
+def run(name: str) -> bool:
+    return any(language in ("python", *SHELL) for _, language, _ in blocks(PAGES[name]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in PAGES if run(name) and name != SPARK])
+def test_a_page_runs_as_printed(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, programs: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with EmbeddedServer(BINARIES["valkey"]) as server:
+        monkeypatch.setenv("REDIS_URL", server.url)
+        reader = Reader(name, server.url, tmp_path, programs)
+        if name in PREPARED:
+            reader.shell(0, PREPARED[name])
+        for line, language, text in blocks(PAGES[name]):
+            if language == "python":
+                reader.python(line, text)
+            elif language == "toml":
+                reader.configuration(text)
+            elif language in SHELL:
+                reader.shell(line, text)
+        with redis.Redis.from_url(server.url) as client:
+            left = [each for each in client.client_list() if each["name"].startswith("redisq/")]
+        assert not left, "an example leaves its connection open"

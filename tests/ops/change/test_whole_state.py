@@ -1,0 +1,587 @@
+"""A large state, moved whole: as careful as by name, and nobody reads all its ids first."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from redisq_ops.core.model.clock import FakeClock, wall_ms
+from redisq_ops.core.model.entry import Settlement
+from redisq_ops.core.model.errors import Superseded, Unreachable
+from redisq_ops.core.queues.delay import DelaySet, ShardedDelaySet
+from redisq_ops.core.queues.request import RequestQueue
+from redisq_ops.core.redis.client import connect
+from redisq_ops.core.redis.operation import run
+from redisq_ops.demo.server import EmbeddedServer
+from redisq_ops.ops.change import whole_state
+from redisq_ops.ops.change.audit_log import Author, find
+from redisq_ops.ops.change.bulk import EntryAction
+from redisq_ops.ops.change.undo import Undo
+from redisq_ops.ops.deployment import Deployment
+from redisq_ops.ops.filter.scan import Filter
+
+from ...command_line import ERROR, Redisq, dead_letters
+from ...proxy import FlakyProxy
+from ...queue_steps import until
+
+N = 1500
+
+
+@pytest.fixture(autouse=True)
+def fifty_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(whole_state, "LARGE", 50)
+    monkeypatch.setattr(whole_state, "LOOKED", 20)
+
+
+def calls(client: redis.Redis, name: str) -> int:
+    stats: Any = client.info("commandstats")
+    return int(stats.get(f"cmdstat_{name}", {}).get("calls", 0))
+
+
+def test_what_a_clock_that_was_ahead_wrote_is_moved_too(
+    redisq: Redisq, client: redis.Redis
+) -> None:
+    ahead = RequestQueue(client, "mail", clock=FakeClock(wall_ms() + 3 * 3_600_000))
+    dead_letters(client, 60)
+    ahead.submit([b"x"] * 5, id="r2", limit=10)
+    error = ERROR.encoded()
+    ahead.settle(
+        [Settlement(one, "reject", error) for one in ahead.take(5, consumer="w").deliveries]
+    )
+    (ended,) = redisq.rows("dlq", "replay", "mail", "--yes")
+    assert (ended["matched"], ended["done"], ended["skipped"]) == (65, 65, {})
+    assert ahead.counts().dead == 0
+
+
+def test_all_of_a_state_is_replayed_and_undone(redisq: Redisq, client: redis.Redis) -> None:
+    queue = dead_letters(client, N)
+    (shown,) = redisq.rows("dlq", "replay", "mail", "--dry-run")
+    assert shown["matched"] == N and shown["consequences"]["looked"] == 20
+    assert "of the first 20 of 1,500:" in redisq("dlq", "replay", "mail", "--dry-run")
+    client.config_resetstat()
+    (ended,) = redisq.rows("dlq", "replay", "mail", "--yes")
+    assert (ended["matched"], ended["done"], ended["skipped"]) == (N, N, {})
+    # Steps of up to 64, and nobody asked for the ids: a page of 20, whatever N is.
+    steps = calls(client, "evalsha")
+    assert N // whole_state.LARGEST[2] <= steps < N // 10
+    assert queue.counts().waiting == N and queue.counts().dead == 0
+    (back,) = redisq.rows("undo", "--yes")
+    assert back["done"] == N
+    assert queue.counts().dead == N and queue.invariants() == []
+
+
+@pytest.mark.parametrize("most", [None, 1000, 100])  # 100: two steps of 50
+def test_the_history_is_told_of_all_of_it_and_not_of_each_step(
+    redisq: Redisq, client: redis.Redis, most: int | None
+) -> None:
+    """Thousands of steps would push out of it what else an operator wants to know."""
+    queue = dead_letters(client, N)
+    before, steps = queue.history_length(), calls(client, "evalsha")
+    redisq.rows("dlq", "replay", "mail", "--yes", *(["--max", str(most)] if most else []))
+    steps = calls(client, "evalsha") - steps
+    told = [event.what["op"] for event in queue.history(500) if "op" in event.what]
+    assert sum(int(item.split("|")[3]) for (item,) in told) == (most or N)
+    assert queue.history_length() - before == len(told) <= max(2, steps // 4)
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_the_history_is_told_of_what_was_moved_before_a_stop(
+    client: redis.Redis, ahead: bool
+) -> None:
+    queue = dead_letters(client, N)
+    chosen, _ = run(client, whole_state.whole(queue, "dead", Filter()))
+    change = whole_state.WholeBulk(chosen, "replay", Author("me", "here"), ahead=ahead)
+
+    async def some() -> None:
+        for _ in range(5):
+            await change.step()
+
+    def told() -> int:
+        items = [item for event in queue.history(500) for item in event.what.get("op", ())]
+        return sum(int(item.split("|")[3]) for item in items)
+
+    assert run(client, change.reached()) == 0 and not client.exists(queue.keys["op_"] + change.op)
+    run(client, some())
+    left = queue.counts().dead
+    assert 0 < told() < N - left
+    assert run(client, change.reached()) == told() == N - left == queue.counts().waiting
+    while run(client, change.step()):
+        pass
+    assert change.outcome.done == told() == N and not change.outcome.skipped
+
+
+@pytest.mark.parametrize(("ahead", "most"), [(False, 120), (True, 64)])
+def test_on_a_quick_server_a_step_has_its_bound(
+    client: redis.Redis, ahead: bool, most: int
+) -> None:
+    queue = dead_letters(client, N)
+    chosen, _ = run(client, whole_state.whole(queue, "dead", Filter()))
+    clock = iter(range(10**6))
+    change = whole_state.WholeBulk(
+        chosen, "replay", Author("me", "here"), ahead=ahead, clock=lambda: next(clock) / 1e9
+    )
+
+    async def all_steps() -> None:
+        while await change.step():
+            pass
+
+    run(client, all_steps())
+    steps = [client.lindex(key, 1) for key in client.scan_iter(queue.keys["undo_"] + "*")]
+    sizes = [len(ids.split()) for ids in steps if isinstance(ids, bytes)]
+    assert sum(sizes) == N and max(sizes) == most
+
+
+@pytest.mark.parametrize("kind", ["request", "delay"])
+def test_a_step_and_its_undo_take_the_same_commands_however_large(
+    client: redis.Redis, kind: str
+) -> None:
+    """Commands inside the scripts: none of them is once an entry."""
+
+    def spent(work: Callable[[], object]) -> dict[str, int]:
+        client.config_resetstat()
+        work()
+        stats: Any = client.info("commandstats")
+        # A script's first call may have to bring its text.
+        return {name: row["calls"] for name, row in stats.items() if "_eval" not in name}
+
+    taken = []
+    for n in (20, 80):
+        client.flushall()
+        if kind == "request":
+            queue: Any = dead_letters(client, n)
+        else:
+            queue = DelaySet(client, "later")
+            queue.schedule([(f"e{k}", b"x") for k in range(n)], after_ms=0)
+            some = queue.take(n, consumer="w").deliveries
+            queue.settle([Settlement(one, "reject", ERROR.encoded()) for one in some])
+        say = {"source": "dead", "target": "waiting", "high_water_ms": queue.now()}
+        queue.move_front("warm", 1, 1, **say)
+        moved = spent(partial(queue.move_front, "op", 1, n, **say))
+        assert queue.counts().dead == 0
+        undone = spent(partial(queue.undo, "op", 1, target="waiting", by="u", seq=1))
+        assert queue.counts().dead == n - 1
+        taken.append((moved, undone))
+    assert taken[0] == taken[1]
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_lost_replies_move_nothing_twice(
+    server: EmbeddedServer, client: redis.Redis, ahead: bool
+) -> None:
+    """Also where the next step was sent already."""
+    queue = dead_letters(client, 400)
+    with FlakyProxy(int(server.url.rpartition(":")[2])) as proxy:
+        through = connect(proxy.url)
+        chosen, _ = run(through, whole_state.whole(queue, "dead", Filter()))
+        change = whole_state.WholeBulk(chosen, "replay", Author("me", "here"), ahead=ahead)
+
+        async def steps() -> int:
+            n = 0
+            while await change.step():
+                proxy.drop_replies(n % 2)
+                n += 1
+            return n
+
+        n = run(through, steps())
+        through.close()
+    assert change.outcome.done == 400 and not change.outcome.skipped
+    assert run(client, change.reached()) == 400
+    assert proxy.seen[b"EVALSHA"] > n + 2  # some were sent twice
+    assert queue.counts().waiting == 400 and queue.invariants() == []
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_a_server_that_forgot_the_script_is_told_again(client: redis.Redis, ahead: bool) -> None:
+    queue = dead_letters(client, 300)
+    chosen, _ = run(client, whole_state.whole(queue, "dead", Filter()))
+    change = whole_state.WholeBulk(chosen, "replay", Author("me", "here"), ahead=ahead)
+
+    async def steps() -> None:
+        while await change.step():
+            client.script_flush()
+
+    run(client, steps())
+    assert (change.outcome.done, queue.counts().waiting) == (300, 300)
+
+
+@pytest.mark.parametrize("rate", [None, 1e9])
+def test_a_step_is_ahead_unless_there_is_a_rate(client: redis.Redis, rate: float | None) -> None:
+    """Taken one by one it is a step more than was heard of; and heard of in the end."""
+    queue = dead_letters(client, 300)
+    known(queue)
+    chosen, _ = run(client, whole_state.whole(queue, "dead", Filter()))
+    change = whole_state.WholeBulk(chosen, "replay", Author("me", "here"), rate=rate, ahead=True)
+    assert run(client, change.step())
+    moved = queue.counts().waiting
+    assert change.outcome.done == 50 and moved == (50 if rate else 100)
+    assert run(client, change.reached()) == moved
+    while run(client, change.step()):
+        pass
+    assert change.outcome.done == queue.counts().waiting == 300 and not change.outcome.skipped
+
+
+def known(queue: Any) -> None:
+    """Have the server know the script: of two calls that it doesn't know neither is carried out."""
+    queue.move_front("none", 1, 1, source="trash", target="waiting", high_water_ms=0)
+
+
+def ahead(queue: Any, most: int | None = None) -> whole_state.WholeStateSteps:
+    """The steps of a replay, two on their way at a time. Run one by one the second is carried out,
+    its reply is thrown away, and it is sent again."""
+    known(queue)
+    return whole_state.WholeStateSteps(
+        EntryAction(queue, "replay", "dead", queue.now(), "me", 0), most, ahead=True
+    )
+
+
+def half_stuck(client: redis.Redis, n: int) -> RequestQueue[redis.Redis]:
+    """``n`` dead entries that can't be moved, since their request was removed by hand, and behind
+    them as many that can be."""
+    queue = RequestQueue(client, "mail")
+    for rid in ("r1", "r2"):
+        queue.submit([b"x"] * n, id=rid, limit=100)
+    taken = queue.take(2 * n, consumer="w").deliveries
+    queue.settle([Settlement(one, "reject", ERROR.encoded()) for one in taken])
+    client.unlink(queue.keys["r_"] + "r1")
+    return queue
+
+
+def to_the_end(client: redis.Redis, front: whole_state.WholeStateSteps) -> Counter[str]:
+    total: Counter[str] = Counter()
+    while said := run(client, front.step("op", 10)):
+        total.update(said)
+    return total
+
+
+@pytest.mark.parametrize("most", [None, 35])
+def test_a_step_whose_word_is_lost_is_counted_with_the_one_behind_it(
+    client: redis.Redis, most: int | None
+) -> None:
+    """Both were carried out before their replies were lost: the first can't be asked for again."""
+    queue = dead_letters(client, 100)
+    front = ahead(queue, most)
+    assert run(client, front.step("op", 10)) == Counter(moved=10, changed=0)
+    # Of the next one the reply was thrown away; here the one behind it is carried out too.
+    queue.move_front("op", 3, 10, source="dead", target="waiting", high_water_ms=queue.now())
+    assert queue.counts().waiting == 30
+    assert run(client, front.step("op", 10))["moved"] == 20
+    assert queue.counts().waiting == 30  # and nothing was sent before that was known
+    assert 30 + to_the_end(client, front)["moved"] == queue.counts().waiting == (most or 100)
+
+
+def test_a_total_that_was_evicted_lets_no_more_through(client: redis.Redis) -> None:
+    queue = dead_letters(client, 100)
+    front = ahead(queue, 45)
+    moved = sum(run(client, front.step("op", 10))["moved"] for _ in range(2))
+    client.delete(queue.keys["op_"] + "op")
+    assert moved + to_the_end(client, front)["moved"] == queue.counts().waiting == 45
+
+
+def test_what_comes_back_at_the_end_is_counted_too(client: redis.Redis) -> None:
+    """A step found nothing more, and before the one behind it came somebody's undo, of what is
+    meant too."""
+    queue = dead_letters(client, 30)
+    queue.move_front("other", 1, 10, source="dead", target="trash", high_water_ms=queue.now())
+    front = ahead(queue)
+    front.order = replace(
+        front.order, high_water_ms=queue.now() + 60_000
+    )  # what comes back is meant
+    undone: list[tuple[int, ...]] = []
+    following = front._following
+
+    def meanwhile(op: str) -> Any:
+        call = following(op)
+        if not undone and front.steps == 2:  # the third step, the first that finds nothing
+            until(
+                lambda: client.hget(queue.keys["op_"] + op, "steps") == b"3",
+                "the third step was sent, and the server never carried it out",
+            )
+            undone.append(queue.undo("other", 1, target="trash", by="u", seq=1))
+        return call
+
+    front._following = meanwhile  # type: ignore[method-assign]
+    total: Counter[str] = Counter()
+
+    async def steps() -> None:
+        while said := await front.step("op", 10):
+            total.update(said)
+
+    run(client, steps())
+    assert undone == [(10, 0)]
+    assert total == Counter(moved=30) and queue.counts().waiting == 30
+
+
+def test_steps_go_on_where_the_server_was_lost(server: EmbeddedServer, client: redis.Redis) -> None:
+    """Each step that was not heard of is sent again as it was, past what can't be moved."""
+    queue = half_stuck(client, 40)
+    front = ahead(queue)
+    total: Counter[str] = Counter()
+    with FlakyProxy(int(server.url.rpartition(":")[2])) as proxy, connect(proxy.url) as through:
+        for n in range(100):
+            proxy.drop_replies(3 * (n % 2))  # as often as it is tried
+            try:
+                said = run(through, front.step("op", 15))
+            except Unreachable:
+                continue
+            if not said:
+                break
+            total.update(said)
+        else:
+            pytest.fail(f"after 100 tries the end was not reached: {total}")
+    assert total == Counter(moved=40, changed=40) and queue.counts().waiting == 40
+
+
+def test_the_limit_of_a_context_lets_no_step_ahead(
+    redisq: Redisq, client: redis.Redis, configuration: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configuration.write_text('max_rate = "1000/s"\n')
+    queue = dead_letters(client, 120)
+    waiting = []
+    monkeypatch.setattr("time.sleep", lambda seconds: waiting.append(queue.counts().waiting))
+    redisq("dlq", "replay", "mail", "--yes")
+    assert waiting[0] == 50 and queue.counts().waiting == 120
+
+
+def test_an_error_is_told_with_all_that_was_done(
+    redisq: Redisq, client: redis.Redis, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server refuses a step, and not the one that is on its way behind it."""
+    queue = dead_letters(client, 400)
+    client.acl_setuser("ops", enabled=True, passwords=["+p"], keys=["*"], channels=["*"],
+                       commands=["+@all"])  # fmt: skip
+    following, seen = whole_state.WholeStateSteps._following, []
+
+    def meanwhile(front: whole_state.WholeStateSteps, op: str) -> Any:
+        seen.append(queue.counts().waiting)
+        if len(seen) == 2:
+            client.acl_setuser("ops", commands=["-evalsha"], reset=False)
+        if len(seen) == 3:
+            time.sleep(0.05)
+            client.acl_setuser("ops", commands=["+evalsha"], reset=False)
+        return following(front, op)
+
+    monkeypatch.setattr(whole_state.WholeStateSteps, "_following", meanwhile)
+    redisq.url = url.replace("redis://", "redis://ops:p@")
+    (ended,) = redisq.rows("dlq", "replay", "mail", "--yes", code=1)
+    client.acl_deluser("ops")
+    assert 0 < ended["done"] == queue.counts().waiting < 400
+
+
+def test_what_stays_is_counted_once_though_the_step_behind_met_it_too(client: redis.Redis) -> None:
+    queue = half_stuck(client, 30)
+    chosen, _ = run(client, whole_state.whole(queue, "dead", Filter()))
+    change = whole_state.WholeBulk(chosen, "replay", Author("me", "here"), ahead=True)
+    change._stride.size = 10
+
+    async def steps() -> None:
+        while await change.step():
+            change._stride.size = 10
+
+    run(client, steps())
+    assert change.outcome.done == 30 and change.outcome.skipped == {"changed": 30}
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_steps_are_as_large_as_they_may_be_for_how_many_fly(
+    client: redis.Redis, shards: int
+) -> None:
+    """To several shards one goes at a time though more were allowed, and is measured so."""
+    made = DelaySet(client, "q") if shards == 1 else ShardedDelaySet(client, "q", shards=shards)
+    made.schedule([(f"e{n}", b"x") for n in range(200)], after_ms=0)
+    while taken := made.take(100, consumer="w").deliveries:
+        made.settle([Settlement(one, "reject", ERROR.encoded()) for one in taken])
+    chosen, _ = run(client, whole_state.whole(made, "dead", Filter()))
+    change = whole_state.WholeBulk(chosen, "replay", Author("me", "here"), ahead=True)
+    while run(client, change.step()):
+        pass
+    assert change.outcome.done == 200 and change._stride.flying == (2 if shards == 1 else 1)
+
+
+def test_a_step_with_one_behind_it_is_smaller() -> None:
+    stride = whole_state.EvenStride(50)
+    stride.flying = 2
+    each = 0.000_004
+    for hiccup in (0.0, 0.0, 0.05, 0.0, 0.0, 0.0):
+        # One reply late, the next there as soon as it is asked for.
+        stride.learn(stride.size, stride.size * each + hiccup)
+        if hiccup:
+            stride.learn(stride.size, 0.000_01)
+    assert stride.size == round(whole_state.STEP_S[2] / each)
+    stride = whole_state.EvenStride(50)
+    stride.flying = 2
+    stride.way = 0.08
+    for _ in range(9):  # of a server that is far away we wait for half the way
+        stride.learn(50, (stride.way + 50 * each) / 2)
+    assert stride.size == 50
+
+
+def test_steps_are_as_large_as_half_a_millisecond_is_for() -> None:
+    stride = whole_state.EvenStride(50)
+    sizes = []
+    for seconds in (0.000_3, 0.000_3, *[0.1, 0.000_9, 0.05] * 5):  # 6 µs each, on a busy machine
+        stride.learn(50, seconds)
+        sizes.append(stride.size)
+    assert sizes == [83] * 17
+    for _ in range(20):
+        stride.learn(stride.size, stride.size * 0.000_02)  # others by now
+    assert stride.size == 28  # 25 is so near that it isn't worth a change
+    stride.learn(1, 10.0)  # the short rest at the end tells nothing
+    assert stride.size == 28
+    for _ in range(9):
+        stride.learn(stride.size, stride.size * 0.000_000_1)
+    assert stride.size == whole_state.LARGEST[1]  # taking it back has a bound too
+    stride.flying = 2
+    for _ in range(9):
+        stride.learn(stride.size, stride.size * 0.000_000_1)
+    assert stride.size == whole_state.LARGEST[2]
+
+
+def test_steps_that_a_rate_keeps_small_are_learnt_from_too() -> None:
+    stride = whole_state.EvenStride(whole_state.LARGEST[1])
+    for _ in range(9):
+        asked = min(stride.size, 25)  # a second
+        stride.learn(asked, asked * 0.000_1, asked)
+    assert stride.size == 10
+
+
+def test_a_far_server_gets_no_smaller_steps() -> None:
+    stride = whole_state.EvenStride(50)
+    stride.way = 0.08
+    for _ in range(9):
+        stride.learn(stride.size, stride.way + stride.size * 0.000_01)
+    assert stride.size == 50
+    stride.learn(stride.size, 0.07)  # faster than a call that does nothing: no measure of anything
+    assert stride.size == 50
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        None, "garbage", "", "two\nlines", "- 0 0 x 5 w - - 0", "- 1 0 1.7e+12 5 w - failed 0",
+        "- 0 0 5 abc w - failed 0", "- 0 0 0 - - - - 0", "- 1 0 5  w - failed 0",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("target", ["waiting", "trash"])
+def test_a_record_spoilt_by_hand_holds_up_nobody(
+    client: redis.Redis, target: Any, line: str | None
+) -> None:
+    queue = dead_letters(client, 5)
+    client.hdel(queue.keys["meta"], "r1/2")
+    if line is not None:
+        client.hset(queue.keys["meta"], "r1/2", line)
+    died: Any = client.zrange(queue.keys["dead"], 0, -1, withscores=True)
+    change = queue.move_front("op-1", 1, 5, source="dead", target=target, high_water_ms=queue.now())
+    assert change.moved == 5 and queue.counts().of(target) == 5 and queue.invariants() == []
+    back = queue.undo("op-1", 1, target=target, by="op-2", seq=1)
+    assert back == (5, 0) and queue.counts().dead == 5 and queue.invariants() == []
+    again: Any = client.zrange(queue.keys["dead"], 0, -1, withscores=True)
+    was, now = dict(died), dict(again)
+    told, true = now.pop(b"r1/2"), was.pop(b"r1/2")
+    assert now == was
+    assert told >= true if line else told == true
+
+
+def test_max_is_kept_to_the_entry(redisq: Redisq, client: redis.Redis) -> None:
+    queue = dead_letters(client, 300)
+    before = [entry.id for entry in queue.page("dead", None, 500).entries]
+    (ended,) = redisq.rows("dlq", "purge", "mail", "--max", "123", "--yes")
+    assert (ended["matched"], ended["done"]) == (123, 123)
+    assert [entry.id for entry in queue.page("dead", None, 500).entries] == before[123:]
+    assert {entry.id for entry in queue.page("trash", None, 500).entries} == set(before[:123])
+
+
+@pytest.fixture
+def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
+    """Something happens between the look and the first step."""
+    look = whole_state.whole
+
+    def happens(what: Callable[[], object]) -> None:
+        async def looked(*given: Any, **named: Any) -> Any:
+            found = await look(*given, **named)
+            what()
+            return found
+
+        monkeypatch.setattr(whole_state, "whole", looked)
+
+    return happens
+
+
+def test_what_left_is_counted_and_what_came_later_is_left(
+    redisq: Redisq, client: redis.Redis, meanwhile: Callable[[Callable[[], object]], None]
+) -> None:
+    queue = DelaySet(client, "later")
+    queue.schedule([(f"e{n}", b"x") for n in range(100)], after_ms=0)
+    taken = queue.take(100, consumer="w").deliveries
+    queue.settle([Settlement(one, "reject", ERROR.encoded()) for one in taken[:90]])
+
+    def others() -> None:
+        high = queue.now()
+        queue.move("other", 1, ["e0", "e1"], source="dead", target="trash", high_water_ms=high)
+        until(lambda: queue.now() > high, "the server's clock stands still")
+        queue.settle([Settlement(one, "reject", ERROR.encoded()) for one in taken[90:]])
+
+    meanwhile(others)
+    (ended,) = redisq.rows("dlq", "replay", "later", "--yes", code=3)
+    assert (ended["matched"], ended["done"], ended["skipped"]) == (90, 88, {"changed": 2})
+    late = {entry.id for entry in queue.page("dead", None, 500).entries}
+    assert late == {one.id for one in taken[90:]}
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_a_change_undone_while_it_runs_stops(client: redis.Redis, shards: int) -> None:
+    made = DelaySet(client, "q") if shards == 1 else ShardedDelaySet(client, "q", shards=shards)
+    made.schedule([(f"e{n}", b"x") for n in range(300)], after_ms=0)
+    while taken := made.take(100, consumer="w").deliveries:
+        made.settle([Settlement(one, "reject", ERROR.encoded()) for one in taken])
+    author = Author("me", "here")
+    chosen, _ = run(client, whole_state.whole(made, "dead", Filter()))
+    change = whole_state.WholeBulk(chosen, "purge", author)
+    assert run(client, change.step())
+    _, operation = run(client, find(Deployment(client), change.op))
+    undo = Undo(made, operation, author)
+    while run(client, undo.step()):
+        pass
+    with pytest.raises(Superseded, match="taken back"):
+        run(client, change.step())
+    assert made.counts().dead == 300 and made.counts().trash == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("mail", "--match", "SMTP"),
+        ("mail", "--older-than", "0s"),
+        ("mail/r1",),
+        ("mail", "--where", "attempts>=0"),
+    ],
+)
+def test_a_filter_goes_by_name(redisq: Redisq, client: redis.Redis, words: tuple[str, ...]) -> None:
+    dead_letters(client, 60)
+    (shown,) = redisq.rows("dlq", "replay", *words, "--dry-run")
+    assert shown["matched"] == shown["consequences"]["looked"] == 60
+
+
+def test_payloads_are_weighed_by_the_first_ones(redisq: Redisq, client: redis.Redis) -> None:
+    queue = DelaySet(client, "later")
+    queue.schedule([(f"e{n}", b"x" * (100 if n < 60 else 40)) for n in range(80)], after_ms=60_000)
+    (few,) = redisq.rows("purge", "later", "--state", "delayed", "--max", "30", "--dry-run")
+    assert (few["consequences"]["bytes"], few["consequences"]["weighed"]) == (3000, 30)
+    (shown,) = redisq.rows("purge", "later", "--state", "delayed", "--dry-run")
+    assert (shown["consequences"]["bytes"], shown["consequences"]["weighed"]) == (8000, 50)
+    said = redisq("purge", "later", "--state", "delayed", "--dry-run")
+    assert "; payloads ≈ 7.8 KiB" in said
+    (every,) = redisq.rows("purge", "later", "--where", "state:delayed size>1", "--dry-run")
+    assert (every["consequences"]["bytes"], every["consequences"]["weighed"]) == (6800, 80)
+    mail = dead_letters(client, N)  # of a whole state, too: nobody reads a million payloads
+    client.config_resetstat()
+    (shown,) = redisq.rows("dlq", "replay", "mail", "--dry-run")
+    assert shown["consequences"]["bytes"] == N and shown["consequences"]["weighed"] == 20
+    assert calls(client, "xrange") <= 20 and mail.counts().dead == N

@@ -1,0 +1,421 @@
+"""Contexts: where a setting comes from, and what a context keeps a hand from doing."""
+
+import asyncio
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from redisq_ops.core.model.errors import BadInput, Refused
+from redisq_ops.core.queues.request import RequestQueue
+from redisq_ops.core.redis.client import aconnect
+from redisq_ops.ops.change.limits import FREE, Guard
+from redisq_ops.ops.config import KNOWN, NamedContext, contexts, load
+from redisq_ops.ops.deployment import Deployment
+from redisq_ops.tui.app import Top
+from redisq_ops.tui.confirm_dialog import Confirm
+from redisq_ops.tui.frame import text
+from redisq_ops.tui.poller import Connected, Live
+
+from ..command_line import Redisq, dead_letters
+
+pytestmark = pytest.mark.alike
+
+
+@pytest.fixture
+def file(configuration: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty configuration, and nothing in the environment."""
+    for name in [name for name in os.environ if name.startswith("PROD")]:
+        monkeypatch.delenv(name)
+    configuration.write_text("")
+    return configuration
+
+
+def prod(file: Path, *lines: str, top: str = "") -> None:
+    """A configuration whose context prod has these lines."""
+    file.write_text("\n".join([top, "[contexts.prod]", *lines, ""]))
+
+
+# --- what a setting is ---------------------------------------------------------------------------
+
+
+def test_flag_context_environment_file_default(file: Path) -> None:
+    file.write_text('queue = "everybody"\n[contexts.prod]\nqueue = "own"\n')
+    asked: list[tuple[dict[str, str | None], str | None, dict[str, str], str, str]] = [
+        ({"queue": "given"}, "prod", {"REDISQ_QUEUE": "env"}, "given", "flag"),
+        ({}, "prod", {"REDISQ_QUEUE": "env"}, "own", "context prod"),
+        ({}, None, {"REDISQ_QUEUE": "env"}, "env", "REDISQ_QUEUE"),
+        ({}, None, {"REDISQ_CONTEXT": "prod"}, "own", "context prod"),
+        ({}, None, {}, "everybody", str(file)),
+    ]
+    home = {"XDG_CONFIG_HOME": str(file.parent.parent)}
+    for flags, context, environment, value, origin in asked:
+        found = load(flags, context, home | environment).values["queue"]
+        assert (found.value, found.origin) == (value, origin)
+    file.write_text("")
+    assert load({}, None, home).values["queue"].origin == "default"
+
+
+def test_a_context_takes_from_the_environment(file: Path) -> None:
+    prod(file, 'url = "${PROD_URL}"', 'queue = "a${PROD_X}$$b"')
+    with pytest.raises(BadInput) as caught:
+        load({}, "prod")
+    assert str(caught.value) == (
+        f"{file} [contexts.prod]: url: environment variable 'PROD_URL' is not set"
+    )
+    environment = {**os.environ, "PROD_URL": "redis://u:secret@h:1", "PROD_X": "-"}
+    config = load({}, "prod", environment)
+    assert config["url"] == "redis://u:secret@h:1" and config["queue"] == "a-$b"
+    shown = {value.name: value for value in config.shown()}
+    assert shown["url"].value == "redis://u:***@h:1"
+    assert shown["url"].origin == "context prod, PROD_URL"
+    assert shown["context"].value == "prod"
+
+
+def test_an_unset_variable_is_one_line_and_nobody_is_connected_to(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from redisq_ops import cli
+
+    prod(file, 'url = "${PROD_URL}"')
+    assert cli.run(["ls", "--context", "prod"]) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1 and "'PROD_URL' is not set" in err
+
+
+def test_a_variable_of_another_context_is_not_wanted(file: Path, redisq: Redisq) -> None:
+    file.write_text('[contexts.prod]\nurl = "${PROD_URL}"\n[contexts.staging]\nqueue = "q"\n')
+    assert redisq("config", "--context", "staging")
+    assert load({"url": "redis://h"}, "prod")["url"] == "redis://h"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("contexts = 3", "contexts is a table, not 3"),
+        ("[contexts]\nprod = 3", "contexts.prod is a table, not 3"),
+        ('[contexts."a b"]', "'a b': a name is letters"),
+        ("[contexts.prod]\nurls = 3", "[contexts.prod]: unknown setting 'urls'"),
+        ("[contexts.prod]\nread_only = 'maybe'", "read_only is true or false, not 'maybe'"),
+        ("[contexts.prod]\nmax_entries = 0", "max_entries is a number from 1, not '0'"),
+        ("[contexts.prod]\nmax_entries = true", "max_entries is not true"),
+        ("[contexts.prod]\nmax_rate = 'fast'", "max_rate: 'fast' is not a rate"),
+        ("[contexts.prod]\nconfirm = 'twice'", "confirm is plain or name, not 'twice'"),
+        ("[contexts.prod]\ncolor = 'pink'", "color is red or yellow"),
+        ("[contexts.prod]\nlabel = 'much too long for a header'", "label is a word of up to"),
+        ("[contexts.prod]\nurl = ['a']", "url is one value, not a list"),
+        ("confirm = 'name'", "is for a context"),
+        ("redact = 3", "redact is a table, not 3"),
+    ],
+)
+def test_what_can_not_be_used_is_one_line_with_its_place(file: Path, text: str, said: str) -> None:
+    file.write_text(text)
+    context = "prod" if "prod" in text else None
+    with pytest.raises(BadInput) as caught:
+        load({}, context)
+    assert said in str(caught.value) and str(file) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_bad_value_of_the_environment_names_its_variable(file: Path) -> None:
+    with pytest.raises(BadInput, match="REDISQ_MAX_ENTRIES: max_entries is a number from 1"):
+        load({}, None, {**os.environ, "REDISQ_MAX_ENTRIES": "many"})
+
+
+def test_a_context_that_is_not_there_says_which_are(file: Path, redisq: Redisq) -> None:
+    prod(file, "read_only = true")
+    assert redisq.refusal("ls", "--context", "nope", code=2).endswith("; there are prod")
+
+
+def test_contexts_are_listed_without_secrets_and_without_their_variables(
+    file: Path, redisq: Redisq
+) -> None:
+    file.write_text(
+        '[contexts.prod]\nurl = "${PROD_URL}"\nread_only = true\nmax_entries = 500\n'
+        'confirm = "name"\nlabel = "PROD"\npassword = "hunter2"\n'
+        '[contexts.here]\nurl = "redis://me:hunter2@localhost"\n'
+    )
+    rows = redisq.rows("config", "--contexts")
+    assert rows == [
+        {"name": "here", "url": "redis://me:***@localhost", "read_only": False,
+         "max_entries": None, "confirm": "plain", "label": None},
+        {"name": "prod", "url": "${PROD_URL}", "read_only": True, "max_entries": 500,
+         "confirm": "name", "label": "PROD"},
+    ]  # fmt: skip
+    assert contexts()[1] == NamedContext("prod", "${PROD_URL}", True, 500, "name", "PROD")
+    out = redisq("config", "--contexts")
+    assert "prod" in out and "hunter2" not in out + json.dumps(rows)
+
+
+def test_config_has_every_setting(file: Path, redisq: Redisq) -> None:
+    names = {row["name"] for row in redisq.rows("config")}
+    assert names == {*KNOWN, "context", "redact"}
+
+
+# --- what a context allows -----------------------------------------------------------------------
+
+
+def test_more_entries_than_allowed_are_refused(
+    file: Path, redisq: Redisq, client: redis.Redis
+) -> None:
+    queue = dead_letters(client, 12)
+    prod(file, "max_entries = 10")
+    replay = ("dlq", "replay", "mail", "--context", "prod")
+    redisq(*replay, "--yes", code=1)
+    assert (
+        "that is 12 entries, and one change may touch 10 (max_entries, context prod)" in redisq.err
+    )
+    assert queue.counts().dead == 12 and "choose fewer, with --max" in redisq.err
+    redisq(*replay, "--dry-run")
+    redisq(*replay, "--max", "10", "--yes")
+    assert queue.counts().dead == 2
+
+
+def test_what_is_in_several_queues_is_counted_together(
+    file: Path, redisq: Redisq, client: redis.Redis
+) -> None:
+    dead_letters(client, 6, "one")
+    dead_letters(client, 6, "two")
+    prod(file, "max_entries = 10")
+    redisq("dlq", "replay", "one", "two", "--context", "prod", "--yes", code=1)
+    assert "that is 12 entries" in redisq.err
+    assert RequestQueue(client, "one").counts().dead == 6
+
+
+def test_a_whole_request_or_queue_is_as_many_as_it_has(
+    file: Path, redisq: Redisq, client: redis.Redis
+) -> None:
+    queue = RequestQueue(client, "mail")
+    queue.submit([b"x"] * 11, id="r1")
+    prod(file, "max_entries = 10")
+    for words in (("request", "cancel", "mail/r1"), ("queue", "destroy", "mail", "--hard")):
+        redisq(*words, "--context", "prod", "--yes", code=1)
+        assert "that is 11 entries" in redisq.err
+        assert "choose fewer" not in redisq.err  # of these no part can be chosen
+    assert queue.counts().waiting == 11
+    redisq("request", "priority", "mail/r1", "3", "--context", "prod", "--yes")
+
+
+def test_the_name_has_to_be_said_beside_yes(
+    file: Path, redisq: Redisq, client: redis.Redis
+) -> None:
+    queue = dead_letters(client, 3)
+    prod(file, 'confirm = "name"')
+    pause = ("queue", "pause", "mail", "--context", "prod", "--yes")
+    redisq(*pause, code=5)
+    assert "context prod wants its name: add --confirm prod" in redisq.err
+    redisq(*pause, "--confirm", "staging", code=2)
+    assert "--confirm staging: this is context prod" in redisq.err
+    assert queue.counts().paused is None
+    redisq(*pause, "--confirm", "prod")
+    assert queue.counts().paused is not None
+    redisq("queue", "resume", "mail", "--yes", "--confirm", "prod", code=2)
+    assert "nothing here asks for a name" in redisq.err
+
+
+def at_terminal(words: list[str], typed: str) -> str:
+    """What a command says on a terminal where a person types."""
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "redisq_ops", *words], stdin=slave, stdout=slave, stderr=slave
+    )
+    os.close(slave)
+    os.write(master, typed.encode())
+    said = b""
+    while True:
+        try:
+            block = os.read(master, 4096)
+        except OSError:
+            break
+        if not block:
+            break
+        said += block
+    os.close(master)
+    process.wait(timeout=30)
+    return said.decode()
+
+
+@pytest.mark.slow
+def test_a_person_types_the_name(file: Path, url: str, client: redis.Redis) -> None:
+    queue = dead_letters(client, 3)
+    prod(file, 'confirm = "name"', f'url = "{url}"')
+    words = ["dlq", "replay", "mail", "--context", "prod"]
+    said = at_terminal(words, "y\n")
+    assert "Type prod to go ahead" in said and "nothing was changed" in said
+    assert queue.counts().dead == 3
+    at_terminal(words, "prod\n")
+    assert queue.counts().dead == 0
+
+
+def test_a_change_is_not_faster_than_allowed(
+    file: Path, redisq: Redisq, client: redis.Redis, naps: list[Callable[[float], object]]
+) -> None:
+    dead_letters(client, 300)
+    prod(file, 'max_rate = "100/s"')
+    replay = ("dlq", "replay", "mail", "--context", "prod", "--yes")
+    redisq(*replay, "--rate", "101/s", code=1)
+    assert "101/s is faster than 100/s (max_rate, context prod)" in redisq.err
+    rests: list[float] = []
+    naps.append(rests.append)
+    redisq(*replay)
+    assert 2 < max(rests) <= 3  # 300 entries are three seconds of it
+
+
+def test_a_password_file_that_is_no_text_is_said_without_a_word_of_it(
+    file: Path, redisq: Redisq, tmp_path: Path
+) -> None:
+    (tmp_path / "pw").write_bytes(b"p\xe4ss\n")
+    prod(file, f"password_file = '{tmp_path}/pw'")
+    said = redisq.refusal("ls", "--context", "prod", code=2)
+    assert f"password file {tmp_path}/pw: not UTF-8" in said
+
+
+@pytest.mark.parametrize(("typed", "held"), [((), "5/s"), (("--rate", "4/s"), "4/s")])
+@pytest.mark.parametrize("applied", [False, True])
+def test_a_ramp_is_not_faster_than_allowed_either(
+    file: Path,
+    redisq: Redisq,
+    client: redis.Redis,
+    tmp_path: Path,
+    applied: bool,
+    typed: tuple[str, ...],
+    held: str,
+) -> None:
+    """Alone it would begin with 10 a second."""
+    dead_letters(client, 2)
+    prod(file, 'max_rate = "5/s"')
+    words = ["replay", "mail"]
+    if applied:
+        words = ["apply", str(tmp_path / "plan")]
+        redisq("dlq", "replay", "mail", "--plan", words[1])
+    words += ["--ramp", "--watch", "1ms", "--max-latency", "60s", "--context", "prod", "--yes"]
+    redisq(*words, "--rate", "6/s", code=1)
+    assert "6/s is faster than 5/s (max_rate, context prod)" in redisq.err
+    redisq(*words, *typed, code=3)  # nobody is there to settle them
+    assert f"ramp at {held} · " in redisq.err and "ramp at 10/s" not in redisq.err
+
+
+def test_read_only_goes_before_all(file: Path, redisq: Redisq, client: redis.Redis) -> None:
+    dead_letters(client, 1)
+    prod(file, "read_only = true", 'confirm = "name"')
+    said = redisq.refusal("dlq", "replay", "mail", "--context", "prod", "--yes", code=1)
+    assert "read-only" in said
+
+
+STRICTEST = [
+    ("read_only", "true", {"file": "true", "context": "false"}, "file"),
+    ("read_only", "true", {"context": "true", "environment": "false"}, "context"),
+    ("read_only", "true", {"context": "false", "environment": "true"}, "environment"),
+    ("read_only", "false", {"context": "false", "file": "false"}, "context"),
+    ("max_entries", "5", {"context": "500", "environment": "5", "file": "50"}, "environment"),
+    ("max_entries", "7", {"context": "70", "file": "7"}, "file"),
+    ("max_rate", "2", {"context": "120/m", "environment": "9/s"}, "context"),
+    ("max_rate", "0.5", {"context": "1/s", "file": "30/m"}, "file"),
+    ("confirm", "name", {"context": "plain", "environment": "name"}, "environment"),
+    ("confirm", "name", {"context": "plain", "file": "name"}, "file"),
+]
+
+
+@pytest.mark.parametrize(("setting", "value", "said", "by"), STRICTEST)
+def test_of_what_protects_the_strictest_holds(
+    file: Path, redisq: Redisq, monkeypatch: pytest.MonkeyPatch,
+    setting: str, value: str, said: dict[str, str], by: str,
+) -> None:  # fmt: skip
+    variable = KNOWN[setting].variable
+    prod(file, f'{setting} = "{said["context"]}"',
+         top=f'{setting} = "{said["file"]}"' if "file" in said else "")  # fmt: skip
+    if "environment" in said:
+        monkeypatch.setenv(variable, said["environment"])
+    origins = {"file": str(file), "context": "context prod", "environment": variable}
+    rows = {row["name"]: row for row in redisq.rows("config", "--context", "prod")}
+    row = rows[setting]
+    assert (row["value"], row["origin"]) == (value, origins[by])
+    assert {o["origin"] for o in row["others"]} == {origins[x] for x in said if x != by}
+    shown = redisq("config", "--context", "prod")
+    assert shown.count("not used, less strict: ") == len(said) - 1
+    (listed,) = redisq.rows("config", "--contexts")
+    if setting != "max_rate":
+        assert str(listed[setting]).lower() == value
+
+
+def test_no_source_opens_what_another_closes(
+    file: Path, redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead_letters(client, 12)
+    replay = ("dlq", "replay", "mail", "--context", "prod", "--yes")
+    prod(file, "read_only = false", "max_entries = 500", top="read_only = true")
+    said = redisq.refusal(*replay, code=1)
+    assert said == f"read-only: nothing can be changed (read_only, {file})"
+    prod(file, "max_entries = 500", "max_rate = '100/s'", top="max_entries = 10")
+    redisq(*replay, code=1)
+    assert f"may touch 10 (max_entries, {file})" in redisq.err
+    monkeypatch.setenv("REDISQ_MAX_RATE", "5/s")
+    redisq(*replay, "--max", "2", "--rate", "6/s", code=1)
+    assert "6/s is faster than 5/s (max_rate, REDISQ_MAX_RATE)" in redisq.err
+    monkeypatch.setenv("REDISQ_CONFIRM", "name")
+    redisq(*replay, "--max", "2", code=5)
+    assert "add --confirm prod" in redisq.err
+    redisq(*replay, "--max", "2", "--confirm", "prod")
+
+
+# --- the guard by itself, and in the dashboard ---------------------------------------------------
+
+
+def test_a_guard_adds_what_is_typed() -> None:
+    guard = Guard(word="prod")
+    assert guard.typed(None, None) == "prod"
+    assert guard.typed(None, "1234") == "1234 prod"
+    assert guard.typed("prod", "1234") == "1234"
+    assert FREE.typed(None, None) is None
+    assert FREE.rate(None) is None and FREE.rate(7) == 7 and FREE.rest(100, 0) == 0
+    assert Guard(max_rate=5).rate(None) == 5
+    with pytest.raises(Refused):
+        Guard(max_rate=5).rate(6)
+
+
+@pytest.mark.slow
+def test_the_dashboard_keeps_to_them(url: str, client: redis.Redis) -> None:
+    queue = dead_letters(client, 12)
+    guard: list[Any] = [Guard(max_entries=10), Guard(word="prod")]
+    seen: list[str] = []
+    for each in guard:
+        connected = {"guard": each, "word": "PROD", "color": "red"}
+
+        def connect(connected: dict[str, Any] = connected) -> Connected:
+            return Connected(url, Deployment(aconnect(url, "top")), **connected)
+
+        app = Top(Live(connect), interval=0.1, queue="mail")
+
+        async def run(app: Top = app) -> None:
+            async with app.run_test(size=(120, 30)) as pilot:
+
+                async def see(*words: str) -> None:
+                    for _ in range(1000):
+                        told = " ".join(note.message for note in app._notifications)
+                        if all(word in text(app) + told for word in words):
+                            return
+                        await pilot.pause(0.01)
+                    raise AssertionError(text(app))
+
+                await see("redisq  PROD", "mail")
+                await pilot.press("5")
+                await see("r1/12")
+                await pilot.press("A", "P")
+                if app.source.connected.guard.max_entries:  # type: ignore[union-attr]
+                    await see("one change may touch 10")
+                    return
+                await see("To go on, type prod")
+                assert isinstance(app.screen, Confirm) and not app.screen.agreed
+                await pilot.press(*"prod", "enter")
+                await see("12 replayed")
+
+        asyncio.run(run())
+        seen.append(str(queue.counts().dead))
+    assert seen == ["12", "0"]

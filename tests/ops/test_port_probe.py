@@ -1,0 +1,137 @@
+"""Which scheme a port wants, where a client wrote the other one."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import trustme
+
+from redisq_ops.core.model.errors import Unreachable
+from redisq_ops.core.redis import connection as lines
+from redisq_ops.core.redis.client import aconnect, blocking_twin, connect
+from redisq_ops.core.redis.operation import Call, arun, run
+from redisq_ops.ops.port_probe import Port, other
+
+from ..command_line import Redisq
+
+
+@pytest.fixture
+def tls(tmp_path: Path) -> Iterator[int]:
+    """A port where nothing but TLS is spoken."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    trustme.CA().issue_cert("localhost", "127.0.0.1").configure_cert(context)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            with suppress(OSError):  # until it is closed
+                while True:
+                    connection, _ = listening.accept()
+                    with suppress(OSError), context.wrap_socket(connection, server_side=True):
+                        pass
+
+        serving = threading.Thread(target=serve, daemon=True)
+        serving.start()
+        yield listening.getsockname()[1]
+
+
+@pytest.mark.slow
+def test_a_port_says_what_it_speaks(url: str, tls: int) -> None:
+    plain = url.rpartition(":")[2]
+    clear, secret = f"127.0.0.1:{plain}", f"127.0.0.1:{tls}"
+    assert other(f"rediss://me:secret@{clear}/0") == Port(False, "redis://…")
+    assert other(f"valkeys+cluster://{clear}") == Port(False, "valkey+cluster://…")
+    assert other(f"redis://{secret}") == Port(True, "rediss://…")
+    sentinels = f"+sentinel://{secret},127.0.0.1:1/mymaster"
+    assert other(f"redis{sentinels}") == Port(True, "rediss+sentinel://…")
+    assert other(f"rediss{sentinels}?sentinel_tls=no") == Port(True, "rediss+sentinel://…")
+    sentinels = f"+sentinel://{clear},127.0.0.1:1/mymaster"
+    told = Port(False, "rediss+sentinel://…?sentinel_tls=no")
+    assert other(f"rediss{sentinels}") == told
+    assert other(f"redis{sentinels}?sentinel_tls=yes") == Port(False, "redis+sentinel://…")
+    for right in (f"redis://{clear}", f"rediss://{secret}", "redis://127.0.0.1:1",
+                  f"rediss{sentinels}?sentinel_tls=no", f"redis{sentinels}?sentinel_tls=perhaps",
+                  "unix:///nowhere", "redis://[", "nonsense"):  # fmt: skip
+        assert other(right) is None, right
+
+
+def test_it_is_said_where_the_server_can_not_be_reached(
+    tls: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    redisq = Redisq(f"redis://127.0.0.1:{tls}", capsys)
+    said = redisq.refusal("ls", code=4)
+    assert said.endswith("; that port speaks TLS: write rediss://…")
+    redisq = Redisq("redis://127.0.0.1:1", capsys)
+    assert "TLS" not in redisq.refusal("ls", code=4)
+
+
+@pytest.mark.alike
+@pytest.mark.parametrize("mode", ["", "+cluster"])
+def test_a_port_without_tls_is_told_long_before_all_time_outs(
+    url: str, mode: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A server without TLS waits for the end of a line that a handshake doesn't have."""
+    began = time.monotonic()
+    said = Redisq(url.replace("redis:", f"rediss{mode}:"), capsys).refusal("ls", code=4)
+    assert said.endswith(
+        f"doesn't answer a TLS handshake; that port speaks no TLS: write redis{mode}://…"
+    )
+    assert time.monotonic() - began < 9  # as one time-out of a command's would be
+
+
+@pytest.mark.parametrize("answered", [False, True])
+def test_every_client_is_told_of_a_port_without_tls(
+    monkeypatch: pytest.MonkeyPatch, answered: bool
+) -> None:
+    """One that waits for the end of a line, and one that answers whatever comes."""
+    monkeypatch.setattr(lines, "PATIENCE_S", 0.1)
+    calls = []
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            with suppress(OSError):  # until it is closed
+                while True:
+                    connection, _ = listening.accept()
+                    heard = connection.recv(9)
+                    calls.append(heard)
+                    if answered or heard.startswith(b"PING"):
+                        connection.sendall(b"-ERR unknown command\r\n")
+
+        serving = threading.Thread(target=serve, daemon=True)
+        serving.start()
+        url = f"rediss://127.0.0.1:{listening.getsockname()[1]}?socket_connect_timeout=0.2"
+        ping = Call(("PING",), bytes)
+        for make in (connect, blocking_twin):
+            with pytest.raises(Unreachable, match="doesn't answer a TLS handshake"):
+                run(make(url), ping)
+        assert len(calls) == 4  # each begins a handshake once, and asks once
+
+        async def awaited() -> None:
+            async with aconnect(url) as client:
+                await arun(client, ping)
+
+        with pytest.raises(Unreachable, match="doesn't answer a TLS handshake"):
+            asyncio.run(awaited())
+        assert len(calls) == 6
+
+
+@pytest.mark.alike
+def test_sentinels_that_are_gone_or_none_are_one_line_at_once(
+    url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    began = time.monotonic()
+    gone = Redisq("redis+sentinel://127.0.0.1:1,127.0.0.1:1/mymaster", capsys)
+    assert gone.refusal("ls", code=4) == (
+        "can't reach the server: No master found for 'mymaster'; one Sentinel, or more, can't be "
+        "reached"
+    )
+    assert time.monotonic() - began < 6  # each of them alone would be tried for longer
+    none = Redisq(url.replace("://", "+sentinel://") + "/mymaster", capsys)
+    assert none.refusal("ls", code=2) == "that is a server, and no Sentinel: write redis://…"

@@ -1,0 +1,58 @@
+"""What the tests of several kinds of queue have in common: entries taken and ended by hand, an
+operator killed between two round trips, and waiting that has an end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, TypeVar
+
+from redisq_ops.core.model.entry import Delivery, Entry, Settlement
+from redisq_ops.core.redis.operation import BlockingClient, Description
+from redisq_ops.core.redis.transport import exchange
+
+T = TypeVar("T")
+
+
+def take(queue: Any, n: int = 100, worker: str = "w") -> list[Delivery]:
+    return list(queue.take(n, consumer=worker).deliveries)
+
+
+def ids(entries: Iterable[Delivery | Entry]) -> list[str]:
+    return [entry.id for entry in entries]
+
+
+def end(queue: Any, delivery: Delivery, outcome: Any = "ack", value: bytes = b"") -> str:
+    (said,) = queue.settle([Settlement(delivery, outcome, value)])
+    return str(said)
+
+
+def until(true: Callable[[], object], otherwise: str, seconds: float = 30) -> None:
+    """Come back when it is so; ``otherwise`` is what is wrong if it never is."""
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, otherwise
+        time.sleep(0.001)
+
+
+class Killed(Exception):
+    pass
+
+
+def run_until(client: BlockingClient, work: Description[T], steps: int, heard: bool) -> T:
+    """Run, but be killed at round trip ``steps``: before it, or with its effect and no reply."""
+    assert isinstance(work, Coroutine)
+    try:
+        calls = work.send(None)
+        while True:
+            if steps == 0 and not heard:
+                raise Killed
+            replies = exchange(client, calls)
+            if steps == 0:
+                raise Killed
+            steps -= 1
+            calls = work.send(replies)
+    except StopIteration as stop:
+        return stop.value  # type: ignore[no-any-return]
+    finally:
+        work.close()

@@ -1,0 +1,582 @@
+"""Pictures of every view, drawn from seeded snapshots at a fixed size and clock.
+
+They are compared with those in `snapshots/`; `make pictures` draws them again.
+"""
+
+import asyncio
+import os
+import random
+import re
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import resvg_py
+from textual.pilot import Pilot
+
+from redisq_ops.core.engine.queue_base import Room
+from redisq_ops.core.model.consumer_load import Holding, Load
+from redisq_ops.core.model.entry import (
+    Consumer,
+    Counts,
+    Entry,
+    Event,
+    Failure,
+    Level,
+    Rates,
+    Request,
+)
+from redisq_ops.core.queues.request import RequestQueue
+from redisq_ops.ops.change.audit_log import Operation
+from redisq_ops.ops.change.edit import diff
+from redisq_ops.ops.change.impact import Consequences
+from redisq_ops.ops.deployment import Deployment
+from redisq_ops.ops.explain.explanation import Explanation
+from redisq_ops.ops.explain.rules import Reason
+from redisq_ops.ops.filter.parser import parse
+from redisq_ops.ops.filter.scan import Filter, Selection
+from redisq_ops.ops.groups.error_groups import ErrorGroup, ErrorGroups
+from redisq_ops.ops.inspect.consumers import ConsumerReport, ConsumerStatus
+from redisq_ops.ops.inspect.details import EntryDetails, PendingEntry, RequestView, Story
+from redisq_ops.ops.inspect.overview import QueueRow
+from redisq_ops.ops.inspect.snapshot import ListedQueue, Snapshot, Upcoming, Wish
+from redisq_ops.tui.app import Top
+from redisq_ops.tui.confirm_dialog import Confirm, Question
+from redisq_ops.tui.poller import Connected
+from redisq_ops.tui.run_change import Scope, question
+from redisq_ops.tui.undo_screen import PastScreen
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
+PICTURES = ROOT / "snapshots"
+REDRAW = os.environ.get("REDISQ_PICTURES") == "redraw"
+NOW = 1_773_457_965_000  # 2026-03-14 03:12:45 UTC
+SECOND, MINUTE, HOUR, DAY = 1000, 60_000, 3_600_000, 86_400_000
+REQUESTS = frozenset({"requests", "levels"})
+DELAYS = frozenset({"timeline", "reschedule"})
+OSC_52 = "\x1b]52;c;cm0gLXJmIC8=\x07"
+
+KINDS = {
+    "audit-log": "request", "billing": "request", "crm-sync": "request", "exports": "request",
+    "fraud-check": "request", "geo-import": "request", "image-thumbnails": "request",
+    "invoices": "request", "mail": "request", "nightly-reports": "request",
+    "pdf-render": "request", "push-devices": "delay", "reminders": "delay",
+    "search-index": "request", "transcode-hd": "request", "trial-expiry": "delay",
+    "webhooks": "delay",
+}  # fmt: skip
+MAIL = ["down"] * list(KINDS).index("mail")
+REMINDERS = ["down"] * list(KINDS).index("reminders")
+
+
+# --- what the server would say ---------------------------------------------------------------
+
+
+def listed() -> tuple[ListedQueue, ...]:
+    return tuple(
+        ListedQueue(
+            name, kind, REQUESTS if kind == "request" else DELAYS, Room.actions, Room.editable
+        )
+        for name, kind in KINDS.items()
+    )
+
+
+def rates(base: int, failing: int = 0) -> Rates:
+    chance = random.Random(base)
+    wave = [max(0, int(base * (1 + 0.5 * chance.gauss(0, 0.6)))) for _ in range(60)]
+    failed = [chance.randint(0, failing) for _ in range(59)] + [failing]
+    return Rates(tuple(wave), tuple(max(0, n - n // 9) for n in wave), tuple(failed))
+
+
+def overview() -> tuple[QueueRow, ...]:
+    counts = {
+        "billing": (Counts(37, 12, 4, 0, 0, 918_223, NOW - 41 * SECOND), rates(420)),
+        "image-thumbnails": (Counts(184_220, 64, 911, 37, 0, 5_204_113, NOW - 26 * MINUTE),
+                             rates(5_200, 3)),
+        "mail": (Counts(1_204, 24, 88, 1_240, 12, 44_210_000, NOW - 3 * MINUTE), rates(900, 41)),
+        "nightly-reports": (Counts(12, 0, 0, 0, 0, 4_410, NOW - 5 * HOUR, "disk full on db-3"),
+                            rates(0)),
+        "reminders": (Counts(0, 3, 42_118, 2, 0, 88_120), rates(61)),
+        "search-index": (Counts(0, 0, 0, 0, 0, 120, None, None, "by kim"), rates(0)),
+        "webhooks": (Counts(310, 40, 6_021, 411, 0, 1_420_008, NOW - 88 * SECOND), rates(310, 96)),
+    }  # fmt: skip
+    for number, name in enumerate(KINDS):
+        chance = random.Random(number)
+        waiting, busy = int(chance.paretovariate(0.5)), chance.randint(1, 40)
+        usual = Counts(
+            waiting, busy, chance.randint(0, 30), chance.choice([0, 0, 0, 1, 9]), 0, 10_000,
+            NOW - chance.randint(1, 400) * SECOND,
+        )  # fmt: skip
+        counts.setdefault(name, (usual, rates(chance.randint(20, 2_000), chance.choice([0, 0, 2]))))
+    return tuple(QueueRow(name, KINDS[name], *counts[name]) for name in KINDS)
+
+
+def requests(settled: int = 6) -> tuple[Request, ...]:
+    chance = random.Random(7)
+    rows = []
+    for at in range(24):
+        total = chance.choice([12, 400, 1_000, 25_000, 1_000_000])
+        limit = chance.choice([2, 4, 8, 16])
+        dead, delayed = chance.choice([0, 0, 3, 17]) if total > 12 else 0, 0
+        done = int((total - 40) * chance.random()) if total > 12 else chance.randint(0, 9)
+        if at >= 24 - settled:
+            state, pending, waiting = chance.choice(["done", "done", "cancelled"]), 0, 0
+            done, trash = total - dead, 0
+            if state == "cancelled":
+                done, trash = done // 2, total - dead - done // 2
+        else:
+            state, trash = chance.choice(["sealed", "sealed", "open"]), 0
+            pending = chance.randint(0, min(limit, total - done))
+            delayed = chance.choice([0, 0, 2])
+            waiting = max(0, total - done - dead - pending - delayed)
+        created = NOW - int(chance.expovariate(1 / HOUR)) - 24 * MINUTE + at * MINUTE
+        rows.append(
+            Request(
+                f"{chance.choice(['import', 'newsletter', 'digest', 'invoice'])}-{3100 + at}",
+                state,
+                chance.choice([0, 10, 50, 50, 90]),
+                limit,
+                at == 5,
+                total,
+                waiting,
+                pending,
+                delayed,
+                done,
+                dead,
+                trash,
+                max(0, min(limit - pending, waiting)),
+                created,
+                created,
+                None,
+                0,
+                0,
+                "",
+            )
+        )
+    opened = sorted(rows[: 24 - settled], key=lambda row: row.created_ms)
+    return tuple(opened + rows[24 - settled :])
+
+
+ERRORS = [
+    Failure("SMTPRecipientsRefused", "550 5.1.1 <ada@example.org>: mailbox unavailable"),
+    Failure("TimeoutError", "no answer from smtp-3 after 30 s"),
+    Failure("TemplateError", "'[red]name[/red]' is undefined in welcome.html, line 12"),
+    Failure("UnicodeEncodeError", f"surrogates not allowed: {OSC_52}"),
+]
+
+
+def dead(start: int, end: int, total: int = 1_240) -> tuple[Entry, ...]:
+    rows = []
+    for at in range(start, min(end, total)):
+        chance = random.Random(at)
+        since = NOW - at * 47 * SECOND - 9 * SECOND
+        reason = chance.choice(["failed", "failed", "failed", "lost", "rejected"])
+        error = None if reason == "lost" else chance.choice(ERRORS)
+        rows.append(
+            Entry(
+                f"newsletter-{3127 - at // 40}/{4000 + at * 3}",
+                "dead",
+                since,
+                since,
+                failures=0 if reason == "lost" else 1 if reason == "rejected" else 20,
+                lost=3 if reason == "lost" else 0,
+                first_ms=since - chance.randint(1, 9) * HOUR,
+                consumer=f"mail-{chance.randint(1, 4)}:{chance.randint(1000, 1009)}",
+                reason=reason,
+                error=error,
+            )
+        )
+    return tuple(rows)
+
+
+def pending() -> tuple[Entry, ...]:
+    rows = []
+    for at in range(24):
+        chance = random.Random(100 + at)
+        since = NOW - chance.randint(1, 29) * SECOND
+        deadline = (
+            NOW - 70 * SECOND + 11 * SECOND * at if at < 9 else NOW + chance.randint(18_000, 30_000)
+        )
+        if deadline < NOW:
+            since = deadline - 30 * SECOND
+        rows.append(
+            Entry(
+                f"newsletter-{3120 + at % 5}/{700 + at * 7}",
+                "pending",
+                deadline,
+                since,
+                failures=chance.choice([0, 0, 0, 2]),
+                lost=1 if deadline < NOW else 0,
+                first_ms=since,
+                consumer=f"mail-{chance.randint(1, 4)}:{chance.randint(1000, 1009)}",
+                error=ERRORS[1] if chance.random() < 0.3 else None,
+            )
+        )
+    return tuple(sorted(rows, key=lambda row: row.at_ms or 0))
+
+
+def delayed(start: int, end: int, total: int = 42_118) -> tuple[Entry, ...]:
+    chance = random.Random(3)
+    at, rows = NOW, []
+    for number in range(min(end, total)):
+        at += int(chance.expovariate(1 / 900))
+        tried = number % 11 == 3
+        rows.append(
+            Entry(
+                f"reminder-{88_000 + number * 17 % 9_000}",
+                "delayed",
+                at,
+                NOW - HOUR,
+                failures=2 if tried else 0,
+                error=ERRORS[1] if tried else None,
+            )
+        )
+    return tuple(rows[start:])
+
+
+def upcoming(buckets: int) -> Upcoming:
+    chance, step = random.Random(5), 5 * MINUTE
+    numbers = tuple(
+        int((620 - 4 * at) * (0.5 + chance.random() / 2) + (900 if at % 24 == 18 else 0))
+        for at in range(buckets)
+    )
+    return Upcoming(NOW // step * step, step, numbers, 1_204)
+
+
+def levels() -> tuple[Level, ...]:
+    chance = random.Random(11)
+    found = []
+    for priority in range(100):
+        if priority in (0, 10, 50, 90) or chance.random() < 0.2:
+            tokens = int(10 ** (4 * chance.random() * chance.random())) + (priority == 50) * 3_400
+            found.append(Level(priority, tokens, (f"import-{3100 + priority}", "digest-3107")))
+    return tuple(found)
+
+
+def story() -> Story:
+    events = (
+        Event("3-0", NOW - 56 * SECOND, "mail-2:1004", {"dead": ("x|failed",)}),
+        Event("2-0", NOW - 4 * MINUTE, "mail-1:1001", {"failed": ("x|mail-1:1001",)}),
+        Event("1-0", NOW - 3 * HOUR, "mail-3:1009", {"lost": ("x|mail-3:1009",)}),
+    )
+    return Story(events, 1000, 88_120)
+
+
+def entry(id: str) -> EntryDetails:
+    traceback = (
+        "Traceback (most recent call last):\n"
+        '  File "/srv/mail/handler.py", line 88, in handle\n'
+        "    smtp.send_message(message)\n"
+        f"smtplib.SMTPRecipientsRefused: {OSC_52}"
+    )
+    found = replace(
+        dead(1, 2)[0], id=id, receipt=None, error=replace(ERRORS[0], traceback=traceback),
+        payload=b'{"to": "ada@example.org", "subject": "[red]Hi[/red]",\n "body": "\x1b[2J\xff'
+        + OSC_52.encode() + b'"}',
+    )  # fmt: skip
+    return EntryDetails(RequestQueue(None, "mail"), NOW, found, None, story())
+
+
+def request(id: str) -> RequestView:
+    rows = [replace(row, id=f"{id}/{row.id.rpartition('/')[2]}") for row in pending()[6:12]]
+    rows.sort(key=lambda row: int(row.id.rpartition("/")[2]))
+    held = tuple(PendingEntry(row, 4_000) for row in rows)
+    has = sorted(Counter(row.consumer or "-" for row in rows).items())
+    consumers = tuple(Consumer(name, n, (3 + 4 * k) * SECOND) for k, (name, n) in enumerate(has))
+    record = replace(requests()[2], id=id, limit=8, pending=6, delayed=2, tokens=2)
+    over = record.pending + record.delayed + record.done + record.dead + record.trash
+    record = replace(record, waiting=record.total - over)
+    return RequestView(
+        RequestQueue(None, "mail"), NOW, record, "rq:{mail}:s:" + id, record.total - record.done,
+        consumers, held, (), story(),
+    )  # fmt: skip
+
+
+def groups() -> tuple[ErrorGroup, ...]:
+    found = ErrorGroups()
+    found.add(dead(0, 500))
+    return tuple(found.ranked())
+
+
+def report() -> ConsumerReport:
+    seen = tuple(
+        ConsumerStatus(f"mail-{at // 3 + 1}:{1001 + at}", pending, idle, old, late, silent)
+        for at, (pending, idle, old, late, silent) in enumerate(
+            [
+                (2, 4_000, 29_000, 0, None), (4, 1_000, 12_000, 0, None), (0, 2_000, None, 0, None),
+                (3, 21 * MINUTE, 22 * MINUTE, 3, 21 * MINUTE), (7, 400, 9_000, 0, None),
+                (1, 3 * DAY, 3 * DAY, 1, 3 * DAY), (5, 8_000, 41_000, 1, None),
+            ]
+        )
+    )  # fmt: skip
+    heat = ((9, 1, 0, 0, 0), (4, 2, 0, 0, 0), (0, 1, 1, 0, 0), (0, 0, 2, 0, 0), (0, 0, 0, 0, 2))
+    loads = tuple(
+        Load(id, held, lag, again)
+        for id, held, lag, again in [
+            ("newsletter-3127", 12, 804, 2), ("digest-3121", 6, 122, 0), ("invoice-3125", 3, 41, 0),
+            ("import-3109", 1, 0, 0), ("newsletter-3122", 0, 19, 0), ("digest-3130", 0, 2, 0),
+        ]
+    )  # fmt: skip
+    poison = tuple(Holding(f"newsletter-3127/{n}", "mail-2:1006", 3 * DAY, 11) for n in (44, 45))
+    return ConsumerReport("mail", None, loads, seen, heat, poison, 22, 22)
+
+
+def explanation(address: str) -> Explanation:
+    queue, _, id = address.partition("/")
+    command = f"redisq replay {address}"
+    facts = {
+        "reason": "failed", "since_ms": NOW - 4 * MINUTE, "failures": 20, "lost": 0,
+        "error": {"type": ERRORS[0].type, "message": ERRORS[0].message}, "group": "1f6c0a52",
+        "alike": 161, "looked": 200, "dead": 1_240,
+    }  # fmt: skip
+    first = Reason(
+        "dead",
+        "dead since 2026-03-14 03:08:45+00:00 (4m 00s ago) because it failed 20 times: "
+        "SMTPRecipientsRefused: 550 5.1.1 <ada@example.org>: mailbox unavailable; 161 of this "
+        "error (group 1f6c0a52) among 200 looked at of 1,240 dead",
+        "replay", command, facts=facts,
+    )  # fmt: skip
+    touched = Reason(
+        "touched", "an operator touched it last: replay by kim@ops-1 3h 02m ago because "
+        "'smtp-3 is back' (op replay-8a41c09be2)",
+        facts={"op": "replay-8a41c09be2", "started_ms": NOW - 182 * MINUTE},
+    )  # fmt: skip
+    return Explanation(address, queue, "request", id or None, "entry", "dead", NOW, first,
+                       (touched,))  # fmt: skip
+
+
+def operations() -> list[Operation]:
+    rows = [
+        ("replay-8a41c09be2", "replay", 3, "kim", "smtp-3 is back", "error~smtp", 1_204, 0, 0),
+        ("purge-1f2e3d4c5b", "purge", 41, "ada", "bounced for good", "where group=1f6c0a52", 161, 0,
+         0),
+        ("edit-0badcafe00", "edit", 64, "kim", "", "newsletter-3127/4003", 1, 0, 0),
+        ("pause-77aa88bb99", "pause", 130, "cron", "disk full on db-3", "queue mail", 0, 1, 1),
+        ("hard-5566778899", "hard", 1_500, "ada", "legal request 88", "all", 20_411, 0, 0),
+    ]  # fmt: skip
+    return [
+        Operation(id, "mail", verb, NOW - ago * MINUTE, who, "ops-1", why, what, "dead",
+                  "gone" if verb == "hard" else "waiting", done, done, 9, undone, "", True, tried)
+        for id, verb, ago, who, why, what, done, undone, tried in rows
+    ]  # fmt: skip
+
+
+class Seeded:
+    """A server that stands still; ``broken`` makes it fail from then on."""
+
+    warning: str | None = None
+
+    def __init__(self) -> None:
+        self.connected: Connected | None = Connected(
+            "redis://queue-1.example.net:6379/0", Deployment()
+        )
+        self.broken: Exception | None = None
+
+    async def look(self, wish: Wish) -> Snapshot:
+        if self.broken is not None:
+            raise self.broken
+        bare = Snapshot(wish, NOW, listed())
+        if wish.why is not None:
+            bare = replace(bare, explanation=explanation(str(wish.why)))
+        if wish.view == "overview":
+            return replace(bare, overview=overview())
+        if bare.queue is None:
+            return replace(bare, problem=f"no queue {wish.queue!r} here")
+        row = next(row for row in overview() if row.name == wish.queue)
+        bare = replace(bare, counts=row.counts)
+        if wish.detail is not None:
+            about = (
+                replace(bare, request=request(wish.detail))
+                if wish.view == "requests"
+                else replace(bare, entry=entry(wish.detail))
+            )
+            bare = about
+        match wish.view:
+            case "levels" if row.kind == "request":
+                return replace(bare, levels=levels(), requests=requests()[:18], open=18)
+            case "requests" if row.kind == "request":
+                return replace(bare, requests=requests(), total=24, open=18)
+            case "pending":
+                return replace(bare, entries=pending(), total=24)
+            case "dead":
+                found = dead(wish.start, wish.end)
+                return replace(bare, start=wish.start, total=1_240, entries=found)
+            case "groups":
+                return replace(bare, groups=groups(), looked=500, total=1_240)
+            case "consumers":
+                return replace(bare, reports=(report(),))
+            case "delayed":
+                found = delayed(wish.start, wish.end)
+                return replace(bare, start=wish.start, total=42_118, entries=found,
+                               upcoming=upcoming(wish.buckets))  # fmt: skip
+        return bare
+
+    async def close(self) -> None:
+        pass
+
+
+# --- drawing and comparing -------------------------------------------------------------------
+
+Step = str | Callable[[Top, Seeded], Awaitable[None]]
+
+
+class Clock:
+    """A monotonic clock that a step moves."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def draw(steps: Iterable[Step], size: tuple[int, int], read_only: bool = False) -> str:
+    async def body() -> str:
+        source = Seeded()
+        app = Top(source, interval=3600, read_only=read_only, clock=Clock())
+        async with app.run_test(size=size) as pilot:
+            await settled(app, pilot)
+            for step in steps:
+                if isinstance(step, str):
+                    await pilot.press(step)
+                else:
+                    await step(app, source)
+                await settled(app, pilot)
+            return app.export_screenshot(title="redisq-top", simplify=True)
+
+    return normal(asyncio.run(body()))
+
+
+async def settled(app: Top, pilot: Pilot[Exception]) -> None:
+    """Until the screen shows what it asked for."""
+    await pilot.pause()
+    app.poller.wake()
+    while app.problem is None and (app.snapshot is None or app.snapshot.wish != app.wish()):
+        await asyncio.sleep(0.005)
+        await pilot.pause()
+    await pilot.pause()
+
+
+def normal(svg: str) -> str:
+    """Without what differs between equal pictures, and without fonts from elsewhere."""
+    svg = re.sub(r"terminal-\d+", "terminal", svg)
+    svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.S)
+    return re.sub(r"[ \t]+$", "", svg, flags=re.M)
+
+
+def compare(name: str, svg: str) -> None:
+    path = PICTURES / f"{name}.svg"
+    if REDRAW:
+        path.write_text(svg, encoding="utf-8")
+    assert path.exists(), f"no picture {path.name} yet: make pictures"
+    same = path.read_text(encoding="utf-8") == svg  # not in the assert: it would print both
+    assert same, f"{path.name} looks different now: make pictures, and look at what changed"
+
+
+async def confirm(app: Top, source: Seeded) -> None:
+    entries = list(dead(0, 1_240))
+    chosen = Selection(RequestQueue(None, "mail"), "dead", Filter(), NOW)
+    chosen.add(entries)
+    scope = Scope("mail", "dead", where=parse("smtp"))
+    app.push_screen(Confirm(question("purge", scope, chosen, DAY)))  # type: ignore[unused-awaitable]
+
+
+async def weighed(app: Top, source: Seeded) -> None:
+    """A dialog with all that can be in one."""
+    entries = list(dead(0, 1_240))
+    entries[:50] = [replace(entry, payload=b"x" * 212) for entry in entries[:50]]
+    queue = RequestQueue(None, "mail")
+    chosen, weight = Selection(queue, "dead", Filter(), NOW), Consequences(queue, NOW)
+    chosen.add(entries)
+    weight._priorities = {f"newsletter-{n}": "50" if n % 3 else "10" for n in range(3000, 3200)}
+    await weight.add(entries)
+    weight.waiting, weight.settled_a_minute = 1_204, 900.0
+    scope = Scope("mail", "dead", where=parse("age<1d"))
+    asked = question("replay", scope, chosen, DAY, weight=weight)
+    asked = replace(asked, typed="1240 prod", why=True)
+    app.push_screen(Confirm(asked))  # type: ignore[unused-awaitable]
+
+
+async def past(app: Top, source: Seeded) -> None:
+    app.push_screen(PastScreen(operations(), NOW, "replay-8a41c09be2"))  # type: ignore[unused-awaitable]
+
+
+async def edits(app: Top, source: Seeded) -> None:
+    before = '{"to": "ada@example.org", "region": "us", "try": 3}'
+    lines = [*diff(before, before.replace('"us"', '"eu"')), "",
+             "It stays dead; U gives the old payload back."]  # fmt: skip
+    asked = Question("Edit newsletter-3127/4003 of mail?", tuple(lines), why=True)
+    app.push_screen(Confirm(asked))  # type: ignore[unused-awaitable]
+
+
+async def breaks(app: Top, source: Seeded) -> None:
+    source.broken = ConnectionError("can't reach the server: connection refused")
+    app.poller.wake()
+    await asyncio.sleep(0.05)
+    assert isinstance(app.clock, Clock)
+    app.clock.now += 12
+    app.tick()
+
+
+LOOKS: dict[str, tuple[list[Step], tuple[int, int]]] = {
+    "overview": ([], (120, 34)),
+    "levels": ([*MAIL, "2"], (120, 34)),
+    "requests": ([*MAIL, "3"], (120, 34)),
+    "pending": ([*MAIL, "4"], (120, 34)),
+    "dead": ([*MAIL, "5", "j", "space", "j", "j", "space", "j"], (120, 34)),
+    "delayed": ([*REMINDERS, "6"], (120, 34)),
+    "entry": ([*MAIL, "5", "enter"], (120, 34)),
+    "request": ([*MAIL, "3", "j", "j", "enter"], (120, 34)),
+    "filter": ([*MAIL, "5", "slash", *"Timeout"], (120, 34)),
+    "sorted": ([*MAIL, "3", "s", "s"], (120, 34)),
+    "confirm": ([*MAIL, "5", confirm], (120, 34)),
+    "consequences": ([*MAIL, "5", weighed], (120, 34)),
+    "consequences-80x24": ([*MAIL, "5", weighed], (80, 24)),
+    "edit": ([*MAIL, "5", edits], (120, 34)),
+    "undo": ([*MAIL, "5", past], (120, 34)),
+    "undo-80x24": ([*MAIL, "5", past], (80, 24)),
+    "explain": ([*MAIL, "5", "t"], (120, 34)),
+    "explain-80x24": ([*MAIL, "5", "t"], (80, 24)),
+    "groups": ([*MAIL, "7", "j", "space"], (120, 34)),
+    "groups-80x24": ([*MAIL, "7"], (80, 24)),
+    "consumers": ([*MAIL, "8"], (120, 34)),
+    "consumers-80x24": ([*MAIL, "8"], (80, 24)),
+    "help-80x24": (["question_mark"], (80, 24)),
+    "stale": ([*MAIL, "5", breaks], (120, 34)),
+    "help": (["question_mark"], (120, 34)),
+    "unoffered": ([*REMINDERS, "3"], (80, 24)),
+    "overview-80x24": ([], (80, 24)),
+    "levels-80x24": ([*MAIL, "2"], (80, 24)),
+    "dead-80x24": ([*MAIL, "5"], (80, 24)),
+    "delayed-80x24": ([*REMINDERS, "6"], (80, 24)),
+}
+
+
+QUICK = ("overview", "requests", "dead", "confirm")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in LOOKS],
+)
+def test_a_picture_is_as_it_was(name: str) -> None:
+    steps, size = LOOKS[name]
+    svg = draw(steps, size)
+    compare(name, svg)
+    if REDRAW and name in ("overview", "dead"):
+        png = resvg_py.svg_to_bytes(svg_string=svg, zoom=1.5, monospace_family="DejaVu Sans Mono")
+        target = ROOT / "docs" / "pictures" / f"{name}.png"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(bytes(png))
+
+
+@pytest.mark.slow
+def test_read_only_greys_the_changes_out() -> None:
+    compare("read-only", draw([*MAIL, "5"], (120, 34), read_only=True))
+
+
+def test_every_picture_belongs_to_a_test() -> None:
+    drawn = {path.stem for path in PICTURES.glob("*.svg")}
+    assert drawn == {*LOOKS, "read-only"}
