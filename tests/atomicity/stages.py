@@ -271,11 +271,19 @@ def _ours(client: redis.Redis, kind: str) -> Stage:
         )
     if kind in ("delay", "carmine") or isinstance(queue, CircularQueue):
         some = [dead[0], delayed[0], waiting[0]]
-        built.operations["depart"] = lambda queue: run(client, queue._script("depart").call(
-            queue.keys, queue.clock, list, [(id,) for id in some], layout=0))  # fmt: skip
-        built.operations["arrive"] = lambda queue: run(client, queue._script("arrive").call(
-            queue.keys, queue.clock, words, _arrivals(queue),
-            **({"new": 0} if kind == "delay" else {}), layout=0))  # fmt: skip
+        new = {"new": 0} if kind == "delay" else {}
+        built.operations["depart"] = lambda queue: run(
+            client,
+            queue._script("rebalance_begin").call(
+                queue.keys, queue.clock, list, [(id,) for id in some], layout=0
+            ),
+        )
+        built.operations["arrive"] = lambda queue: run(
+            client,
+            queue._script("rebalance_accept").call(
+                queue.keys, queue.clock, words, _arrivals(queue), **new, layout=0
+            ),
+        )
     built.absent = list(_possible(queue, clock.now_ms))
     return built
 

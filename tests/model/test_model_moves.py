@@ -75,14 +75,16 @@ PYTHON: dict[str, tuple[Any, Any, int]] = {
 }  # fmt: skip
 """what stands there instead, and the story that tells"""
 LUA = {
-    "landed twice": (("land", "had[k + 1] or had[1] or", "had[1] or"), 10),
-    "landed after the undo": (("land", "had[k + 1] or had[1] or", "had[k + 1] or"), 11),
-    "landed on what is under way": (("land", "left and not over", "false"), 11),
+    "landed twice": (("transfer_accept", "had[k + 1] or had[1] or", "had[1] or"), 10),
+    "landed after the undo": (("transfer_accept", "had[k + 1] or had[1] or", "had[k + 1] or"), 11),
+    "landed on what is under way": (("transfer_accept", "left and not over", "false"), 11),
     "withdrawn though touched": (
-        ("withdraw", "words[k] == 'ok' and r.op == op", "words[k] == 'ok'"), 1,
+        ("transfer_revert", "words[k] == 'ok' and r.op == op", "words[k] == 'ok'"), 1,
     ),
-    "put back and not noted": (("return", "redis.call('LSET', list, places[id], id)", ""), 8),
-    "restored here and there": (("moved", "return op:find(MOVED) or", "return"), 13),
+    "put back and not noted": (
+        ("transfer_restore", "redis.call('LSET', list, places[id], id)", ""), 8,
+    ),
+    "restored here and there": (("transfer_names", "return op:find(MOVED) or", "return"), 13),
 }  # fmt: skip
 
 

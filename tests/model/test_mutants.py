@@ -81,20 +81,25 @@ MUTANTS = [
         "extend without fence",
         ("extend", "r.receipt ~= '-' and r.receipt == ", "r.receipt ~= '-' and '' ~= "),
     ),
-    mutant("no guard against re-sending", ("guard", "redis.call('HGET', callers, caller)", "nil")),
-    mutant("leases not looked at", ("due", "lease, '-inf', now,", "lease, '-inf', '+inf',")),
+    mutant(
+        "no guard against re-sending", ("idempotency", "redis.call('HGET', callers, caller)", "nil")
+    ),
+    mutant(
+        "leases not looked at",
+        ("reclaim_expired", "lease, '-inf', now_text,", "lease, '-inf', '+inf',"),
+    ),
     mutant(
         "one over the limit",
         ("take", "q.limit - q.pending, q.waiting", "q.limit + 1 - q.pending, q.waiting"),
-        ("room", "q.limit - q.pending, q.waiting", "q.limit + 1 - q.pending, q.waiting"),
+        ("storage", "q.limit - q.pending, q.waiting", "q.limit + 1 - q.pending, q.waiting"),
         models=REQUESTS,
     ),
     mutant(
         "one under the limit",
-        ("room", "q.limit - q.pending, q.waiting", "q.limit - 1 - q.pending, q.waiting"),
+        ("storage", "q.limit - q.pending, q.waiting", "q.limit - 1 - q.pending, q.waiting"),
         models=REQUESTS,
     ),
-    mutant("tokens not given back", ("room", "    sync(q)\n", ""), models=REQUESTS),
+    mutant("tokens not given back", ("storage", "    sync(q)\n", ""), models=REQUESTS),
     mutant(
         "tokens of another generation taken",
         ("take", "q and token(q) == word and", "q and"),
@@ -102,18 +107,18 @@ MUTANTS = [
     ),
     mutant(
         "tokens of a namesake that is gone",
-        ("begin", "reserve('gen', 1) + 1", "1"),
+        ("begin_request", "reserve('gen', 1) + 1", "1"),
         models=REQUESTS,
     ),
-    mutant("done with one to go", ("room", "live == 0", "live <= 1"), models=REQUESTS),
+    mutant("done with one to go", ("storage", "live == 0", "live <= 1"), models=REQUESTS),
     mutant(
         "done with delayed ones",
-        ("room", "q.waiting + q.pending + q.delayed", "q.waiting + q.pending"),
+        ("storage", "q.waiting + q.pending + q.delayed", "q.waiting + q.pending"),
         models=REQUESTS,
     ),
     mutant(
         "a finished request never opens again",
-        ("room", "q.state == 'done' and live > 0", "false"),
+        ("storage", "q.state == 'done' and live > 0", "false"),
         models=REQUESTS,
     ),
     mutant(
@@ -139,13 +144,13 @@ MUTANTS = [
     mutant("latecomers moved too", ("move", "r.since > tonumber(high_water)", "false")),
     mutant(
         "moved when purged for good",
-        ("room", "return there and there[1] and began or nil", "return began"),
+        ("storage", "return there and there[1] and began or nil", "return began"),
         models=REQUESTS,
         often=("move", "submit"),
     ),
     mutant(
         "an id under another spelling",
-        ("room", " or rid .. '/' .. n ~= id then", " then"),
+        ("storage", " or rid .. '/' .. n ~= id then", " then"),
         models=REQUESTS,
     ),
     mutant(
@@ -156,26 +161,33 @@ MUTANTS = [
         "a late receipt hides the good one",
         ("settle", "    said[k] = 'stale'\n", "    said[k], settled[id] = 'stale', true\n"),
     ),
-    mutant("errors kept for ever", ("moves", "redis.call('HDEL', err, unpack(forgotten))", "")),
     mutant(
-        "errors of what was done kept", ("moves", "redis.call('HDEL', err, unpack(concluded))", "")
+        "errors kept for ever", ("transitions", "redis.call('HDEL', err, unpack(forgotten))", "")
+    ),
+    mutant(
+        "errors of what was done kept",
+        ("transitions", "redis.call('HDEL', err, unpack(concluded))", ""),
     ),
     mutant(
         "numbers compared as words",
         (
-            "requests",
+            "request_records",
             "#digits > #q.upto or #digits == #q.upto and digits > q.upto",
             "digits > q.upto",
         ),
         models=REQUESTS,
     ),
     mutant(
-        "records kept for ever", ("noted", "if r.first == 0 and r.op == '-' then", "if false then")
+        "records kept for ever",
+        ("write_buffer", "if r.first == 0 and r.op == '-' then", "if false then"),
     ),
-    mutant("receipts outlive the delivery", ("moves", "if to ~= 'pending' then", "if false then")),
-    mutant("lost leases not counted", ("due", "r.lost = r.lost + 1", "")),
     mutant(
-        "dead one lost lease late", ("due", "r.lost >= conf.max_lost", "r.lost > conf.max_lost")
+        "receipts outlive the delivery", ("transitions", "if to ~= 'pending' then", "if false then")
+    ),
+    mutant("lost leases not counted", ("reclaim_expired", "r.lost = r.lost + 1", "")),
+    mutant(
+        "dead one lost lease late",
+        ("reclaim_expired", "r.lost >= conf.max_lost", "r.lost > conf.max_lost"),
     ),
     mutant(
         "dead one failure late",
@@ -187,19 +199,19 @@ MUTANTS = [
     ),
     mutant(
         "results lost",
-        ("room", "keep_result(q, entry, value, entry)", "keep_result(q, entry, '', entry)"),
+        ("storage", "keep_result(q, entry, value, entry)", "keep_result(q, entry, '', entry)"),
         models=REQUESTS,
     ),
     mutant(
         "the lowest priority first",
-        ("take", "'ZRANGE', prios, 0, -1)", "'ZREVRANGE', prios, 0, -1)"),
+        ("take", "'ZRANGE', prios, '0', '-1')", "'ZREVRANGE', prios, '0', '-1')"),
         models=REQUESTS,
     ),
     mutant("a paused queue goes on", ("take", "conf.paused and {}", "{} and nil")),
     mutant(
         "a paused request goes on",
         ("take", "return live and q.paused ~= 1 and", "return live and"),
-        ("room", "or q.paused == 1 then", "then"),
+        ("storage", "return q.paused == 1 and 0 or", "return"),
         models=REQUESTS,
         often=("control", "take", "submit"),
     ),
@@ -218,25 +230,25 @@ MUTANTS = [
     ),
     mutant(
         "requests retired with dead letters",
-        ("room", "q.dead > 0 or q.trash", "q.trash"),
+        ("storage", "q.dead > 0 or q.trash", "q.trash"),
         models=REQUESTS,
         often=("pass_an_hour",),
     ),
     mutant(
         "a cancelled request half gone reopens",
-        ("control", "tonumber(redis.call('ZSCORE', retire, rid)) <= now", "false"),
+        ("control_request", "tonumber(redis.call('ZSCORE', retire, rid)) <= now", "false"),
         models=REQUESTS,
-        often=("control", "pass_time"),
+        often=("control_request", "pass_time"),
     ),
     mutant("receipts that repeat", ("deliver", "numbered(fence, n,", "numbered(0, n,")),
     mutant(
         "order lost with a lease",
-        ("due", "r.ready > 0 and math.min(r.ready, now) or now", "now"),
+        ("reclaim_expired", "r.ready > 0 and math.min(r.ready, now) or now", "now"),
         models=DELAYS,
     ),
     mutant(
         "the next run forgotten",
-        ("room", "if not row then return nil end", "if true then return nil end"),
+        ("storage", "if not row then return nil end", "if true then return nil end"),
         models=DELAYS,
     ),
     mutant(
@@ -260,58 +272,58 @@ MUTANTS = [
 TOOLKIT = [
     mutant(
         "latecomers moved with their state",
-        ("front", "'-inf', high_water, 'BYSCORE'", "'-inf', '+inf', 'BYSCORE'"),
+        ("move_range", "'-inf', high_water, 'BYSCORE'", "'-inf', '+inf', 'BYSCORE'"),
         models=BOTH,
         often=("move_whole",),
     ),
     mutant(
         "what an undo put back since moved with its state",
-        ("front", "(since <= limit or since > now) and ", ""),
+        ("move_range", "(since <= limit or since > now) and ", ""),
         models=BOTH,
         often=("move_whole", "undo"),
     ),
     mutant(
         "nobody learns that an undo put anything back",
-        ("moves", "if backdated then redis.call('HSET', stat, 'put_back', now) end", ""),
+        ("transitions", "if backdated then redis.call('HSET', stat, 'put_back', now) end", ""),
         models=BOTH,
         often=("move_whole", "undo"),
     ),
     mutant(
         "a front step done twice",
-        ("front", "if said then return said end", ""),
+        ("move_range", "if said then return said end", ""),
         often=("move_whole",),
     ),
     mutant(
         "a step behind its operation's undo",
-        ("front", "if journal[1] then return {} end", ""),
+        ("move_range", "if journal[1] then return {} end", ""),
         models=BOTH,
         often=("move_whole", "undo"),
     ),
     mutant(
         "attempts kept by a whole replay",
-        ("front", "{'- 0 0', REPLAYED,", "{'- 1 0', REPLAYED,"),
+        ("move_range", "{'- 0 0', REPLAYED,", "{'- 1 0', REPLAYED,"),
         often=("move_whole",),
     ),
     mutant(
         "delivered before a replay, and forgotten",
-        ("front", "{'- 0 0', REPLAYED,", "{'- 0 0', 0,"),
+        ("move_range", "{'- 0 0', REPLAYED,", "{'- 0 0', 0,"),
         often=("move_whole",),
     ),
     mutant(
         "undone twice, and dead since the first undo",
-        ("front", "scores[k] = score_of[ids[k]]", ""),
+        ("move_range", "scores[k] = score_of[ids[k]]", ""),
         models=BOTH,
         often=("move_whole", "undo"),
     ),
     mutant(
         "one too many leaves a whole state",
-        ("front", "left + moved - 1)", "left + moved)"),
+        ("move_range", "left + moved - 1)", "left + moved)"),
         often=("move_whole",),
     ),
     mutant(
         "a run that forgets what leaves the dead",
         (
-            "run",
+            "move_order",
             "whose.dead, whose[to] = whose.dead - 1, whose[to] + 1",
             "whose[to] = whose[to] + 1",
         ),
@@ -320,13 +332,13 @@ TOOLKIT = [
     ),
     mutant(
         "a run that goes on into the next request",
-        ("run", "find(id, ahead, 1, true) == 1", "true"),
+        ("move_order", "find(id, ahead, 1, true) == 1", "true"),
         models=REQUESTS,
         often=("move_whole",),
     ),
     mutant(
         "a whole state emptied, and its payloads kept",
-        ("run", "append(gone, moved)", ""),
+        ("move_order", "append(gone, moved)", ""),
         models=DELAYS,
         often=("move_whole",),
     ),
@@ -345,12 +357,12 @@ TOOLKIT = [
     mutant("an edit done twice", ("edit", "if said then return said end", ""), often=("edit",)),
     mutant(
         "an edit undone though touched",
-        ("unedit", "r.op == op and", ""),
+        ("undo_edit", "r.op == op and", ""),
         often=("edit", "undo", "submit", "schedule", "take", "settle"),
     ),
     mutant(
         "records of an edit that was undone",
-        ("unedit", "retain(id, r)", "keep(id, packed(r))"),
+        ("undo_edit", "retain(id, r)", "keep(id, packed(r))"),
         models=DELAYS,
         often=("edit", "undo"),
     ),
@@ -362,7 +374,7 @@ TOOLKIT = [
     ),
     mutant(
         "edits outlive their entries",
-        ("room", "redis.call('HDEL', edited, unpack(ended))", ""),
+        ("storage", "redis.call('HDEL', edited, unpack(ended))", ""),
         models=REQUESTS,
         often=("edit", "submit", "take", "settle"),
     ),
@@ -377,12 +389,12 @@ MUTANTS += [
     mutant("a paused circle goes on", ("take", "not conf.paused and (", "("), models=CIRCLES),
     mutant(
         "the last in comes first",
-        ("pop", "'RPOP', queue, math", "'LPOP', queue, math"),
+        ("pop_list", "'RPOP', queue, math", "'LPOP', queue, math"),
         models=CIRCLES,
     ),
     mutant(
         "what lost its turn goes behind",
-        ("room", "from == 'pending' and r and r.first > 0", "false"),
+        ("storage", "from == 'pending' and r and r.first > 0", "false"),
         models=CIRCLES,
     ),
     mutant(
@@ -392,17 +404,17 @@ MUTANTS += [
     ),
     mutant(
         "what follows has the payload of before",
-        ("known", "redis.call('HSET', body, unpack(renewed))", ""),
+        ("element_state", "redis.call('HSET', body, unpack(renewed))", ""),
         models=CIRCLES,
     ),
     mutant(
         "what follows comes but once",
-        ("known", "if not each or many(row) <= 1 then", "if true then"),
+        ("element_state", "if not each or many(row) <= 1 then", "if true then"),
         models=CIRCLES,
     ),
     mutant(
         "what was pushed meanwhile dies with it",
-        ("room", "from == 'pending' and room_again(id)", "false"),
+        ("storage", "from == 'pending' and room_again(id)", "false"),
         models=CIRCLES,
     ),
     mutant(
@@ -420,7 +432,7 @@ MUTANTS += [
     ),
     mutant(
         "purged elements delivered",
-        ("met", "if not clean and unspend(id) then", "if false then"),
+        ("examine_element", "if not clean and unspend(id) then", "if false then"),
         models=CIRCLES,
     ),
     mutant(
@@ -430,21 +442,31 @@ MUTANTS += [
     ),
     mutant(
         "an id twice in a take",
-        ("met", "held[id] and 'pending' or content and", "content and"),
+        ("examine_element", "held[id] and 'pending' or content and", "content and"),
         models=CIRCLES,
     ),
     mutant(
-        "a foreign push forgotten", ("met", "owe(id, state, content or '')", ""), models=CIRCLES
+        "a foreign push forgotten",
+        ("examine_element", "owe(id, state, content or '')", ""),
+        models=CIRCLES,
     ),
-    mutant("illegal ids thrown away", ("met", "        bury(name, id)\n", ""), models=CIRCLES),
+    mutant(
+        "illegal ids thrown away",
+        ("examine_element", "        bury(name, id)\n", ""),
+        models=CIRCLES,
+    ),
     mutant(
         "the next run outlives its id",
-        ("room", "if follows ~= false then redis.call('HDEL', again, unpack(ended)) end", ""),
+        ("storage", "if follows ~= false then redis.call('HDEL', again, unpack(ended)) end", ""),
         models=CIRCLES,
     ),
     mutant(
         "held ids leave a list that turns",
-        ("met", "(state == 'pending' or state == 'delayed' or", "(state == 'pending' or"),
+        (
+            "examine_element",
+            "(state == 'pending' or state == 'delayed' or",
+            "(state == 'pending' or",
+        ),
         models=CIRCLES,
     ),
 ]
@@ -457,28 +479,30 @@ MUTANTS += [
     ),
     mutant(
         "what runs again has the content of before",
-        ("again", "add(puts, messages, id, content)", ""),
+        ("end_deliveries", "add(puts, messages, id, content)", ""),
         models=CARMINES,
     ),
-    mutant("it runs again for ever", ("again", "add(cuts, next, id)", ""), models=CARMINES),
+    mutant(
+        "it runs again for ever", ("end_deliveries", "add(cuts, next, id)", ""), models=CARMINES
+    ),
     mutant(
         "to be queued again for ever",
-        ("again", "add(parts, requeued, id)", ""),
+        ("end_deliveries", "add(parts, requeued, id)", ""),
         models=CARMINES,
     ),
     mutant(
         "it runs again without the backoff",
-        ("again", "return now + wait", "return now"),
+        ("end_deliveries", "return now + wait", "return now"),
         models=CARMINES,
     ),
     mutant(
         "newer content dies with the old",
-        ("sight", "#ids == 0 or not", "true or not"),
+        ("visible_state", "#ids == 0 or not", "true or not"),
         models=CARMINES,
     ),
     mutant(
         "locks that stay",
-        ("room", "from == 'pending' and to ~= 'pending'", "false"),
+        ("storage", "from == 'pending' and to ~= 'pending'", "false"),
         models=CARMINES,
     ),
     mutant(
@@ -488,12 +512,12 @@ MUTANTS += [
     ),
     mutant(
         "dead ones in sight",
-        ("sight", "for _, key in ipairs({messages, ", "for _, key in ipairs({"),
+        ("visible_state", "for _, key in ipairs({messages, ", "for _, key in ipairs({"),
         models=CARMINES,
     ),
     mutant(
         "attempts not counted there",
-        ("room", "if tries > 0 then add(puts", "if false then add(puts"),
+        ("storage", "if tries > 0 then add(puts", "if false then add(puts"),
         models=CARMINES,
     ),
     mutant(
@@ -540,7 +564,11 @@ MUTANTS += [
         ("enqueue", "redis.call('SREM', finished, unpack(reset))", ""),
         models=CARMINES,
     ),
-    mutant("dry runs not counted", ("dry", "redis.pcall('INCR', dry_runs)", "1"), models=CARMINES),
+    mutant(
+        "dry runs not counted",
+        ("empty_polls", "redis.pcall('INCR', dry_runs)", "1"),
+        models=CARMINES,
+    ),
 ]
 FAIRS = (FairModel,)
 MUTANTS += [
@@ -552,120 +580,136 @@ MUTANTS += [
     mutant(
         "a paused queue serves", ("take", "if not conf.paused then", "if true then"), models=FAIRS
     ),
-    mutant("turns not counted", ("turns", "a.vt + a.cost", "a.vt"), models=FAIRS),
-    mutant("weights ignored", ("turns", "math.floor(TURN / a.weight)", "TURN"), models=FAIRS),
+    mutant("turns not counted", ("select_clients", "a.vt + a.cost", "a.vt"), models=FAIRS),
+    mutant(
+        "weights ignored", ("select_clients", "math.floor(TURN / a.weight)", "TURN"), models=FAIRS
+    ),
     mutant(
         "history counts for a newcomer",
-        ("ring", "math.max(a.vt, (virtual_time()))", "a.vt"),
+        ("client_ring", "math.max(a.vt, (virtual_time()))", "a.vt"),
         models=FAIRS,
     ),
-    mutant("a debt forgotten", ("ring", "and a.vt <= virtual_time()", ""), models=FAIRS),
+    mutant("a debt forgotten", ("client_ring", "and a.vt <= virtual_time()", ""), models=FAIRS),
     mutant("a debt for ever", ("take", "others > 0 and math", "true and math"), models=FAIRS),
     mutant(
         "equals in the order of chance",
-        ("turns", "line[at].vt == a.vt and line[at].name > a.name", "false"),
+        ("select_clients", "line[at].vt == a.vt and line[at].name > a.name", "false"),
         models=FAIRS,
     ),
     mutant(
         "a cap within a batch",
-        ("turns", "math.min(a.waiting, a.cap - a.pending)", "a.waiting"),
+        ("select_clients", "math.min(a.waiting, a.cap - a.pending)", "a.waiting"),
         models=FAIRS,
     ),
     mutant("a cap in the ring", ("accounts", "a.pending < a.cap", "true"), models=FAIRS),
     mutant("blocked ones served", ("accounts", "and a.blocked == 0 and", "and"), models=FAIRS),
     mutant(
         "pending ones never counted back",
-        ("room", "math.max(0, a.pending - 1)", "a.pending"),
+        ("storage", "math.max(0, a.pending - 1)", "a.pending"),
         models=FAIRS,
     ),
     mutant(
         "purged ones delivered from their holes",
-        ("leave", "if not marks[i] then got", "if true then got"),
+        ("leave_list", "if not marks[i] then got", "if true then got"),
         models=FAIRS,
     ),
     mutant(
         "two places for one entry",
-        ("lists", "if not marks[i] then fresh", "if true then fresh"),
+        ("waiting_lists", "if not marks[i] then fresh", "if true then fresh"),
         models=FAIRS,
     ),
-    mutant("places moved", ("leave", "a.head = a.head + #ids", ""), models=FAIRS),
+    mutant("places moved", ("leave_list", "a.head = a.head + #ids", ""), models=FAIRS),
     mutant(
         "what failed comes first",
-        ("room", "(failed or from == 'dead') and backs or fronts", "fronts"),
+        ("storage", "(failed or from == 'dead') and backs or fronts", "fronts"),
         models=FAIRS,
     ),
     mutant(
         "what was lost comes last",
-        ("room", "join(account(name), list, true)", "join(account(name), list)"),
+        ("storage", "join(account(name), list, true)", "join(account(name), list)"),
         models=FAIRS,
     ),
     mutant(
         "what comes back comes backwards",
-        ("lists", "reversed[n + 1 - i] = id", "reversed[i] = id"),
+        ("waiting_lists", "reversed[n + 1 - i] = id", "reversed[i] = id"),
         models=FAIRS,
     ),
-    mutant("spent holes kept", ("pack", "marks[i] ~= '1' then", "true then"), models=FAIRS),
+    mutant("spent holes kept", ("pack_lists", "marks[i] ~= '1' then", "true then"), models=FAIRS),
     mutant(
         "places that are wanted packed away",
-        ("pack", "marks[i] ~= '1' then", "not marks[i] then"),
+        ("pack_lists", "marks[i] ~= '1' then", "not marks[i] then"),
         models=FAIRS,
     ),
-    mutant("owners kept", ("room", "ipairs({body, owner})", "ipairs({body})"), models=FAIRS),
+    mutant("owners kept", ("storage", "ipairs({body, owner})", "ipairs({body})"), models=FAIRS),
     mutant("taken ids overwritten", ("submit", "old == content and", "true and"), models=FAIRS),
-    mutant("ended together, counted once", ("back", "counts[name] + 1", "1"), models=FAIRS),
+    mutant(
+        "ended together, counted once", ("end_deliveries", "counts[name] + 1", "1"), models=FAIRS
+    ),
     mutant(
         "clients nobody knows any more are known",
-        ("back", "left > 0 or left == 0 and waiting ~= '0'", "left >= 0"),
+        ("end_deliveries", "left > 0 or left == 0 and waiting ~= '0'", "left >= 0"),
         models=FAIRS,
     ),
-    mutant("below its cap and not in the ring", ("back", "( %-?%d+ %d+)$", "( .*)$"), models=FAIRS),
+    mutant(
+        "below its cap and not in the ring",
+        ("end_deliveries", "( %-?%d+ %d+)$", "( .*)$"),
+        models=FAIRS,
+    ),
     mutant(
         "ended and still there",
-        ("back", "  redis.call('HDEL', body, unpack(gone))\n", ""),
+        ("end_deliveries", "  redis.call('HDEL', body, unpack(gone))\n", ""),
         models=FAIRS,
     ),
     mutant(
         "what made a key large stays there",
-        ("large", "  redis.call('HDEL', key, LONG)\n", ""),
+        ("bulk_write", "  redis.call('HDEL', key, LONG)\n", ""),
         models=FAIRS,
     ),
     mutant(
         "what made a set large stays there",
-        ("large", "  redis.call('ZREM', key, LONG)\n", ""),
+        ("bulk_write", "  redis.call('ZREM', key, LONG)\n", ""),
         models=FAIRS,
     ),
     mutant(
         "receipts after ten begin anew",
-        ("numbers", "digit == 0 or not head", "not head"),
+        ("number_words", "digit == 0 or not head", "not head"),
         models=FAIRS,
     ),
-    mutant("a rule that isn't kept", ("govern", "touched[client] = a\n", ""), models=FAIRS),
-    mutant("a rule that isn't changed", ("govern", "= tonumber(value)", "= a[rule]"), models=FAIRS),
-    mutant("a rule kept as text", ("govern", "= tonumber(value)", "= value"), models=FAIRS),
+    mutant(
+        "a rule that isn't kept", ("set_client_rule", "touched[client] = a\n", ""), models=FAIRS
+    ),
+    mutant(
+        "a rule that isn't changed",
+        ("set_client_rule", "= tonumber(value)", "= a[rule]"),
+        models=FAIRS,
+    ),
+    mutant(
+        "a rule kept as text", ("set_client_rule", "= tonumber(value)", "= value"), models=FAIRS
+    ),
     mutant(
         "a rule's change that is new each time",
-        ("govern", "before == value and 'same' or 'ok'", "'ok'"),
+        ("set_client_rule", "before == value and 'same' or 'ok'", "'ok'"),
         models=FAIRS,
     ),
     mutant(
         "a rule changed twice",
-        ("govern", "if said then return said end", ""),
+        ("set_client_rule", "if said then return said end", ""),
         models=FAIRS,
         often=("govern",),
     ),
     mutant(
         "a weight goes with the last entry",
-        ("ring", " and a.weight == 1 and", " and"),
+        ("client_ring", " and a.weight == 1 and", " and"),
         models=FAIRS,
     ),
     mutant(
         "a cap goes with the last entry",
-        ("ring", "a.cap + a.blocked == 0", "a.blocked == 0"),
+        ("client_ring", "a.cap + a.blocked == 0", "a.blocked == 0"),
         models=FAIRS,
     ),
     mutant(
         "a block goes with the last entry",
-        ("ring", "a.cap + a.blocked == 0", "a.cap == 0"),
+        ("client_ring", "a.cap + a.blocked == 0", "a.cap == 0"),
         models=FAIRS,
     ),
 ]
@@ -679,30 +723,30 @@ MUTANTS += [
     ),
     mutant(
         "the fence stands open",
-        ("fence", "redis.call('HSET', cfg, 'layout', layout)", ""),
+        ("reject_stale_layout", "redis.call('HSET', cfg, 'layout', layout)", ""),
         models=FAIR_SHARDS,
     ),
     mutant(
         "known clients keep their rules in a shard that is given up",
-        ("govern", "if a.new and conf", "if conf"),
+        ("set_client_rule", "if a.new and conf", "if conf"),
         models=FAIR_SHARDS,
         often=("govern",),
     ),
     mutant(
         "new clients get no rules in a shard that lives",
-        ("govern", "conf.retired", "true"),
+        ("set_client_rule", "conf.retired", "true"),
         models=FAIR_SHARDS,
         often=("govern",),
     ),
     mutant(
         "new clients get no rules in a shard that isn't empty yet",
-        ("govern", " and redis.call('EXISTS', body) == 0 then", " then"),
+        ("set_client_rule", " and redis.call('EXISTS', body) == 0 then", " then"),
         models=FAIR_SHARDS,
         often=("govern",),
     ),
     mutant(
         "what they settled isn't counted",
-        ("retire", "return done", "return 0"),
+        ("retire_shard", "return done", "return 0"),
         models=FAIR_SHARDS,
         often=("resize",),
     ),
@@ -715,37 +759,46 @@ CHANGES = ("resize", "stop_a_mover")
 MUTANTS += [
     mutant(
         "what arrives is never known",
-        ("arrive", "elseif came and tonumber(came) > now - conf.keep_ms then", "elseif false then"),
+        (
+            "rebalance_accept",
+            "elseif came and tonumber(came) > now - conf.keep_ms then",
+            "elseif false then",
+        ),
         models=CARRIED,
         often=CHANGES,
     ),
     mutant(
         "what arrived is known for ever",
-        ("room", "redis.call('ZREM', seen, unpack(old))", "old = {}"),
+        ("storage", "redis.call('ZREM', seen, unpack(old))", "old = {}"),
         models=(*DELAY_SHARDS, *CIRCLE_SHARDS),
     ),
     mutant(
         "what arrived is known for ever",
-        ("sweeping", "redis.call('ZREM', seen, unpack(old))", "old = {}"),
+        ("sweep_circle", "redis.call('ZREM', seen, unpack(old))", "old = {}"),
         models=CARMINE_SHARDS,
     ),
     mutant(
         "arrived by an old layout",
-        ("arrive", NEWER, "false"),
+        ("rebalance_accept", NEWER, "false"),
         models=(*DELAY_SHARDS, *CARMINE_SHARDS),
         often=CHANGES,
     ),
     mutant(
         "arrived by an old layout",
-        ("arrive", NEWER, "false"),
+        ("rebalance_accept", NEWER, "false"),
         models=CIRCLE_SHARDS,
         often=(*CHANGES, "move"),
     ),
-    mutant("departed by an old layout", ("depart", NEWER, "false"), models=CARRIED, often=CHANGES),
+    mutant(
+        "departed by an old layout",
+        ("rebalance_begin", NEWER, "false"),
+        models=CARRIED,
+        often=CHANGES,
+    ),
     mutant(
         "each departure has a mark of its own",
         (
-            "depart",
+            "rebalance_begin",
             "answer('off', mark,",
             "answer('off', redis.call('HINCRBY', stat, 'fence', 1) .. '',",
         ),
@@ -753,41 +806,49 @@ MUTANTS += [
     ),
     mutant(
         "departed and still there",
-        ("depart", "redis.call('ZREM', zset, id)", ""),
+        ("rebalance_begin", "redis.call('ZREM', zset, id)", ""),
         models=(*DELAY_SHARDS, *CIRCLE_SHARDS),
     ),
-    mutant("moved twice", ("departed", "{transit, body, meta,", "{transit, meta,"), models=CARRIED),
-    mutant("left behind", ("departed", "{transit, body,", "{body,"), models=CARRIED),
-    mutant("moved without its record", ("arrive", "record ~= ''", "false"), models=CARRIED),
-    mutant("moved without its error", ("arrive", "failure ~= ''", "false"), models=CARRIED),
+    mutant(
+        "moved twice",
+        ("rebalance_finish", "{transit, body, meta,", "{transit, meta,"),
+        models=CARRIED,
+    ),
+    mutant("left behind", ("rebalance_finish", "{transit, body,", "{body,"), models=CARRIED),
+    mutant(
+        "moved without its record", ("rebalance_accept", "record ~= ''", "false"), models=CARRIED
+    ),
+    mutant(
+        "moved without its error", ("rebalance_accept", "failure ~= ''", "false"), models=CARRIED
+    ),
     mutant(
         "moved without the run that follows",
-        ("arrive", "following ~= '' then", "false then"),
+        ("rebalance_accept", "following ~= '' then", "false then"),
         models=(*DELAY_SHARDS, *CARMINE_SHARDS),
     ),
     mutant(
         "moved without the runs that follow",
-        ("arrive", "local row = following ~= '' and", "local row = false and"),
+        ("rebalance_accept", "local row = following ~= '' and", "local row = false and"),
         models=CIRCLE_SHARDS,
     ),
     mutant(
         "dead ones arrive alive",
-        ("arrive", "zset_of[state] or delay", "delay"),
+        ("rebalance_accept", "zset_of[state] or delay", "delay"),
         models=DELAY_SHARDS,
     ),
     mutant(
         "moved while it is worked on",
-        ("depart", "state ~= 'pending' and state ~= 'transit'", "state ~= 'transit'"),
+        ("rebalance_begin", "state ~= 'pending' and state ~= 'transit'", "state ~= 'transit'"),
         models=CIRCLE_SHARDS,
     ),
     mutant(
         "its element stays",
-        ("depart", "leaving[#leaving + 1] = id", ""),
+        ("rebalance_begin", "leaving[#leaving + 1] = id", ""),
         models=CIRCLE_SHARDS,
     ),
     mutant(
         "moved and in no list",
-        ("arrive", "if resides(state) then enter(id) end", ""),
+        ("rebalance_accept", "if resides(state) then enter(id) end", ""),
         models=CIRCLE_SHARDS,
     ),
     mutant(
@@ -816,70 +877,72 @@ MUTANTS += [
     ),
     mutant(
         "queued and between two shards",
-        ("depart", "redis.call('ZREM', zset_of[state], id)", ""),
+        ("rebalance_begin", "redis.call('ZREM', zset_of[state], id)", ""),
         models=CARMINE_SHARDS,
     ),
     mutant(
         "between two shards, and in sight",
-        ("depart", "if at and sighted then leave_sight(id) end", ""),
+        ("rebalance_begin", "if at and sighted then leave_sight(id) end", ""),
         models=CARMINE_SHARDS,
     ),
     mutant(
         "what is done is guarded at its old home alone",
-        ("depart", "state == 'done' and tonumber(at) <= now", "state == 'done'"),
+        ("rebalance_begin", "state == 'done' and tonumber(at) <= now", "state == 'done'"),
         models=CARMINE_SHARDS,
     ),
     mutant(
         "done, and gone from there",
-        ("depart", "redis.call('SREM', finished, id)", ""),
+        ("rebalance_begin", "redis.call('SREM', finished, id)", ""),
         models=CARMINE_SHARDS,
     ),
     mutant(
         "done, and queued where it arrives",
-        ("arrive", "redis.call('SADD', finished, id)", ""),
+        ("rebalance_accept", "redis.call('SADD', finished, id)", ""),
         models=CARMINE_SHARDS,
     ),
     mutant(
         "equal ones let in where it arrives",
-        ("arrive", "if tonumber(at) > now then", "if false then"),
+        ("rebalance_accept", "if tonumber(at) > now then", "if false then"),
         models=CARMINE_SHARDS,
     ),
     mutant(
         "dead ones arrive in sight",
-        ("arrive", "state == 'dead' or state == 'trash'", "false"),
+        ("rebalance_accept", "state == 'dead' or state == 'trash'", "false"),
         models=CARMINE_SHARDS,
     ),
     mutant(
         "moved and in no circle",
-        ("arrive", "if #coming > 0 then", "if false then"),
+        ("rebalance_accept", "if #coming > 0 then", "if false then"),
         models=CARMINE_SHARDS,
     ),
     mutant(
         "attempts forgotten on the way",
-        ("arrive", "r.failures + r.lost > 0", "false"),
+        ("rebalance_accept", "r.failures + r.lost > 0", "false"),
         models=CARMINE_SHARDS,
     ),
     mutant(
         "to be queued again, forgotten on the way",
-        ("arrive", "redis.call('SADD', requeued, id)", ""),
+        ("rebalance_accept", "redis.call('SADD', requeued, id)", ""),
         models=CARMINE_SHARDS,
     ),
     mutant(
         "refused as dead between two shards",
-        ("known", "and 'trash' or 'elsewhere'", "and 'trash' or 'dead'"),
+        ("message_facts", "and 'trash' or 'elsewhere'", "and 'trash' or 'dead'"),
         models=CARMINE_SHARDS,
         often=CHANGES,
     ),
     mutant(
         "enqueued by an old layout",
-        ("known", NEWER, "false"),
+        ("message_facts", NEWER, "false"),
         models=CARMINE_SHARDS,
         often=("enqueue", "resize"),
     ),
-    mutant("a shard's count goes with it", ("retire", "return done", "return 0"), models=CARRIED),
+    mutant(
+        "a shard's count goes with it", ("retire_shard", "return done", "return 0"), models=CARRIED
+    ),
     mutant(
         "no fence where shards change",
-        ("fence", "redis.call('HSET', cfg, 'layout', layout)", ""),
+        ("reject_stale_layout", "redis.call('HSET', cfg, 'layout', layout)", ""),
         models=CARRIED,
         often=CHANGES,
     ),

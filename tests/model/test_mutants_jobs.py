@@ -16,25 +16,27 @@ MUTANTS = {
     "settled twice in a batch": (("settle", "or settled[ticket] then", "then"), BOTH),
     "extend without fence": (("extend", "r.receipt ~= '-' and r.receipt ==", "'' ~="), BOTH),
     "no guard against re-sending": (
-        ("guard", "redis.call('HGET', callers, caller)", "nil"), BOTH,
+        ("idempotency", "redis.call('HGET', callers, caller)", "nil"), BOTH,
     ),
-    "leases not looked at": (("held", "lease, '-inf', now,", "lease, '-inf', '+inf',"), BOTH),
-    "promoted too early": (("promote", "'-inf', seconds(now)", "'-inf', '+inf'"), SIDEKIQ),
+    "leases not looked at": (
+        ("leased_jobs", "lease, '-inf', now_text,", "lease, '-inf', '+inf',"), BOTH,
+    ),
+    "promoted too early": (("promote", "'-inf', due_by", "'-inf', '+inf'"), SIDEKIQ),
     "promoted and still there": (("promote", "redis.call('ZREM', key, payload)", ""), SIDEKIQ),
     "promoted in other bytes": (
         ("promote", "        to_end(name, payload)", "        to_end(name, cjson.encode(job))"),
         SIDEKIQ,
     ),
     "tickets that come again": (
-        ("held", "reserve('fence', n)", "0"), BOTH,
+        ("leased_jobs", "reserve('fence', n)", "0"), BOTH,
     ),
     "lost workers not counted": (
-        ("held", "if times >= conf", "if 1 >= conf"), BOTH,
+        ("leased_jobs", "if times >= conf", "if 1 >= conf"), BOTH,
     ),
-    "dead one lost worker late": (("held", "times >= conf", "times > conf"), BOTH),
+    "dead one lost worker late": (("leased_jobs", "times >= conf", "times > conf"), BOTH),
     "lost workers counted for ever": (("settle", "if known then", "if false then"), BOTH),
     "what was lost comes back in disorder": (
-        ("held", "for i = #late, 1, -1 do", "for i = 1, #late do"), BOTH,
+        ("leased_jobs", "for i = #late, 1, -1 do", "for i = 1, #late do"), BOTH,
     ),
     "what was released comes back in disorder": (
         ("settle", "for i = #back, 1, -1 do", "for i = 1, #back do"), BOTH,

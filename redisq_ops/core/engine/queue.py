@@ -210,7 +210,7 @@ class Queue(Abilities[C_co]):
             moved, stuck, done = map(int, reply)
             return MovedRange(moved, (left[0] + stuck,), not moved + stuck, done)
 
-        return self._script("front").call(
+        return self._script("move_range").call(
             self.keys,
             self.clock,
             read,
@@ -273,7 +273,7 @@ class Queue(Abilities[C_co]):
             left([id.decode() for id in reply[2:]])
             return int(reply[0]), int(reply[1])
 
-        return self._script("unedit" if edited else "undo").call(
+        return self._script("undo_edit" if edited else "undo").call(
             self.keys,
             self.clock,
             counted,

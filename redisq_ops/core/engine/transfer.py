@@ -62,7 +62,7 @@ async def taken_out(queue: Queue[Any], op: str, step: int, *, brief: bool = Fals
     for k, leaf in enumerate(queue.leaves):
         start = 0
         while True:
-            start, kept_ms, rows = await leaf._script("taken_out").call(
+            start, kept_ms, rows = await leaf._script("transfer_read").call(
                 leaf.keys, leaf.clock, _rows, op=op, step=step, start=start, brief=int(brief)
             )
             found += [
@@ -100,7 +100,7 @@ async def land(
             over: set[str] = set()
             while batch:  # again with those that meet another move's copy, once that is judged
                 rows = [_landing(queue, op, one, strange) for one in batch]
-                heard = await leaf._script("land").call(
+                heard = await leaf._script("transfer_accept").call(
                     leaf.keys, leaf.clock, words, rows, op=op, step=step, keep_ms=keep_ms,
                     layout=leaf.layout, past=" ".join(sorted(over)),
                 )  # fmt: skip
@@ -205,7 +205,7 @@ async def verdict(
 
     found, given_up = await both(
         together(
-            leaf._script("verdict").call(
+            leaf._script("transfer_results").call(
                 leaf.keys, leaf.clock, read, op=op, step=step, close=int(close), keep_ms=keep_ms
             )
             for leaf in queue.leaves
@@ -248,7 +248,7 @@ async def withdraw(
     moves = {"from": state, "to": to}
     return await _asked(
         [(leaf, ids) for leaf in queue.leaves],
-        lambda leaf, some: leaf._script("withdraw").call(
+        lambda leaf, some: leaf._script("transfer_revert").call(
             leaf.keys, leaf.clock, words, [(id,) for id in some], caller=by, seq=seq, op=op,
             step=step, **moves,
         ),
@@ -269,7 +269,7 @@ async def put_back(
     leaves = list(queue.leaves)
     return await _asked(
         [(leaf, [one.id for one in cargo if one.leaf == k]) for k, leaf in enumerate(leaves)],
-        lambda leaf, some: leaf._script("return").call(
+        lambda leaf, some: leaf._script("transfer_restore").call(
             leaf.keys, leaf.clock, words, [(id,) for id in some], caller=by, seq=seq, op=op,
             step=step, undone=int(undone),
         ),
@@ -295,7 +295,9 @@ async def free(queue: Queue[Any], op: str, step: int, state: State) -> None:
     """A step's end, said in their order: the requests it took from are held up by it no longer."""
     if "requests" in queue.capabilities:
         await together(
-            leaf._script("free").call(leaf.keys, leaf.clock, int, op=op, step=step, state=state)
+            leaf._script("transfer_step_ended").call(
+                leaf.keys, leaf.clock, int, op=op, step=step, state=state
+            )
             for leaf in queue.leaves
         )
 

@@ -40,7 +40,7 @@ T = TypeVar("T")
 BUSY = frozenset({"take", "settle", "submit", "push", "enqueue", "schedule"})
 """scripts that run once a delivery or more often: for these a process looks at the keys' types once
 (`Room`), all others but `STEPS` look themselves, at every key before the first write"""
-STEPS = frozenset({"front"})
+STEPS = frozenset({"move_range"})
 """scripts that run thousands of times in a row, numbered by ``seq``: the first looks at every key,
 so that one in the way is named, the later ones at those that they write and haven't read"""
 _FIXED = frozenset(FIXED.items())
@@ -69,7 +69,7 @@ _COMMAND = re.compile(r"'([A-Z]+)'")
 _NO_CODE = re.compile(r"'[^'\n]*'|\"[^\"\n]*\"|--[^\n]*")
 """strings and comments"""
 _CONTAINERS = frozenset({"XGROUP", "XINFO"})
-_READ_FIRST = {"config": "HGETALL", "guard": "HGET"}
+_READ_FIRST = {"config": "HGETALL", "idempotency": "HGET"}
 """fragment -> the command with which it reads before anything is written. As TIME, which every
 script runs first, it needs no check: if the user may not run it, the script ends there (these
 are `denial.READ_FIRST`)"""
@@ -151,7 +151,7 @@ def script(room: str, name: str, kinds: frozenset[tuple[str, str]] = _FIXED) -> 
     header = ScriptHeader.parse(body)
     order: list[str] = []
     looks = name not in BUSY and "no-writes" not in header.flags
-    _collect(room, ("fit", *header.uses) if looks else header.uses, order)
+    _collect(room, ("type_check", *header.uses) if looks else header.uses, order)
     texts = [_read(room, fragment) for fragment in order]
     keys = list(header.keys)
     for text in texts:
@@ -162,15 +162,15 @@ def script(room: str, name: str, kinds: frozenset[tuple[str, str]] = _FIXED) -> 
     lines += [f"local {arg} = ARGV[{i}]" for i, arg in enumerate(full.argv, 2)]
     lines += [f"local first, width = {len(full.argv) + 2}, {len(full.rest)}", lua_defaults(), _NOW]
     lines.append(f"local running = '{name}'")
-    if "fit" in order:
-        lines += [_kinds(full, dict(kinds)), _stripped(_read(room, "fit"))]
+    if "type_check" in order:
+        lines += [_kinds(full, dict(kinds)), _stripped(_read(room, "type_check"))]
         look = "if seq == '1' then fit() end" if name in STEPS else "fit()"
         lines += [look] if looks else []  # before the others, which may read
         types = dict(kinds)
         lines += [f"must_be({key}, '{types[key]}')" for key in header.looks if key in types]
-        texts.pop(order.index("fit"))
-    if "stat" in keys and "spoilt" in order and "no-writes" not in header.flags:
-        lines += [_stripped(_read(room, "spoilt")), _NUMBERS_HERE]
+        texts.pop(order.index("type_check"))
+    if "stat" in keys and "corrupt_values" in order and "no-writes" not in header.flags:
+        lines += [_stripped(_read(room, "corrupt_values")), _NUMBERS_HERE]
         if looks and name not in STEPS:
             whole = "\n".join([*texts, body])
             lines += [
@@ -178,12 +178,12 @@ def script(room: str, name: str, kinds: frozenset[tuple[str, str]] = _FIXED) -> 
                 for op in ("op", "caller")
                 if op in full.argv and f"op_ .. {op}" in whole
             ]
-        texts.pop([name for name in order if name != "fit"].index("spoilt"))
+        texts.pop([name for name in order if name != "type_check"].index("corrupt_values"))
     text = "\n".join([*lines, *map(_stripped, [*texts, body])])
     text = _counting(_shaken(text), name)
     if "no-writes" not in full.flags:
         # TYPE, which `fit` runs before the first write, ends the script there by itself.
-        running = text.replace(_stripped(_read(room, "fit")), "")
+        running = text.replace(_stripped(_read(room, "type_check")), "")
         text = text.replace(_NOW, _rights(running, full) + _NOW, 1)
     return Script(f"{room}/{name}", text, hashlib.sha1(text.encode()).hexdigest(), full)
 

@@ -168,7 +168,7 @@ class Carrying(Sharded[C_co, Part]):
         for part in self._union():
             cursor = "0"
             while True:
-                cursor, *ids = await part._script("roll").call(
+                cursor, *ids = await part._script("list_ids").call(
                     part.keys, self.clock, words, cursor=cursor, max=BATCH
                 )
                 left += await self._carry_from(part, self._away(part, ids))
@@ -225,7 +225,7 @@ class Carrying(Sharded[C_co, Part]):
         held = 0
         while ids:
             batch = ids[:BATCH]
-            rows = await source._script("depart").call(
+            rows = await source._script("rebalance_begin").call(
                 source.keys, self.clock, _departures, [(id,) for id in batch], layout=self.layout
             )
             ids = ids[len(rows) :]  # a call ends early when payloads are big
@@ -242,7 +242,7 @@ class Carrying(Sharded[C_co, Part]):
                 ),
             )
             gone = [row[:2] for row, word in zip(off, said, strict=True) if word in _ARRIVED]
-            await source._script("departed").call(source.keys, self.clock, int, gone)
+            await source._script("rebalance_finish").call(source.keys, self.clock, int, gone)
             held += sum(word == "held" for word, _, _ in rows) + len(off) - len(gone)
         return held
 

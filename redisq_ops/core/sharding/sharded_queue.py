@@ -113,7 +113,7 @@ class Sharded(MergedReads[C_co, Part]):
 
     async def _fence(self) -> None:
         """Have every shard turn away producers who don't know of the change."""
-        fence = self._script("fence")
+        fence = self._script("reject_stale_layout")
         await together(
             fence.call(
                 part.keys, self.clock, int, layout=self.layout,
@@ -135,7 +135,7 @@ class Sharded(MergedReads[C_co, Part]):
         if not parts:
             return
         await self._hand_over_journal([part.keys for part in parts])
-        script, stat = self._script("retire"), self.keys["stat"]
+        script, stat = self._script("retire_shard"), self.keys["stat"]
         done = await together(
             script.call(part.keys, self.clock, int, layout=self.layout) for part in parts
         )

@@ -228,7 +228,7 @@ def slow_tick(client: redis.Redis, clock: FakeClock) -> Callable[[], None]:
     work = DelaySet(client, "later", clock=clock).tick.op()
     assert isinstance(work, Coroutine)
     calls = work.send(None)
-    while DelaySet(None)._script("fire").sha not in calls[0].command:
+    while DelaySet(None)._script("fire_periodic").sha not in calls[0].command:
         calls = work.send(exchange(client, calls))
 
     def act() -> None:

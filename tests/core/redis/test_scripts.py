@@ -21,36 +21,45 @@ CORE = Path(core.__file__).parent
 FILES = sorted(CORE.rglob("*.lua"))
 ROOMS = ["queues.request", "queues.delay", "queues.fair"]
 NO_KEYS = {
-    "append.lua", "ended.lua", "fit.lua", "large.lua", "listed.lua", "moved.lua", "numbers.lua",
-    "ready.lua", "spoilt.lua", "timed.lua", "told.lua",
-}  # fmt: skip
+    "list_append.lua",
+    "step_ended.lua",
+    "type_check.lua",
+    "bulk_write.lua",
+    "list_of.lua",
+    "transfer_names.lua",
+    "number_words.lua",
+    "type_check_hook.lua",
+    "corrupt_values.lua",
+    "deadline_hook.lua",
+    "parse_settlements.lua",
+}
 MOST_LINES = 90
 LONGER = {
-    "request/room.lua": "the record of a request and all that hangs on it change together",
+    "request/storage.lua": "the record of a request and all that hangs on it change together",
     "request/take.lua": "tokens, limits, purged ones and retries meet in one loop",
 }
 
 TRIES = {
     # Which queue a job's record names; the record goes on as it is.
-    "resque/burial.lua": ["pcall(cjson.decode, "],
+    "resque/dead_jobs.lua": ["pcall(cjson.decode, "],
     # Another's key may be there, and asking each time is dearer.
     "history.lua": ["redis.pcall('HINCRBY', ", "redis.pcall('XADD', "],
-    "wake.lua": ["redis.pcall('LLEN', "],
+    "wake_workers.lua": ["redis.pcall('LLEN', "],
     "delay/hand_over.lua": ["redis.pcall('LPUSH', to_wake, "],
-    "resque/tallies.lua": ["redis.pcall('INCRBY', "],
-    "fair/leave.lua": ["redis.pcall('LPOP', "],
-    "carmine/dry.lua": ["redis.pcall('INCR', dry_runs)"],
+    "resque/owner_counters.lua": ["redis.pcall('INCRBY', "],
+    "fair/leave_list.lua": ["redis.pcall('LPOP', "],
+    "carmine/empty_polls.lua": ["redis.pcall('INCR', dry_runs)"],
     # That is how they ask.
-    "fit.lua": ["redis.pcall(SIZE[kind], "],
-    "request/ready.lua": ["redis.pcall('XPENDING', "],
+    "type_check.lua": ["redis.pcall(SIZE[kind], "],
+    "request/type_check_hook.lua": ["redis.pcall('XPENDING', "],
     "resque/places.lua": ["pcall(cmsgpack.unpack, "],
-    "resque/rows.lua": ["pcall(cmsgpack.unpack, "],
+    "resque/undo_rows.lua": ["pcall(cmsgpack.unpack, "],
     # Reads only: what can't be read is put off, or ends a call that has already written.
-    "fair/pack.lua": ["pcall(account, ", "pcall(opened, "],
+    "fair/pack_lists.lua": ["pcall(account, ", "pcall(opened, "],
     "fair/take.lua": ["pcall(open_accounts, "],
     # Who hasn't the right to publish changes a request all the same.
-    "request/control.lua": ["redis.pcall('PUBLISH', "],
-    "request/room.lua": ["pcall(request, ", "redis.pcall('PUBLISH', "],
+    "request/control_request.lua": ["redis.pcall('PUBLISH', "],
+    "request/storage.lua": ["pcall(request, ", "redis.pcall('PUBLISH', "],
     "request/take.lua": ["redis.pcall('XREADGROUP', ", "pcall(looked_at, "],
 }
 
@@ -153,16 +162,16 @@ def _no_global_is_read(which: str, text: str) -> None:
 def test_a_script_has_the_functions_it_needs_and_no_others() -> None:
     function = re.compile(r"^local function (\w+)", re.M)
     for room in ROOMS:
-        for each in ("take", "settle", "move", "front", "undo"):
+        for each in ("take", "settle", "move", "move_range", "undo"):
             text = script(room, each).text
             named = function.findall(text)
             assert len(named) == len(set(named)) > 10
             for name in named:
                 assert len(re.findall(rf"\b{name}\b", text)) > 1, f"{room}/{each}: {name}"
     # What only a function calls goes with it, and what nothing calls goes.
-    assert "function located" in script("queues.request", "front").text
+    assert "function located" in script("queues.request", "move_range").text
     assert "function room_retire" in script("queues.request", "sweep").text
-    assert "function room_retire" not in script("queues.request", "front").text
+    assert "function room_retire" not in script("queues.request", "move_range").text
     kept = "local function b()\n  return 1\nend\n"
     user = "local function a() return b() end\n"
     text = "local function c()\n  if a() then\n    return a()\n  end\nend\n"
@@ -199,7 +208,7 @@ def test_what_must_work_on_a_full_server_says_so() -> None:
     for room in ROOMS:
         for each in ("take", "settle", "extend", "move", "undo", "sweep", "configure"):
             assert script(room, each).header.flags == ("allow-oom",)
-    assert script("queues.request", "control").header.flags == ("allow-oom",)
+    assert script("queues.request", "control_request").header.flags == ("allow-oom",)
     assert script("queues.request", "submit").header.flags == ()
     assert script("queues.delay", "schedule").header.flags == ()
 

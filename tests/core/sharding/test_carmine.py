@@ -409,7 +409,7 @@ def test_what_goes_back_into_sight_behind_the_mover_is_not_left_there(
     settle(queue, "reject", take(queue))
     work = opened().resize.op(1)
     assert isinstance(work, Coroutine)
-    roll = CarmineQueue(None, NAME)._script("roll").sha
+    roll = CarmineQueue(None, NAME)._script("list_ids").sha
     calls, left = work.send(None), None
     keys = queue.all_keys[1]
     try:

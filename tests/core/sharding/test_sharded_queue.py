@@ -542,7 +542,7 @@ def test_a_mover_that_comes_late_ends_only_its_own_departure(
 ) -> None:
     name = next(id for id in ids(9) if home(id, 2) == 1)
     put(open_set(2), [name], clock.now_ms)
-    go_on = held_before(client, open_set().resize.op(1), "departed")
+    go_on = held_before(client, open_set().resize.op(1), "rebalance_finish")
     assert open_set().resize(1) == 0  # another one was quicker, and the number changes again
     assert open_set().resize(2) == 0
     for steps in range(99):
@@ -631,7 +631,7 @@ def test_a_mover_of_an_old_change_moves_nothing_any_more(
 ) -> None:
     names = one_per_shard(3)
     put(open_set(3), names, clock.now_ms)
-    go_on = held_before(client, open_set().resize.op(2), "roll")
+    go_on = held_before(client, open_set().resize.op(2), "list_ids")
     assert open_set().resize(2) == open_set().resize(3) == 0
     with suppress(Refused):
         go_on()
@@ -643,7 +643,7 @@ def test_a_shard_that_is_taken_up_again_is_not_cleared_by_a_late_mover(
     open_set: Callable[..., Set], client: redis.Redis, clock: FakeClock
 ) -> None:
     put(open_set(2), one_per_shard(2), clock.now_ms)
-    go_on = held_before(client, open_set().resize.op(1), "retire")
+    go_on = held_before(client, open_set().resize.op(1), "retire_shard")
     assert open_set().resize(1) == open_set().resize(2) == 0
     later = open_set()
     later.configure("op", 1, {"history": "all"})
@@ -741,7 +741,7 @@ def test_who_knows_an_old_change_cannot_misplace_what_moves_now(
     assert open_set().resize(2) == open_set().resize(3) == 0
     mover = open_set().resize.op(5)
     go_on = held_before(
-        client, mover, "arrive", lambda: client.hexists("rq:{later/2}:transit", name)
+        client, mover, "rebalance_accept", lambda: client.hexists("rq:{later/2}:transit", name)
     )
     assert put(old_process, [name], clock.now_ms, "move") == ["moved"]
     assert go_on() == 0

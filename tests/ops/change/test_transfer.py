@@ -784,8 +784,8 @@ POINTS = {
 KILLING = """
 import os, signal, sys
 from redisq_ops import cli
-from redisq_ops.core import queue, relocation as core
-from redisq_ops.ops import relocation as ops
+from redisq_ops.core.engine import transfer as core
+from redisq_ops.ops.change import transfer as ops
 
 point, nth, *words = sys.argv[1:]
 seen = 0
@@ -805,7 +805,7 @@ def wrapped(function, before):
     return call
 
 if point == "out":
-    ops.Order.move = wrapped(ops.Order.move, False)
+    ops.EntryAction.move = wrapped(ops.EntryAction.move, False)
 elif point == "end":
     ops.Relocating._end = wrapped(ops.Relocating._end, True)
 elif point == "put away":

@@ -2,7 +2,7 @@
 -- ARGV: caller seq
 -- `was`: written only where it is that now, quoted as a value, '' for absent; '*' for anything.
 -- REST: name value was
--- USES: guard history
+-- USES: idempotency history
 -- FLAGS: allow-oom
 -- Returns one word per row: what the field was before, or - for absent.
 local said, late = replayed()

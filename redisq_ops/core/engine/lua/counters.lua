@@ -3,7 +3,7 @@
 -- that no later write can fail. One that it leaves out (`SELDOM`) is read when it is counted first,
 -- which has to be before the first write.
 -- KEYS: stat
--- USES: spoilt
+-- USES: corrupt_values
 local stats = {}
 
 local function count(name, n)

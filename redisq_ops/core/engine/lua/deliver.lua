@@ -1,6 +1,6 @@
 -- Hand entries out: a receipt each, a record line, a lease, and the take's reply.
 -- The script using this names ARGV `caller`, `seq`, `consumer` and `lease_ms`.
--- USES: taken large numbers counters
+-- USES: take_reply bulk_write number_words counters
 local deadline = string.format('%.0f', now + tonumber(lease_ms))
 
 -- `lines` are the entries' records where they have one, `ready` their ready times where that counts.

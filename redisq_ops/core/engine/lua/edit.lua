@@ -4,7 +4,7 @@
 -- KEYS: undo_ op_
 -- ARGV: caller seq from high_water
 -- REST: id was payload
--- USES: guard moves content
+-- USES: idempotency transitions content
 -- Returns one word per row: moved | changed | late, as `move` does.
 local said, late = replayed()
 if late then return superseded end

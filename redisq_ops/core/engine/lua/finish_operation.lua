@@ -4,7 +4,7 @@
 -- take it back; each may be empty.
 -- KEYS: undo_ land_
 -- ARGV: op at steps
--- USES: config unfinished
+-- USES: config unfinished_operations
 -- FLAGS: allow-oom
 -- Returns 1, or 0 if somebody was at it.
 local is = tonumber(redis.call('ZSCORE', unfinished, op) or nil)

@@ -3,7 +3,7 @@
 -- that is to be taken back now, whose undo list must not expire meanwhile; 0: none.
 -- KEYS: undo_
 -- ARGV: op step idle
--- USES: config unfinished
+-- USES: config unfinished_operations
 -- FLAGS: allow-oom
 -- Returns the time (ms), or 0 if somebody is at it.
 local at = tonumber(redis.call('ZSCORE', unfinished, op) or nil)

@@ -8,7 +8,7 @@
 -- KEYS: undo_ op_
 -- ARGV: caller seq from to high_water consumer lease_ms span
 -- REST: id at
--- USES: guard moves unfinished theirs
+-- USES: idempotency transitions unfinished_operations concurrent_step
 -- FLAGS: allow-oom
 -- Returns one word per row: moved | changed (another state now) | late (entered it meanwhile) | away (in
 -- another queue, or on its way: only that move's undo brings it back) | theirs (moved, when another hand

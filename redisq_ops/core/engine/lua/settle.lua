@@ -2,7 +2,7 @@
 -- the latest delivery is heard; a late one is told `stale` and changes nothing.
 -- ARGV: caller seq consumer told
 -- REST: outcome value delay
--- USES: guard told moves
+-- USES: idempotency parse_settlements transitions
 -- FLAGS: allow-oom
 -- Returns one word for each, or one for all: done | retry | dead | released | stale.
 local said, late = replayed()

@@ -2,7 +2,7 @@
 -- requests and results after `keep_ms`, callers not heard of for a day. Dead letters never, nor what an
 -- unfinished move holds: that is looked at again in an hour.
 -- ARGV: max
--- USES: due unheard unfinished
+-- USES: reclaim_expired expire_bookkeeping unfinished_operations
 -- FLAGS: allow-oom
 -- Returns how many things went; 0 means nothing was due.
 local went = reap(tonumber(max))

@@ -1,7 +1,7 @@
 -- Take one step of a bulk move back, as far as its entries are untouched since.
 -- KEYS: undo_ op_
 -- ARGV: caller seq op step to
--- USES: guard moves still
+-- USES: idempotency transitions entries_in_state
 -- FLAGS: allow-oom
 -- Returns how many were put back, how many had been touched, and the ids of these.
 local said, late = replayed()

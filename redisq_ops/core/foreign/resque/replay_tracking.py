@@ -174,7 +174,7 @@ class JobFates(Fates):
         queue, lists = self._jobs, self._jobs.keys["t_queue_"]
         room, behind, more = WATCHED - self._followed, 0, b"1"
         while more == b"1":
-            more, *said = await queue._script("replayed").call(
+            more, *said = await queue._script("replayed_jobs").call(
                 queue.keys, queue.clock, list[bytes], op=op, step=step, behind=behind
             )
             rows = list(zip(said[::4], said[1::4], said[2::4], said[3::4], strict=True))
@@ -246,7 +246,7 @@ class JobFates(Fates):
         queue, overrun = self._jobs, False
         keys = [place.key for place in await queue._places("dead")]
         tails = [self._tails.get(key, Tail()) for key in keys]
-        found = await queue._script("latest").call(
+        found = await queue._script("list_tail").call(
             queue.keys, queue.clock, list[Any],
             [(key, tail.size) for key, tail in zip(keys, tails, strict=True)],
             most=max(OF_EACH, LATEST // len(keys)),

@@ -69,7 +69,9 @@ class ShardedCarmineQueue(TimedShards[C_co, CarmineQueue[None]], CarmineQueue[C_
         return sum(n for (n,) in found)
 
     def _arrive(self, part: CarmineQueue[None], rows: Sequence[Arrival]) -> Call[list[str]]:
-        return part._script("arrive").call(part.keys, self.clock, words, rows, layout=self.layout)
+        return part._script("rebalance_accept").call(
+            part.keys, self.clock, words, rows, layout=self.layout
+        )
 
     def _forget(self, part: CarmineQueue[None], max: int) -> Description[int]:
         """Ours alone: by now Carmine may have a queue of that name."""

@@ -196,7 +196,7 @@ class CircularQueue(Queue[C_co]):
         return [{"new": "ok", "queued": "exists", "again": "exists"}.get(w, w) for w in said]
 
     async def _accepted(self, rows: Sequence[tuple[str | bytes, ...]]) -> list[str]:
-        said: list[str] = await self._script("arrive").call(
+        said: list[str] = await self._script("rebalance_accept").call(
             self.keys, self.clock, words, rows, layout=self.layout
         )
         return said

@@ -124,7 +124,9 @@ class ShardedCircularQueue(Carrying[C_co, CircularQueue[None]], CircularQueue[C_
         return await Sharded.resize(self, shards)
 
     def _arrive(self, part: CircularQueue[None], rows: Sequence[Arrival]) -> Call[list[str]]:
-        return part._script("arrive").call(part.keys, self.clock, words, rows, layout=self.layout)
+        return part._script("rebalance_accept").call(
+            part.keys, self.clock, words, rows, layout=self.layout
+        )
 
     async def _rehome(self) -> int:
         rotates = (await recorded(self.keys) or self.shape).residence == "rotate"

@@ -118,7 +118,7 @@ class DelaySet(TimedQueue[C_co]):
         return await self._plan(name, b"", 0) == "gone"
 
     def _plan(self, name: str, spec: bytes, at: int) -> Call[str]:
-        return self._script("plan").call(
+        return self._script("set_periodic").call(
             self.keys, self.clock, bytes.decode, name=name, spec=spec, at=at
         )
 
@@ -173,7 +173,7 @@ class DelaySet(TimedQueue[C_co]):
     async def _fire(self, name: str, line: bytes, slot: int, now: int) -> str:
         spec = Periodic.decoded(line)
         runs, following = periodic.due(spec, slot, now)
-        return await self._script("fire").call(
+        return await self._script("fire_periodic").call(
             self.keys,
             self.clock,
             bytes.decode,
@@ -221,7 +221,7 @@ class DelaySet(TimedQueue[C_co]):
         """
         await self._enrol()
         rows = [(id, id, "delayed", "", "", payload, "", "") for id, payload in entries]
-        said = await self._script("arrive").call(
+        said = await self._script("rebalance_accept").call(
             self.keys, self.clock, words, rows, new=1, layout=self.layout
         )
         if "elsewhere" in said:
@@ -234,7 +234,7 @@ class DelaySet(TimedQueue[C_co]):
         return await self._accepted([record.arrival(entry, op) for entry in entries])
 
     async def _accepted(self, rows: Sequence[tuple[str | bytes, ...]]) -> list[str]:
-        said: list[str] = await self._script("arrive").call(
+        said: list[str] = await self._script("rebalance_accept").call(
             self.keys, self.clock, words, rows, new=1, layout=self.layout
         )
         if "elsewhere" in said:

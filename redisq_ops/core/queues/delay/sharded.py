@@ -56,6 +56,6 @@ class ShardedDelaySet(TimedShards[C_co, DelaySet[None]], DelaySet[C_co]):
     # --- moving to other shards ----------------------------------------------------------------
 
     def _arrive(self, part: DelaySet[None], rows: Sequence[Arrival]) -> Call[list[str]]:
-        return part._script("arrive").call(
+        return part._script("rebalance_accept").call(
             part.keys, self.clock, words, rows, new=0, layout=self.layout
         )

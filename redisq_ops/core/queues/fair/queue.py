@@ -208,7 +208,7 @@ class FairQueue(Queue[C_co]):
         checked_name(client, "client name")
         await self._enrol()
         said: list[str] = await self._guarded(
-            "govern", words, rule=rule, client=client, value=value, was=""
+            "set_client_rule", words, rule=rule, client=client, value=value, was=""
         )
         return int(said[1])
 
@@ -222,7 +222,7 @@ class FairQueue(Queue[C_co]):
         ``changed``: it is not; and the value before).
         """
         checked_name(client, "client name")
-        return self._script("govern").call(
+        return self._script("set_client_rule").call(
             self.keys,
             self.clock,
             lambda reply: (reply[0].decode(), int(reply[1])),

@@ -239,7 +239,7 @@ class ShardedFairQueue(Sharded[C_co, FairQueue[None]], FairQueue[C_co]):
         left = list(parts)
         while left:
             gone = await together(
-                part._script("forget").call(
+                part._script("forget_clients").call(
                     part.keys, self.clock, int, layout=self.layout, max=BATCH
                 )
                 for part in left

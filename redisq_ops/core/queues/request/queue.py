@@ -168,7 +168,7 @@ class RequestQueue(RequestLooks[C_co]):
             checked_limit(given)
         if verb == "priority":
             checked_priority(given)
-        return self._script("control").call(
+        return self._script("control_request").call(
             self.keys,
             self.clock,
             lambda reply: (reply[0].decode(), reply[1].decode()),
@@ -224,7 +224,7 @@ class RequestQueue(RequestLooks[C_co]):
     @operation
     def strike(self, group: str, consumer: str) -> Call[str]:
         checked_consumer(consumer)
-        return self._script("strike").call(
+        return self._script("remove_consumer").call(
             self.keys, self.clock, bytes.decode, rid=group, consumer=consumer
         )
 

@@ -5,7 +5,7 @@
 -- KEYS: undo_ op_
 -- ARGV: caller seq from to consumer lease_ms side queue failed span
 -- REST: id kind key member seen put name
--- USES: guard places trash theirs
+-- USES: idempotency places trash concurrent_step
 -- FLAGS: allow-oom
 -- Returns one word per row: moved, theirs (see there), or why not.
 local said, late = replayed()

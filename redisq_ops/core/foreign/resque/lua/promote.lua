@@ -1,7 +1,7 @@
 -- Sidekiq's retry and schedule sets: what is due goes to the queue its record names, its bytes as
 -- they are. What names no queue goes to the dead.
 -- KEYS: t_retry t_schedule
--- USES: burial wake
+-- USES: dead_jobs wake_workers
 local function promote(max)
   if not sidekiq then return 0 end
   local moved, mine = 0, 0

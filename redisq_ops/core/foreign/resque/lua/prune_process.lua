@@ -3,7 +3,7 @@
 -- KEYS: t_processes op_
 -- ARGV: caller seq identity silent_ms rescue side queue failed
 -- REST: key
--- USES: guard burial
+-- USES: idempotency dead_jobs
 -- FLAGS: allow-oom
 -- Rows: its record, the two hashes that may hold its work, its signals.
 -- Returns pruned | alive | unknown, how many of its jobs wait again and how many are lost; or, nothing

@@ -3,7 +3,7 @@
 -- `job` is its bytes, back to the front of the queue `source` it was taken from.
 -- KEYS: t_workers t_worker_ t_heartbeats op_
 -- ARGV: caller seq identity beat working text job source side queue failed
--- USES: guard burial
+-- USES: idempotency dead_jobs
 -- FLAGS: allow-oom
 -- Returns pruned | changed | unknown, how many jobs wait again and how many are failures; or, nothing
 -- done, blocked and the key that stands where one of them would have to go.

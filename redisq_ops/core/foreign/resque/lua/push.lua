@@ -3,7 +3,7 @@
 -- ARGV: caller seq at unit side queue failed
 -- REST: id text
 -- KEYS: t_schedule
--- USES: guard config counters history wake tallies
+-- USES: idempotency config counters history wake_workers owner_counters
 -- Returns the word ok, for all of them.
 local said, late = replayed()
 if late then return superseded end

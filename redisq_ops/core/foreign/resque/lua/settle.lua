@@ -4,7 +4,7 @@
 -- KEYS: t_retry
 -- ARGV: caller seq consumer told side queue failed
 -- REST: outcome text unit delay
--- USES: guard told held
+-- USES: idempotency parse_settlements leased_jobs
 -- LOOKS: lease meta lost
 -- FLAGS: allow-oom
 -- Returns one word for each, or one for all: done | retry | dead | released | stale.

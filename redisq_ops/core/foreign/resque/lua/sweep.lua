@@ -2,7 +2,7 @@
 -- after `trash_ms`, what was counted of jobs that others have ended since after `keep_ms`, callers not
 -- heard of for a day. What the owner keeps is the owner's to trim.
 -- ARGV: max side queue failed
--- USES: held promote trash unheard
+-- USES: leased_jobs promote trash expire_bookkeeping
 -- FLAGS: allow-oom
 -- Returns how many things went; 0 means nothing was due.
 fit_lists()

@@ -2,7 +2,7 @@
 -- way, a few at a time.
 -- KEYS: t_paused
 -- ARGV: caller seq n lease_ms consumer side queue failed
--- USES: taken held content promote large numbers
+-- USES: take_reply leased_jobs content promote bulk_write number_words
 -- LOOKS: lease meta body lost
 -- FLAGS: allow-oom
 -- Returns what `taken` says, tickets being ids and receipts in one.

@@ -7,7 +7,7 @@
 -- KEYS: undo_ op_
 -- ARGV: caller seq op step side queue failed
 -- REST: digest seen
--- USES: guard places rows
+-- USES: idempotency places undo_rows
 -- FLAGS: allow-oom
 -- Returns, of all calls, how many were put back and how many had been touched; and how many are left.
 local said, late = replayed()

@@ -2,7 +2,7 @@
 -- list it was put into and the SHA-1 of its bytes, both empty where it went elsewhere. Reads only.
 -- KEYS: undo_
 -- ARGV: op step behind
--- USES: rows
+-- USES: undo_rows
 -- FLAGS: no-writes
 -- Returns 1 if there are more, else 0; then key and digest by turns.
 local rows = redis.call('LRANGE', undo_ .. op .. ':' .. step, behind, behind + 100)

@@ -7,7 +7,7 @@
 -- KEYS: stream journal
 -- ARGV: group consumer to min_idle remove
 -- REST: id
--- USES: spoilt
+-- USES: corrupt_values
 -- FLAGS: allow-oom
 -- Returns 1 if the consumer was removed, one word per id: moved | there (already, as what was moved is
 -- when this is sent again) | changed | gone (it was trimmed from the stream: nobody can work on it),

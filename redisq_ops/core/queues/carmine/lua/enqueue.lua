@@ -3,7 +3,7 @@
 -- again. To a caller who knows an older `layout` of the shards, what isn't here is `elsewhere`.
 -- ARGV: caller seq backoff requeue update layout
 -- REST: id content
--- USES: guard moves known due
+-- USES: idempotency transitions message_facts reclaim_expired
 -- LOOKS: next requeued circle stray finished nattempts backoffs err
 -- Returns a word per row, or one for all: ok | updated | requeued | elsewhere, or the state refused for.
 local said, late = replayed()

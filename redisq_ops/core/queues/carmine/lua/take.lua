@@ -1,7 +1,7 @@
 -- Take up to n queued messages in the order of their ready times, each under a lock of its own, and
 -- turn the circle.
 -- ARGV: caller seq n lease_ms consumer
--- USES: deliver due content dry
+-- USES: deliver reclaim_expired content empty_polls
 -- LOOKS: meta messages locks nattempts backoffs finished stray circle eoq dry_runs
 -- FLAGS: allow-oom
 -- Returns what `taken` says.

@@ -4,7 +4,7 @@
 -- knows an older `layout` of the shards, what isn't here is `elsewhere`, and left alone.
 -- ARGV: caller seq layout
 -- REST: id payload
--- USES: guard moves large
+-- USES: idempotency transitions bulk_write
 -- LOOKS: queue spent again
 -- Returns one word per row, or one for all: new | queued | again | elsewhere.
 local said, late = replayed()

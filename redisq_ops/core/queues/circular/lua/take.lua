@@ -1,6 +1,6 @@
 -- Take up to n ids, the one that waits longest first, each under a lease of its own.
 -- ARGV: caller seq n lease_ms consumer
--- USES: deliver due content met pop turn
+-- USES: deliver reclaim_expired content examine_element pop_list rotate_list
 -- LOOKS: meta body queue spent again transit err dead trash
 -- FLAGS: allow-oom
 -- Returns what `taken` says.

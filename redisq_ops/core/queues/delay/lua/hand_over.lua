@@ -2,7 +2,7 @@
 -- no cluster. An id that is taken over there makes a dead letter here.
 -- KEYS: to_body to_delay to_cfg to_wake
 -- ARGV: n layout
--- USES: due
+-- USES: reclaim_expired
 -- Returns: how many went, how many are dead, 1 if more may be due.
 must_be(to_body, 'hash')
 must_be(to_delay, 'zset')

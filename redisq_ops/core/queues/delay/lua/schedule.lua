@@ -4,7 +4,7 @@
 -- KEYS: transit
 -- ARGV: caller seq mode layout
 -- REST: id at payload
--- USES: guard moves large due
+-- USES: idempotency transitions bulk_write reclaim_expired
 -- Returns `word:ready time` per row, or one for all: ok | same | moved | again | exists | elsewhere.
 local said, late = replayed()
 if late then return superseded end

@@ -1,6 +1,6 @@
 -- Take up to n due entries in the order of their ready times, each under a lease of its own.
 -- ARGV: caller seq n lease_ms consumer
--- USES: deliver due content
+-- USES: deliver reclaim_expired content
 -- FLAGS: allow-oom
 -- Returns what `taken` says.
 local said, late = replayed()

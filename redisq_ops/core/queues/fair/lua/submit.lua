@@ -3,7 +3,7 @@
 -- knows an older `layout` of the shards, what isn't here is `elsewhere`, and left alone.
 -- ARGV: caller seq client layout
 -- REST: id payload
--- USES: guard moves
+-- USES: idempotency transitions
 -- Returns one word per row, or one for all: ok | same | exists | elsewhere.
 local said, late = replayed()
 if late then return superseded end

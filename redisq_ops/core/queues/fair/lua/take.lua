@@ -1,6 +1,6 @@
 -- Take up to n entries, each under a lease of its own and each of the client whose turn it is.
 -- ARGV: caller seq n lease_ms consumer
--- USES: deliver due turns
+-- USES: deliver reclaim_expired select_clients
 -- LOOKS: meta body owner clients packing holes
 -- FLAGS: allow-oom
 -- Returns what `taken` says, each payload with its client in front.

@@ -1,5 +1,5 @@
 -- What goes along with a sub-request that is moved to another queue: how its request is to be worked on.
--- USES: requests
+-- USES: request_records
 local function following(ids)
   local found = {}
   for k, id in ipairs(ids) do

@@ -3,7 +3,7 @@
 -- is sent again, resumed elsewhere or raced by its twin never doubles or mixes anything.
 -- ARGV: rid priority limit start before after seal
 -- REST: payload
--- USES: moves numbers begin
+-- USES: transitions number_words begin_request
 -- Returns: ok | same (already there) | past (there, and more) | exists (another submission),
 -- then total, state.
 local q = request(rid)

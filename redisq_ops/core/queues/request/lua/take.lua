@@ -1,7 +1,7 @@
 -- Take up to n sub-requests, highest priority first, round robin among the requests of one.
 -- What may be refused is looked at before anything is popped; a re-sent take gets the same deliveries.
 -- ARGV: caller seq n lease_ms consumer
--- USES: deliver due content ready
+-- USES: deliver reclaim_expired content type_check_hook
 -- LOOKS: meta
 -- FLAGS: allow-oom
 -- Returns what `taken` says.

@@ -1,0 +1,54 @@
+-- No single recoverer: whoever takes also brings back what is overdue, a few at a time.
+-- Beside, what a clock that fell back would hold up is brought forward.
+-- USES: transitions wake_workers clock_fall deadline_hook
+local function bring_forward(max)
+  local brought = after_fall({lease, delay}, RELATIVE, max, function(zset, id, at, r)
+    admit(zset, at, id)
+    keep(id, packed(r))
+    timed(zset, id, at)
+  end)
+  if brought > 0 then wake_workers(1) end
+  return brought
+end
+
+-- Of a new entry with a ready time, while others are brought forward.
+local function keep_recent(id)
+  local r = unpacked(nil)
+  r.since = now
+  keep(id, packed(r))
+end
+
+local function reap(max)
+  local brought = (fall or latest > now) and bring_forward(100) or 0
+  local late = redis.call('ZRANGE', lease, '-inf', now_text, 'BYSCORE', 'LIMIT', '0', max)
+  for i, r in ipairs(records(late)) do
+    local id = late[i]
+    r.lost = r.lost + 1
+    r.op = '-'
+    note('lost', id .. '|' .. r.consumer)
+    if r.lost >= conf.max_lost then
+      r.reason = 'lost'
+      note('dead', id .. '|lost')
+      move(id, 'pending', 'dead', now, r)
+    else
+      move(id, 'pending', 'waiting', r.ready > 0 and math.min(r.ready, now) or now, r)
+    end
+  end
+  return #late + brought
+end
+
+-- An idle worker sleeps until the next due time, but of many idle ones only one keeps watch; the
+-- others sleep their full turn. Returns the time to look again, 0 for "no need".
+local function watch(sleeper)
+  local due
+  for _, key in ipairs({lease, delay}) do
+    local top = redis.call('ZRANGE', key, '0', '0', 'WITHSCORES')
+    if top[2] and (not due or tonumber(top[2]) < due) then due = tonumber(top[2]) end
+  end
+  if not due then return 0 end
+  local held = redis.call('HMGET', stat, 'watch_by', 'watch_until')
+  local til = tonumber(held[2])
+  if til and held[1] ~= sleeper and now <= til and til <= due + 500 then return 0 end
+  redis.call('HSET', stat, 'watch_by', sleeper, 'watch_until', math.max(due, now) + 200)
+  return due
+end

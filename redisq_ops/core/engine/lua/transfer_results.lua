@@ -1,0 +1,16 @@
+-- What was said here of the entries of a move's step. `close`: 1 to let no more of them in.
+-- KEYS: land_
+-- ARGV: op step close keep_ms
+-- USES: keep_transfer_results
+-- FLAGS: allow-oom
+-- Returns ids and what was said of each, in turn.
+local list = land_ .. op .. ':' .. step
+if close == '1' then
+  redis.call('HSET', list, '*', 'cancelled')
+  keep_said(op, step, keep_ms)
+end
+local kept, said = redis.call('HGETALL', list), {}
+for i = 1, #kept, 2 do
+  if kept[i] ~= '*' then said[#said + 1], said[#said + 2] = kept[i], kept[i + 1]:match('^%S+') end
+end
+return said

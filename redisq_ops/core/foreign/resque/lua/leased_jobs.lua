@@ -1,0 +1,64 @@
+-- What our workers hold: ticket → payload, each under a lease. A ticket never comes twice; it is the
+-- receipt, and who holds none that is there holds nothing. `lost`: how often a payload's worker
+-- vanished, and when last, by its digest; forgotten when a delivery of it is settled.
+-- KEYS: lease body lost stat
+-- USES: record counters dead_jobs wake_workers clock_fall
+local function tickets(n)
+  return reserve('fence', n)
+end
+
+local function hold(ticket, payload, line, deadline)
+  redis.call('HSET', body, ticket, payload)
+  redis.call('HSET', meta, ticket, line)
+  redis.call('ZADD', lease, deadline, ticket)
+end
+
+local function times_lost(digest)
+  return tonumber((redis.call('HGET', lost, digest) or ''):match('^%d+')) or 0
+end
+
+local function let_go(list)
+  if #list == 0 then return end
+  redis.call('ZREM', lease, unpack(list))
+  redis.call('HDEL', body, unpack(list))
+  redis.call('HDEL', meta, unpack(list))
+end
+
+local function bring_forward(max)
+  return after_fall({lease}, false, max, function(_, ticket, deadline, r)
+    redis.call('ZADD', lease, deadline, ticket)
+    redis.call('HSET', meta, ticket, packed(r))
+  end)
+end
+
+-- A job whose worker vanished waits again, or is dead when that was once too often.
+local function back_or_buried(payload, record)
+  local digest = redis.sha1hex(payload)
+  note('lost', shown(payload) .. '|' .. record.consumer)
+  -- Equal jobs share a count: those that were out together when one was lost are one loss.
+  local known, at = (redis.call('HGET', lost, digest) or ''):match('^(%d+) (%d+)')
+  local times = tonumber(known or 0) + (record.since < tonumber(at or 0) and 0 or 1)
+  redis.call('HSET', lost, digest, times .. ' ' .. now)
+  if times >= conf.max_lost then
+    redis.call('HDEL', lost, digest)
+    note('dead', shown(payload) .. '|lost')
+    bury_lost(payload, times, record.consumer)
+  else
+    to_front(queue, payload)
+  end
+end
+
+local function reap(max)
+  local brought = (fall or latest > now) and bring_forward(100) or 0
+  local late = redis.call('ZRANGE', lease, '-inf', now_text, 'BYSCORE', 'LIMIT', '0', max)
+  if #late == 0 then return brought end
+  fit_lists()
+  local payloads, lines = redis.call('HMGET', body, unpack(late)), records(late)
+  for i = #late, 1, -1 do -- the one that was due first is the next one taken
+    local payload = payloads[i]
+    if payload then back_or_buried(payload, lines[i]) end -- else removed by hand: a ticket is nothing
+  end
+  let_go(late)
+  wake_workers(#late)
+  return #late + brought
+end

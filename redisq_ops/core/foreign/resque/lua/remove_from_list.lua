@@ -1,0 +1,53 @@
+-- Taking elements out of the middle of a list. Redis only can by a walk from an end, so what goes is
+-- marked in its place first, and one walk takes all marks; never further than `REACH` from an end.
+-- The script using this names ARGV `caller` and `seq`.
+-- USES: leased_jobs
+local REACH, AROUND = 10000, 100
+local marks, drift = {}, {}
+-- What may still be looked at in searches, in each list or in `all`: elements, and what is read around a
+-- place is as dear as twenty times as many walked past.
+local MOST, budget = 30 * REACH, {}
+local mark = '\1redisq ' .. caller .. ' ' .. seq .. ' '
+
+-- Where a member is now that was seen at a position: others may have come and gone at both ends. A
+-- search may walk far, so there are few; past them it is `unsure` whether it is still there.
+local function position(key, member, seen)
+  local at = seen + (drift[key] or 0)
+  if at >= 0 and redis.call('LINDEX', key, at) == member then return at end
+  local low, best, most = math.max(0, at - AROUND), nil, budget.all or budget[key] or MOST
+  most = most - 20 * AROUND
+  if most < 0 then return nil, 'unsure' end
+  for i, other in ipairs(redis.call('LRANGE', key, low, math.max(0, at) + AROUND)) do
+    local here = low + i - 1
+    if other == member and (not best or math.abs(here - at) < math.abs(best - at)) then best = here end
+  end
+  if not best then -- everything may have moved further than that
+    most = most - 2 * REACH
+    if most < 0 then return nil, 'unsure' end
+    local from_left = redis.call('LPOS', key, member, 'RANK', 1, 'MAXLEN', REACH)
+    best = from_left or redis.call('LPOS', key, member, 'RANK', -1, 'MAXLEN', REACH) or nil
+  end
+  budget[budget.all and 'all' or key] = most
+  if best then drift[key] = best - seen end
+  return best
+end
+
+local function out_of_list(key, member, seen)
+  local at, why = position(key, member, seen)
+  if not at then return nil, why end
+  local behind = redis.call('LLEN', key) - at
+  local near = at < behind and 'L' or 'R'
+  if math.min(at + 1, behind) > REACH then return nil, 'deep' end
+  marks[key] = marks[key] or {L = 0, R = 0}
+  marks[key][near] = marks[key][near] + 1
+  redis.call('LSET', key, at, mark .. near)
+  return true
+end
+
+local function sweep_marks()
+  for key, n in pairs(marks) do
+    if n.L > 0 then redis.call('LREM', key, n.L, mark .. 'L') end
+    if n.R > 0 then redis.call('LREM', key, -n.R, mark .. 'R') end
+  end
+  marks = {}
+end

@@ -1,0 +1,44 @@
+-- What is known of ids that are about to be enqueued: `state` in Carmine's words, or dead, trash,
+-- nx (not there), elsewhere (on its way to another shard, or not there to a caller whose `layout` of the
+-- shards is out of date), unknown (written by another program); `over`: until when equal ones are
+-- refused; `follows`: newer content of it waits already. The script using this names ARGV `layout`.
+-- KEYS: messages backoffs finished body next delay lease dead trash
+-- USES: visible_state
+local newer = (tonumber(conf.layout) or 0) > tonumber(layout)
+local ABSENT = newer and 'elsewhere' or 'nx'
+
+local function out_of_sight(id)
+  if redis.call('HEXISTS', body, id) == 0 then return ABSENT end
+  if redis.call('ZSCORE', dead, id) then return 'dead' end
+  return redis.call('ZSCORE', trash, id) and 'trash' or 'elsewhere'
+end
+
+local NEW = {state = ABSENT} -- what most are, and then nothing is changed in it
+
+local function facts(ids)
+  local known, any, hidden = {}, false, redis.call('EXISTS', body) == 1
+  local contents = redis.call('HMGET', messages, unpack(ids))
+  for i = 1, #ids do any = any or contents[i] end
+  for i, id in ipairs(ids) do
+    local state = contents[i] and 'unknown' or hidden and out_of_sight(id) or ABSENT
+    known[id] = (any or hidden) and {state = state} or NEW
+  end
+  if not any then return known end
+  local ready = redis.call('ZMSCORE', delay, unpack(ids))
+  local held = redis.call('ZMSCORE', lease, unpack(ids))
+  local done = redis.call('SMISMEMBER', finished, unpack(ids))
+  local coming = some_follow() and redis.call('HMGET', next, unpack(ids)) or {}
+  for i, id in ipairs(ids) do
+    local it = known[id]
+    it.follows = coming[i] and true
+    if done[i] == 1 then
+      it.over = tonumber(redis.call('HGET', backoffs, id)) or 0
+      it.state = it.over > now and 'done-with-backoff' or newer and ABSENT or 'done-awaiting-gc'
+    elseif held[i] then
+      it.state = coming[i] and 'locked-with-requeue' or 'locked'
+    elseif ready[i] then
+      it.state = tonumber(ready[i]) > now and 'queued-with-backoff' or 'queued'
+    end
+  end
+  return known
+end

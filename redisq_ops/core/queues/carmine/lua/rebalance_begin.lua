@@ -1,0 +1,61 @@
+-- Begin a message's move to another shard: out of its state and of Carmine's sight, into `transit`,
+-- where no worker sees it, under a mark that stays the same however often the move is begun again.
+-- Pending ones stay, and all do when the mover's layout of the shards is out of date. What is done goes
+-- while equal ones are to be refused; when they aren't any more, nothing of it has to.
+-- KEYS: transit finished lease
+-- ARGV: layout
+-- REST: id
+-- USES: transitions
+-- Returns as many rows as fit a call: word (off | held | gone) mark state score record payload error
+-- following (after a plus), the last six empty where there is nothing.
+local said, size = {}, 0
+local newer = (tonumber(conf.layout) or 0) > tonumber(layout)
+local function answer(...)
+  for _, word in ipairs({...}) do said[#said + 1] = word end
+end
+
+local function standing(id, sighted)
+  if not sighted then
+    local at = redis.call('ZSCORE', dead, id)
+    if at then return 'dead', at end
+    return 'trash', redis.call('ZSCORE', trash, id)
+  elseif redis.call('SISMEMBER', finished, id) == 1 then
+    return 'done', redis.call('HGET', backoffs, id) or '0'
+  end
+  return 'delayed', redis.call('ZSCORE', delay, id)
+end
+
+for i = first, #ARGV do
+  local id = ARGV[i]
+  local sighted = redis.call('HGET', messages, id)
+  local content = sighted or redis.call('HGET', body, id)
+  local line = not newer and redis.call('HGET', transit, id)
+  if content and not line and not newer then
+    local state, at = standing(id, sighted)
+    local over = state == 'done' and tonumber(at) <= now
+    if at and sighted then leave_sight(id) end
+    if at and not over then
+      line = table.concat({reserve('fence', 1) + 1, state, at}, ' ')
+      redis.call('HSET', transit, id, line)
+      redis.call('HSET', body, id, content)
+    end
+    if state == 'done' then
+      redis.call('SREM', finished, id)
+    elseif at then
+      redis.call('ZREM', zset_of[state], id)
+    end
+  end
+  if line then
+    local mark, state, at = line:match('^(%S+) (%S+) (%S+)$')
+    local row = redis.call('HGET', next, id)
+    answer('off', mark, state, at, redis.call('HGET', meta, id) or '', content,
+      redis.call('HGET', err, id) or '', row and '+' .. row or '')
+    size = size + #content
+  else
+    local stays = content and (newer or redis.call('ZSCORE', lease, id))
+    answer(stays and 'held' or 'gone', '', '', '', '', '', '', '')
+  end
+  if size > 262144 then break end
+end
+flush()
+return said

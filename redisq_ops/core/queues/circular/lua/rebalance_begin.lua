@@ -1,0 +1,40 @@
+-- Begin an id's move to another shard: out of its state and into `transit`, where no worker sees it,
+-- under a mark that stays the same however often the move is begun again. Pending ones stay, and all do
+-- when the mover's layout of the shards is out of date.
+-- ARGV: layout
+-- REST: id
+-- USES: transitions
+-- Returns as many rows as fit a call: word (off | held | gone) mark state score record payload error
+-- following (after a plus), the last six empty where there is nothing.
+local said, size = {}, 0
+local newer = (tonumber(conf.layout) or 0) > tonumber(layout)
+local function answer(...)
+  for _, word in ipairs({...}) do said[#said + 1] = word end
+end
+for i = first, #ARGV do
+  local id = ARGV[i]
+  local content, record = redis.call('HGET', body, id), redis.call('HGET', meta, id)
+  local state = content and not newer and state_of(id, record)
+  if state and state ~= 'pending' and state ~= 'transit' then
+    local zset = zset_of[state]
+    local at = zset and redis.call('ZSCORE', zset, id) or '0'
+    redis.call('HSET', transit, id,
+      table.concat({reserve('fence', 1) + 1, state, at}, ' '))
+    moving = true
+    if zset then redis.call('ZREM', zset, id) end
+    if resides(state) then leaving[#leaving + 1] = id end
+    state = 'transit'
+  end
+  if state == 'transit' then
+    local mark, was, at = redis.call('HGET', transit, id):match('^(%S+) (%S+) (%S+)$')
+    local row = redis.call('HGET', again, id)
+    answer('off', mark, was, at, record or '', content, redis.call('HGET', err, id) or '',
+      row and '+' .. row or '')
+    size = size + #content
+  else
+    answer(content and 'held' or 'gone', '', '', '', '', '', '', '')
+  end
+  if size > 262144 then break end
+end
+flush()
+return said

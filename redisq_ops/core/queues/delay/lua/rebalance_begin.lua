@@ -1,0 +1,40 @@
+-- Begin an entry's move to another shard: out of its state and into `transit`, where no worker sees
+-- it, under a mark that stays the same however often the move is begun again. Pending ones stay, and
+-- all do when the mover's layout of the shards is out of date.
+-- KEYS: transit
+-- ARGV: layout
+-- REST: id
+-- USES: transitions
+-- Returns as many rows as fit a call: word (off | held | gone) mark state score record payload error
+-- following, the last six empty where there is nothing.
+local said, size = {}, 0
+local newer = (tonumber(conf.layout) or 0) > tonumber(layout)
+local function answer(...)
+  for _, word in ipairs({...}) do said[#said + 1] = word end
+end
+for i = first, #ARGV do
+  local id = ARGV[i]
+  local content = redis.call('HGET', body, id)
+  local line = not newer and redis.call('HGET', transit, id)
+  if content and not line and not newer then
+    for state, zset in pairs({delayed = delay, dead = dead, trash = trash}) do
+      local at = redis.call('ZSCORE', zset, id)
+      if at then
+        line = table.concat({reserve('fence', 1) + 1, state, at}, ' ')
+        redis.call('HSET', transit, id, line)
+        redis.call('ZREM', zset, id)
+      end
+    end
+  end
+  if line then
+    local mark, state, at = line:match('^(%S+) (%S+) (%S+)$')
+    answer('off', mark, state, at, redis.call('HGET', meta, id) or '', content,
+      redis.call('HGET', err, id) or '', redis.call('HGET', next, id) or '')
+    size = size + #content
+  else
+    answer(content and 'held' or 'gone', '', '', '', '', '', '', '')
+  end
+  if size > 262144 then break end
+end
+write_counters()
+return said

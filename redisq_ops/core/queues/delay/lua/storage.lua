@@ -1,0 +1,63 @@
+-- The delay set: one sorted set of ready times. An entry is delayed until its time and waiting from
+-- then on; both are the same key, so becoming due costs nothing.
+-- A delivered entry keeps its ready time in its record and returns to it, so order survives.
+-- `seen`: marks of what was handed over to here, by when; each is taken in once.
+-- KEYS: body next seen
+-- USES: list_append type_check wake_workers history counters
+local waiting_zset = delay
+local gone, woken = {}, 0
+local begun, renewed = {}, {} -- runs that follow: ids, and ids with payloads
+local follows -- whether any entry is to run again; asked once
+
+local function room_move(id, from, to, r)
+  if to == 'done' or to == 'gone' then
+    gone[#gone + 1] = id
+  elseif to == 'waiting' or to == 'delayed' then
+    woken = woken + 1
+  end
+end
+
+local function room_done(ids) append(gone, ids) end
+
+-- Rescheduled while it was being worked on: its next ready time, and the payload then.
+local function room_again(id)
+  if follows == nil then follows = redis.call('EXISTS', next) == 1 end
+  local row = follows and redis.call('HGET', next, id)
+  if not row then return nil end
+  local at, content = row:match('^(%d+) (.*)$')
+  if not at then spoilt(next, id, 'a time and a payload') end
+  begun[#begun + 1] = id
+  renewed[#renewed + 1], renewed[#renewed + 2] = id, content
+  return tonumber(at)
+end
+
+local function room_score(id, state)
+  local zset = ({pending = lease, delayed = delay, waiting = delay, dead = dead, trash = trash})[state]
+  return zset and redis.call('ZSCORE', zset, id) or nil
+end
+
+local function room_read()
+  if #gone + #begun == 0 then return end
+  must_be(body, 'hash')
+  if follows ~= false then must_be(next, 'hash') end
+end
+
+local function room_flush()
+  if #begun > 0 then
+    redis.call('HDEL', next, unpack(begun))
+    redis.call('HSET', body, unpack(renewed))
+    begun, renewed = {}, {}
+  end
+  if #gone > 0 then
+    redis.call('HDEL', body, unpack(gone))
+    if follows ~= false then redis.call('HDEL', next, unpack(gone)) end
+  end
+  if woken > 0 then wake_workers(woken) end
+  gone, woken = {}, 0
+end
+
+local function room_retire(max)
+  local old = redis.call('ZRANGE', seen, '-inf', now - conf.keep_ms, 'BYSCORE', 'LIMIT', 0, max)
+  if #old > 0 then redis.call('ZREM', seen, unpack(old)) end
+  return #old
+end

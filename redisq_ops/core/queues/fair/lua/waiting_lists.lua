@@ -1,0 +1,69 @@
+-- The lists of waiting ids. A list is a hint: an entry that leaves it otherwise than by its turn leaves
+-- a hole. Its id stays there, and `client/id` in `holes` says so, 0: if it comes back, it has its
+-- place again, 1: it has ended, the hole is spent. Holes go when a turn meets them, spent ones also
+-- when the list is packed: its front part is then f_<client>, `packed` ids long, the rest c_<client>.
+-- `head` is the absolute place of the first id, so a cursor stays exact under pushes and pops, and
+-- repeats rather than skips while a list is packed.
+-- KEYS: holes c_ f_
+-- USES: accounts type_check
+
+-- What is wrong with the keys of a client's list; asked before they are written.
+local unfit_is = {}
+local function unfit(name)
+  if unfit_is[name] == nil then
+    unfit_is[name] = misfit(c_ .. name, 'list') or misfit(f_ .. name, 'list') or false
+  end
+  return unfit_is[name]
+end
+
+-- Forget holes (names and marks as in `holes`; a mark may be absent); how many there were.
+local function fill(a, names, marks)
+  local filled = {}
+  for i, mark in ipairs(marks) do
+    if mark then
+      filled[#filled + 1] = names[i]
+      if mark == '1' then a.spent = math.max(0, a.spent - 1) end
+    end
+  end
+  if #filled > 0 then redis.call('HDEL', holes, unpack(filled)) end
+  a.holes = math.max(0, a.holes - #filled)
+  return #filled
+end
+
+-- The names ids have as holes, and the mark each has there.
+local function marked(a, ids)
+  local names = {}
+  for i, id in ipairs(ids) do names[i] = a.name .. '/' .. id end
+  return names, redis.call('HMGET', holes, unpack(names))
+end
+
+-- Put ids into a client's list, the first of them first; one that left a hole there fills it.
+local function join(a, ids, front)
+  local fresh = ids
+  if a.holes > 0 then
+    fresh = {}
+    local names, marks = marked(a, ids)
+    fill(a, names, marks)
+    for i, id in ipairs(ids) do
+      if not marks[i] then fresh[#fresh + 1] = id end
+    end
+  end
+  if #fresh > 0 and front then
+    local n, reversed = #fresh, {}
+    for i, id in ipairs(fresh) do reversed[n + 1 - i] = id end
+    redis.call('LPUSH', (a.packed > 0 and f_ or c_) .. a.name, unpack(reversed))
+    a.head = a.head - n
+    if a.packed > 0 then a.packed = a.packed + n end
+  elseif #fresh > 0 then
+    redis.call('RPUSH', c_ .. a.name, unpack(fresh))
+  end
+  a.waiting = a.waiting + #ids
+end
+
+-- Have the counts follow a list that isn't packed, where somebody's hand was in it.
+local function heed(a)
+  local length = redis.call('LLEN', c_ .. a.name)
+  if a.waiting + a.holes == length then return end
+  a.holes = math.min(a.holes, length)
+  a.spent, a.waiting = math.min(a.spent, a.holes), length - a.holes
+end

@@ -1,0 +1,21 @@
+-- What a request's record may say: whatever is beyond that was spoilt by hand, and fails the call. How
+-- many are in a state isn't bounded: where a field was removed, the count of the rest goes below 0.
+-- KEYS: r_
+-- USES: corrupt_values
+local STATES = {open = true, sealed = true, cancelled = true, done = true}
+local HIGH = 2 ^ 53
+local COUNTED = {'read', 'gen', 'total', 'bytes'}
+
+local function within(q, field, most)
+  local number = q[field]
+  if number < 0 or number > most then
+    spoilt(r_ .. q.rid, field, string.format('a number from 0 to %.0f', most))
+  end
+end
+
+local function within_bounds(q)
+  if not STATES[q.state] then spoilt(r_ .. q.rid, 'state', 'a state') end
+  within(q, 'priority', 99)
+  within(q, 'limit', 1000)
+  for i = 1, 4 do within(q, COUNTED[i], HIGH) end
+end
