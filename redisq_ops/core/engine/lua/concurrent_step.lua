@@ -1,7 +1,8 @@
 -- Of a step of a bulk move that was sent before: what another hand, by its `span`, moved by it is
 -- `theirs`. One's own stays `moved`, however often it is sent.
 -- KEYS: op_
-local function whose(said)
+-- NEEDS: caller span
+local function concurrent_step(said)
   if redis.call('HGET', op_ .. caller, 'span') ~= span then
     for k, word in ipairs(said) do said[k] = word == 'moved' and 'theirs' or word end
   end

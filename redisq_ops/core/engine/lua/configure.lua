@@ -1,14 +1,15 @@
 -- Change settings and flags of a queue; an empty value removes the field.
--- ARGV: caller seq
 -- `was`: written only where it is that now, quoted as a value, '' for absent; '*' for anything.
+-- KEYS: cfg
+-- ARGV: caller seq
 -- REST: name value was
 -- USES: idempotency history
 -- FLAGS: allow-oom
 -- Returns one word per row: what the field was before, or - for absent.
-local said, late = replayed()
-if late then return superseded end
+local said, late = idempotency_replayed()
+if late then return idempotency_superseded end
 if said then return said end
-by = caller
+history_by = caller
 said = {}
 for i = first, #ARGV, width do
   local name, value, was = ARGV[i], ARGV[i + 1], ARGV[i + 2]
@@ -20,8 +21,8 @@ for i = first, #ARGV, width do
     else
       redis.call('HSET', cfg, name, value)
     end
-    note('op', table.concat({caller, 'set', name, value == '' and '-' or value}, '|'))
+    history_note('op', table.concat({caller, 'set', name, value == '' and '-' or value}, '|'))
   end
 end
-write_history()
-return remember(said)
+history_write()
+return idempotency_remember(said)

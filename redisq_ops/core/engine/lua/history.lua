@@ -1,23 +1,23 @@
 -- What happened, in one stream entry per call, and the minute counters behind rates.
 -- KEYS: hist rate_
 -- USES: config
-local events, tallies, by = {}, {}, nil
+local events, tallies, history_by = {}, {}, nil
 local loud = {failed = true, lost = true, dead = true, op = true}
 
-local every = conf.history == 'all' -- ask before building an item of a quiet event: it costs
+local history_all = config.history == 'all' -- ask before building an item of a quiet event: it costs
 
-local function note(event, item)
-  if conf.history == 'off' or not (loud[event] or every) then return end
+local function history_note(event, item)
+  if config.history == 'off' or not (loud[event] or history_all) then return end
   local list = events[event]
   if not list then list = {}; events[event] = list end
   list[#list + 1] = item
 end
 
-local function tally(name, n)
+local function history_tally(name, n)
   tallies[name] = (tallies[name] or 0) + n
 end
 
-local function write_history()
+local function history_write()
   local fields = {}
   for event, items in pairs(events) do
     fields[#fields + 1] = event
@@ -25,7 +25,7 @@ local function write_history()
   end
   if #fields > 0 then
     -- Were another's key there, or an entry with the last id there is, the history alone would suffer.
-    redis.pcall('XADD', hist, 'MAXLEN', '~', conf.history_max, '*', 't', now, 'by', by or '-',
+    redis.pcall('XADD', hist, 'MAXLEN', '~', config.history_max, '*', 't', now, 'by', history_by or '-',
       unpack(fields))
   end
   events = {}

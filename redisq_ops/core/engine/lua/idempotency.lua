@@ -2,12 +2,14 @@
 -- again gets that reply and changes nothing. Replies are lists of words without spaces.
 -- The script using this names ARGV `caller` and `seq`.
 -- KEYS: callers
+-- NEEDS: caller seq
 -- USES: corrupt_values
-local function replayed()
+-- FIRST: HGET
+local function idempotency_replayed()
   local slot = redis.call('HGET', callers, caller)
   if not slot then return nil end
   local last, words = slot:match('^(%d+) %d+ ?(.*)$')
-  if not last then spoilt(callers, caller, "a call's number, time and reply") end
+  if not last then corrupt_values_fail(callers, caller, "a call's number, time and reply") end
   last = tonumber(last)
   if tonumber(seq) > last then return nil end
   if tonumber(seq) < last then return nil, true end
@@ -17,17 +19,17 @@ local function replayed()
 end
 
 -- Behind `reply`: other fields and words of `callers` to be written along.
-local function remember(reply, ...)
+local function idempotency_remember(reply, ...)
   redis.call('HSET', callers, caller, seq .. ' ' .. now_text .. ' ' .. table.concat(reply, ' '), ...)
   return reply
 end
 
 -- The same of a word for each row; alone it is for all of them.
-local function remember_words(said, ...)
+local function idempotency_remember_words(said, ...)
   for k = 2, #said do
-    if said[k] ~= said[1] then return remember(said, ...) end
+    if said[k] ~= said[1] then return idempotency_remember(said, ...) end
   end
-  return remember({said[1]}, ...)
+  return idempotency_remember({said[1]}, ...)
 end
 
-local superseded = {err = 'SUPERSEDED a later call of this caller was already carried out'}
+local idempotency_superseded = {err = 'SUPERSEDED a later call of this caller was already carried out'}

@@ -8,33 +8,37 @@
 -- KEYS: undo_ op_
 -- ARGV: caller seq from to high_water consumer lease_ms span
 -- REST: id at
--- USES: idempotency transitions unfinished_operations concurrent_step
+-- USES: idempotency transitions unfinished_operations concurrent_step config counters history
+-- USES: operation_journal record storage_score transfer_names
+-- ENTRIES: op_{caller}=hash undo_{caller}:{seq}=list
 -- FLAGS: allow-oom
 -- Returns one word per row: moved | changed (another state now) | late (entered it meanwhile) | away (in
 -- another queue, or on its way: only that move's undo brings it back) | theirs (moved, when another hand
 -- sent this very step).
-local said, late = replayed()
-if late then return superseded end
-if said then return whose(said) end
-by = consumer
+operation_journal_check(caller)
+local said, late = idempotency_replayed()
+if late then return idempotency_superseded end
+if said then return concurrent_step(said) end
+history_by = consumer
 said = {}
 local ids, times, before, moved = {}, {}, {}, 0
-local between = caller:find(MOVED) -- two queues
+local between = caller:find(TRANSFER_NAMES_MOVED) -- two queues
 for i = first, #ARGV, width do
   ids[#ids + 1], times[#times + 1] = ARGV[i], ARGV[i + 1]
 end
 local seen = {}
-for k, r in ipairs(records(ids)) do
+for k, r in ipairs(record_read(ids)) do
   local id = ids[k]
-  local score = not seen[id] and room_score(id, from)
+  local score = not seen[id] and storage_score(id, from)
   if not score or times[k] ~= '-' and tonumber(times[k]) ~= tonumber(score) then
     said[k] = 'changed'
   elseif r.since > tonumber(high_water) and r.since <= now then
     said[k] = 'late'
-  elseif to == 'restore' and away(r.op) or to == 'gone' and from == 'trash' and is_held(r.op) then
+  elseif to == 'restore' and transfer_names_away(r.op)
+    or to == 'gone' and from == 'trash' and unfinished_operations_hold(r.op) then
     said[k] = 'away'
   else
-    before[#before + 1] = table.concat({id, from, score, packed(r)}, ' ')
+    before[#before + 1] = table.concat({id, from, score, record_pack(r)}, ' ')
     r.op = caller
     local at, target = now, to
     if from == 'delayed' and to == 'trash' then
@@ -43,38 +47,40 @@ for k, r in ipairs(records(ids)) do
       target = r.reason ~= '-' and 'dead' or r.ready > now and 'delayed' or 'waiting'
       at = target == 'delayed' and r.ready or now
     elseif to == 'waiting' and from == 'dead' then
-      r.failures, r.lost, r.first, r.consumer, r.reason = 0, 0, REPLAYED, '-', '-' -- as new
+      r.failures, r.lost, r.first, r.consumer, r.reason = 0, 0, RECORD_REPLAYED, '-', '-' -- as new
     elseif to == 'pending' then
       r.consumer = consumer
-      r.receipt = reserve('fence', 1) + 1 .. '-' .. caller
+      r.receipt = counters_reserve('fence', 1) + 1 .. '-' .. caller
       at = now + tonumber(lease_ms)
     elseif to == 'delayed' then
       at = tonumber(lease_ms)
     end
     if target == 'waiting' or target == 'delayed' then r.ready = 0 end
-    move(id, from, target, at, r)
+    transitions_move(id, from, target, at, r)
     said[k] = 'moved'
     moved = moved + 1
   end
   seen[id] = true
 end
-ready()
+transitions_check()
 if moved > 0 then
   if to ~= 'gone' then
     local list = undo_ .. caller .. ':' .. seq
     redis.call('RPUSH', list, unpack(before))
-    if not between then redis.call('PEXPIRE', list, conf.trash_ms) end
+    if not between then redis.call('PEXPIRE', list, config.trash_ms) end
   end
   redis.call('HINCRBY', op_ .. caller, 'done', moved)
-  note('op', table.concat({caller, from, to, moved}, '|'))
+  history_note('op', table.concat({caller, from, to, moved}, '|'))
 end
 if between and #ids > 0 then -- the steps before it have ended in both queues
   local last = redis.call('HGET', op_ .. caller, 'holding')
-  if last and last ~= seq then let_expire(undo_ .. caller .. ':' .. last, conf.trash_ms) end
+  if last and last ~= seq then
+    unfinished_operations_expire(undo_ .. caller .. ':' .. last, config.trash_ms)
+  end
   redis.call('HSET', op_ .. caller, 'landed', seq - 1, 'holding', seq)
-  begin_operation(caller)
+  unfinished_operations_add(caller)
 end
 redis.call('HSET', op_ .. caller, 'steps', seq, 'span', span)
-keep_operation(caller) -- also what nobody entered into the journal
-flush()
-return remember(said)
+unfinished_operations_keep(caller) -- also what nobody entered into the journal
+transitions_flush()
+return idempotency_remember(said)

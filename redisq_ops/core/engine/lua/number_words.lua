@@ -3,7 +3,7 @@
 local DIGIT = {[0] = '0', '1', '2', '3', '4', '5', '6', '7', '8', '9'}
 
 -- The `n` numbers behind `last`, each with `tail` behind it.
-local function numbered(last, n, tail)
+local function number_words(last, n, tail)
   local made, head = {}, nil
   for i = 1, n do
     local number = last + i

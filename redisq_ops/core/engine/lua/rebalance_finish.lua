@@ -1,7 +1,7 @@
 -- End a move to another shard: what arrived there is removed here, if it still is that departure.
 -- KEYS: transit body meta err
 -- REST: id mark
--- USES: config follow
+-- USES: storage_unfollow
 -- FLAGS: allow-oom
 -- Returns how many went.
 local went = {}
@@ -11,6 +11,6 @@ for i = first, #ARGV, width do
 end
 if #went > 0 then
   for _, key in ipairs({transit, body, meta, err}) do redis.call('HDEL', key, unpack(went)) end
-  unfollow(went)
+  storage_unfollow(went)
 end
 return #went

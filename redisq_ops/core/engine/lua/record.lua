@@ -4,8 +4,8 @@
 -- `since`: when it entered its present state. A first delivery of `REPLAYED`: it was before
 -- a replay, and there was none since.
 -- KEYS: meta
-local REPLAYED = 1
-local function unpacked(line)
+local RECORD_REPLAYED = 1
+local function record_unpack(line)
   local receipt, failures, lost, began, since, consumer, op, reason, ready
   if line then
     receipt, failures, lost, began, since, consumer, op, reason, ready =
@@ -20,20 +20,20 @@ local function unpacked(line)
     reason = reason, ready = tonumber(ready)}
 end
 
-local function packed(r)
+local function record_pack(r)
   return table.concat({r.receipt, r.failures, r.lost, r.first, r.since, r.consumer, r.op,
     r.reason, string.format('%.0f', r.ready)}, ' ')
 end
 
 -- The line of a first delivery, but for the receipt in front: most entries never have another.
-local function first_line(consumer)
+local function record_first_line(consumer)
   return table.concat({' 0 0', now_text, now_text, consumer, '- - '}, ' ')
 end
 
 -- Where the words of a line end: receipt, lost, first, since, consumer. Looking for the
 -- blanks makes no strings, and takes a third of the time of taking the line apart. Of a spoilt one
 -- there is no last end.
-local function ends(line)
+local function record_ends(line)
   local find = string.find
   local a = find(line, ' ', 1, true) or #line
   local c = find(line, ' ', (find(line, ' ', a + 1, true) or #line) + 1, true) or #line
@@ -42,8 +42,8 @@ local function ends(line)
   return a, c, d, e, find(line, ' ', e + 1, true)
 end
 
-local function records(ids)
+local function record_read(ids)
   local found = #ids > 0 and redis.call('HMGET', meta, unpack(ids)) or {}
-  for i = 1, #ids do found[i] = unpacked(found[i]) end
+  for i = 1, #ids do found[i] = record_unpack(found[i]) end
   return found
 end

@@ -3,6 +3,7 @@
 -- KEYS: op_ ops
 -- ARGV: op started
 -- REST: name value
+-- ENTRIES: op_{op}=hash
 -- FLAGS: allow-oom
 redis.call('HSET', op_ .. op, unpack(ARGV, first))
 if started ~= '' then

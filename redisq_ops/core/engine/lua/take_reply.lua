@@ -4,9 +4,9 @@
 -- A take that is sent again answers as before, but for entries that are not its own any more: a star in
 -- the place of their ids. Kept for that: the reply's first five words.
 -- Ids that somebody put there by hand may have anything in them: then all are quoted, behind a blank.
+-- NEEDS: seq
 -- USES: idempotency record clock
-
-local function in_one_word(ids)
+local function take_reply_ids(ids)
   local word = table.concat(ids, '\n')
   if not string.find(word, ' ', 1, true) and not string.find(word, '*', 1, true) then return word end
   local quoted = {}
@@ -17,12 +17,12 @@ local function in_one_word(ids)
 end
 
 -- `read`: the payload of an id, or false; then it is `lost`, or with none the entry is as good as gone.
-local function taken_before(said, read, lost)
+local function take_reply_again(said, read, lost)
   local reply, ids = {said[1], said[2], said[3]}, {}
   for i = 5, #said do ids[#ids + 1] = said[i] end
   if #ids == 0 then return reply end
   local fence, odd, contents = said[4]:match('^%d+') - 1, {}, {}
-  for i, r in ipairs(records(ids)) do
+  for i, r in ipairs(record_read(ids)) do
     local payload = r.receipt == fence + i .. '-' .. seq and (read(ids[i]) or lost)
     if payload then
       contents[#contents + 1] = payload
@@ -38,7 +38,7 @@ local function taken_before(said, read, lost)
   return reply
 end
 
-local function remember_taken(reply)
-  remember({reply[1], reply[2], reply[3], reply[4], reply[5]}, CLOCK, clock_word())
+local function take_reply_remember(reply)
+  idempotency_remember({reply[1], reply[2], reply[3], reply[4], reply[5]}, CLOCK_FIELD, clock_word())
   return reply
 end

@@ -4,33 +4,39 @@
 -- KEYS: undo_ op_
 -- ARGV: caller seq op step undone
 -- REST: id
--- USES: idempotency transitions step_ended unfinished_operations
+-- USES: idempotency transitions unfinished_operations corrupt_values history operation_journal record
+-- USES: storage_score storage_step_ended
+-- ENTRIES: op_{op}=hash undo_{op}:{step}=list
 -- FLAGS: allow-oom
 -- Returns one word per row: moved | changed.
-local said, late = replayed()
-if late then return superseded end
+operation_journal_check(op)
+operation_journal_check(caller)
+local said, late = idempotency_replayed()
+if late then return idempotency_superseded end
 if said then return said end
-by, said = caller, {}
+history_by, said = caller, {}
 local list, ids, rows, places, back, state = undo_ .. op .. ':' .. step, {}, {}, {}, 0, nil
 for i = first, #ARGV do ids[#ids + 1] = ARGV[i] end
 for at, row in ipairs(redis.call('LRANGE', list, 0, 499)) do
   local id = row:match('^%S+')
   rows[id], places[id] = row, at - 1
 end
-for k, r in ipairs(records(ids)) do
+for k, r in ipairs(record_read(ids)) do
   local id, row = ids[k], rows[ids[k]]
   said[k] = 'changed'
-  if row and row ~= id and r.op == op and room_score(id, 'trash') then
+  if row and row ~= id and r.op == op and storage_score(id, 'trash') then
     local from, score, line = row:match('^%S+ (%S+) (%S+) (.+)$')
-    if not tonumber(score) then spoilt(list, 'row ' .. places[id] + 1, 'what an entry was') end
-    move(id, 'trash', from, tonumber(score), unpacked(line))
+    if not tonumber(score) then
+      corrupt_values_fail(list, 'row ' .. places[id] + 1, 'what an entry was')
+    end
+    transitions_move(id, 'trash', from, tonumber(score), record_unpack(line))
     rows[id] = id
     said[k], state = 'moved', from
     back = back + 1
   end
 end
-if state then ended(op, step, state) end
-ready()
+if state then storage_step_ended(op, step, state) end
+transitions_check()
 for k, id in ipairs(ids) do
   if said[k] == 'moved' then redis.call('LSET', list, places[id], id) end
 end
@@ -42,8 +48,8 @@ if back > 0 then
   else
     redis.call('HINCRBY', op_ .. op, 'done', -back)
   end
-  keep_operation(op)
-  note('op', table.concat({caller, 'undo', op, back}, '|'))
+  unfinished_operations_keep(op)
+  history_note('op', table.concat({caller, 'undo', op, back}, '|'))
 end
-flush()
-return remember(said)
+transitions_flush()
+return idempotency_remember(said)

@@ -2,12 +2,13 @@
 -- KEYS: land_
 -- ARGV: op step close keep_ms
 -- USES: keep_transfer_results
+-- ENTRIES: op_{op}=hash land_{op}:{step}=hash
 -- FLAGS: allow-oom
 -- Returns ids and what was said of each, in turn.
 local list = land_ .. op .. ':' .. step
 if close == '1' then
   redis.call('HSET', list, '*', 'cancelled')
-  keep_said(op, step, keep_ms)
+  keep_transfer_results(op, step, keep_ms)
 end
 local kept, said = redis.call('HGETALL', list), {}
 for i = 1, #kept, 2 do

@@ -2,9 +2,9 @@
 -- hasn't read: to ask for all that a queue has takes as long as to move thirty entries.
 -- KEYS: hist wake
 -- USES: type_check write_buffer
-local function fit_flushed()
-  for zset in pairs(drops) do must_be(zset, 'zset') end
-  for zset in pairs(adds) do must_be(zset, 'zset') end
-  must_be(hist, 'stream')
-  must_be(wake, 'list')
+local function type_check_flush()
+  for zset in pairs(write_buffer_drops) do type_check_key(zset, 'zset') end
+  for zset in pairs(write_buffer_adds) do type_check_key(zset, 'zset') end
+  type_check_key(hist, 'stream')
+  type_check_key(wake, 'list')
 end

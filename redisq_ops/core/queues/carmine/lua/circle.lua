@@ -2,7 +2,7 @@
 -- goes to the front, unless it is done with; then all that is left of it goes. Which message is
 -- worked on doesn't depend on the circle here, so nothing has to wait for a lap.
 -- KEYS: messages backoffs nattempts circle finished stray
-local function into_circle(ids)
+local function circle_add(ids)
   local fresh, back = {}, {}
   for i, there in ipairs(redis.call('SMISMEMBER', stray, unpack(ids))) do
     local list = there == 1 and back or fresh
@@ -17,7 +17,7 @@ end
 -- Look at the last `window` ids and turn the circle past what is done with there; if that is less than
 -- `enough`, by `least` at any rate, so that what stands in front for long holds nothing up. No further:
 -- what is turned past before it is done with, is there for a lap. Returns how many ids went.
-local function rotate(window, least, enough)
+local function circle_rotate(window, least, enough)
   local ids = redis.call('LRANGE', circle, -window, -1)
   if #ids == 0 then return 0 end
   local done = redis.call('SMISMEMBER', finished, unpack(ids))
@@ -62,7 +62,8 @@ local function rotate(window, least, enough)
 end
 
 -- What every take does: the more there is to let go of, the further it turns.
-local function turn()
+local function circle_turn()
   local n = redis.call('SCARD', finished) + redis.call('SCARD', stray)
-  if n > 0 then rotate(math.min(2 * n + 16, 500), math.min(16 + math.floor(n / 4), 500), n / 4) end
+  if n == 0 then return end
+  circle_rotate(math.min(2 * n + 16, 500), math.min(16 + math.floor(n / 4), 500), n / 4)
 end

@@ -1,7 +1,7 @@
 -- Looks that find nothing, as Carmine tells of them: how many in a row, and a flag that stands for
 -- as long as its workers would not look again. Ours are woken and don't ask it.
 -- KEYS: eoq dry_runs
-local function ran_dry()
+local function empty_polls_count()
   if redis.call('EXISTS', eoq) == 1 then return end
   local dry = redis.pcall('INCR', dry_runs)
   if type(dry) ~= 'number' then -- what somebody spoilt counts anew
@@ -11,7 +11,7 @@ local function ran_dry()
   redis.call('SET', eoq, 'true', 'PXAT', now + 750 * 2 ^ math.min(dry - 1, 4))
 end
 
-local function found_work()
+local function empty_polls_reset()
   if redis.call('GET', dry_runs) ~= '0' then redis.call('SET', dry_runs, 0) end
   redis.call('UNLINK', eoq)
 end

@@ -3,8 +3,9 @@
 -- shards is out of date), unknown (written by another program); `over`: until when equal ones are
 -- refused; `follows`: newer content of it waits already. The script using this names ARGV `layout`.
 -- KEYS: messages backoffs finished body next delay lease dead trash
--- USES: visible_state
-local newer = (tonumber(conf.layout) or 0) > tonumber(layout)
+-- NEEDS: layout
+-- USES: visible config
+local newer = (tonumber(config.layout) or 0) > tonumber(layout)
 local ABSENT = newer and 'elsewhere' or 'nx'
 
 local function out_of_sight(id)
@@ -15,7 +16,7 @@ end
 
 local NEW = {state = ABSENT} -- what most are, and then nothing is changed in it
 
-local function facts(ids)
+local function message_facts(ids)
   local known, any, hidden = {}, false, redis.call('EXISTS', body) == 1
   local contents = redis.call('HMGET', messages, unpack(ids))
   for i = 1, #ids do any = any or contents[i] end
@@ -27,7 +28,7 @@ local function facts(ids)
   local ready = redis.call('ZMSCORE', delay, unpack(ids))
   local held = redis.call('ZMSCORE', lease, unpack(ids))
   local done = redis.call('SMISMEMBER', finished, unpack(ids))
-  local coming = some_follow() and redis.call('HMGET', next, unpack(ids)) or {}
+  local coming = visible_follows() and redis.call('HMGET', next, unpack(ids)) or {}
   for i, id in ipairs(ids) do
     local it = known[id]
     it.follows = coming[i] and true

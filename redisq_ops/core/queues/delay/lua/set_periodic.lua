@@ -2,7 +2,6 @@
 -- every worker may declare it when it starts and no missed slot is forgotten.
 -- KEYS: periodic periodic_at periodic_run
 -- ARGV: name spec at
--- USES: config
 -- FLAGS: allow-oom
 -- Returns: ok | same | changed | gone (removed, with an empty spec).
 local was = redis.call('HGET', periodic, name)

@@ -5,7 +5,7 @@
 -- USES: config
 -- FLAGS: allow-oom
 -- Returns how many clients went; 0: none is left, or it isn't given up.
-if conf.layout ~= layout or not conf.retired
+if config.layout ~= layout or not config.retired
   or redis.call('EXISTS', body) == 1 then
   return 0
 end

@@ -4,20 +4,20 @@
 -- when the list is packed: its front part is then f_<client>, `packed` ids long, the rest c_<client>.
 -- `head` is the absolute place of the first id, so a cursor stays exact under pushes and pops, and
 -- repeats rather than skips while a list is packed.
--- KEYS: holes c_ f_
--- USES: accounts type_check
-
 -- What is wrong with the keys of a client's list; asked before they are written.
+-- KEYS: holes c_ f_
+-- USES: type_check
 local unfit_is = {}
-local function unfit(name)
+local function waiting_lists_mismatch(name)
   if unfit_is[name] == nil then
-    unfit_is[name] = misfit(c_ .. name, 'list') or misfit(f_ .. name, 'list') or false
+    unfit_is[name] = type_check_mismatch(c_ .. name, 'list')
+      or type_check_mismatch(f_ .. name, 'list') or false
   end
   return unfit_is[name]
 end
 
 -- Forget holes (names and marks as in `holes`; a mark may be absent); how many there were.
-local function fill(a, names, marks)
+local function waiting_lists_fill(a, names, marks)
   local filled = {}
   for i, mark in ipairs(marks) do
     if mark then
@@ -31,19 +31,19 @@ local function fill(a, names, marks)
 end
 
 -- The names ids have as holes, and the mark each has there.
-local function marked(a, ids)
+local function waiting_lists_marks(a, ids)
   local names = {}
   for i, id in ipairs(ids) do names[i] = a.name .. '/' .. id end
   return names, redis.call('HMGET', holes, unpack(names))
 end
 
 -- Put ids into a client's list, the first of them first; one that left a hole there fills it.
-local function join(a, ids, front)
+local function waiting_lists_add(a, ids, front)
   local fresh = ids
   if a.holes > 0 then
     fresh = {}
-    local names, marks = marked(a, ids)
-    fill(a, names, marks)
+    local names, marks = waiting_lists_marks(a, ids)
+    waiting_lists_fill(a, names, marks)
     for i, id in ipairs(ids) do
       if not marks[i] then fresh[#fresh + 1] = id end
     end
@@ -61,7 +61,7 @@ local function join(a, ids, front)
 end
 
 -- Have the counts follow a list that isn't packed, where somebody's hand was in it.
-local function heed(a)
+local function waiting_lists_recount(a)
   local length = redis.call('LLEN', c_ .. a.name)
   if a.waiting + a.holes == length then return end
   a.holes = math.min(a.holes, length)

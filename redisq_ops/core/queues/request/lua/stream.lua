@@ -3,7 +3,7 @@
 -- it is time in later_<rid>. `q` notes what leaves (`went`) and what enters (`come`, each twice), who
 -- claims what, what goes from the stream (`dels`), and what was acknowledged (`ends`).
 -- KEYS: again_ later_
-local function noting(q)
+local function stream_begin(q)
   q.ends, q.dels, q.claims = {}, {}, {}
   q.went, q.come = {pending = {}, waiting = {}, delayed = {}}, {waiting = {n = 0}, delayed = {n = 0}}
 end
@@ -15,7 +15,7 @@ local function written(key, went, come)
   return more
 end
 
-local function write_stream(q)
+local function stream_write(q)
   local stream, acks = q.stream, q.went.pending
   if #q.ends > 0 then
     redis.call('XACK', stream, 'g', unpack(q.ends))

@@ -1,0 +1,23 @@
+-- What is to run after an id's present delivery: the payload then, or how many runs.
+-- KEYS: again body
+-- IMPLEMENTS: storage_following storage_follow storage_unfollow storage_here storage_waiting_count
+-- USES: elements
+local function storage_following(ids)
+  return redis.call('HMGET', again, unpack(ids))
+end
+
+local function storage_follow(id, row)
+  redis.call('HSET', again, id, row)
+end
+
+local function storage_unfollow(ids)
+  redis.call('HDEL', again, unpack(ids))
+end
+
+local function storage_here(id)
+  return redis.call('HEXISTS', body, id) == 1
+end
+
+local function storage_waiting_count()
+  return elements_waiting()
+end

@@ -1,0 +1,33 @@
+-- Whether sub-requests are in a state.
+-- Whether an entry is in a state: its score there (waiting: its request's beginning), or nil.
+-- KEYS: lease delay dead trash again_
+-- IMPLEMENTS: storage_score storage_still_in
+-- USES: request state_zsets
+local function storage_score(id, state)
+  local rid, n = request_split(id)
+  local q = rid and request_get(rid)
+  if not q or not n or rid .. '/' .. n ~= id then return nil end -- 07 or 0x7 is no 7
+  if state ~= 'waiting' then
+    local zset = ({pending = lease, delayed = delay, dead = dead, trash = trash})[state]
+    return zset and redis.call('ZSCORE', zset, id) or nil
+  end
+  if n > q.total or n < 1 then return nil end
+  local entry, began = n .. '-0', string.format('%.0f', q.created)
+  if n > q.read then -- purged before anyone had it: in the trash, or gone from the stream
+    local there = not redis.call('ZSCORE', trash, id) and redis.call('XRANGE', q.stream, entry, entry)
+    return there and there[1] and began or nil
+  end
+  local held = q.again > 0 and redis.call('ZSCORE', again_ .. rid, n)
+  return held and began or nil
+end
+
+local function storage_still_in(ids, state)
+  local found = {}
+  if state ~= 'waiting' and #ids > 0 then
+    found = redis.call('ZMSCORE', state_zsets[state], unpack(ids))
+  end
+  for k, id in ipairs(ids) do
+    found[k] = (found[k] or state == 'waiting') and request_get((request_split(id)))
+  end
+  return found
+end
