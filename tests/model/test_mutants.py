@@ -165,7 +165,7 @@ MUTANTS = [
     mutant("settled twice in a batch", ("settle", "not line or settled[id] or", "not line or")),
     mutant(
         "a late receipt hides the good one",
-        ("settle", "    said[k] = 'stale'\n", "    said[k], settled[id] = 'stale', true\n"),
+        ("settle", "    reply[k] = 'stale'\n", "    reply[k], settled[id] = 'stale', true\n"),
     ),
     mutant(
         "errors kept for ever",
@@ -305,7 +305,7 @@ TOOLKIT = [
     ),
     mutant(
         "a front step done twice",
-        ("move_range", "if said then return said end", ""),
+        ("move_range", "if reply then return reply end", ""),
         often=("move_whole",),
     ),
     mutant(
@@ -369,7 +369,7 @@ TOOLKIT = [
         often=("edit",),
     ),
     mutant("latecomers edited", ("edit", "r.since > tonumber(high_water)", "false")),
-    mutant("an edit done twice", ("edit", "if said then return said end", ""), often=("edit",)),
+    mutant("an edit done twice", ("edit", "if reply then return reply end", ""), often=("edit",)),
     mutant(
         "an edit undone though touched",
         ("undo_edit", "r.op == op and", ""),
@@ -724,7 +724,7 @@ MUTANTS += [
     ),
     mutant(
         "a rule changed twice",
-        ("set_client_rule", "if said then return said end", ""),
+        ("set_client_rule", "if reply then return reply end", ""),
         models=FAIRS,
         often=("govern",),
     ),

@@ -2,9 +2,9 @@
 -- `theirs`. One's own stays `moved`, however often it is sent.
 -- KEYS: op_
 -- NEEDS: caller span
-local function concurrent_step(said)
+local function concurrent_step(words)
   if redis.call('HGET', op_ .. caller, 'span') ~= span then
-    for k, word in ipairs(said) do said[k] = word == 'moved' and 'theirs' or word end
+    for k, word in ipairs(words) do words[k] = word == 'moved' and 'theirs' or word end
   end
-  return said
+  return words
 end

@@ -6,15 +6,15 @@
 -- USES: idempotency history
 -- FLAGS: allow-oom
 -- Returns one word per row: what the field was before, or - for absent.
-local said, late = idempotency_replayed()
+local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
-if said then return said end
+if reply then return reply end
 history_by = caller
-said = {}
+reply = {}
 for i = first, #ARGV, width do
   local name, value, was = ARGV[i], ARGV[i + 1], ARGV[i + 2]
   local before = redis.call('HGET', cfg, name)
-  said[#said + 1] = before or '-'
+  reply[#reply + 1] = before or '-'
   if was == '*' or was == (before or '') then
     if value == '' then
       redis.call('HDEL', cfg, name)
@@ -25,4 +25,4 @@ for i = first, #ARGV, width do
   end
 end
 history_write()
-return idempotency_remember(said)
+return idempotency_remember(reply)

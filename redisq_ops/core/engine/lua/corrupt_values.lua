@@ -1,11 +1,11 @@
 -- What somebody else wrote where a number of ours belongs. It is looked for before the first write, and
 -- then the call fails with an error that names key and field, never the value.
 local function corrupt_values_fail(key, field, wanted)
-  local said = {'UNREADABLE key ', key, ', field ', field, ': ', wanted,
+  local message = {'UNREADABLE key ', key, ', field ', field, ': ', wanted,
     ' belongs there. Another program wrote something else: ',
     'write the right value, or remove the field'}
-  for i = 2, 4, 2 do said[i] = said[i]:sub(1, 64):gsub('[^!-~]', '?') end
-  error({err = table.concat(said)})
+  for i = 2, 4, 2 do message[i] = message[i]:sub(1, 64):gsub('[^!-~]', '?') end
+  error({err = table.concat(message)})
 end
 
 -- The number in a field, which may be absent: text that HINCRBY takes, small enough for Lua's numbers.
@@ -20,7 +20,6 @@ end
 
 -- Some fields by their names: each a whole number, or absent.
 local function corrupt_values_integers(key, names)
-  if #names == 0 then return {} end
   local got, found = redis.call('HMGET', key, unpack(names)), {}
   for i = 1, #names do
     local text = got[i]

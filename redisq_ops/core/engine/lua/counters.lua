@@ -4,7 +4,7 @@
 -- which has to be before the first write.
 -- KEYS: stat
 -- USES: corrupt_values
-local counters_known = corrupt_values_integers(stat, COUNTERS)
+local counters_known = #COUNTERS == 0 and {} or corrupt_values_integers(stat, COUNTERS)
 local counters_changes = {}
 
 local function counters_add(name, n)

@@ -9,27 +9,27 @@
 -- ENTRIES: op_{caller}=hash undo_{caller}:{seq}=list
 -- Returns one word per row: moved | changed | late, as `move` does.
 operation_journal_check(caller)
-local said, late = idempotency_replayed()
+local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
-if said then return said end
+if reply then return reply end
 history_by = caller
-said = {}
+reply = {}
 local ids, before, seen = {}, {}, {}
 for i = first, #ARGV, width do ids[#ids + 1] = ARGV[i] end
 for k, r in ipairs(record_read(ids)) do
   local id, at = ids[k], first + (k - 1) * width
   local had = storage_score(id, from) and storage_payload(id)
   if seen[id] or not had or redis.sha1hex(had) ~= ARGV[at + 1] then
-    said[k] = 'changed'
+    reply[k] = 'changed'
   elseif r.since > tonumber(high_water) and r.since <= now then
-    said[k] = 'late'
+    reply[k] = 'late'
   else
     seen[id] = true
     before[#before + 1] = table.concat({id, from, record_pack(r), had}, ' ')
     r.op = caller
     write_buffer_record(id, record_pack(r))
     storage_set_payload(id, ARGV[at + 2])
-    said[k] = 'moved'
+    reply[k] = 'moved'
   end
 end
 if #before > 0 then
@@ -42,4 +42,4 @@ end
 redis.call('HSET', op_ .. caller, 'steps', seq)
 redis.call('PEXPIRE', op_ .. caller, 2592000000) -- also what nobody entered into the journal
 transitions_flush()
-return idempotency_remember(said)
+return idempotency_remember(reply)

@@ -8,14 +8,14 @@
 local ids = {}
 for i = first, #ARGV, width do ids[#ids + 1] = ARGV[i] end
 local deadline = now + tonumber(lease_ms)
-local said, put = {tostring(deadline)}, {}
+local reply, put = {tostring(deadline)}, {}
 for k, r in ipairs(record_read(ids)) do
   local ok = r.receipt ~= '-' and r.receipt == ARGV[first + (k - 1) * width + 1]
-  said[#said + 1] = ok and 'ok' or 'stale'
+  reply[#reply + 1] = ok and 'ok' or 'stale'
   if ok then put[#put + 1], put[#put + 2] = deadline, ids[k] end
 end
 if #put > 0 then
   redis.call('ZADD', lease, 'XX', unpack(put))
   storage_extended(put)
 end
-return said
+return reply

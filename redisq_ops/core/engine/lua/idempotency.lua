@@ -25,11 +25,11 @@ local function idempotency_remember(reply, ...)
 end
 
 -- The same of a word for each row; alone it is for all of them.
-local function idempotency_remember_words(said, ...)
-  for k = 2, #said do
-    if said[k] ~= said[1] then return idempotency_remember(said, ...) end
+local function idempotency_remember_words(results, ...)
+  for k = 2, #results do
+    if results[k] ~= results[1] then return idempotency_remember(results, ...) end
   end
-  return idempotency_remember({said[1]}, ...)
+  return idempotency_remember({results[1]}, ...)
 end
 
 local idempotency_superseded = {err = 'SUPERSEDED a later call of this caller was already carried out'}

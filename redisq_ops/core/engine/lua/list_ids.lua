@@ -4,6 +4,6 @@
 -- USES: storage_scan
 -- Returns the next cursor (0: that was all), then ids.
 local following, page = storage_scan(cursor, max)
-local said = {following}
-for i = 1, #page, 2 do said[#said + 1] = page[i] end
-return said
+local reply = {following}
+for i = 1, #page, 2 do reply[#reply + 1] = page[i] end
+return reply

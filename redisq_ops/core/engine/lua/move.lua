@@ -16,11 +16,11 @@
 -- another queue, or on its way: only that move's undo brings it back) | theirs (moved, when another hand
 -- sent this very step).
 operation_journal_check(caller)
-local said, late = idempotency_replayed()
+local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
-if said then return concurrent_step(said) end
+if reply then return concurrent_step(reply) end
 history_by = consumer
-said = {}
+reply = {}
 local ids, times, before, moved = {}, {}, {}, 0
 local between = caller:find(TRANSFER_NAMES_MOVED) -- two queues
 for i = first, #ARGV, width do
@@ -31,12 +31,12 @@ for k, r in ipairs(record_read(ids)) do
   local id = ids[k]
   local score = not seen[id] and storage_score(id, from)
   if not score or times[k] ~= '-' and tonumber(times[k]) ~= tonumber(score) then
-    said[k] = 'changed'
+    reply[k] = 'changed'
   elseif r.since > tonumber(high_water) and r.since <= now then
-    said[k] = 'late'
+    reply[k] = 'late'
   elseif to == 'restore' and transfer_names_away(r.op)
     or to == 'gone' and from == 'trash' and unfinished_operations_hold(r.op) then
-    said[k] = 'away'
+    reply[k] = 'away'
   else
     before[#before + 1] = table.concat({id, from, score, record_pack(r)}, ' ')
     r.op = caller
@@ -57,7 +57,7 @@ for k, r in ipairs(record_read(ids)) do
     end
     if target == 'waiting' or target == 'delayed' then r.ready = 0 end
     transitions_move(id, from, target, at, r)
-    said[k] = 'moved'
+    reply[k] = 'moved'
     moved = moved + 1
   end
   seen[id] = true
@@ -83,4 +83,4 @@ end
 redis.call('HSET', op_ .. caller, 'steps', seq, 'span', span)
 unfinished_operations_keep(caller) -- also what nobody entered into the journal
 transitions_flush()
-return idempotency_remember(said)
+return idempotency_remember(reply)

@@ -13,9 +13,9 @@
 -- FLAGS: allow-oom
 -- Returns how many were moved, how many could not be (both 0: that was all), and how many all of the
 -- operation's steps moved. Nothing of one that is being taken back: a step may arrive behind the undo's.
-local said, late = idempotency_replayed()
+local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
-if said then return said end
+if reply then return reply end
 history_by = caller
 local journal = redis.call('HMGET', op_ .. caller, 'undoing', 'done', 'told', 'told_ms')
 corrupt_values_integer(journal[2], op_ .. caller, 'done')

@@ -10,11 +10,11 @@
 -- RUN_BY: worker
 -- FLAGS: allow-oom
 -- Returns one word for each, or one for all: done | retry | dead | released | stale.
-local said, late = idempotency_replayed()
+local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
-if said then return said end
+if reply then return reply end
 history_by = consumer
-said = {}
+reply = {}
 local ids, receipts, rows, number = parse_settlements()
 local lines = redis.call('HMGET', meta, unpack(ids))
 local find, byte = string.find, string.byte
@@ -43,7 +43,7 @@ for k = 1, number do
   local id, line, receipt, row = ids[k], lines[k], receipts[k], rows[k]
   if not line or settled[id] or receipt == '-' -- a minus: it was taken away
     or find(line, receipt, 1, true) ~= 1 or byte(line, #receipt + 1) ~= 32 then
-    said[k] = 'stale'
+    reply[k] = 'stale'
   else
     settled[id] = true -- a late receipt may stand before the good one
     local outcome, value, wait = 'ack', nil, 0
@@ -65,7 +65,7 @@ for k = 1, number do
         over[plainly] = id
       end
     else
-      said[k] = missed(id, outcome, value, wait, record_unpack(line))
+      reply[k] = missed(id, outcome, value, wait, record_unpack(line))
     end
   end
 end
@@ -78,5 +78,5 @@ if #errors > 0 then
 end
 transitions_flush()
 if acked == number then return idempotency_remember({'done'}) end
-for k = 1, number do said[k] = said[k] or 'done' end
-return idempotency_remember(said)
+for k = 1, number do reply[k] = reply[k] or 'done' end
+return idempotency_remember(reply)

@@ -17,11 +17,11 @@ local function take_reply_ids(ids)
 end
 
 -- `read`: the payload of an id, or false; then it is `lost`, or with none the entry is as good as gone.
-local function take_reply_again(said, read, lost)
-  local reply, ids = {said[1], said[2], said[3]}, {}
-  for i = 5, #said do ids[#ids + 1] = said[i] end
+local function take_reply_again(stored, read, lost)
+  local reply, ids = {stored[1], stored[2], stored[3]}, {}
+  for i = 5, #stored do ids[#ids + 1] = stored[i] end
   if #ids == 0 then return reply end
-  local fence, odd, contents = said[4]:match('^%d+') - 1, {}, {}
+  local fence, odd, contents = stored[4]:match('^%d+') - 1, {}, {}
   for i, r in ipairs(record_read(ids)) do
     local payload = r.receipt == fence + i .. '-' .. seq and (read(ids[i]) or lost)
     if payload then
@@ -33,7 +33,7 @@ local function take_reply_again(said, read, lost)
       ids[i] = '*'
     end
   end
-  reply[4], reply[5], reply[6] = said[4], table.concat(ids, '\n'), table.concat(odd, ' ')
+  reply[4], reply[5], reply[6] = stored[4], table.concat(ids, '\n'), table.concat(odd, ' ')
   reply[7] = contents
   return reply
 end

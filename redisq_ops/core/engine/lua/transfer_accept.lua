@@ -17,7 +17,7 @@ for i = first, #ARGV, width do ids[#ids + 1] = ARGV[i] end
 local function field(k, n) return ARGV[first + (k - 1) * width + n] end
 local function own(k) return field(k, 6):sub(2) end
 history_by = op
-local said, marks, chosen, live = {}, {}, {}, 0
+local reply, marks, chosen, live = {}, {}, {}, 0
 local newer = (tonumber(config.layout) or 0) > tonumber(layout)
 local had = redis.call('HMGET', list, '*', unpack(ids))
 local lines, there, cleared = record_read(ids), storage_waiting_count(), false
@@ -47,7 +47,7 @@ for k, id in ipairs(ids) do
     end
     if word ~= lines[k].op and word ~= 'ok' then marks[#marks + 1], marks[#marks + 2] = id, word end
   end
-  said[k] = word:match('^%S+')
+  reply[k] = word:match('^%S+')
 end
 for _, k in ipairs(chosen) do storage_check_arrival(field(k, 4), own(k)) end
 if cleared then transitions_flush() end
@@ -70,4 +70,4 @@ if #marks > 0 then
   keep_transfer_results(op, step, keep_ms)
 end
 transitions_flush()
-return said
+return reply

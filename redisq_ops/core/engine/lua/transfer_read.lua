@@ -18,9 +18,9 @@ local errors = long and redis.call('HMGET', err, unpack(ids)) or {}
 local runs = long and storage_following(ids) or {}
 local left = redis.call('PTTL', list)
 local hours = math.ceil((left < 0 and config.trash_ms or left) / 3600000)
-local said, size, seen = {'', string.format('%d', hours * 3600000)}, 0, 0
+local reply, size, seen = {'', string.format('%d', hours * 3600000)}, 0, 0
 local function add(...)
-  for _, word in ipairs({...}) do said[#said + 1] = word end
+  for _, word in ipairs({...}) do reply[#reply + 1] = word end
 end
 for k, row in ipairs(rows) do
   if row == ids[k] then
@@ -37,5 +37,5 @@ for k, row in ipairs(rows) do
   if size > 262144 then break end
 end
 local more = seen < #rows or #rows == 100
-said[1] = more and string.format('%d', start + seen) or '0'
-return said
+reply[1] = more and string.format('%d', start + seen) or '0'
+return reply

@@ -11,10 +11,10 @@
 -- Returns one word per row: moved | changed.
 operation_journal_check(op)
 operation_journal_check(caller)
-local said, late = idempotency_replayed()
+local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
-if said then return said end
-history_by, said = caller, {}
+if reply then return reply end
+history_by, reply = caller, {}
 local list, ids, rows, places, back, state = undo_ .. op .. ':' .. step, {}, {}, {}, 0, nil
 for i = first, #ARGV do ids[#ids + 1] = ARGV[i] end
 for at, row in ipairs(redis.call('LRANGE', list, 0, 499)) do
@@ -23,7 +23,7 @@ for at, row in ipairs(redis.call('LRANGE', list, 0, 499)) do
 end
 for k, r in ipairs(record_read(ids)) do
   local id, row = ids[k], rows[ids[k]]
-  said[k] = 'changed'
+  reply[k] = 'changed'
   if row and row ~= id and r.op == op and storage_score(id, 'trash') then
     local from, score, line = row:match('^%S+ (%S+) (%S+) (.+)$')
     if not tonumber(score) then
@@ -31,14 +31,14 @@ for k, r in ipairs(record_read(ids)) do
     end
     transitions_move(id, 'trash', from, tonumber(score), record_unpack(line))
     rows[id] = id
-    said[k], state = 'moved', from
+    reply[k], state = 'moved', from
     back = back + 1
   end
 end
 if state then storage_step_ended(op, step, state) end
 transitions_check()
 for k, id in ipairs(ids) do
-  if said[k] == 'moved' then redis.call('LSET', list, places[id], id) end
+  if reply[k] == 'moved' then redis.call('LSET', list, places[id], id) end
 end
 if back > 0 then
   if undone == '1' then
@@ -52,4 +52,4 @@ if back > 0 then
   history_note('op', table.concat({caller, 'undo', op, back}, '|'))
 end
 transitions_flush()
-return idempotency_remember(said)
+return idempotency_remember(reply)

@@ -10,8 +10,8 @@ if close == '1' then
   redis.call('HSET', list, '*', 'cancelled')
   keep_transfer_results(op, step, keep_ms)
 end
-local kept, said = redis.call('HGETALL', list), {}
+local kept, reply = redis.call('HGETALL', list), {}
 for i = 1, #kept, 2 do
-  if kept[i] ~= '*' then said[#said + 1], said[#said + 2] = kept[i], kept[i + 1]:match('^%S+') end
+  if kept[i] ~= '*' then reply[#reply + 1], reply[#reply + 2] = kept[i], kept[i + 1]:match('^%S+') end
 end
-return said
+return reply

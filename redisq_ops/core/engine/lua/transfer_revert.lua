@@ -9,10 +9,10 @@
 -- FLAGS: allow-oom
 -- Returns one word per row: moved | changed.
 operation_journal_check(op)
-local said, late = idempotency_replayed()
+local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
-if said then return said end
-history_by, said = caller, {}
+if reply then return reply end
+history_by, reply = caller, {}
 local list, marks = land_ .. op .. ':' .. step, {}
 local words, ids, rest = redis.call('HMGET', list, unpack(ARGV, first)), {}, {}
 for k = 1, #words do ids[k], words[k], rest[k] = storage_placed(ARGV[first + k - 1], words[k]) end
@@ -21,7 +21,7 @@ local function mark(k, word)
 end
 for k, r in ipairs(record_read(ids)) do
   local id, put_away = ids[k], storage_score(ids[k], 'trash')
-  said[k] = 'changed'
+  reply[k] = 'changed'
   if words[k] == 'withdrawn' and put_away and r.op:find('^undo%-') then -- in an earlier step or run
     if to == 'gone' then
       transitions_move(id, 'trash', 'gone', 0, r)
@@ -32,7 +32,7 @@ for k, r in ipairs(record_read(ids)) do
       transitions_move(id, 'trash', is, at, r)
       mark(k, 'ok')
     end
-    said[k] = 'moved'
+    reply[k] = 'moved'
   elseif words[k] == 'ok' and r.op == op and to == 'trash' then
     local at = from
     local score = storage_score(id, at)
@@ -45,7 +45,7 @@ for k, r in ipairs(record_read(ids)) do
       if from == 'delayed' then r.ready = tonumber(score) end
       transitions_move(id, at, 'trash', now, r)
       mark(k, 'withdrawn')
-      said[k] = 'moved'
+      reply[k] = 'moved'
     end
   end
 end
@@ -55,4 +55,4 @@ if #marks > 0 then
   unfinished_operations_add(op)
 end
 transitions_flush()
-return idempotency_remember(said)
+return idempotency_remember(reply)

@@ -8,9 +8,9 @@
 -- Returns how many were put back, how many had been touched, and the ids of these.
 operation_journal_check(op)
 operation_journal_check(caller)
-local said, late = idempotency_replayed()
+local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
-if said then return said end
+if reply then return reply end
 history_by = caller
 local list = undo_ .. op .. ':' .. step
 local rows, ids, froms, scores, lines = redis.call('LRANGE', list, 0, 499), {}, {}, {}, {}

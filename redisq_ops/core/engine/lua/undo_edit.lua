@@ -8,9 +8,9 @@
 -- Returns how many have their payload again, how many had been touched, and the ids of these.
 operation_journal_check(op)
 operation_journal_check(caller)
-local said, late = idempotency_replayed()
+local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
-if said then return said end
+if reply then return reply end
 history_by = caller
 local ROW = '^(%S+) (%S+) (%S+ %d+ %d+ %d+ %d+ %S+ %S+ %S+ %d+) (.*)$'
 local list = undo_ .. op .. ':' .. step

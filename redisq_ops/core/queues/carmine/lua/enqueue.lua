@@ -9,14 +9,14 @@
 -- TYPES: once
 -- CHECKS: next requeued circle stray finished nattempts backoffs err
 -- Returns a word per row, or one for all: ok | updated | requeued | elsewhere, or the state refused for.
-local said, late = idempotency_replayed()
+local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
-if said then return said end
+if reply then return reply end
 if config.closed then return {err = 'CLOSED the queue is draining and takes no new entries'} end
 if clock_fall or clock_latest > now then reclaim_expired_correct_clock(100) end
 local ids = {}
 for i = first, #ARGV, width do ids[#ids + 1] = ARGV[i] end
-history_by, said = caller:match('^[^:]*'), {}
+history_by, reply = caller:match('^[^:]*'), {}
 local known = message_facts(ids) -- and what an earlier row of this call makes of it
 local open = {queued = true, ['queued-with-backoff'] = true, ['locked-with-requeue'] = true}
 local top = redis.call('ZRANGE', delay, '0', '0', 'WITHSCORES')[2]
@@ -53,7 +53,7 @@ for k, id in ipairs(ids) do
     if not soonest or ready < soonest then soonest = ready end
     if history_all then history_note('submitted', id .. '|' .. at) end
   end
-  said[k] = word
+  reply[k] = word
 end
 local n, waiting = #put / 2, #put > 0 and config.max_waiting > 0 and redis.call('ZCARD', delay)
 if waiting and waiting + n > config.max_waiting then
@@ -80,4 +80,4 @@ if n > 0 then
   if not top or soonest < tonumber(top) or due then wake_workers(due and n or 1) end
 end
 transitions_flush()
-return idempotency_remember_words(said, CLOCK_FIELD, clock_word())
+return idempotency_remember_words(reply, CLOCK_FIELD, clock_word())

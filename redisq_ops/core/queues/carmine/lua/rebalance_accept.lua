@@ -6,7 +6,7 @@
 -- USES: transitions circle config record state_zsets storage_here wake_workers
 -- Returns one word per row: ok | same (that mark was here) | exists (that id is here, try later) |
 -- elsewhere (the caller's layout of the shards is out of date).
-local said, coming, woken = {}, {}, 0
+local reply, coming, woken = {}, {}, 0
 local newer = (tonumber(config.layout) or 0) > tonumber(layout)
 for i = first, #ARGV, width do
   local id, mark, state, at, record, payload, failure, following = unpack(ARGV, i, i + width - 1)
@@ -39,9 +39,9 @@ for i = first, #ARGV, width do
       woken = woken + 1
     end
   end
-  said[#said + 1] = word
+  reply[#reply + 1] = word
 end
 if #coming > 0 then circle_add(coming) end
 if woken > 0 then wake_workers(woken) end
 transitions_flush()
-return said
+return reply

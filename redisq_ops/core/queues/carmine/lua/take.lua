@@ -10,9 +10,9 @@
 -- RUN_BY: worker
 -- FLAGS: allow-oom
 -- Returns what `taken` says.
-local said, late = idempotency_replayed()
+local earlier, late = idempotency_replayed()
 if late then return idempotency_superseded end
-if said then return take_reply_again(said, storage_payload, '') end
+if earlier then return take_reply_again(earlier, storage_payload, '') end
 history_by = consumer
 
 if reclaim_expired(16) > 0 then transitions_flush() end

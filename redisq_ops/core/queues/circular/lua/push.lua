@@ -10,12 +10,12 @@
 -- TYPES: once
 -- CHECKS: queue spent again
 -- Returns one word per row, or one for all: new | queued | again | elsewhere.
-local said, late = idempotency_replayed()
+local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
-if said then return said end
+if reply then return reply end
 if config.closed then return {err = 'CLOSED the queue is draining and takes no new entries'} end
 history_by = caller:match('^[^:]*')
-said = {}
+reply = {}
 local ids, contents = {}, {}
 local rows = (#ARGV - first + 1) / width
 for k = 1, rows do ids[k], contents[k] = ARGV[first + 2 * k - 2], ARGV[first + 2 * k - 1] end
@@ -64,7 +64,7 @@ for k = 1, rows do
     bodies[n + 1], bodies[n + 2], n = id, content, n + 2
   end
   if history_all and word ~= 'elsewhere' then history_note('submitted', id) end
-  said[k] = word
+  reply[k] = word
 end
 if fresh > 0 and config.max_waiting > 0 then
   local waiting = elements_waiting()
@@ -79,4 +79,4 @@ if #touched > 0 then redis.call('HSET', again, unpack(touched)) end
 for _, id in ipairs(owing) do state_run_again(id, 1) end
 history_tally('i', fresh + come + #owing)
 transitions_flush()
-return idempotency_remember_words(said)
+return idempotency_remember_words(reply)

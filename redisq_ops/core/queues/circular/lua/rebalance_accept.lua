@@ -6,7 +6,7 @@
 -- USES: transitions config elements history list_changes record state state_zsets
 -- Returns one word per row: ok | same (that mark was here) | exists (here is another, try later) |
 -- elsewhere (the caller's layout of the shards is out of date).
-local said = {}
+local reply = {}
 history_by = 'transport'
 local newer = (tonumber(config.layout) or 0) > tonumber(layout)
 local function owe(id, number, payload)
@@ -50,7 +50,7 @@ for i = first, #ARGV, width do
     if state == 'waiting' then list_changes_woken = list_changes_woken + 1 end
   end
   if word == 'ok' then redis.call('ZADD', seen, now, mark) end
-  said[#said + 1] = word
+  reply[#reply + 1] = word
 end
 transitions_flush()
-return said
+return reply

@@ -6,7 +6,7 @@
 -- USES: transitions config history state_zsets wake_workers
 -- Returns one word per row: ok | same (that mark was here) | exists (that id is here) | elsewhere (the
 -- caller's layout of the shards is out of date).
-local rows, said, fresh = (#ARGV - first + 1) / width, {}, 0
+local rows, reply, fresh = (#ARGV - first + 1) / width, {}, 0
 if new == '1' then
   if config.closed then return {err = 'CLOSED the queue is draining and takes no new entries'} end
   local there = redis.call('ZCARD', delay)
@@ -37,9 +37,9 @@ for i = first, #ARGV, width do
     end
     fresh = fresh + 1
   end
-  said[#said + 1] = word
+  reply[#reply + 1] = word
 end
 if new == '1' then history_tally('i', fresh) end
 if fresh > 0 then wake_workers(fresh) end
 transitions_flush()
-return said
+return reply

@@ -7,10 +7,10 @@
 -- USES: config counters
 -- Returns as many rows as fit a call: word (off | held | gone) mark state score record payload error
 -- following, the last six empty where there is nothing.
-local said, size = {}, 0
+local reply, size = {}, 0
 local newer = (tonumber(config.layout) or 0) > tonumber(layout)
 local function answer(...)
-  for _, word in ipairs({...}) do said[#said + 1] = word end
+  for _, word in ipairs({...}) do reply[#reply + 1] = word end
 end
 for i = first, #ARGV do
   local id = ARGV[i]
@@ -37,4 +37,4 @@ for i = first, #ARGV do
   if size > 262144 then break end
 end
 counters_write()
-return said
+return reply

@@ -8,14 +8,14 @@
 -- USES: wake_workers write_buffer
 -- TYPES: once
 -- Returns `word:ready time` per row, or one for all: ok | same | moved | again | exists | elsewhere.
-local said, late = idempotency_replayed()
+local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
-if said then return said end
+if reply then return reply end
 if config.closed then return {err = 'CLOSED the queue is draining and takes no new entries'} end
 if clock_fall or clock_latest > now then reclaim_expired_correct_clock(100) end
 local ids, rows = {}, (#ARGV - first + 1) / width
 for k = 1, rows do ids[k] = ARGV[first + (k - 1) * width] end
-history_by, said = caller:match('^[^:]*'), {}
+history_by, reply = caller:match('^[^:]*'), {}
 local top, soonest = redis.call('ZRANGE', delay, '0', '0', 'WITHSCORES')[2], nil
 local put, bodies, follow, moved, fresh, n = {}, {}, {}, {}, 0, 0
 local times, contents = {}, {} -- what an earlier row of this call makes of an id
@@ -57,7 +57,7 @@ for k = 1, rows do
     if not soonest or ready < soonest then soonest = ready end
     if history_all then history_note('submitted', id .. '|' .. text) end
   end
-  said[k] = word .. ':' .. text
+  reply[k] = word .. ':' .. text
 end
 local waiting = fresh > 0 and config.max_waiting > 0 and redis.call('ZCARD', delay)
 if waiting and waiting + fresh > config.max_waiting then
@@ -79,4 +79,4 @@ if n > 0 then
   if not top or soonest < tonumber(top) or due then wake_workers(due and n / 2 or 1) end
 end
 transitions_flush()
-return idempotency_remember_words(said, CLOCK_FIELD, clock_word())
+return idempotency_remember_words(reply, CLOCK_FIELD, clock_word())

@@ -5,9 +5,9 @@
 -- USES: idempotency transitions accounts config history
 -- FLAGS: allow-oom
 -- Returns the word `ok`, `same` or `changed` (it isn't what it `was`), and what the value was before.
-local said, late = idempotency_replayed()
+local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
-if said then return said end
+if reply then return reply end
 history_by = caller
 local a = accounts_parse(client, redis.call('HGET', accounts, client))
 local before = tostring(a[rule])

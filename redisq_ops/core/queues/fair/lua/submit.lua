@@ -8,15 +8,15 @@
 -- USES: waiting_lists
 -- TYPES: once
 -- Returns one word per row, or one for all: ok | same | exists | elsewhere.
-local said, late = idempotency_replayed()
+local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
-if said then return said end
+if reply then return reply end
 if config.closed then return {err = 'CLOSED the queue is draining and takes no new entries'} end
 local ids = {}
 local rows, n = (#ARGV - first + 1) / width, 0
 for k = 1, rows do ids[k] = ARGV[first + (k - 1) * width] end
 history_by = caller:match('^[^:]*')
-said = {}
+reply = {}
 local newer = (tonumber(config.layout) or 0) > tonumber(layout)
 local there = redis.call('HMGET', body, unpack(ids))
 local put, fresh, contents = {}, {}, {}
@@ -24,11 +24,11 @@ for k = 1, rows do
   local id, content = ids[k], ARGV[first + (k - 1) * width + 1]
   local old = contents[id] or there[k]
   if old then
-    said[k] = old == content and 'same' or 'exists'
+    reply[k] = old == content and 'same' or 'exists'
   elseif newer then
-    said[k] = 'elsewhere'
+    reply[k] = 'elsewhere'
   else
-    said[k] = 'ok'
+    reply[k] = 'ok'
     contents[id] = content
     n = n + 1
     fresh[n], put[2 * n - 1], put[2 * n] = id, id, content
@@ -51,4 +51,4 @@ if #fresh > 0 then
   history_tally('i', #fresh)
 end
 transitions_flush()
-return idempotency_remember_words(said)
+return idempotency_remember_words(reply)

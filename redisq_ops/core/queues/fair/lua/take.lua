@@ -2,16 +2,16 @@
 -- KEYS: body delay ring meta owner stat
 -- ARGV: caller seq n lease_ms consumer
 -- USES: deliver reclaim_expired select_clients accounts bulk_write config history idempotency
--- USES: leave_list record take_reply transitions wake_workers
+-- USES: leave_list record take_reply transitions wake_workers storage_stored_payload
 -- TYPES: once
 -- CHECKS: meta body owner clients packing holes
 -- RARELY: done gone
 -- RUN_BY: worker
 -- FLAGS: allow-oom
 -- Returns what `taken` says, each payload with its client in front.
-local said, late = idempotency_replayed()
+local earlier, late = idempotency_replayed()
 if late then return idempotency_superseded end
-if said then return take_reply_again(said, function(id) return redis.call('HGET', body, id) end, '') end
+if earlier then return take_reply_again(earlier, storage_stored_payload, '') end
 history_by = consumer
 
 n = tonumber(n)

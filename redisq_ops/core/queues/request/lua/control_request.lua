@@ -6,9 +6,9 @@
 -- USES: idempotency transitions config counters history request type_check
 -- FLAGS: allow-oom
 -- Returns the word `ok`, `same` or `changed` (it isn't what it `was`), and what the value was before.
-local said, late = idempotency_replayed()
+local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
-if said then return said end
+if reply then return reply end
 history_by = caller
 local q = request_get(rid)
 if not q then return {err = 'NOTFOUND no such request: ' .. rid} end

@@ -6,8 +6,8 @@
 local grouped = {}
 local function request_types_group(stream)
   if grouped[stream] then return end
-  local said = redis.pcall('XPENDING', stream, 'g', '-', '+', 1)
-  if said.err then error({err = 'MISFIT key ' .. stream .. ' is no stream with a consumer group g'}) end
+  local reply = redis.pcall('XPENDING', stream, 'g', '-', '+', 1)
+  if reply.err then error({err = 'MISFIT key ' .. stream .. ' is no stream with a consumer group g'}) end
   grouped[stream] = true
 end
 
