@@ -104,7 +104,7 @@ MUTANTS = [
     ),
     mutant(
         "tokens of another generation taken",
-        ("take", "q and request_token(q) == word and", "q and"),
+        ("take", "q and request_tokens_word(q) == word and", "q and"),
         models=REQUESTS,
     ),
     mutant(

@@ -80,7 +80,7 @@ every_file = pytest.mark.parametrize("path", FILES, ids=map(name, FILES))
 @every_file
 def test_a_file_says_what_it_is_for_and_what_it_returns(path: Path) -> None:
     lines = path.read_text().splitlines()
-    assert re.match(r"-- [A-Z]", lines[0]), "the first line says in words what it does"
+    assert re.match(r"-- [A-Z`]", lines[0]), "the first line says in words what it does"
     header = ScriptHeader.parse(path.read_text())
     if is_script(path):
         assert "-- Returns" in path.read_text() or path.read_text().endswith("\nreturn 1\n")

@@ -1,7 +1,7 @@
--- Many elements at once into a key. What has few elements, all short, is kept in a form that is searched
--- from end to end at every write, and a hundred of them are that a hundred times. An element too long
--- for that form, gone again at once, puts the key into the form of large ones.
-local LONG, MANY = string.rep(' ', 65), 16 -- no id, name of a client or ticket has a space
+-- Write many elements to one key. Redis keeps a small hash, set or sorted set in a compact form that it
+-- searches from end to end at every write. An element too long for that form, removed again at once,
+-- makes Redis switch to the form for large ones first.
+local LONG, MANY = string.rep(' ', 65), 16 -- no id, client name or ticket has a space
 
 local function bulk_write_fields(key, rows)
   local n = #rows

@@ -1,18 +1,17 @@
--- After the server's clock fell back: leases and back-offs would last longer by as much. Some of them
--- at a time are brought forward by that, so that each ends when it would have; and what was due is due.
--- Of ready times to come those that somebody chose stay. What was leased or put back since the fall was
--- noticed is right already. A lease that is longer than the fall, and was renewed in between, may end
--- early.
+-- After the server's clock fell back, leases and back-offs would last longer by as much. This brings
+-- them forward a few at a time, so that each ends when it should have. Ready times that a person chose,
+-- and that are still to come, stay; so does what was leased or put back after the fall. A lease that is
+-- longer than the fall and was renewed in between may end early.
 -- USES: clock record
-local FELL_MS = 1000 -- less is no fall
+local FELL_MS = 1000 -- a smaller difference is not a fall
 
--- `zsets`: leases, and what is delayed where that is ours; whether all of that is `relative`. `put` is
--- told zset, id, new score, record.
--- Returns how many of at most `most` were looked at.
+-- `zsets`: the sorted sets to correct, leases first. `relative`: whether all delayed times are counted
+-- from when they were set. `put(zset, id, score, record)` stores a corrected entry.
+-- Returns how many entries were looked at, `most` or fewer.
 local function clock_correction(zsets, relative, most, put)
   if not clock_fall then
     if clock_latest - now <= FELL_MS then return 0 end
-    -- A lease that ends before `latest` was renewed since, or is overdue as it is.
+    -- A lease that ends before `clock_latest` was renewed after the fall, or is overdue anyway.
     local from = string.format('%.0f', clock_latest + 1)
     clock_fall = {by = clock_latest - now, since = now, part = 1, score = from, skip = 0}
     clock_latest = now

@@ -1,5 +1,6 @@
--- Of a step of a bulk move that was sent before: what another hand, by its `span`, moved by it is
--- `theirs`. One's own stays `moved`, however often it is sent.
+-- Two runs of a plan may send the same step of a bulk move. `concurrent_step(words)` returns the stored
+-- reply of the step, in which `moved` is replaced by `theirs` if the step was sent for another `span`
+-- than this one. A step that is sent again by the same run keeps `moved`.
 -- KEYS: op_
 -- NEEDS: caller span
 local function concurrent_step(words)

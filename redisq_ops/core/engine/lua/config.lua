@@ -1,6 +1,6 @@
--- The queue's settings, flags and shards' layout, with the release's defaults where a field is absent,
--- or is no number where one belongs. All of them at once: there are few, and to ask for them by name
--- costs twice as much.
+-- `config`: the queue's settings, flags and shard layout, with the release's default where a field is
+-- absent, or isn't the number it has to be. It reads all fields at once: there are few, and asking for
+-- them by name costs twice as much.
 -- KEYS: cfg
 -- FIRST: HGETALL
 local config = setmetatable({}, {__index = DEFAULT})

@@ -1,11 +1,11 @@
--- Change settings and flags of a queue; an empty value removes the field.
--- `was`: written only where it is that now, quoted as a value, '' for absent; '*' for anything.
+-- Change settings and flags of a queue; an empty value removes the field. `was`: write only if the
+-- field has this value now, quoted as values are, '' for absent; '*': in any case.
 -- KEYS: cfg
 -- ARGV: caller seq
 -- REST: name value was
 -- USES: idempotency history
 -- FLAGS: allow-oom
--- Returns one word per row: what the field was before, or - for absent.
+-- Returns one word per row: the field's value before, or - for absent.
 local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
 if reply then return reply end

@@ -1,5 +1,5 @@
--- What somebody else wrote where a number of ours belongs. It is looked for before the first write, and
--- then the call fails with an error that names key and field, never the value.
+-- A number that another program overwrote with something else. It is found before the first write; then
+-- the call fails with an error that names key and field, never the value.
 local function corrupt_values_fail(key, field, wanted)
   local message = {'UNREADABLE key ', key, ', field ', field, ': ', wanted,
     ' belongs there. Another program wrote something else: ',
@@ -8,7 +8,7 @@ local function corrupt_values_fail(key, field, wanted)
   error({err = table.concat(message)})
 end
 
--- The number in a field, which may be absent: text that HINCRBY takes, small enough for Lua's numbers.
+-- The number in a field, nil if absent: text that HINCRBY accepts, and that Lua represents exactly.
 local find = string.find
 local function corrupt_values_integer(text, key, field)
   if not text then return nil end
@@ -18,7 +18,7 @@ local function corrupt_values_integer(text, key, field)
   return text + 0
 end
 
--- Some fields by their names: each a whole number, or absent.
+-- Read fields of a hash that hold whole numbers. Returns name -> number, or false where absent.
 local function corrupt_values_integers(key, names)
   local got, found = redis.call('HMGET', key, unpack(names)), {}
   for i = 1, #names do

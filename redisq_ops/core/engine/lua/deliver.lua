@@ -1,12 +1,12 @@
--- Hand entries out: a receipt each, a record line, a lease, and the take's reply.
--- The script using this names ARGV `caller`, `seq`, `consumer` and `lease_ms`.
+-- Deliver entries: give each a receipt, a record and a lease, and build the reply of the take. The
+-- deadline of the leases is `deliver_deadline`.
 -- KEYS: lease meta
 -- NEEDS: lease_ms seq consumer
 -- USES: take_reply bulk_write number_words counters record
 local deliver_deadline = string.format('%.0f', now + tonumber(lease_ms))
 
--- `lines` are the entries' records where they have one, `ready` their ready times where that counts.
--- The reply's first two words are the caller's to change.
+-- `lines`: the entries' records, nil or false for none. `contents`: payloads. `ready`: ready times, for
+-- kinds that restore them when a delivery is lost. The caller may change the reply's first two words.
 local function deliver(ids, lines, contents, ready)
   local n = #ids
   local fence = counters_reserve('fence', n)

@@ -1,5 +1,5 @@
--- Give entries of a state other payloads, each only if it has been in it since before `high_water`
--- (ms) and its payload is the one that was read (`was`: its SHA-1). What was before goes to this
+-- Give entries of one state other payloads. An entry is changed only if it has been in the state since
+-- before `high_water` (ms) and its payload still has the SHA-1 `was`. The old payloads go to this
 -- step's undo list.
 -- KEYS: undo_ op_
 -- ARGV: caller seq from high_water
@@ -7,7 +7,7 @@
 -- USES: idempotency transitions config history operation_journal record storage_payload storage_score
 -- USES: storage_set_payload write_buffer
 -- ENTRIES: op_{caller}=hash undo_{caller}:{seq}=list
--- Returns one word per row: moved | changed | late, as `move` does.
+-- Returns one word per row: moved | changed (other state or payload) | late (entered the state later).
 operation_journal_check(caller)
 local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
@@ -40,6 +40,6 @@ if #before > 0 then
   history_note('op', table.concat({caller, from, 'edit', #before}, '|'))
 end
 redis.call('HSET', op_ .. caller, 'steps', seq)
-redis.call('PEXPIRE', op_ .. caller, 2592000000) -- also what nobody entered into the journal
+redis.call('PEXPIRE', op_ .. caller, 2592000000) -- even if nobody has written the operation down
 transitions_flush()
 return idempotency_remember(reply)

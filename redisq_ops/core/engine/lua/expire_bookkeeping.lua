@@ -1,5 +1,5 @@
--- What nobody will ask for again goes, a little per call: the word of callers not heard of for a day,
--- what is kept of operations for a month.
+-- Remove old bookkeeping, a little per call: the stored replies of callers that were silent for a day,
+-- and journal entries of operations after a month.
 -- KEYS: callers ops op_ stat
 -- USES: counters unfinished_operations
 local function expire_bookkeeping()

@@ -1,4 +1,4 @@
--- Renew leases. Sending it twice is harmless by nature.
+-- Renew leases. Sending it twice does no harm.
 -- KEYS: lease
 -- ARGV: lease_ms
 -- REST: id receipt

@@ -1,13 +1,15 @@
--- What happened, in one stream entry per call, and the minute counters behind rates.
+-- The queue's history: one stream entry per call, and counters per minute, from which rates are
+-- computed. `history_by`: who caused the call's events; the script sets it. `history_all`: whether the
+-- queue records quiet events too; ask it before building the item of one.
 -- KEYS: hist rate_
 -- USES: config
 local events, tallies, history_by = {}, {}, nil
-local loud = {failed = true, lost = true, dead = true, op = true}
+local always = {failed = true, lost = true, dead = true, op = true}
 
-local history_all = config.history == 'all' -- ask before building an item of a quiet event: it costs
+local history_all = config.history == 'all'
 
 local function history_note(event, item)
-  if config.history == 'off' or not (loud[event] or history_all) then return end
+  if config.history == 'off' or not (always[event] or history_all) then return end
   local list = events[event]
   if not list then list = {}; events[event] = list end
   list[#list + 1] = item
@@ -24,7 +26,7 @@ local function history_write()
     fields[#fields + 1] = table.concat(items, ' ')
   end
   if #fields > 0 then
-    -- Were another's key there, or an entry with the last id there is, the history alone would suffer.
+    -- If the key has another type, or holds the highest possible id, only the history suffers.
     redis.pcall('XADD', hist, 'MAXLEN', '~', config.history_max, '*', 't', now, 'by', history_by or '-',
       unpack(fields))
   end

@@ -1,12 +1,12 @@
--- List a move between two queues as unfinished, or note that whoever is at it is alive. `idle`: only if
--- nobody was at it for so long (ms), or the clock fell back since; empty: in any case. `step`: the one
--- that is to be taken back now, whose undo list must not expire meanwhile; 0: none.
+-- List a move between two queues as unfinished, or note that a run still works on it. `idle`: only if
+-- no run has worked on it for so long (ms), or the clock fell back since; empty: in any case. `step`:
+-- the step that is to be undone now, whose undo list must not expire meanwhile; 0: none.
 -- KEYS: undo_ unfinished op_
 -- ARGV: op step idle
 -- USES: config unfinished_operations
 -- ENTRIES: op_{op}=hash undo_{op}:{step}=list
 -- FLAGS: allow-oom
--- Returns the time (ms), or 0 if somebody is at it.
+-- Returns the time (ms), or 0 if a run works on it.
 local at = tonumber(redis.call('ZSCORE', unfinished, op) or nil)
 if idle ~= '' and at and now >= at and now - at < tonumber(idle) then return 0 end
 unfinished_operations_add(op)

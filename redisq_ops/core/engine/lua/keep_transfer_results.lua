@@ -1,6 +1,5 @@
--- What was said of the entries of a step that came from another queue is kept until the move is finished
--- there: who goes on with it asks for it. Of the step before, that has ended, so long as the other queue
--- can ask.
+-- Keep a step's results (what became of each entry that came from another queue) until the whole move
+-- is finished: whoever resumes it asks for them. The results of the step before expire from now on.
 -- KEYS: land_ op_
 -- USES: unfinished_operations
 local function keep_transfer_results(op, step, keep_ms)

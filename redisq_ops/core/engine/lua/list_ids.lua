@@ -1,5 +1,5 @@
--- The ids of all entries, whatever their state, a little per call (the payloads stay where they are).
--- Who is there from the first call to the last is named at least once.
+-- The ids of all entries, whatever their state, a page per call. An entry that is in the queue from the
+-- first call to the last is named at least once.
 -- ARGV: cursor max
 -- USES: storage_scan
 -- Returns the next cursor (0: that was all), then ids.

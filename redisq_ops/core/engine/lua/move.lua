@@ -1,10 +1,10 @@
--- One step of an operator's bulk move, by identity: each entry is looked at again and moved only if
--- it still is in the state the operator saw, and has been since before `high_water` (ms). A time that
--- is still to come says nothing: the clock of the server was ahead then, as after a failover.
--- `at`: its score when it was chosen, `-` for any: with another score it is another entry of that id,
--- even one without a record. `span`: which entries of a plan these are, and whose hand sends them.
--- What was before goes to this step's undo list. `to` is a state, `gone`, or `restore` (from trash
--- to dead, delayed or waiting, whichever it was). `lease_ms` is the ready time (ms) when to delayed.
+-- One step of an operator's bulk move, by id. An entry is moved only if it is still in state `from`,
+-- and has been since before `high_water` (ms). A time in the future doesn't count: the server's clock
+-- was ahead then, as before a failover.
+-- `at`: the entry's score when it was chosen, `-` for any; with another score it is another entry of
+-- that id. `span`: which entries of a plan the step covers, and which run sends it. `to`: a state,
+-- `gone`, or `restore` (from trash to the state it had before: dead, delayed or waiting). `lease_ms`:
+-- with `delayed` the ready time (ms). What entries were before goes to this step's undo list.
 -- KEYS: undo_ op_
 -- ARGV: caller seq from to high_water consumer lease_ms span
 -- REST: id at
@@ -12,9 +12,9 @@
 -- USES: operation_journal record storage_score transfer_names
 -- ENTRIES: op_{caller}=hash undo_{caller}:{seq}=list
 -- FLAGS: allow-oom
--- Returns one word per row: moved | changed (another state now) | late (entered it meanwhile) | away (in
--- another queue, or on its way: only that move's undo brings it back) | theirs (moved, when another hand
--- sent this very step).
+-- Returns one word per row: moved | changed (in another state now) | late (entered it after high_water)
+-- | away (in another queue, or on its way: only the undo of that move brings it back) | theirs (moved,
+-- when another run sent this very step).
 operation_journal_check(caller)
 local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
@@ -22,7 +22,7 @@ if reply then return concurrent_step(reply) end
 history_by = consumer
 reply = {}
 local ids, times, before, moved = {}, {}, {}, 0
-local between = caller:find(TRANSFER_NAMES_MOVED) -- two queues
+local between = caller:find(TRANSFER_NAMES_MOVED) -- a move between two queues
 for i = first, #ARGV, width do
   ids[#ids + 1], times[#times + 1] = ARGV[i], ARGV[i + 1]
 end
@@ -72,7 +72,7 @@ if moved > 0 then
   redis.call('HINCRBY', op_ .. caller, 'done', moved)
   history_note('op', table.concat({caller, from, to, moved}, '|'))
 end
-if between and #ids > 0 then -- the steps before it have ended in both queues
+if between and #ids > 0 then -- the steps before this one have ended
   local last = redis.call('HGET', op_ .. caller, 'holding')
   if last and last ~= seq then
     unfinished_operations_expire(undo_ .. caller .. ':' .. last, config.trash_ms)
@@ -81,6 +81,6 @@ if between and #ids > 0 then -- the steps before it have ended in both queues
   unfinished_operations_add(caller)
 end
 redis.call('HSET', op_ .. caller, 'steps', seq, 'span', span)
-unfinished_operations_keep(caller) -- also what nobody entered into the journal
+unfinished_operations_keep(caller) -- even if nobody has written the operation down
 transitions_flush()
 return idempotency_remember(reply)

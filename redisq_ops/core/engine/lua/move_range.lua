@@ -1,9 +1,11 @@
--- One step of an operator's bulk move of a whole state: the first `n` entries behind the `left` ones
--- that couldn't be moved, those that have been in it since before `high_water` (ms). Its score says so,
--- or of what was put back, or moved here, with the score it had, its record. From dead or trash
--- to waiting, trash, gone: as `move` with all ids of the state, at a third of its cost: strings cost, so
--- few are made. What was before goes to an undo list in one piece, which `undo` tells by its blank. The
--- history gets an entry a second, else others had no room in it: the rest with the `last` or with none.
+-- One step of an operator's bulk move of a whole state: the `n` entries behind the first `left` ones,
+-- which couldn't be moved, as far as they have been in the state since before `high_water` (ms). The
+-- score says since when; for entries that an undo or a rebalance put in with an old score, the record
+-- does. From dead or trash to waiting, trash or gone.
+-- The result is that of `move` with all ids of the state, at a third of the cost: strings are
+-- expensive, so few are made. What was before goes to the undo list in one piece, which `undo`
+-- recognizes by its leading blank. The history gets one entry a second; the rest is written with the
+-- `last` step, or with one that moves nothing.
 -- KEYS: undo_ op_ stat meta
 -- ARGV: caller seq from to high_water n left last
 -- USES: idempotency transitions config corrupt_values counters history list_of record state_zsets
@@ -11,8 +13,9 @@
 -- TYPES: first
 -- ENTRIES: op_{caller}=hash undo_{caller}:{seq}=list
 -- FLAGS: allow-oom
--- Returns how many were moved, how many could not be (both 0: that was all), and how many all of the
--- operation's steps moved. Nothing of one that is being taken back: a step may arrive behind the undo's.
+-- Returns how many were moved, how many could not be (both 0: that was all), and how many all steps of
+-- the operation moved. It moves nothing if the operation is being undone: a step may arrive after the
+-- undo began.
 local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
 if reply then return reply end
@@ -20,7 +23,7 @@ history_by = caller
 local journal = redis.call('HMGET', op_ .. caller, 'undoing', 'done', 'told', 'told_ms')
 corrupt_values_integer(journal[2], op_ .. caller, 'done')
 if journal[1] then return {} end
-if to == 'gone' then type_check_all() end -- of those `room_move` writes something at once
+if to == 'gone' then type_check_all() end -- a flush removes them from every key
 local limit, back = tonumber(high_water), tonumber(redis.call('HGET', stat, 'put_back'))
 local range = {state_zsets[from], '-inf', high_water, 'BYSCORE', 'LIMIT', left, n, back and 'WITHSCORES'}
 local rows, score_of, scores = redis.call('ZRANGE', unpack(range)), {}, {}
@@ -47,7 +50,7 @@ if moved > 0 then
     local fresh = table.concat({'- 0 0', RECORD_REPLAYED, at, '-', caller, '- 0'}, ' ')
     for k = 1, moved do
       local line, now_so = lines[k], fresh
-      if not line or line == '' or find(line, '\n', 1, true) then -- removed or spoilt by hand
+      if not line or line == '' or find(line, '\n', 1, true) then -- removed, or corrupt
         line = '- 0 0 0 ' .. redis.call('ZSCORE', state_zsets[from], ids[k]) .. ' - - - 0'
       end
       if to ~= 'waiting' then
@@ -64,7 +67,7 @@ if moved > 0 then
       table.concat(scores, ' '))
     redis.call('PEXPIRE', list, config.trash_ms)
   end
-  if stuck == 0 then -- they stand side by side
+  if stuck == 0 then -- the entries are adjacent
     redis.call('ZREMRANGEBYRANK', state_zsets[from], left, left + moved - 1)
   else
     write_buffer_drops[state_zsets[from]] = ids
@@ -78,6 +81,6 @@ if untold > 0 and (last == '1' or moved + stuck == 0 or quiet_ms >= 1000) then
   history_note('op', table.concat({caller, from, to, untold}, '|'))
   redis.call('HSET', op_ .. caller, 'told', done, 'told_ms', now)
 end
-if not journal[2] then redis.call('PEXPIRE', op_ .. caller, 2592000000) end -- perhaps not in the journal
+if not journal[2] then redis.call('PEXPIRE', op_ .. caller, 2592000000) end -- nobody wrote it down
 transitions_flush()
 return idempotency_remember({tostring(moved), tostring(stuck), done})

@@ -1,5 +1,5 @@
--- The journal entry of an operator's operation, the hash op_<operation>. `operation_journal_check` fails
--- the call if a field that scripts count with isn't a whole number.
+-- The journal entry of an operator's operation, the hash op_<operation>. `operation_journal_check(op)`
+-- fails the call if one of its counters isn't a whole number.
 -- KEYS: op_
 -- USES: corrupt_values
 local COUNTED = {'done', 'undone', 'freed', 'landing', 'keep'}

@@ -1,5 +1,5 @@
--- No single recoverer: whoever takes also brings back what is overdue, a few at a time.
--- Beside, what a clock that fell back would hold up is brought forward.
+-- Take back overdue deliveries. There is no process for that: every take does it for a few. Times that
+-- a clock that fell back would delay are corrected on the way.
 -- KEYS: lease delay stat
 -- USES: transitions wake_workers clock_correction clock config history record storage_relative_times
 -- USES: storage_timed write_buffer
@@ -13,13 +13,15 @@ local function reclaim_expired_correct_clock(max)
   return brought
 end
 
--- Of a new entry with a ready time, while others are brought forward.
+-- Mark a new entry's ready time as correct, while others are being corrected.
 local function reclaim_expired_mark_new(id)
   local r = record_unpack(nil)
   r.since = now
   write_buffer_record(id, record_pack(r))
 end
 
+-- Take back up to `max` overdue deliveries: they wait again, or are dead when that was once too often.
+-- Returns how many entries were changed; the caller flushes.
 local function reclaim_expired(max)
   local brought = (clock_fall or clock_latest > now) and reclaim_expired_correct_clock(100) or 0
   local late = redis.call('ZRANGE', lease, '-inf', now_text, 'BYSCORE', 'LIMIT', '0', max)
@@ -39,8 +41,8 @@ local function reclaim_expired(max)
   return #late + brought
 end
 
--- An idle worker sleeps until the next due time, but of many idle ones only one keeps watch; the
--- others sleep their full turn. Returns the time to look again, 0 for "no need".
+-- One of the idle workers wakes at the next due time; the others sleep as long as they like. Returns the
+-- time (ms) when `sleeper` has to look again, 0 if it needn't.
 local function reclaim_expired_watch(sleeper)
   local due
   for _, key in ipairs({lease, delay}) do

@@ -1,5 +1,5 @@
--- Clear what a shard that is given up leaves behind, unless it was taken up again meanwhile.
--- Its fence stays for late producers, the rest of `stat` for late receipts.
+-- Remove what a shard that is given up leaves behind, unless it is in use again, or something is left
+-- in it. Its layout stays for late producers, the rest of `stat` for late receipts.
 -- KEYS: stat hist wake ops callers seen
 -- ARGV: layout
 -- USES: config storage_clear storage_empty

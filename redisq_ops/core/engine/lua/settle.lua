@@ -1,5 +1,6 @@
--- End deliveries: ack, result (ack with bytes to keep), fail, reject or release. Only the holder of
--- the latest delivery is heard; a late one is told `stale` and changes nothing.
+-- End deliveries: ack, result (ack with bytes to keep), fail, reject or release. Only the receipt of
+-- the latest delivery counts; any other gets `stale` and changes nothing.
+-- Under RARELY are counters of every kind of queue that few settlements change.
 -- KEYS: meta err
 -- ARGV: caller seq consumer told
 -- REST: outcome value delay
@@ -9,7 +10,7 @@
 -- RARELY: cancelled gone vt vt_latest
 -- RUN_BY: worker
 -- FLAGS: allow-oom
--- Returns one word for each, or one for all: done | retry | dead | released | stale.
+-- Returns one word per delivery, or one for all: done | retry | dead | released | stale.
 local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
 if reply then return reply end
@@ -25,7 +26,7 @@ local function missed(id, outcome, value, wait, r)
     transitions_move(id, 'pending', 'waiting', r.ready > 0 and math.min(r.ready, now) or now, r)
     return 'released'
   end
-  r.failures, r.failed = r.failures + 1, true -- had its turn, where waiting is in turns
+  r.failures, r.failed = r.failures + 1, true -- a fair queue appends it behind its client's entries
   history_tally('f', 1)
   errors[#errors + 1], errors[#errors + 2] = id, value
   if outcome == 'reject' or r.failures >= config.max_failures then
@@ -41,11 +42,11 @@ end
 
 for k = 1, number do
   local id, line, receipt, row = ids[k], lines[k], receipts[k], rows[k]
-  if not line or settled[id] or receipt == '-' -- a minus: it was taken away
+  if not line or settled[id] or receipt == '-' -- a minus: it is not delivered
     or find(line, receipt, 1, true) ~= 1 or byte(line, #receipt + 1) ~= 32 then
     reply[k] = 'stale'
   else
-    settled[id] = true -- a late receipt may stand before the good one
+    settled[id] = true -- a stale receipt may precede the valid one
     local outcome, value, wait = 'ack', nil, 0
     if row then
       local at = first + (row - 1) * width

@@ -1,13 +1,13 @@
--- Let go of what is past its time, a little per call: purged entries after `trash_ms`, finished
--- requests and results after `keep_ms`, callers not heard of for a day. Dead letters never, nor what an
--- unfinished move holds: that is looked at again in an hour.
+-- Remove what has expired, a little per call: purged entries after `trash_ms`, what the kind keeps for
+-- `keep_ms`, callers that were silent for a day. Dead letters stay, and so do entries that an
+-- unfinished move holds: these are looked at again in an hour.
 -- KEYS: trash unfinished callers
 -- ARGV: max
 -- USES: reclaim_expired expire_bookkeeping unfinished_operations clock config record storage_retire
 -- USES: transitions write_buffer
 -- RUN_BY: worker
 -- FLAGS: allow-oom
--- Returns how many things went; 0 means nothing was due.
+-- Returns how many things were removed or taken back; 0 means nothing was due.
 local went = reclaim_expired(tonumber(max))
 local old = redis.call('ZRANGE', trash, '-inf', now - config.trash_ms, 'BYSCORE', 'LIMIT', 0, max)
 for i, r in ipairs(record_read(old)) do

@@ -1,9 +1,9 @@
 -- The reply of a take: when to look again (ms; 0: no need), 1 if there may be more now, the deadline
--- (ms), and if anything was taken the first receipt, the ids in one word, then `place failures lost` of
--- those that had any, in one word, and the payloads.
--- A take that is sent again answers as before, but for entries that are not its own any more: a star in
--- the place of their ids. Kept for that: the reply's first five words.
--- Ids that somebody put there by hand may have anything in them: then all are quoted, behind a blank.
+-- (ms), and if anything was taken the first receipt, the ids in one word, `place failures lost` of the
+-- entries that had any, in one word, and the payloads.
+-- A take that is sent again gets the same reply, with a star for each id that is no longer this
+-- delivery's. The reply's first five words are stored for that. Ids that another program wrote may
+-- contain any byte; then all ids are quoted, after a leading blank.
 -- NEEDS: seq
 -- USES: idempotency record clock
 local function take_reply_ids(ids)
@@ -16,7 +16,8 @@ local function take_reply_ids(ids)
   return ' ' .. table.concat(quoted, '\n')
 end
 
--- `read`: the payload of an id, or false; then it is `lost`, or with none the entry is as good as gone.
+-- The reply of a take that is sent again. `stored`: its first words. `read(id)`: an entry's payload or
+-- a false value; `lost` replaces a missing payload, and without it such an entry counts as gone.
 local function take_reply_again(stored, read, lost)
   local reply, ids = {stored[1], stored[2], stored[3]}, {}
   for i = 5, #stored do ids[#ids + 1] = stored[i] end

@@ -1,16 +1,17 @@
--- Take in what a move brings from another queue, an entry once: what was said of it in this step is
--- kept, and said again. An id that is here stays as it is, unless it is only what a move from here left
--- in the trash, and that has ended: before, it may be the only one there is. `past`: moves that are
--- known to have. A row's `state` is where it goes to; `-`: it can't, that id is here.
+-- Take in entries that a move brings from another queue, each once: the result of each entry in this
+-- step is stored, and repeated when the step is sent again. An id that is here already stays as it is,
+-- unless it is only what a move from here left in the trash, and that move has ended (`past` names
+-- those that are known to have): before, it may be the only copy. `state`: the state it goes to, `-` if
+-- the caller knows that the id is taken.
 -- KEYS: land_ op_ trash err
 -- ARGV: op step keep_ms layout past
 -- REST: id state score record payload error following
 -- USES: transitions keep_transfer_results config history operation_journal record storage_check_arrival
 -- USES: storage_follow storage_here storage_place storage_refuses storage_waiting_count transfer_names
 -- ENTRIES: op_{op}=hash land_{op}:{step}=hash
--- Returns one word per row: ok | exists | full | closed | cancelled (undone before it came), elsewhere
--- (the caller's layout of the shards is out of date), or the move whose copy is in the way: then
--- nothing was decided yet.
+-- Returns one word per row: ok | exists | full | closed | cancelled (undone before it came) | elsewhere
+-- (the caller's layout of the shards is out of date), or the name of the move whose copy is in the way:
+-- then nothing was decided yet.
 operation_journal_check(op)
 local list, ids = land_ .. op .. ':' .. step, {}
 for i = first, #ARGV, width do ids[#ids + 1] = ARGV[i] end

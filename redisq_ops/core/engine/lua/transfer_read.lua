@@ -1,13 +1,12 @@
--- What a step of a move to another queue took out, as it was before, with all that is kept of it. A row
--- that isn't in the trash under that operation any more has only its id, and `back` for its score if it
--- was put back. `brief`: 1 for none of what is long.
+-- What a step of a move to another queue took out: each entry as it was before, with all that is stored
+-- of it. A row whose entry isn't in the trash under this operation any more has only its id, and `back`
+-- as its score if it was put back. `brief`: 1 to leave out payloads, errors and what follows.
 -- KEYS: undo_ err trash
 -- ARGV: op step start brief
 -- USES: record config storage_following storage_stored_payload
 -- FLAGS: no-writes allow-oom
--- Returns where the next rows begin (0: that was all), for how long all this is kept (ms, in
--- full hours), then as many rows as fit a call: id state score record payload error following (after a
--- plus).
+-- Returns where the next rows begin (0: that was all), how long all this is kept (ms, in full hours),
+-- then as many rows as fit a call: id state score record payload error following (after a plus).
 local list = undo_ .. op .. ':' .. step
 local rows, ids = redis.call('LRANGE', list, start, start + 99), {}
 for k, row in ipairs(rows) do ids[k] = row:match('^%S+') end

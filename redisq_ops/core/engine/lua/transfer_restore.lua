@@ -1,6 +1,6 @@
--- Put some of what a step of a move took out back as it was. `undone`: 1 when the move is taken back,
--- 0 when they were refused where they were to go: then they were never moved. Of what was put back the
--- step keeps the id alone: what isn't in the trash and wasn't put back was emptied.
+-- Put back some of what a step of a move took out, as it was. `undone`: 1 when the move is undone, 0
+-- when the target refused the entries: then they were never moved. The step's list keeps the id alone
+-- of what was put back.
 -- KEYS: undo_ op_
 -- ARGV: caller seq op step undone
 -- REST: id

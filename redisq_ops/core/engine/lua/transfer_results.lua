@@ -1,10 +1,10 @@
--- What was said here of the entries of a move's step. `close`: 1 to let no more of them in.
+-- The results of a move's step in this queue. `close`: 1 to let no more of its entries in.
 -- KEYS: land_
 -- ARGV: op step close keep_ms
 -- USES: keep_transfer_results
 -- ENTRIES: op_{op}=hash land_{op}:{step}=hash
 -- FLAGS: allow-oom
--- Returns ids and what was said of each, in turn.
+-- Returns ids and results by turns.
 local list = land_ .. op .. ':' .. step
 if close == '1' then
   redis.call('HSET', list, '*', 'cancelled')

@@ -1,5 +1,6 @@
--- Take out what a move brought, as far as nobody touched it since: `to` the trash, where it waits until
--- it is back where it came from, then `gone`; or `back` from the trash, when it can't come back there.
+-- Take out what a move brought in, unless it has changed since. `to`: trash, where an entry waits until
+-- it is back in the queue it came from; then gone; or back, from the trash to where it was, when it
+-- can't be put back there.
 -- KEYS: land_
 -- ARGV: caller seq op step from to
 -- REST: id
@@ -22,7 +23,7 @@ end
 for k, r in ipairs(record_read(ids)) do
   local id, put_away = ids[k], storage_score(ids[k], 'trash')
   reply[k] = 'changed'
-  if words[k] == 'withdrawn' and put_away and r.op:find('^undo%-') then -- in an earlier step or run
+  if words[k] == 'withdrawn' and put_away and r.op:find('^undo%-') then -- by an earlier step or run
     if to == 'gone' then
       transitions_move(id, 'trash', 'gone', 0, r)
     elseif to == 'back' then

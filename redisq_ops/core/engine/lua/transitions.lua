@@ -1,27 +1,27 @@
--- Every change of an entry's state, written once. `move` notes it, `flush` writes all that was
--- noted in as few commands as there are kinds of change; flush before looking at the keys again.
--- A state other than waiting is a sorted set id -> ms (pending: deadline, delayed: ready time,
--- dead and trash: since). What waiting means, and what else a change drags along, is the room's: it
--- gives `waiting_zset`, `room_move`, `room_done`, `room_flush`. What `room_move` returns is for those
--- who move what they find: false: it can't be moved; 'full': that one was, and is enough for one call.
--- Who writes anything of a change before the flush calls `ready` first.
+-- Every change of an entry's state. `transitions_move`, `_leave` and `_finish` note a change;
+-- `transitions_flush` writes all of them in as few commands as there are kinds of change. Flush before
+-- reading the keys again. A script that writes anything else of a change before the flush calls
+-- `transitions_check` first.
+-- A state other than waiting is a sorted set (state_zsets.lua). What waiting is, and what else a change
+-- writes, is the kind's part (storage.lua).
 -- KEYS: err lease meta stat
 -- USES: type_check write_buffer history counters list_of state_zsets storage_check storage_done
 -- USES: storage_flush storage_moved storage_prepare
-local changed = false -- whether an entry is on its way to another state, and might be lost half way
-local concluded = {} -- what was acknowledged
+local changed = false -- whether an entry goes to another state, and could be lost half way
+local concluded = {} -- ids that were acknowledged
+
 -- Whether an entry became dead, or went to the trash, as of an earlier time: by an undo, or from another
 -- shard.
 local transitions_backdated = false
 
--- Deliveries that were acknowledged, most of what happens: all of a call at once.
+-- Acknowledged deliveries, the most common change: all of a call at once.
 local function transitions_finish(ids)
   concluded = ids
   counters_add('done', #ids)
   storage_done(ids)
 end
 
--- For good: done, or gone from the trash. A done one's `value` and `wait` are the room's affair.
+-- An entry leaves for good: `to` is done or gone. `value`, `wait`: passed on to `storage_moved`.
 local function transitions_leave(id, from, to, value, wait)
   if state_zsets[from] then
     local list = list_of(write_buffer_drops, state_zsets[from])
@@ -32,7 +32,7 @@ local function transitions_leave(id, from, to, value, wait)
   storage_moved(id, from, to, nil, value, wait)
 end
 
--- `since`: when it entered that state, if that isn't now.
+-- `r`: the entry's record, changed as needed. `since`: when it entered the state, if that isn't now.
 local function transitions_move(id, from, to, score, r, since)
   if to == 'gone' then return transitions_leave(id, from, to) end
   if state_zsets[from] then
@@ -47,8 +47,7 @@ local function transitions_move(id, from, to, score, r, since)
   storage_moved(id, from, to, r)
 end
 
--- Before the first write of what was noted: all that may refuse it. `room_read` is the kind's: what its
--- part of a flush reads or writes in keys of its own.
+-- Before the first write: every check that may refuse the changes noted so far.
 local function transitions_check()
   if changed then
     type_check_all()
@@ -70,11 +69,11 @@ local function transitions_flush()
   for key, ids in pairs(write_buffer_drops) do redis.call('ZREM', key, unpack(ids)) end
   for key, pairs_of in pairs(write_buffer_adds) do redis.call('ZADD', key, unpack(pairs_of)) end
   if #write_buffer_records > 0 then redis.call('HSET', meta, unpack(write_buffer_records)) end
-  if #write_buffer_forgotten > 0 then -- a replayed entry counts no failures and still has its error
+  if #write_buffer_forgotten > 0 then -- a replayed entry still has its error
     redis.call('HDEL', meta, unpack(write_buffer_forgotten))
     redis.call('HDEL', err, unpack(write_buffer_forgotten))
   end
-  if transitions_backdated then redis.call('HSET', stat, 'put_back', now) end -- `front` asks
+  if transitions_backdated then redis.call('HSET', stat, 'put_back', now) end -- `move_range` asks
   storage_flush()
   write_buffer_drops, write_buffer_adds, concluded = {}, {}, {}
   write_buffer_records, write_buffer_forgotten = {}, {}

@@ -1,5 +1,5 @@
--- For kinds whose entries move by the million, what a flush of `front` writes of any kind's keys and
--- hasn't read: to ask for all that a queue has takes as long as to move thirty entries.
+-- The keys that a flush of `move_range` writes and hasn't read, for kinds with millions of entries:
+-- checking all keys of a queue takes as long as moving thirty entries.
 -- KEYS: hist wake
 -- USES: type_check write_buffer
 local function type_check_flush()

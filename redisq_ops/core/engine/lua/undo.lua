@@ -1,11 +1,11 @@
--- Take one step of a bulk move back, as far as its entries are untouched since.
+-- Undo one step of a bulk move, as far as its entries are unchanged since.
 -- KEYS: undo_ op_ meta
 -- ARGV: caller seq op step to
 -- USES: idempotency transitions corrupt_values history list_of operation_journal record state_zsets
 -- USES: storage_moved storage_score storage_still_in write_buffer
 -- ENTRIES: op_{op}=hash undo_{op}:{step}=list
 -- FLAGS: allow-oom
--- Returns how many were put back, how many had been touched, and the ids of these.
+-- Returns how many were put back, how many had changed, and the ids of these.
 operation_journal_check(op)
 operation_journal_check(caller)
 local reply, late = idempotency_replayed()
@@ -14,7 +14,7 @@ if reply then return reply end
 history_by = caller
 local list = undo_ .. op .. ':' .. step
 local rows, ids, froms, scores, lines = redis.call('LRANGE', list, 0, 499), {}, {}, {}, {}
-if rows[1] and rows[1]:sub(1, 1) == ' ' then -- a step of a whole state, in one piece: see `front`
+if rows[1] and rows[1]:sub(1, 1) == ' ' then -- a step of `move_range`, in one piece
   local from = rows[1]:sub(2)
   for id in rows[2]:gmatch('%S+') do
     ids[#ids + 1], froms[#froms + 1] = id, from
@@ -47,9 +47,9 @@ for k, id in ipairs(ids) do
     local was, held = lines[k] or '', from ~= 'dead' and from ~= 'trash'
     put = true
     local a, c, d, e = record_ends(was)
-    local sound = was:find('^%S+ %d+ %d+ %d+ %d+ %S+ %S+ %S+ %d+$') -- else it was spoilt by hand
+    local sound = was:find('^%S+ %d+ %d+ %d+ %d+ %S+ %S+ %S+ %d+$') -- else it is corrupt
     local score = tonumber(scores[k]) and scores[k] or sound and sub(was, d + 1, e - 1) or at
-    if sound and not held and was:byte(c + 1) ~= 48 then -- no holder, and delivered before: only cut
+    if sound and not held and was:byte(c + 1) ~= 48 then -- not pending: cut, not unpacked
       put = storage_moved(id, is, from, stays) ~= false
       if put then
         if state_zsets[is] then
@@ -62,7 +62,7 @@ for k, id in ipairs(ids) do
         write_buffer_record(id, '-' .. sub(was, a, d) .. at .. sub(was, e))
       end
     else
-      local r = record_unpack(was) -- a holder's receipt is good again too, and as old as it was
+      local r = record_unpack(was) -- a receipt is valid again too
       transitions_move(id, is, from, score, r, held and r.since)
     end
     if put then back = back + 1 end
@@ -72,7 +72,7 @@ end
 transitions_check()
 redis.call('DEL', list)
 redis.call('HINCRBY', op_ .. op, 'undone', back)
-redis.call('PEXPIRE', op_ .. op, 2592000000) -- as in `move`: a shard may have nothing of the two
+redis.call('PEXPIRE', op_ .. op, 2592000000) -- a shard may lack either journal entry
 redis.call('HINCRBY', op_ .. caller, 'done', back)
 redis.call('PEXPIRE', op_ .. caller, 2592000000)
 history_note('op', table.concat({caller, 'undo', op, back}, '|'))

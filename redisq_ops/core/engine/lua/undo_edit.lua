@@ -1,11 +1,11 @@
--- Take one step of an edit back, as far as its entries are untouched since.
+-- Undo one step of an edit, as far as its entries are unchanged since.
 -- KEYS: undo_ op_
 -- ARGV: caller seq op step
 -- USES: idempotency transitions corrupt_values history operation_journal record storage_payload
 -- USES: storage_score storage_set_payload write_buffer
 -- ENTRIES: op_{op}=hash undo_{op}:{step}=list
 -- FLAGS: allow-oom
--- Returns how many have their payload again, how many had been touched, and the ids of these.
+-- Returns how many have their payload again, how many had changed, and the ids of these.
 operation_journal_check(op)
 operation_journal_check(caller)
 local reply, late = idempotency_replayed()
@@ -22,7 +22,7 @@ end
 for k, r in ipairs(record_read(ids)) do
   local id, state, line, payload = rows[k]:match(ROW)
   if r.op == op and storage_score(id, state) and storage_payload(id) then
-    r.op = record_unpack(line).op -- the rest is as it was, or newer: it may have gone and been put back
+    r.op = record_unpack(line).op -- the rest may be newer
     write_buffer_retain(id, r)
     storage_set_payload(id, payload)
     back = back + 1

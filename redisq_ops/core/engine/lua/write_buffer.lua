@@ -1,5 +1,5 @@
--- What a flush is to write: what goes out of a state's sorted set and what comes in, records that
--- change and those that go. `retain` keeps one, unless it says that its entry only ever waited.
+-- What a flush is to write: removals from and additions to the sorted sets of states, and records that
+-- change or go. `write_buffer_retain` stores a record, or removes it if its entry only ever waited.
 -- USES: record list_of
 local write_buffer_drops, write_buffer_adds = {}, {}
 local write_buffer_records, write_buffer_forgotten = {}, {}

@@ -1,8 +1,8 @@
--- What else is kept of the time at which a lease or a back-off ends: Carmine's lock, Carmine's backoff.
+-- Carmine's copies of the times at which a lease or a back-off ends: its lock and its backoff.
 -- KEYS: locks backoffs lease
 -- IMPLEMENTS: storage_relative_times storage_timed storage_extended
 -- USES: visible
-local storage_relative_times = true -- whether all ready times are so long from when they were said
+local storage_relative_times = true -- a backoff is counted from when it was set
 
 local function storage_timed(zset, id, at)
   if zset == lease then

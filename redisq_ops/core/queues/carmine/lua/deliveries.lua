@@ -1,11 +1,11 @@
--- Deliveries that end: ids, and with them until when equal messages are refused; and what was enqueued
--- again meanwhile.
+-- Deliveries that end: their ids, and until when equal messages are refused; and content that was
+-- enqueued while a message was delivered.
 -- KEYS: messages locks backoffs requeued finished next
 -- IMPLEMENTS: storage_again storage_prepare
 -- USES: type_check visible
 local deliveries_ended, deliveries_refusing = {}, {}
 
--- Enqueued again while it was being worked on: what came then, now or after the handler's backoff.
+-- Enqueued again while it was delivered: that content runs now, or after the handler's backoff.
 local function storage_again(id, wait)
   local content = visible_follows() and redis.call('HGET', next, id)
   if not content then return nil end

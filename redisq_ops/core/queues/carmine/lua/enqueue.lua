@@ -1,6 +1,7 @@
--- Put messages in, ready `backoff` ms from now. What is there already: queued: refused, or given this
--- content (`update`); locked, done with a backoff: refused, or to run after it (`requeue`); done: put in
--- again. To a caller who knows an older `layout` of the shards, what isn't here is `elsewhere`.
+-- Put messages in, ready `backoff` ms from now. A message that is here already: queued: refused, or
+-- given this content (`update`); locked, or done with a backoff: refused, or run again after it
+-- (`requeue`); done: put in again. If the queue has a newer `layout` of its shards than the caller, a
+-- message that isn't here is `elsewhere`, and nothing is done with it.
 -- KEYS: delay messages requeued finished nattempts backoffs next
 -- ARGV: caller seq backoff requeue update layout
 -- REST: id content
@@ -8,7 +9,8 @@
 -- USES: record wake_workers write_buffer
 -- TYPES: once
 -- CHECKS: next requeued circle stray finished nattempts backoffs err
--- Returns a word per row, or one for all: ok | updated | requeued | elsewhere, or the state refused for.
+-- Returns a word per row, or one for all: ok | updated | requeued | elsewhere, or the state it was
+-- refused for.
 local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
 if reply then return reply end
@@ -17,7 +19,7 @@ if clock_fall or clock_latest > now then reclaim_expired_correct_clock(100) end
 local ids = {}
 for i = first, #ARGV, width do ids[#ids + 1] = ARGV[i] end
 history_by, reply = caller:match('^[^:]*'), {}
-local known = message_facts(ids) -- and what an earlier row of this call makes of it
+local known = message_facts(ids) -- updated by each row of this call
 local open = {queued = true, ['queued-with-backoff'] = true, ['locked-with-requeue'] = true}
 local top = redis.call('ZRANGE', delay, '0', '0', 'WITHSCORES')[2]
 local put, contents, waits, follow, again, fresh, reset, changed = {}, {}, {}, {}, {}, {}, {}, {}
@@ -38,7 +40,7 @@ for k, id in ipairs(ids) do
     both(follow, id, content)
   elseif update == '1' and open[word] then
     word = 'updated'
-    both(it.follows and follow or contents, id, content) -- the latest content is what runs last
+    both(it.follows and follow or contents, id, content) -- the latest content runs last
     if not it.follows then changed[#changed + 1] = id end
   end
   if ready then
@@ -70,13 +72,13 @@ if #reset > 0 then
 end
 if #waits > 0 then redis.call('HSET', backoffs, unpack(waits)) end
 for i, r in ipairs(record_read(changed)) do
-  r.op = '-' -- touched: an operator's undo leaves it alone
+  r.op = '-' -- changed: an operator's undo leaves it alone
   write_buffer_retain(changed[i], r)
 end
 if n > 0 then
   bulk_write_scores(delay, put)
   history_tally('i', n)
-  local due = soonest <= now -- who sleeps must learn of a time before the one it sleeps to
+  local due = soonest <= now -- a worker sleeps until the time that was first
   if not top or soonest < tonumber(top) or due then wake_workers(due and n or 1) end
 end
 transitions_flush()

@@ -1,7 +1,7 @@
--- What is known of ids that are about to be enqueued: `state` in Carmine's words, or dead, trash,
--- nx (not there), elsewhere (on its way to another shard, or not there to a caller whose `layout` of the
--- shards is out of date), unknown (written by another program); `over`: until when equal ones are
--- refused; `follows`: newer content of it waits already. The script using this names ARGV `layout`.
+-- `message_facts(ids)`: for each id that is about to be enqueued, `state` in Carmine's words, or dead,
+-- trash, nx (not here), elsewhere (on its way to another shard, or not here and the caller's `layout`
+-- is out of date), unknown (written by another program); `over`: until when equal messages are refused;
+-- `follows`: newer content of it waits already.
 -- KEYS: messages backoffs finished body next delay lease dead trash
 -- NEEDS: layout
 -- USES: visible config
@@ -14,7 +14,7 @@ local function out_of_sight(id)
   return redis.call('ZSCORE', trash, id) and 'trash' or 'elsewhere'
 end
 
-local NEW = {state = ABSENT} -- what most are, and then nothing is changed in it
+local NEW = {state = ABSENT} -- the most common case; this table is never changed
 
 local function message_facts(ids)
   local known, any, hidden = {}, false, redis.call('EXISTS', body) == 1

@@ -1,4 +1,4 @@
--- A message's content, and another one in its place: wherever it is, in Carmine's sight or out of it.
+-- A message's content, in Carmine's sight or out of it.
 -- KEYS: messages body
 -- IMPLEMENTS: storage_payload storage_set_payload
 local function place_of(id)

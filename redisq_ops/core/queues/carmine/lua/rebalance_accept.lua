@@ -1,5 +1,5 @@
--- Put messages in that come from another shard, each mark once as long as `seen` keeps it (keep_ms).
--- What is done comes with the time until which equal ones are refused; all others as they were.
+-- Put in messages that come from another shard, each mark once as long as `seen` keeps it (keep_ms). A
+-- done message comes with the time until which equal ones are refused; all others come as they were.
 -- KEYS: finished seen body messages meta err backoffs nattempts requeued next
 -- ARGV: layout
 -- REST: id mark state at record payload error following

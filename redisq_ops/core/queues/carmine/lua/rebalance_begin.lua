@@ -1,7 +1,7 @@
--- Begin a message's move to another shard: out of its state and of Carmine's sight, into `transit`,
--- where no worker sees it, under a mark that stays the same however often the move is begun again.
--- Pending ones stay, and all do when the mover's layout of the shards is out of date. What is done goes
--- while equal ones are to be refused; when they aren't any more, nothing of it has to.
+-- Begin the move of messages to another shard: out of their state and of Carmine's sight, and into
+-- `transit`, where no worker sees them, under a mark that stays the same if the move is begun again.
+-- Pending messages stay, and every message does if the caller's layout of the shards is out of date. A
+-- done message is moved while equal ones are refused; after that it is only removed.
 -- KEYS: transit finished lease dead trash backoffs delay messages body meta err next
 -- ARGV: layout
 -- REST: id
@@ -14,6 +14,7 @@ local function answer(...)
   for _, word in ipairs({...}) do reply[#reply + 1] = word end
 end
 
+-- A message's state and score.
 local function standing(id, sighted)
   if not sighted then
     local at = redis.call('ZSCORE', dead, id)

@@ -1,6 +1,4 @@
--- The ids of all messages of a shard, and what is cleared when it is given up.
--- First the messages in Carmine's sight, then (cursors that begin with b) those out of it. A message
--- that went back into sight meanwhile may be missed: the counter `shown` says how many did.
+-- The ids of all messages of a shard, and what is removed when it is given up.
 -- KEYS: body messages circle stray eoq dry_runs
 -- IMPLEMENTS: storage_scan storage_clear
 local function storage_scan(cursor, max)

@@ -1,6 +1,6 @@
--- Carmine's message queue. Its own keys say where a message is in its users' words; ours say it too,
--- and beside them what Carmine has no word for. Both are written in one step, so they never differ.
--- Waiting and delayed are one sorted set of ready times: time alone tells `queued-with-backoff`.
+-- Carmine's message queue. Its own keys say where a message is in Carmine's words; ours say it too, and
+-- hold what Carmine has no word for. Both are written in one step, so they never differ. Waiting and
+-- delayed messages are in one sorted set of ready times; only the time tells `queued-with-backoff`.
 -- KEYS: locks backoffs nattempts finished body next delay lease dead trash
 -- IMPLEMENTS: storage_waiting_zset storage_moved storage_done storage_score storage_flush
 -- USES: list_append deliveries visible bulk_write wake_workers
@@ -14,7 +14,7 @@ local function storage_moved(id, from, to, r, value, wait)
     return
   end
   deliveries_ended[#deliveries_ended + 1] = id
-  if wait > 0 then -- equal messages are to be refused for so long
+  if wait > 0 then -- equal messages are refused for so long
     local n = #deliveries_refusing
     deliveries_refusing[n + 1], deliveries_refusing[n + 2] = id, now + wait
   end
@@ -27,7 +27,7 @@ local function storage_score(id, state)
   return zset[state] and redis.call('ZSCORE', zset[state], id) or nil
 end
 
--- In Carmine's sight: its lock or its backoff, and how often it was tried.
+-- Write what Carmine sees of a message: its lock or its backoff, and how often it was tried.
 local function place(row)
   local id, held = row.id, row.to == 'pending'
   local at = tonumber(redis.call('ZSCORE', held and lease or delay, id))

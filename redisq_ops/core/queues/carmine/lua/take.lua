@@ -1,5 +1,5 @@
--- Take up to n queued messages in the order of their ready times, each under a lock of its own, and
--- turn the circle.
+-- Take up to n queued messages in the order of their ready times, each under a lock, and turn the
+-- circle.
 -- KEYS: delay meta messages locks nattempts backoffs
 -- ARGV: caller seq n lease_ms consumer
 -- USES: deliver reclaim_expired empty_polls bulk_write circle config history idempotency record
@@ -9,7 +9,7 @@
 -- RARELY: done gone
 -- RUN_BY: worker
 -- FLAGS: allow-oom
--- Returns what `taken` says.
+-- Returns a take's reply (take_reply.lua).
 local earlier, late = idempotency_replayed()
 if late then return idempotency_superseded end
 if earlier then return take_reply_again(earlier, storage_payload, '') end

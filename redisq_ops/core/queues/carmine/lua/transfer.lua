@@ -1,4 +1,5 @@
--- What is to run after a message's present delivery: its content then.
+-- What follows a message's present delivery: its content then. And whether a message is here: in
+-- Carmine's sight (a done one too, until it is removed) or out of it.
 -- KEYS: next messages body
 -- IMPLEMENTS: storage_following storage_follow storage_unfollow storage_here
 local function storage_following(ids)

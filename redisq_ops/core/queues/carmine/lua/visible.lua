@@ -1,9 +1,10 @@
--- What Carmine sees of a message, written when its state changes. Dead and purged messages are out
--- of its sight: their content is in `body`, and what they left in the circle is `stray` until the
--- circle comes round to it. `next`: the content that waits for the present delivery to end.
--- By key: to HSET, to HDEL, to SADD, to SREM.
+-- What Carmine sees of a message, written when its state changes. Dead and purged messages are out of
+-- its sight: their content is in `body`, and what they left in the circle is `stray` until the circle
+-- comes round to it. `next`: the content that waits for the present delivery to end.
 -- KEYS: messages backoffs nattempts requeued body next stray delay dead meta err
 -- USES: config circle wake_workers counters
+
+-- By key: what to HSET, HDEL, SADD and SREM.
 local visible_puts, visible_cuts, joins, visible_parts = {}, {}, {}, {}
 
 local function visible_add(map, key, one, two)
@@ -21,14 +22,14 @@ local function visible_write()
   visible_puts, visible_cuts, joins, visible_parts = {}, {}, {}, {}
 end
 
-local follows -- most queues never have a message that is to run again
+local follows -- whether `next` exists; read once
 local function visible_follows()
   if follows == nil then follows = redis.call('EXISTS', next) == 1 end
   return follows
 end
 
--- Dead while newer content of it waits: the producer was told that it runs, so it takes the dead
--- one's place at once, its attempts fresh. Returns those that stay dead.
+-- A message dies while newer content of it waits. That content's producer has been promised a run, so it
+-- waits at once, without attempts. Returns the ids that stay dead.
 local function visible_revive(ids)
   if #ids == 0 or not visible_follows() then return ids end
   local dying = {}
@@ -67,7 +68,7 @@ end
 
 local function visible_show(ids)
   if #ids == 0 then return end
-  -- A mover looks through one hash after the other: it has to learn that something went back.
+  -- A rebalance scans one hash after the other: this tells it that a message went back.
   if config.layout then counters_add('shown', #ids) end
   local coming = redis.call('HMGET', next, unpack(ids))
   for i, content in ipairs(redis.call('HMGET', body, unpack(ids))) do

@@ -1,11 +1,13 @@
--- What an element of the list turns out to be when it is met: to be delivered, to be left alone, or not
--- an entry at all. A foreign producer may have pushed an id that is there, or bytes that are no id.
+-- The batch that a take collects: `batch_ids`, their records (`batch_lines`) and payloads, `batch_size`
+-- of them; `batch_held` has the ids. `batch_examine` decides what an element of the list is: an entry
+-- to deliver, one to leave alone, or no entry at all. A foreign producer may have pushed an id that is
+-- already here, or bytes that are no id.
 -- KEYS: body err again meta
 -- USES: transitions elements history list_changes record state state_zsets
 local batch_ids, batch_lines, batch_payloads, batch_held, batch_size = {}, {}, {}, {}, 0
-local batch_clean -- no element is spent, no id on its way elsewhere; asked before the first is met
+local batch_clean -- no element is spent, no id in transit; set before the first is examined
 
--- The name a dead letter has whose element is no legal id; nil for one that is legal.
+-- The name of the dead letter for an element that is no legal id; nil for a legal one.
 local function name_of(raw)
   if #raw >= 1 and #raw <= 128 and not raw:find('[^!-~]') and not raw:find('[{}*|/]') then return nil end
   local shown = raw:sub(1, 64):gsub('[^%w._-]', function(c) return string.format('%%%02X', c:byte()) end)
@@ -28,7 +30,7 @@ local function batch_add(id, line, content)
   batch_payloads[batch_size], batch_held[id] = content, true
 end
 
--- Pushed once more by someone who can't know that it is there: no push is lost.
+-- Pushed again by a producer that can't know that the id is here: no push is lost.
 local function owe(id, state, content)
   if elements_each then
     state_run_again(id, 1)
@@ -38,7 +40,7 @@ local function owe(id, state, content)
   state_follows = true
 end
 
--- Whether the element stays in a list that rotates.
+-- Returns whether the element stays in a list that rotates.
 local function batch_examine(id, line, content)
   if not batch_clean and elements_unspend(id) then return false end
   local state = batch_held[id] and 'pending' or content and state_of(id, line)
@@ -66,7 +68,7 @@ local function batch_examine(id, line, content)
     redis.call('HDEL', err, id)
     if not elements_each then redis.call('HDEL', again, id) end
     batch_add(id, nil, content)
-  elseif state == 'transit' then -- not here and not there yet: it is met again
+  elseif state == 'transit' then -- in neither shard yet: it is examined again later
     list_changes_enter(id)
   else
     owe(id, state, content or '')

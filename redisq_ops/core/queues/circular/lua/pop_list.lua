@@ -1,4 +1,5 @@
--- Residence `list`: ids that wait are in it, and leave it to be worked on.
+-- Collect up to `n` ids from a list that waiting ids leave when they are taken. `pop_list(n)` returns
+-- whether there may be more.
 -- KEYS: spent transit queue meta body
 -- USES: batch counters
 local function pop_list(n)
@@ -13,7 +14,7 @@ local function pop_list(n)
     local contents = redis.call('HMGET', body, unpack(ids))
     for i = 1, #ids do
       local id, content = ids[i], contents[i]
-      if batch_clean and content and not lines[i] and not batch_held[id] then -- most, so the short way
+      if batch_clean and content and not lines[i] and not batch_held[id] then -- the most common case
         batch_add(id, nil, content)
       else
         batch_examine(id, lines[i], content)

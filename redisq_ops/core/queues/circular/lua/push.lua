@@ -1,7 +1,7 @@
--- Put ids in, each with a payload or none (empty). One that waits already is `queued`: the latest
--- payload counts; one that is being worked on runs `again` after that; where each push is a run, any
--- id that is there does. One that is dead or purged is `new`: a push is a fresh start. To a caller who
--- knows an older `layout` of the shards, what isn't here is `elsewhere`, and left alone.
+-- Put ids in, each with a payload or none (empty). An id that waits is `queued`: the latest payload
+-- counts. One that is delivered runs `again` after that; where each push is a run, every id that is
+-- here does. A dead or purged one is `new`: a push is a fresh start. If the queue has a newer `layout`
+-- of its shards than the caller, an id that isn't here is `elsewhere`, and nothing is done with it.
 -- KEYS: body meta again
 -- ARGV: caller seq layout
 -- REST: id payload
@@ -52,10 +52,10 @@ for k = 1, rows do
     touched[#touched + 1], touched[#touched + 2] = id, content
   else
     word = 'queued'
-    runs[#runs + 1] = id -- it begins after this push, so nothing has to follow it
+    runs[#runs + 1] = id -- it begins after this push, so no run has to follow
     local r = record_unpack(lines[k])
-    if not met[id] and (r.op ~= '-' or r.lost > 0) then -- touched: an operator's undo leaves it alone
-      r.op, r.lost = '-', 0 -- the run that follows is this push's: its own lease was never lost
+    if not met[id] and (r.op ~= '-' or r.lost > 0) then -- changed: an operator's undo leaves it alone
+      r.op, r.lost = '-', 0 -- this push's run has lost no lease
       write_buffer_retain(id, r)
     end
     met[id] = state

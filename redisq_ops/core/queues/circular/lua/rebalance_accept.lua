@@ -1,10 +1,11 @@
--- Put ids in that come from another shard, each mark once as long as `seen` keeps it (keep_ms). One that
--- is here too, by a foreign producer's push, counts as pushed once more if it had still to run.
+-- Put in ids that come from another shard, each mark once as long as `seen` keeps it (keep_ms). An id
+-- that is here too, because a foreign producer pushed it, counts as pushed once more if it had still to
+-- run.
 -- KEYS: again seen body meta err
 -- ARGV: layout
 -- REST: id mark state at record payload error following
 -- USES: transitions config elements history list_changes record state state_zsets
--- Returns one word per row: ok | same (that mark was here) | exists (here is another, try later) |
+-- Returns one word per row: ok | same (that mark was here) | exists (the id is here, try later) |
 -- elsewhere (the caller's layout of the shards is out of date).
 local reply = {}
 history_by = 'transport'
@@ -26,7 +27,7 @@ for i = first, #ARGV, width do
   elseif came and tonumber(came) > now - config.keep_ms then
     word = 'same'
   elseif (here == 'dead' or here == 'trash') and (state == 'dead' or state == 'trash') then
-    -- the same id has ended here too: one letter is kept, as for two pushes of the same bytes
+    -- the id has ended here too: one letter is kept, as for two pushes of the same bytes
   elseif here and (here == 'transit' or state == 'dead' or state == 'trash') then
     word = 'exists'
   elseif here then

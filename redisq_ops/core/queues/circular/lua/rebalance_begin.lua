@@ -1,6 +1,6 @@
--- Begin an id's move to another shard: out of its state and into `transit`, where no worker sees it,
--- under a mark that stays the same however often the move is begun again. Pending ones stay, and all do
--- when the mover's layout of the shards is out of date.
+-- Begin the move of ids to another shard: out of their state and into `transit`, where no worker sees
+-- them, under a mark that stays the same if the move is begun again. Pending ids stay, and every id
+-- does if the caller's layout of the shards is out of date.
 -- KEYS: body meta transit again err
 -- ARGV: layout
 -- REST: id

@@ -1,6 +1,6 @@
--- Elements can be lost: another program takes from the list, or removes it. What is known of the ids is
--- the truth: once the list is empty and shouldn't be, they are put in again, a few at a time. One
--- that is pushed meanwhile may run once more for that.
+-- Put lost elements back. Another program may take from the list or delete it; the hash of payloads is
+-- authoritative. Once the list is empty and shouldn't be, its ids are pushed again, a few per call. An
+-- id that is pushed meanwhile may run once more. `restore_elements(max)` returns how many it pushed.
 -- KEYS: stat queue lease delay spent dead trash transit body meta
 -- USES: state elements wake_workers counters
 local function restore_elements(max)
@@ -8,7 +8,7 @@ local function restore_elements(max)
   if not cursor then
     local size, held = redis.call('LLEN', queue), redis.call('ZCARD', lease) + redis.call('ZCARD', delay)
     if size > 0 and (not elements_rotate or size >= held) then return 0 end
-    redis.call('UNLINK', spent) -- marks of elements that are gone
+    redis.call('UNLINK', spent) -- the marked elements are gone
     redis.call('HDEL', stat, 'spent', 'sentinel', 'lap', 'barren', 'vain')
     local apart = redis.call('ZCARD', dead) + redis.call('ZCARD', trash) + redis.call('HLEN', transit)
     if not elements_rotate then apart = apart + held end

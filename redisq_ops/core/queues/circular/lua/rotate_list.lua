@@ -1,17 +1,19 @@
--- Residence `rotate`: the list turns, and ids stay in it until they are processed.
--- The end of a lap is an element no foreign producer can have pushed: its number is a new one each
--- time. `lap` is the list's length when the present lap began, while nothing was found or put in since;
--- `barren` that of a list looked through in vain, by whom ever: some may never meet the end themselves.
+-- Collect up to `n` ids from a list that rotates: ids stay in it until they are processed.
+-- `rotate_list(n)` returns whether there may be more.
 -- KEYS: stat queue lease delay spent transit meta body
 -- USES: batch counters elements
+
+-- The sentinel at the end of a lap is an element that no foreign producer can have pushed: it has a new
+-- number each time. In `stat`, `lap` is the list's length when the lap began, as long as nothing was
+-- found or pushed since; `barren` is the length of a list in which a whole lap found nothing.
 local function set_sentinel(size)
   local number = counters_reserve('laps', 1) + 1
   redis.call('HSET', stat, 'sentinel', number, 'lap', size)
   return '*' .. number
 end
 
--- Whether the whole list was looked through and nothing found: what looks as if it waits may be other
--- producers' pushes of ids that are at work. `vain`: elements met for nothing that stay, of how many.
+-- Whether the whole list was examined and nothing found: elements that seem to wait may be pushes of ids
+-- that are delivered. `vain` in `stat`: how many elements were examined for nothing, in a list how long.
 local function vain(seen, size)
   local looked, of = (redis.call('HGET', stat, 'vain') or ''):match('^(%d+) (%d+)$')
   looked = (tonumber(of) == size and looked or 0) + seen
@@ -28,7 +30,7 @@ local function rotate_list(n)
     sentinel = set_sentinel(size)
     redis.call('LPUSH', queue, sentinel)
   elseif not elements_lap and size <= redis.call('ZCARD', lease) + redis.call('ZCARD', delay) then
-    return false -- nothing here waits, and nothing is spent
+    return false -- nothing waits, and nothing is spent
   end
   if size == 0 then return false end
   batch_clean = redis.call('EXISTS', spent, transit) == 0
@@ -43,7 +45,7 @@ local function rotate_list(n)
       round = true
       stay[#stay + 1] = ''
     else
-      -- Most of what is met is being worked on; payloads are asked for one by one.
+      -- Most elements are of delivered entries; payloads are read one by one.
       local busy = line and line:byte() ~= 45 -- a minus: no receipt
       local content = not busy and redis.call('HGET', body, id) or busy and ''
       if busy and batch_clean or batch_examine(id, line, content) then stay[#stay + 1] = id end

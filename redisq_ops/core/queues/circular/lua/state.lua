@@ -1,10 +1,10 @@
--- What is known of an id. `body` has every one that is in the queue, with its payload. `again`: id ->
--- the payload of the run that follows the present one, or where each push is a run: how many follow.
--- `transit`: those on their way to another shard.
+-- The state of an id, and the runs that follow its present one. `body` has every id that is in the
+-- queue, with its payload. `again`: id -> the payload of the run that follows, or where each push is a
+-- run, how many follow. `transit`: ids on their way to another shard.
 -- KEYS: body again transit meta lease delay dead trash
 -- IMPLEMENTS: storage_score storage_again
 -- USES: elements
-local state_follows, state_moving -- whether any entry is to run again, or between two shards; asked once
+local state_follows, state_moving -- whether any is to run again, or in transit; read once
 
 local function state_next_run(id)
   if state_follows == nil then state_follows = redis.call('EXISTS', again) == 1 end
@@ -13,7 +13,7 @@ end
 
 -- The state of an id that is in the queue, by its record's line.
 local function state_of(id, line)
-  if line and line:byte() ~= 45 then return 'pending' end -- no minus: a receipt
+  if line and line:byte() ~= 45 then return 'pending' end -- no minus, so a receipt: it is delivered
   if state_moving == nil then state_moving = redis.call('EXISTS', transit) == 1 end
   if state_moving and redis.call('HEXISTS', transit, id) == 1 then return 'transit' end
   for state, zset in pairs(line and {delayed = delay, dead = dead, trash = trash} or {}) do
@@ -29,13 +29,13 @@ local function storage_score(id, state)
   return state_of(id, redis.call('HGET', meta, id)) == 'waiting' and '0' or nil
 end
 
--- So many more runs of an id.
+-- Add `n` runs of an id.
 local function state_run_again(id, n)
   local left = redis.call('HGET', again, id)
   redis.call('HSET', again, id, (left and elements_number(left) or 0) + n)
 end
 
--- Runs that begin, by a flush: their ids, those that have more to come, and payloads that are new.
+-- Runs that begin with a flush: ids without further runs, ids with the runs that are left, new payloads.
 local state_begun, state_owed, renewed = {}, {}, {}
 local function state_write_runs()
   if #renewed > 0 then redis.call('HSET', body, unpack(renewed)) end
@@ -44,7 +44,7 @@ local function state_write_runs()
   state_begun, state_owed, renewed = {}, {}, {}
 end
 
--- Pushed while it was worked on: begin the run that follows.
+-- Pushed while it was delivered: the run that follows begins.
 local function storage_again(id)
   local row = state_next_run(id)
   if not row then return nil end

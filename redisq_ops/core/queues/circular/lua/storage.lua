@@ -1,15 +1,14 @@
--- The circle: what an id's changes of state do to the list, and to the runs that follow.
--- `seen`: marks of what came from other shards, by when; each is taken in once.
+-- The circular queue: what a change of state does to the list, and to the runs that follow. `seen`:
+-- marks of ids that came from other shards -> when; each is taken in once.
 -- KEYS: seen body queue spent again meta err dead stat
 -- IMPLEMENTS: storage_moved storage_done storage_prepare storage_flush storage_retire
 -- USES: list_append state elements restore_elements wake_workers config list_changes storage_again
 -- USES: type_check
 local ended, reborn = {}, {}
 
-
 local function storage_moved(id, from, to, r)
   if to == 'dead' and from == 'pending' and storage_again(id) then
-    reborn[#reborn + 1] = id -- what was pushed meanwhile doesn't die with it
+    reborn[#reborn + 1] = id -- the run that was pushed meanwhile goes on
     to, r = 'waiting', nil
   end
   if to == 'done' or to == 'gone' then ended[#ended + 1] = id end
@@ -26,7 +25,7 @@ local function storage_done(ids)
   if elements_rotate then list_append(list_changes_leaving, ids) end
 end
 
--- Where a list loses elements or gets some, they are counted.
+-- A flush reads these keys after its first write.
 local function storage_prepare()
   local changes = #list_changes_leaving + #list_changes_back + #list_changes_front
   if #ended + changes + #state_begun + #state_owed == 0 then return end

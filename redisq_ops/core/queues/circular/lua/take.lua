@@ -1,4 +1,4 @@
--- Take up to n ids, the one that waits longest first, each under a lease of its own.
+-- Take up to n ids, the one that waits longest first, each under a lease.
 -- KEYS: delay
 -- ARGV: caller seq n lease_ms consumer
 -- USES: deliver reclaim_expired batch pop_list rotate_list config elements history idempotency record
@@ -8,7 +8,7 @@
 -- RARELY: done gone
 -- RUN_BY: worker
 -- FLAGS: allow-oom
--- Returns what `taken` says.
+-- Returns a take's reply (take_reply.lua).
 local earlier, late = idempotency_replayed()
 if late then return idempotency_superseded end
 if earlier then return take_reply_again(earlier, storage_payload, '') end

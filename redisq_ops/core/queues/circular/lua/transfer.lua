@@ -1,4 +1,5 @@
--- What is to run after an id's present delivery: the payload then, or how many runs.
+-- What follows an id's present delivery: the payload of the next run, or how many runs. And what a move
+-- from another queue asks of this one.
 -- KEYS: again body
 -- IMPLEMENTS: storage_following storage_follow storage_unfollow storage_here storage_waiting_count
 -- USES: elements

@@ -1,10 +1,10 @@
--- Schedule the next runs of a periodic entry, if nobody else has: `at` must still be its next slot and
--- `spec` what it is made from. Without overlap, a run that isn't over holds the next one back.
+-- Schedule the next runs of a periodic entry, unless another scheduler has: `at` must still be its next
+-- time, and `spec` its specification. Without overlap, a run that isn't over delays the next one.
 -- KEYS: periodic periodic_at periodic_run lease delay body
 -- ARGV: name spec at following overlap
 -- REST: id ready
 -- USES: transitions config history wake_workers
--- Returns: fired | held | passed (another scheduler did it, or it was changed).
+-- Returns: fired | held | passed (another scheduler did it, or the entry was changed).
 if redis.call('HGET', periodic, name) ~= spec
   or tonumber(redis.call('ZSCORE', periodic_at, name)) ~= tonumber(at) then return 'passed' end
 local last = overlap == '0' and redis.call('HGET', periodic_run, name)

@@ -1,5 +1,5 @@
--- Hand due entries on to another delay set in one step: both queues' keys are in one slot, or this is
--- no cluster. An id that is taken over there makes a dead letter here.
+-- Hand due entries over to another delay set in one step: both queues' keys are in one slot, or this is
+-- no cluster. An entry whose id is taken there becomes a dead letter here.
 -- KEYS: to_body to_delay to_cfg to_wake delay body err callers
 -- ARGV: n layout
 -- USES: reclaim_expired clock config history record transitions type_check
@@ -20,7 +20,7 @@ if most > 0 then
 end
 if config.paused then return {0, 0, 0} end
 history_by = 'handover'
-if reclaim_expired(16) > 0 then transitions_flush() end -- where only hand-overs look, nobody else would
+if reclaim_expired(16) > 0 then transitions_flush() end -- where no worker takes, nobody else does
 local ids, went = redis.call('ZRANGE', delay, '-inf', now, 'BYSCORE', 'LIMIT', 0, n), 0
 for i, r in ipairs(record_read(ids)) do
   local id = ids[i]

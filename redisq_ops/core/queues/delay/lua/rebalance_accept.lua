@@ -1,5 +1,6 @@
--- Put entries in that come from elsewhere, each mark once as long as `seen` keeps it (keep_ms).
--- `new`: 1 for a hand-over, 0 within the queue (nothing new, so a draining or full queue takes it).
+-- Put in entries that come from another shard or queue, each mark once as long as `seen` keeps it
+-- (keep_ms). `new`: 1 for a hand-over; 0 within the queue, where nothing is new, so a draining or full
+-- queue takes it.
 -- KEYS: delay seen body meta err next
 -- ARGV: new layout
 -- REST: id mark state at record payload error following

@@ -1,6 +1,6 @@
--- Begin an entry's move to another shard: out of its state and into `transit`, where no worker sees
--- it, under a mark that stays the same however often the move is begun again. Pending ones stay, and
--- all do when the mover's layout of the shards is out of date.
+-- Begin the move of entries to another shard: out of their state and into `transit`, where no worker
+-- sees them, under a mark that stays the same if the move is begun again. Pending entries stay, and
+-- every entry does if the caller's layout of the shards is out of date.
 -- KEYS: transit body delay dead trash meta err next
 -- ARGV: layout
 -- REST: id

@@ -1,6 +1,7 @@
--- Put entries in for a time. `at` is a ready time (ms), or +ms from now. When the id is there, the mode
--- `new` refuses another payload or time, `move` reschedules (a pending entry runs again at the new time
--- after its ack). To a caller who knows an older `layout`, what isn't here is `elsewhere`: left alone.
+-- Put entries in for a time. `at`: a ready time (ms), or +ms from now. If the id is there, the mode
+-- `new` refuses another payload or time, and `move` reschedules (a pending entry runs again at the new
+-- time after it is acknowledged). If the queue has a newer `layout` of its shards than the caller, an
+-- id that isn't here is `elsewhere`, and nothing is done with it.
 -- KEYS: transit delay body lease next
 -- ARGV: caller seq mode layout
 -- REST: id at payload
@@ -18,7 +19,7 @@ for k = 1, rows do ids[k] = ARGV[first + (k - 1) * width] end
 history_by, reply = caller:match('^[^:]*'), {}
 local top, soonest = redis.call('ZRANGE', delay, '0', '0', 'WITHSCORES')[2], nil
 local put, bodies, follow, moved, fresh, n = {}, {}, {}, {}, 0, 0
-local times, contents = {}, {} -- what an earlier row of this call makes of an id
+local times, contents = {}, {} -- of ids in earlier rows of this call
 local newer = (tonumber(config.layout) or 0) > tonumber(layout)
 local olds = redis.call('HMGET', body, unpack(ids))
 local wish, relative, wished, text_of_it -- most rows of a call have the same time
@@ -64,18 +65,18 @@ if waiting and waiting + fresh > config.max_waiting then
   return {err = 'FULL ' .. waiting .. ' entries wait and max_waiting is ' .. config.max_waiting}
 end
 for i, r in ipairs(record_read(moved)) do
-  r.op, r.since = '-', clock_fall and now or 0 -- no undo moves it; its time is no back-off's
+  r.op, r.since = '-', clock_fall and now or 0 -- no undo moves it; its time is no back-off
   write_buffer_retain(moved[i], r)
 end
 if #follow + #moved > 0 then type_check_key(next, 'hash') end
 transitions_check()
 if #follow > 0 then redis.call('HSET', next, unpack(follow)) end
-if #moved > 0 then redis.call('HDEL', next, unpack(moved)) end -- the latest wish is what counts
+if #moved > 0 then redis.call('HDEL', next, unpack(moved)) end -- the latest request counts
 if n > 0 then
   bulk_write_fields(body, bodies)
   bulk_write_scores(delay, put)
   history_tally('i', fresh)
-  local due = soonest <= now -- who sleeps must learn of a time before the one it sleeps to
+  local due = soonest <= now -- a worker sleeps until the time that was first
   if not top or soonest < tonumber(top) or due then wake_workers(due and n / 2 or 1) end
 end
 transitions_flush()

@@ -1,15 +1,15 @@
 -- The delay set: one sorted set of ready times. An entry is delayed until its time and waiting from
--- then on; both are the same key, so becoming due costs nothing.
--- A delivered entry keeps its ready time in its record and returns to it, so order survives.
--- `seen`: marks of what was handed over to here, by when; each is taken in once.
+-- then on; both are the same key, so becoming due costs nothing. A delivered entry keeps its ready time
+-- in its record and returns to it, so the order survives. `seen`: marks of entries that came from other
+-- shards or queues -> when; each is taken in once.
 -- KEYS: body next seen delay lease dead trash
 -- IMPLEMENTS: storage_waiting_zset storage_moved storage_done storage_again storage_score
 -- IMPLEMENTS: storage_prepare storage_flush storage_retire storage_move_range
 -- USES: list_append type_check wake_workers config corrupt_values
 local storage_waiting_zset = delay
 local gone, woken = {}, 0
-local begun, renewed = {}, {} -- runs that follow: ids, and ids with payloads
-local follows -- whether any entry is to run again; asked once
+local begun, renewed = {}, {} -- runs that begin: ids, and ids with payloads
+local follows -- whether any entry is to run again; read once
 
 local function storage_moved(id, from, to, r)
   if to == 'done' or to == 'gone' then
@@ -21,7 +21,7 @@ end
 
 local function storage_done(ids) list_append(gone, ids) end
 
--- Rescheduled while it was being worked on: its next ready time, and the payload then.
+-- Rescheduled while it was delivered: the next ready time and payload are in `next`.
 local function storage_again(id)
   if follows == nil then follows = redis.call('EXISTS', next) == 1 end
   local row = follows and redis.call('HGET', next, id)
@@ -64,6 +64,7 @@ local function storage_retire(max)
   return #old
 end
 
+-- Nothing holds back an entry of this kind, so none has to be looked at.
 local function storage_move_range(ids, _, to)
   local moved, n = {}, 0
   for k = 1, #ids do

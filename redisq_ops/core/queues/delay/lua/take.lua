@@ -1,4 +1,4 @@
--- Take up to n due entries in the order of their ready times, each under a lease of its own.
+-- Take up to n due entries in the order of their ready times, each under a lease.
 -- KEYS: delay meta body
 -- ARGV: caller seq n lease_ms consumer
 -- USES: deliver reclaim_expired config history idempotency storage_payload take_reply transitions
@@ -7,7 +7,7 @@
 -- RARELY: done gone
 -- RUN_BY: worker
 -- FLAGS: allow-oom
--- Returns what `taken` says.
+-- Returns a take's reply (take_reply.lua).
 local earlier, late = idempotency_replayed()
 if late then return idempotency_superseded end
 if earlier then return take_reply_again(earlier, storage_payload, '') end

@@ -1,4 +1,4 @@
--- What is to run after an entry's present delivery: its time and payload then.
+-- The run that follows an entry's present delivery: its time and payload.
 -- KEYS: next
 -- IMPLEMENTS: storage_following storage_follow storage_unfollow
 local function storage_following(ids)

@@ -1,13 +1,13 @@
--- Accounts of clients: a line each, waiting pending head vt, and where these aren't the usual ones
--- also holes spent packed weight cap blocked. `opened` ones are kept until the script ends, `touched`
--- ones are written by `write_accounts`, and with them who can be served and who is known.
+-- Accounts of clients: one line each, `waiting pending head vt`, and unless these have their default
+-- values `holes spent packed weight cap blocked`. Accounts that were parsed stay in `accounts_known`
+-- until the script ends; those in `accounts_touched` are written by `client_ring_write`.
 -- KEYS: accounts
 -- USES: counters corrupt_values
 local accounts_known, accounts_touched = {}, {}
-local accounts_lessened = {} -- lines that are to be written first, by name: see `back`
+local accounts_lessened = {} -- lines that `deliveries_write` writes first, by name
 local vt_now, vt_latest
 
--- The present virtual time, and the latest any client was moved on to.
+-- The present virtual time, and the latest one that a client was moved on to.
 local function accounts_virtual_time()
   if not vt_now then
     if counters_known.vt == nil then
@@ -21,8 +21,8 @@ end
 
 local match = string.match
 
--- Numbers as text. Making it is what costs most in an account, and clients that are served in turn
--- have much the same numbers.
+-- Numbers as text, each converted once: that is what costs most in an account, and clients that are
+-- served in turn have much the same numbers.
 local accounts_text = setmetatable({}, {__index = function(map, n)
   local made = string.format('%.0f', n)
   map[n] = made
@@ -36,7 +36,7 @@ end
 local usual = {__index = {holes = 0, spent = 0, packed = 0, weight = 1, cap = 0, blocked = 0}}
 
 local function accounts_parse(name, line)
-  -- All that an account ever gets is named at once: a table that grows is made anew.
+  -- Every field at once: Lua copies a table that grows.
   local a = setmetatable({name = name, waiting = 0, pending = 0, head = 0, vt = 0, new = not line,
     was = false, before = 0, at = 0, want = 0, cost = 0, most = 0, given = 0, ids = false,
     astray = false}, usual)
@@ -64,7 +64,7 @@ local function accounts_line(a)
   return table.concat({line, a.holes, a.spent, a.packed, a.weight, a.cap, a.blocked}, ' ')
 end
 
--- A client's account, to be changed.
+-- A client's account, which the flush will write.
 local function accounts_change(name)
   local a = accounts_known[name]
     or accounts_parse(name, accounts_lessened[name] or redis.call('HGET', accounts, name))
@@ -72,6 +72,7 @@ local function accounts_change(name)
   return a
 end
 
+-- Read the accounts of several clients in one command.
 local function accounts_load(names)
   local unknown, listed = {}, {}
   for i = 1, #names do

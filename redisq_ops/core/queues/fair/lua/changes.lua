@@ -1,4 +1,5 @@
--- What is noted of entries' changes of state, and what a flush of them reads before its first write.
+-- Changes of state that a flush will write, and what that flush reads before its first write.
+-- `changes_moved`: id, from, to, and whether the delivery failed, by turns.
 -- KEYS: body lease delay dead trash holes ring clients packing
 -- IMPLEMENTS: storage_moved storage_done storage_score storage_prepare
 -- USES: list_append deliveries client_ring accounts type_check
@@ -26,8 +27,8 @@ local function storage_score(id, state)
   return '0'
 end
 
--- What a flush reads, and may refuse, before its first write.
-local changes_shifts -- ids, their clients, what `owner` lacks of them, and the length of `changes_moved`
+-- What a flush reads before its first write. Plain acknowledgements take a short way (deliveries.lua).
+local changes_shifts -- ids, their clients, rows that `owner` lacks, length of `changes_moved`
 local changes_kept, changes_gone = {}, {}
 local function storage_prepare()
   if #done > 0 then

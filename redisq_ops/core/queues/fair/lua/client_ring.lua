@@ -1,13 +1,15 @@
--- What follows from changed accounts: who is in the ring, who is known, whose list is to be packed.
--- Nothing of it is left but what an unknown client would have, and it owes no turn.
+-- What follows from changed accounts: which clients are in the ring, which are known, whose list is to
+-- be packed.
 -- KEYS: packing ring clients accounts
 -- USES: accounts wake_workers bulk_write counters
+
+-- Whether the account is what an unknown client would have, and owes no turn.
 local function client_ring_forgettable(a)
   return a.waiting + a.pending + a.holes == 0 and a.weight == 1 and a.cap + a.blocked == 0
     and a.vt <= accounts_virtual_time()
 end
 
--- Whether of an account that gets more entries, or none, nothing but its line is written.
+-- Whether a change of the account changes nothing beside its line.
 local function client_ring_keeps(a)
   return a.was and accounts_servable(a) and a.vt == a.at and not a.new and a.spent == 0
 end

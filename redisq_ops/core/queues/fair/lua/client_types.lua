@@ -1,5 +1,5 @@
--- Entries that are to wait with a client whose list is a key of another type. Those that workers bring
--- back are put off, and tried again then; what an operator asked for is refused as a whole.
+-- Entries that are to wait with a client whose list is a key of another type. Those that a worker's
+-- call brings back are put off and tried again later; an operator's call fails as a whole.
 -- KEYS: delay
 -- IMPLEMENTS: storage_check storage_check_arrival
 -- USES: waiting_lists accounts changes deliveries

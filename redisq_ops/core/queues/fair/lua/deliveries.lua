@@ -1,13 +1,14 @@
--- The end of deliveries, most of what happens. Where a client has neither rules nor holes and doesn't
--- become unknown by it, its turns don't depend on that: one number of its line changes, nothing else.
--- Whose entries are, by id; and what `owner` doesn't know of that: id and client by turns.
+-- Acknowledged deliveries, the most common change. If a client has neither rules nor holes, and stays
+-- known, its turns don't depend on them: one number of its line changes, nothing else.
 -- KEYS: body owner accounts
 -- USES: accounts bulk_write corrupt_values
 local match = string.match
+
+-- The clients of some entries, in their order; and id and client by turns where `owner` lacks them.
 local function deliveries_owners(ids)
   local whose, owned = redis.call('HMGET', owner, unpack(ids)), {}
   for k, id in ipairs(ids) do
-    if not whose[k] then -- it only ever waited
+    if not whose[k] then -- it was never delivered
       local content = redis.call('HGET', body, id)
       whose[k] = content and match(content, '^([!-~]+) ') or false
       if content and not whose[k] then corrupt_values_fail(body, id, 'a client and a payload') end
@@ -17,7 +18,8 @@ local function deliveries_owners(ids)
   return whose, owned
 end
 
--- What they come to, read before anything is written: lines of accounts, ids, and all others.
+-- Read what acknowledged entries change. Returns name and new line of accounts by turns, the ids that
+-- need no more than that, and all other ids.
 local function deliveries_read(ids)
   local whose, names, counts, plain = redis.call('HMGET', owner, unpack(ids)), {}, {}, {}
   for k = 1, #ids do

@@ -1,10 +1,11 @@
--- Leaving a list by one's turn. Holes in front are met and gone, so many at most in a call.
+-- Take ids from the front of a client's list. Holes in front are removed, `leave_list_budget` of them
+-- at most in a call.
 -- KEYS: c_ f_
 -- USES: waiting_lists accounts type_check
 local leave_list_budget = 500
 
--- The next `want` ids of a client whose turn it is; fewer when too many holes are in front of them, or
--- when its list is a key of another type: then it is `astray`, and loses nothing but its turn.
+-- The next `want` ids of a client; fewer if too many holes are in front of them, or if its list is a
+-- key of another type: then the account is `astray`, and loses only its turn.
 local function leave_list(a, want)
   local got = {}
   while #got < want and (leave_list_budget > 0 or a.holes == 0) do
@@ -14,7 +15,7 @@ local function leave_list(a, want)
     if ids and ids.err or not ids and type_check_mismatch(c_ .. a.name, 'list') then
       a.astray = waiting_lists_mismatch(a.name) or error(ids)
       break
-    elseif not ids then -- removed by hand: what isn't there can't hold up the others
+    elseif not ids then -- the list was removed: correct the counts and go on
       local behind = a.packed > 0
       a.packed = 0
       waiting_lists_recount(a)

@@ -1,17 +1,18 @@
--- Packing: what lists hold that nobody waits for any more.
--- Pack 500 ids of one list: spent holes go, all else keeps its order. How many were looked at.
+-- Packing: removing from lists what nobody waits for any more.
 -- KEYS: packing c_ f_ accounts stat
 -- IMPLEMENTS: storage_retire
 -- USES: waiting_lists client_ring accounts counters
+
+-- Pack 500 ids of one list: spent holes go, everything else keeps its order. Returns how many it read.
 local function pack()
   local name = redis.call('ZRANGE', packing, 0, 0)[1]
   if not name then return 0 end
   local readable, a = pcall(accounts_change, name)
   if not readable or waiting_lists_mismatch(name) then
-    redis.call('ZADD', packing, now, name) -- behind the others
+    redis.call('ZADD', packing, now, name) -- after the others
     return 0
   end
-  -- The list's own length is what counts: were the counts off, ids behind them would be lost.
+  -- Use the length of the list itself: if the counts were wrong, ids would be lost.
   local rest = redis.call('LLEN', c_ .. name)
   local most = math.min(rest, 500)
   local ids = most > 0 and redis.call('LPOP', c_ .. name, most) or {}
@@ -41,7 +42,7 @@ local function storage_retire()
   local went = pack()
   local page = redis.call('HSCAN', accounts, counters_cursor('looked'), 'COUNT', 50)
   redis.call('HSET', stat, 'looked', page[1])
-  for i = 1, #page[2], 2 do -- those that owed a turn when they were last seen
+  for i = 1, #page[2], 2 do -- clients that were kept because they owed a turn
     local name = page[2][i]
     local readable, a = true, accounts_known[name]
     if not a then readable, a = pcall(accounts_parse, name, page[2][i + 1]) end

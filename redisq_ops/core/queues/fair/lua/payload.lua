@@ -1,4 +1,4 @@
--- An entry's payload, and another one in its place; the client in front of it stays.
+-- An entry's payload, stored with its client in front of it.
 -- KEYS: body
 -- IMPLEMENTS: storage_payload storage_set_payload
 local function storage_payload(id)

@@ -1,10 +1,10 @@
--- Change how a client is served: its weight, its cap in flight (0: none), whether it is blocked.
--- `was`: it is changed only where it is that now; '' where it is anything.
+-- Change how a client is served: its weight, its cap of pending entries (0: none), whether it is
+-- blocked. `was`: change it only if it has this value now; '': in any case.
 -- KEYS: accounts body
 -- ARGV: caller seq rule client value was
 -- USES: idempotency transitions accounts config history
 -- FLAGS: allow-oom
--- Returns the word `ok`, `same` or `changed` (it isn't what it `was`), and what the value was before.
+-- Returns the word `ok`, `same` or `changed` (it isn't what it `was`), and the value before.
 local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
 if reply then return reply end
@@ -12,7 +12,7 @@ history_by = caller
 local a = accounts_parse(client, redis.call('HGET', accounts, client))
 local before = tostring(a[rule])
 if a.new and config.retired and redis.call('EXISTS', body) == 0 then
-  return {'same', before} -- a shard that is given up, and may be cleared by now: begin nothing there
+  return {'same', before} -- a shard that is given up, and may be cleared by now: create nothing there
 end
 accounts_touched[client] = a
 local word = before == value and 'same' or 'ok'

@@ -1,7 +1,7 @@
--- The fair queue: a list of ids per client, and `ring`, the clients that can be served, by the
--- virtual time at which their turn comes (start-time fair queueing): serving an entry moves a client
--- on by TURN / weight, and who joins begins at the present virtual time, `vt` in stat.
--- Delivered entries have their client in `owner`; all have it in front of their payload in `body`.
+-- The fair queue: a list of ids per client, and `ring`, the clients that can be served, by the virtual
+-- time of their next turn (start-time fair queueing): each entry that is served moves its client on by
+-- TURN / weight, and a client that joins begins at the present virtual time, `vt` in stat. `owner` has
+-- the clients of delivered entries; in `body` each payload has its client in front.
 -- KEYS: body owner holes
 -- IMPLEMENTS: storage_flush
 -- USES: changes deliveries client_ring accounts waiting_lists
@@ -13,7 +13,7 @@ local function shift_moved()
     local from, to, failed = changes_moved[4 * k - 2], changes_moved[4 * k - 1], changes_moved[4 * k]
     local name, ended = whose[k], to == 'done' or to == 'gone'
     if ended then gone[#gone + 1] = id end
-    if name then -- else its payload was evicted or removed by hand: no reason to stop the queue
+    if name then -- else its payload is gone: no reason to stop the queue
       local a = accounts_change(name)
       if from == 'pending' then a.pending = math.max(0, a.pending - 1) end
       if from == 'waiting' then
@@ -26,7 +26,7 @@ local function shift_moved()
         a.spent = a.spent + 1
       end
       if to == 'pending' then a.pending = a.pending + 1 end
-      if to == 'waiting' then -- what failed, or was dead, has had its turn; the rest has not
+      if to == 'waiting' then -- what failed or was dead has had its turn
         local lists = (failed or from == 'dead') and backs or fronts
         if not lists[name] then lists[name] = {} end
         table.insert(lists[name], id)

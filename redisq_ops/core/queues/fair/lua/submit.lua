@@ -1,6 +1,6 @@
--- Put a client's entries in, behind what it has waiting. The id is the guard: another client's, or
--- another payload under it, is refused; each payload comes with its client in front. To a caller who
--- knows an older `layout` of the shards, what isn't here is `elsewhere`, and left alone.
+-- Put entries of one client in, behind those it has waiting. An id that is here with another client or
+-- payload is refused; each payload comes with its client in front. If the queue has a newer `layout` of
+-- its shards than the caller, an id that isn't here is `elsewhere`, and nothing is done with it.
 -- KEYS: body c_ holes
 -- ARGV: caller seq client layout
 -- REST: id payload

@@ -1,4 +1,4 @@
--- Take up to n entries, each under a lease of its own and each of the client whose turn it is.
+-- Take up to n entries, each under a lease, and each of the client whose turn it is.
 -- KEYS: body delay ring meta owner stat
 -- ARGV: caller seq n lease_ms consumer
 -- USES: deliver reclaim_expired select_clients accounts bulk_write config history idempotency
@@ -8,7 +8,7 @@
 -- RARELY: done gone
 -- RUN_BY: worker
 -- FLAGS: allow-oom
--- Returns what `taken` says, each payload with its client in front.
+-- Returns a take's reply (take_reply.lua); each payload has its client in front.
 local earlier, late = idempotency_replayed()
 if late then return idempotency_superseded end
 if earlier then return take_reply_again(earlier, storage_stored_payload, '') end
@@ -17,7 +17,7 @@ history_by = consumer
 n = tonumber(n)
 local due = redis.call('ZRANGE', delay, '-inf', now_text, 'BYSCORE', 'LIMIT', '0', '16')
 for i, r in ipairs(record_read(due)) do transitions_move(due[i], 'delayed', 'waiting', 0, r) end
-local begun = #due + reclaim_expired(16) > 0 -- then what can't go on ends here, the next take says why
+local begun = #due + reclaim_expired(16) > 0 -- then an error ends the call, the next take reports it
 if begun then transitions_flush() end
 
 local ids, whose, latest, start, stopped = {}, {}, 0, 0, false
@@ -45,7 +45,7 @@ transitions_flush()
 if #ids > 0 then
   local others, present, before = redis.call('ZCARD', ring), accounts_virtual_time()
   latest = math.max(latest, before)
-  -- With nobody left to serve nobody is owed anything: who comes next begins level with all.
+  -- If no client is left to serve, none is owed a turn: the next ones all begin at the same time.
   redis.call('HSET', stat, 'vt', string.format('%.0f', others > 0 and math.max(present, start)
     or latest), 'vt_latest', string.format('%.0f', latest))
   if others > 0 and (#ids == n or leave_list_budget <= 0) then

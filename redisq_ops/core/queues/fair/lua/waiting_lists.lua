@@ -1,12 +1,13 @@
--- The lists of waiting ids. A list is a hint: an entry that leaves it otherwise than by its turn leaves
--- a hole. Its id stays there, and `client/id` in `holes` says so, 0: if it comes back, it has its
--- place again, 1: it has ended, the hole is spent. Holes go when a turn meets them, spent ones also
--- when the list is packed: its front part is then f_<client>, `packed` ids long, the rest c_<client>.
--- `head` is the absolute place of the first id, so a cursor stays exact under pushes and pops, and
+-- The lists of waiting ids. An entry that leaves its list otherwise than by its turn leaves a hole: its
+-- id stays there, and `client/id` in `holes` is 0 (if it comes back, it has its place again) or 1 (it
+-- has ended, the hole is spent). Holes are removed when a turn meets them, spent ones also when the
+-- list is packed: its front part is then f_<client>, `packed` ids long, the rest c_<client>.
+-- `head` is the absolute position of the first id, so a cursor stays exact under pushes and pops, and
 -- repeats rather than skips while a list is packed.
--- What is wrong with the keys of a client's list; asked before they are written.
 -- KEYS: holes c_ f_
 -- USES: type_check
+
+-- An error if a key of a client's list has another type, else false. Called before they are written.
 local unfit_is = {}
 local function waiting_lists_mismatch(name)
   if unfit_is[name] == nil then
@@ -16,7 +17,7 @@ local function waiting_lists_mismatch(name)
   return unfit_is[name]
 end
 
--- Forget holes (names and marks as in `holes`; a mark may be absent); how many there were.
+-- Remove holes (names and marks as in `holes`; a mark may be absent). Returns how many there were.
 local function waiting_lists_fill(a, names, marks)
   local filled = {}
   for i, mark in ipairs(marks) do
@@ -30,14 +31,14 @@ local function waiting_lists_fill(a, names, marks)
   return #filled
 end
 
--- The names ids have as holes, and the mark each has there.
+-- The names that ids have in `holes`, and their marks.
 local function waiting_lists_marks(a, ids)
   local names = {}
   for i, id in ipairs(ids) do names[i] = a.name .. '/' .. id end
   return names, redis.call('HMGET', holes, unpack(names))
 end
 
--- Put ids into a client's list, the first of them first; one that left a hole there fills it.
+-- Put ids into a client's list in their order; an id that left a hole there fills it.
 local function waiting_lists_add(a, ids, front)
   local fresh = ids
   if a.holes > 0 then
@@ -60,7 +61,7 @@ local function waiting_lists_add(a, ids, front)
   a.waiting = a.waiting + #ids
 end
 
--- Have the counts follow a list that isn't packed, where somebody's hand was in it.
+-- Correct the counts of a list that isn't packed, after another program has changed it.
 local function waiting_lists_recount(a)
   local length = redis.call('LLEN', c_ .. a.name)
   if a.waiting + a.holes == length then return end

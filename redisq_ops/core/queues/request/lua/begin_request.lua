@@ -1,4 +1,4 @@
--- A new request. Its stream comes first: a key of another type is refused there.
+-- Create a request. Its stream comes first: a key of another type is refused there.
 -- KEYS: open s_ r_
 -- USES: request counters
 local function begin_request(rid, state, priority, limit)

@@ -1,11 +1,11 @@
--- Change a live request: cancel, reopen (cancel's inverse), pause, resume, limit, priority.
--- Tokens already in lists are of the old generation and die when popped.
--- `was`: a limit or priority is changed only where it is that now; '' where it is anything.
+-- Change a live request: cancel, reopen (undoes a cancel), pause, resume, limit, priority. Tokens that
+-- are in lists already belong to an older generation then, and are dropped when they are popped. `was`:
+-- change a limit or priority only if it has this value now; '': in any case.
 -- KEYS: p_ open fin retire r_
 -- ARGV: caller seq verb rid value was
 -- USES: idempotency transitions config counters history request type_check
 -- FLAGS: allow-oom
--- Returns the word `ok`, `same` or `changed` (it isn't what it `was`), and what the value was before.
+-- Returns the word `ok`, `same` or `changed` (it isn't what it `was`), and the value before.
 local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
 if reply then return reply end
@@ -27,7 +27,7 @@ if verb == 'cancel' then
   redis.pcall('PUBLISH', r_ .. rid, 'cancelled')
 elseif verb == 'reopen' then
   if q.state ~= 'cancelled' then return {err = 'CLOSED the request is ' .. q.state} end
-  if tonumber(redis.call('ZSCORE', retire, rid)) <= now then -- half of it may be gone
+  if tonumber(redis.call('ZSCORE', retire, rid)) <= now then -- part of it may be removed by now
     return {err = 'CLOSED the request was cancelled too long ago'}
   end
   before, q.state = 'cancelled', value

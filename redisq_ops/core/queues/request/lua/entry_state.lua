@@ -1,19 +1,20 @@
 -- Whether sub-requests are in a state.
--- Whether an entry is in a state: its score there (waiting: its request's beginning), or nil.
 -- KEYS: lease delay dead trash again_
 -- IMPLEMENTS: storage_score storage_still_in
 -- USES: request state_zsets
+
+-- The score of a waiting sub-request is the time when its request was created.
 local function storage_score(id, state)
   local rid, n = request_split(id)
   local q = rid and request_get(rid)
-  if not q or not n or rid .. '/' .. n ~= id then return nil end -- 07 or 0x7 is no 7
+  if not q or not n or rid .. '/' .. n ~= id then return nil end -- 07 and 0x7 aren't 7
   if state ~= 'waiting' then
     local zset = ({pending = lease, delayed = delay, dead = dead, trash = trash})[state]
     return zset and redis.call('ZSCORE', zset, id) or nil
   end
   if n > q.total or n < 1 then return nil end
   local entry, began = n .. '-0', string.format('%.0f', q.created)
-  if n > q.read then -- purged before anyone had it: in the trash, or gone from the stream
+  if n > q.read then -- never delivered: purged if in the trash or gone
     local there = not redis.call('ZSCORE', trash, id) and redis.call('XRANGE', q.stream, entry, entry)
     return there and there[1] and began or nil
   end
@@ -21,6 +22,8 @@ local function storage_score(id, state)
   return held and began or nil
 end
 
+-- A delivery removes the operation's name from the record, so what has it and waited then waits now. To
+-- look for each in the consumer group would cost more than the rest of the undo.
 local function storage_still_in(ids, state)
   local found = {}
   if state ~= 'waiting' and #ids > 0 then

@@ -1,6 +1,6 @@
--- Of a request's sub-requests that were still to be done, how many are on their way to another queue:
--- they may come back, so it isn't done before. Who moves them says when that has `ended`, or whoever
--- finishes the move for them; of a move that no list has, `room_retire` goes on after `trash_ms`.
+-- How many of a request's live sub-requests are on their way to another queue: they may come back, so
+-- the request isn't done before. Whoever moves them says when a step has ended (`storage_step_ended`).
+-- For a move that nobody finishes, `storage_retire` goes on after `trash_ms`.
 -- KEYS: retire
 -- USES: config
 local function in_transit_count(q)

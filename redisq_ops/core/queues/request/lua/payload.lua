@@ -1,5 +1,5 @@
--- A sub-request's payload, and another one in its place. A stream's entries can't be changed, so what
--- was edited is kept beside it, and goes with the entry.
+-- The payload of a sub-request. Entries of a stream can't be changed, so an edited payload is kept
+-- beside it, in `edited`, and goes with the entry.
 -- KEYS: edited s_
 -- IMPLEMENTS: storage_payload storage_set_payload storage_stored_payload
 -- USES: request

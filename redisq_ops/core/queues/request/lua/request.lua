@@ -1,12 +1,14 @@
--- Requests as a call finds them: each record is read once, changed here, and the flush writes what
--- differs from `had`. A field that isn't there is 0, in `had` nil; one that was spoilt fails the call.
+-- Requests that a call works on: each record is read once and changed here, and the flush writes the
+-- fields that differ from `had`. An absent field is 0, in `had` nil; a corrupt one fails the call.
+-- `request_touched`: the requests that the flush writes, by id. `request_last`, `request_ahead`: the
+-- request that was located last, and the beginning of its entries' ids.
 -- KEYS: r_ s_
 -- USES: stream request_bounds corrupt_values
 local FIELDS = {'state', 'priority', 'limit', 'paused', 'waiting', 'pending', 'delayed', 'done',
   'dead', 'trash', 'again', 'read', 'tok', 'gen', 'bytes', 'total', 'created', 'purged', 'moving',
   'born', 'dropped'}
 local request_cache, request_touched = {}, {}
-local request_known, REQUEST_MOST = 0, 25 -- how many a call has read; each costs as several entries
+local request_known, REQUEST_MOST = 0, 25 -- how many a call read; each costs as several entries
 
 local function request_get(rid)
   local q = request_cache[rid]
@@ -50,7 +52,7 @@ local function request_write(q)
     local field = FIELDS[i]
     local value = q[field]
     if value ~= had[field] then
-      news[n + 1], news[n + 2], n = field, value == 0 and '0' or value, n + 2 -- a number is dear
+      news[n + 1], news[n + 2], n = field, value == 0 and '0' or value, n + 2 -- numbers are expensive
       had[field] = value
     end
   end
@@ -63,10 +65,10 @@ local function request_split(id)
   return id:sub(1, slash - 1), tonumber(id:sub(slash + 1))
 end
 
--- The request of an id and its number as text. Mostly it is the request of the id before, which costs
--- a third.
+-- The request of an id, and the entry's number as text. A third of the cost if it is the same request as
+-- for the id before, as it mostly is.
 local sub, find = string.sub, string.find
-local request_ahead, request_last -- of that id, up to its slash; and its request
+local request_ahead, request_last -- that id up to its slash, and its request
 local function request_locate(id)
   if request_ahead and find(id, request_ahead, 1, true) == 1 then
     return request_last, sub(id, #request_ahead + 1)
@@ -77,14 +79,8 @@ local function request_locate(id)
   return request_last, sub(id, slash + 1)
 end
 
--- Whether a number was never delivered. (Of text, for to make numbers is dear; none begins with 0.)
+-- Whether an entry was never delivered. It compares text, since conversion is expensive.
 local function request_unread(q, digits)
   if q.told ~= q.read then q.told, q.upto = q.read, string.format('%.0f', q.read) end
   return #digits > #q.upto or #digits == #q.upto and digits > q.upto
-end
-
--- The generation is the queue's count: tokens left over from a request that is gone, or from before
--- a change, are told from those of its namesake. The first one (`born`) stays for good.
-local function request_token(q)
-  return q.rid .. '|' .. q.gen
 end

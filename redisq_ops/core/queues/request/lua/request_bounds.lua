@@ -1,5 +1,5 @@
--- What a request's record may say: whatever is beyond that was spoilt by hand, and fails the call. How
--- many are in a state isn't bounded: where a field was removed, the count of the rest goes below 0.
+-- Bounds of the fields in a request's record: a value beyond them is corrupt, and fails the call. How
+-- many entries are in a state has no bounds: where a field was removed, the count goes below 0.
 -- KEYS: r_
 -- USES: corrupt_values
 local STATES = {open = true, sealed = true, cancelled = true, done = true}

@@ -1,4 +1,4 @@
--- The end of a request.
+-- A request whose sub-requests are all done is done; a done one reopens when an entry comes back.
 -- KEYS: open fin retire r_
 -- USES: config history
 local function request_completion(q)

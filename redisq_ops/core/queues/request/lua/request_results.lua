@@ -1,5 +1,5 @@
--- Results of sub-requests, in hashes of a thousand each.
--- Results go to a hash of a thousand sub-requests; `entry` says to which.
+-- Results of sub-requests: a hash for each thousand, in `q.results` until the flush. `entry`: the
+-- number of the sub-request, which says in which hash the result is.
 -- KEYS: res_
 -- USES: list_of
 local function request_results_keep(q, field, value, entry)

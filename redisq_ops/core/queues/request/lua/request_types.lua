@@ -1,5 +1,6 @@
--- The keys of the requests that a change touches: their streams, what is to run again, and the lists
--- their tokens go to.
+-- The types of keys that no header can name: the streams of the requests that a change touches, what is
+-- to run again, and the lists their tokens go to.
+-- The stream has its consumer group, so reads and claims can't fail.
 -- KEYS: p_ prios open fin retire again_ later_ edited s_
 -- IMPLEMENTS: storage_check storage_prepare storage_check_arrival
 -- USES: type_check counters request request_edits request_tokens
@@ -20,7 +21,7 @@ local function storage_check()
     end
     if q.state == 'cancelled' or q.had.state == 'cancelled' then counters_add('cancelled', 0) end
     local live = q.waiting + q.pending + q.delayed + q.moving
-    if live == 0 or q.state == 'done' or q.moving ~= (q.had.moving or 0) then -- it ends, or begins again
+    if live == 0 or q.state == 'done' or q.moving ~= (q.had.moving or 0) then -- it ends or reopens
       for _, zset in ipairs({open, fin, retire}) do type_check_key(zset, 'zset') end
     end
     if next(q.claims) then request_types_group(q.stream) end
@@ -36,8 +37,8 @@ local function storage_prepare()
   if #request_edits_ended > 0 then type_check_key(edited, 'hash') end
 end
 
--- Of one that comes from another queue, to a request that may be new: its list, and a stream that ends
--- where its record says.
+-- An entry from another queue, for a request that may be new: the list of its priority, and a stream
+-- that ends where the request's record says.
 local met = {}
 local function storage_check_arrival(_, own)
   local list, key = p_ .. own:match('^%d+'), s_ .. own:match('%S+$')

@@ -1,8 +1,6 @@
--- Remove finished requests.
--- Remove finished requests past their time, some thousands of sub-requests a call; one with dead
--- letters stays, and one with a stream whose record is spoilt or gone. What was cancelled while it
--- waited may have records. `moves`: whether some move between two queues is unfinished, which may be
--- what a request waits for.
+-- Remove finished requests after `keep_ms`, some thousands of sub-requests a call. A request with dead
+-- letters stays, and so does a stream whose record is corrupt or gone. Sub-requests that were cancelled
+-- while they waited may have records. `moves`: a live request may be waiting for an unfinished move.
 -- KEYS: retire s_ r_ res_ meta err edited again_ later_ fin
 -- IMPLEMENTS: storage_retire
 -- USES: counters request
@@ -13,7 +11,7 @@ local function storage_retire(_, moves)
     local live = readable and q and (q.state == 'open' or q.state == 'sealed')
     local astray = readable and not q and redis.call('EXISTS', s_ .. rid) == 1
     if not readable or astray or live and moves then
-      redis.call('ZADD', retire, now + 3600000, rid) -- it holds up no other
+      redis.call('ZADD', retire, now + 3600000, rid) -- it must not delay the others
     elseif live then
       q.moving = 0
       redis.call('ZREM', retire, rid)

@@ -1,25 +1,25 @@
--- Requests. The record r_<rid> is the truth; a token (the request's id in the list of its priority)
--- is a hint that there may be work, and publication is a hint too.
--- A sub-request's stream entry is <n>-0, which the server knows by <n> too; `read` is the highest n ever
--- delivered, `again` how many are in again_<rid>. (`stream` has where they are.)
+-- Requests. The record r_<rid> is authoritative; a token in the list of a priority is a hint that there
+-- may be work, and a published message is a hint too.
+-- A sub-request is the stream entry <n>-0, and its id is <rid>/<n>. `read` is the highest n ever
+-- delivered, `again` the number of entries in again_<rid> (see stream.lua).
 -- KEYS: edited
 -- IMPLEMENTS: storage_moved storage_done storage_flush
 -- USES: list_append request counters in_transit_count request_completion request_edits request_results
 -- USES: request_tokens stream transfer_names
 local function storage_moved(id, from, to, r, value)
   local q, entry = request_locate(id)
-  if not q then return false end -- its record was evicted or removed by hand: no reason to stop
+  if not q then return false end -- its record is gone: no reason to stop
   request_touch(q)
   q[from] = q[from] - 1
   local into = to == 'gone' and 'purged' or to
   q[into] = q[into] + 1
-  if to == 'gone' then -- so that it is told from what is done
+  if to == 'gone' then -- distinguishes it from a done one
     request_results_keep(q, '-' .. entry, '', entry)
   end
   if to == 'trash' and from ~= 'dead' and (r.op or ''):find(TRANSFER_NAMES_MOVED) then
     q.moving = q.moving + 1
   end
-  -- Only the reading position speaks for one that nobody had.
+  -- An entry that was never delivered is known by the reading position alone.
   if (from == 'waiting' or from == 'trash') and request_unread(q, entry) then
     if to == 'gone' then q.dels[#q.dels + 1] = entry end
     return request_known >= REQUEST_MOST and 'full' or nil
@@ -51,12 +51,12 @@ local function storage_moved(id, from, to, r, value)
   return request_known >= REQUEST_MOST and 'full' or nil
 end
 
--- Deliveries that were acknowledged: most of what happens, and mostly of one request.
+-- The most common change, and mostly all entries are of one request.
 local function storage_done(ids)
   local q, list, n
   for k = 1, #ids do
     local its, entry = request_locate(ids[k])
-    if its and its ~= q then -- none: its record was evicted or removed by hand
+    if its and its ~= q then -- nil: its record is gone
       request_touch(its)
       q, list, n = its, its.ends, #its.ends
     end
@@ -80,7 +80,7 @@ local function storage_flush()
     in_transit_count(q)
     request_completion(q)
     request_tokens_sync(q)
-    -- In a cancelled request what would wait counts as trash: brought back by undo, not by workers.
+    -- Waiting entries of a cancelled request count as cancelled: no worker takes them.
     counters_add(q.had.state == 'cancelled' and 'cancelled' or 'waiting', -(q.had.waiting or 0))
     counters_add(q.state == 'cancelled' and 'cancelled' or 'waiting', q.waiting)
     request_write(q)

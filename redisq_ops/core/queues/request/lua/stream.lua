@@ -1,7 +1,9 @@
--- Where a request's sub-requests are, but for their states' sorted sets: entries of its stream, in the
--- group's PEL while they are pending, and those that are to run again in again_<rid>, n -> n, or until
--- it is time in later_<rid>. `q` notes what leaves (`went`) and what enters (`come`, each twice), who
--- claims what, what goes from the stream (`dels`), and what was acknowledged (`ends`).
+-- Where a request's sub-requests are, beside the sorted sets of states: entries of its stream, in the
+-- group's pending list while they are delivered; those that are to run again in again_<rid>, n -> n, or
+-- until they are due in later_<rid>.
+-- `stream_begin(q)` prepares what a flush writes: numbers that leave (`went`) and enter (`come`, each
+-- twice) by state, claims by consumer, entries to delete (`dels`) and acknowledged ones (`ends`).
+-- `stream_write(q)` writes it.
 -- KEYS: again_ later_
 local function stream_begin(q)
   q.ends, q.dels, q.claims = {}, {}, {}

@@ -1,14 +1,14 @@
--- Begin a request, add sub-requests to it, seal it: any of these in one step. The chain of digests
--- is the guard: a chunk is appended only behind the content it was cut from, so a submission that
--- is sent again, resumed elsewhere or raced by its twin never doubles or mixes anything.
+-- Create a request, add sub-requests to it, seal it: any of these in one step. A chunk is appended only
+-- after the content it was cut from, which a chain of digests proves. So a submission that is sent
+-- again, resumed elsewhere or sent by two processes never duplicates or mixes anything.
 -- KEYS: r_ p_ prios open fin retire
 -- ARGV: rid priority limit start before after seal
 -- REST: payload
 -- USES: transitions number_words begin_request config counters history request type_check
 -- TYPES: once
 -- RARELY: cancelled
--- Returns: ok | same (already there) | past (there, and more) | exists (another submission),
--- then total, state.
+-- Returns: ok | same (already there) | past (there, and more) | exists (another submission), then
+-- total, state.
 local q = request_get(rid)
 local rows = #ARGV - first + 1
 local last = tonumber(start) + rows - 1
@@ -39,7 +39,7 @@ end
 type_check_key(p_ .. (q and q.priority or priority), 'list')
 type_check_key(prios, 'zset')
 if not q or rows == 0 then type_check_key(open, 'zset') end
-if rows == 0 then -- it may be done at once
+if rows == 0 then -- sealed without more entries, it may be done
   type_check_key(fin, 'zset')
   type_check_key(retire, 'zset')
 end

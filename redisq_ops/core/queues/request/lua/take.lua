@@ -1,15 +1,15 @@
--- Take up to n sub-requests, highest priority first, round robin among the requests of one.
--- What may be refused is looked at before anything is popped; a re-sent take gets the same deliveries.
+-- Take up to n sub-requests, highest priority first, round robin among the requests of one priority.
+-- Everything that may fail is checked before anything is popped.
 -- KEYS: delay again_ trash prios p_ edited meta
 -- ARGV: caller seq n lease_ms consumer
 -- USES: deliver reclaim_expired config counters history idempotency record request request_types
--- USES: storage_payload take_reply transitions type_check
+-- USES: storage_payload take_reply transitions type_check request_tokens
 -- TYPES: once
 -- CHECKS: meta
 -- RARELY: cancelled done gone turn
 -- RUN_BY: worker
 -- FLAGS: allow-oom
--- Returns what `taken` says.
+-- Returns a take's reply (take_reply.lua).
 local earlier, late = idempotency_replayed()
 if late then return idempotency_superseded end
 if earlier then return take_reply_again(earlier, storage_payload) end
@@ -19,7 +19,7 @@ n = tonumber(n)
 if config.aging > 0 then counters_add('turn', 0) end
 local due = redis.call('ZRANGE', delay, '-inf', now_text, 'BYSCORE', 'LIMIT', '0', '16')
 for i, r in ipairs(record_read(due)) do transitions_move(due[i], 'delayed', 'waiting', 0, r) end
-local begun = #due + reclaim_expired(16) > 0 -- then what can't go on ends here, the next take says why
+local begun = #due + reclaim_expired(16) > 0 -- then an error ends the call, the next take reports it
 if begun then transitions_flush() end
 
 local budget = n + 64
@@ -36,10 +36,10 @@ local function supply(q, want)
     local n = #numbers
     if n > 0 then
       local claim = {}
-      for i = 1, n do -- what is no number is nothing of ours
+      for i = 1, n do -- skip what another program wrote
         if string.find(numbers[i], '^%d+$') and #numbers[i] < 17 then claim[#claim + 1] = numbers[i] end
       end
-      claim[#claim + 1] = 'FORCE' -- none is in the group's list
+      claim[#claim + 1] = 'FORCE' -- none is in the group's pending list
       if #claim > 1 then got = redis.call('XCLAIM', q.stream, 'g', consumer, 0, unpack(claim)) end
       redis.call('ZREMRANGEBYRANK', again_ .. q.rid, 0, n - 1)
       q.again, have = q.again - n, #got
@@ -50,13 +50,13 @@ local function supply(q, want)
     local read = redis.pcall('XREADGROUP', 'GROUP', 'g', consumer, 'COUNT', want - have, 'STREAMS',
       q.stream, '>')
     if not read then break end
-    if read.err then -- of the first that is read: nothing was written
+    if read.err then -- the first read of the call: nothing was written
       request_types_group(q.stream)
       error(read)
     end
     type_check_passed[q.stream] = true
     local entries = read[1][2]
-    local foreign = number_of(entries[#entries][1]) > q.total -- another program's are behind all of ours
+    local foreign = number_of(entries[#entries][1]) > q.total -- another program's entries follow ours
     if not foreign then q.read = number_of(entries[#entries][1]) end
     for i = 1, #entries do
       local entry = entries[i]
@@ -66,7 +66,7 @@ local function supply(q, want)
         q.went.pending[#q.went.pending + 1] = entry[1]
         budget = budget - 1
       elseif q.trash > 0 and redis.call('ZSCORE', trash, q.rid .. '/' .. sub(entry[1], 1, -3)) then
-        q.went.pending[#q.went.pending + 1] = entry[1] -- purged before anyone had it
+        q.went.pending[#q.went.pending + 1] = entry[1] -- purged before it was delivered
         budget = budget - 1
       else
         have = have + 1
@@ -95,8 +95,8 @@ local function to_hand_out(q)
   return live and q.paused ~= 1 and math.min(q.limit - q.pending, q.waiting) or 0
 end
 
--- What tokens stand for, before they are popped. The first request that is read has its group asked
--- for by that, if nothing was written by then.
+-- Check the requests of the tokens before these are popped. Reading from the first request checks its
+-- group, as long as nothing was written.
 local function looked_at(list)
   local tokens, times, names = redis.call('LRANGE', list, #taken - n, '-1'), {}, {}
   type_check_passed[list] = true
@@ -108,7 +108,7 @@ local function looked_at(list)
   local written = begun
   for _, word in ipairs(names) do
     local q = request_get(word:match('^[^|]*'))
-    if q and request_token(q) == word and to_hand_out(q) > 0 then
+    if q and request_tokens_word(q) == word and to_hand_out(q) > 0 then
       if written or q.again > 0 then request_types_group(q.stream) end
       written = true
       type_check_key(p_ .. q.priority, 'list')
@@ -143,7 +143,7 @@ for _, priority in ipairs(order) do
     for _, word in ipairs(names) do
       local q = request_get(word:match('^[^|]*'))
       budget = budget - 1
-      if q and request_token(q) == word and q.priority == tonumber(priority) then
+      if q and request_tokens_word(q) == word and q.priority == tonumber(priority) then
         q.tok = q.tok - times[word]
         request_touch(q)
         local want = math.min(times[word], to_hand_out(q))

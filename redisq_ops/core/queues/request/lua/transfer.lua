@@ -1,6 +1,7 @@
--- Where a sub-request is from now on that comes from another queue: one number further in the request
--- of its move, `into`, which is as its own was. What was said of it has where that is, and the
--- request's first generation: when all was done with and forgotten, what comes then begins at 1 again.
+-- Sub-requests that move to or from another queue. One that comes in gets the next number in the
+-- request of its move, whose priority, limit and pause are those of its own request. So no id is ever
+-- taken. The result of a step has the new id and the request's first generation: if the request was
+-- removed meanwhile, the numbers begin at 1 again.
 -- KEYS: undo_ op_
 -- IMPLEMENTS: storage_following storage_here storage_waiting_count storage_refuses storage_place
 -- IMPLEMENTS: storage_placed storage_step_ended
@@ -22,9 +23,10 @@ local function storage_waiting_count()
   return counters_known.waiting or 0
 end
 
-local LIKE = '^(%d+) (%d+) (%d) (%a+) (%S+)$' -- its own request's priority, limit, pause, state; into
+-- Priority, limit, pause and state of the request it comes from, and the request it goes into.
+local LIKE = '^(%d+) (%d+) (%d) (%a+) (%S+)$'
 
--- By a cancelled request on either side, and by one of that name that isn't a move's.
+-- By a cancelled request in either queue, and by a request of that name that no move created.
 local function storage_refuses(own, state)
   local _, _, _, was, into = own:match(LIKE)
   local q = request_get(into)
@@ -38,10 +40,10 @@ local function storage_place(id, payload, own)
   if not q then
     q = begin_request(into, 'sealed', priority, limit)
     q.paused = tonumber(paused)
-  elseif redis.call('EXISTS', q.stream) == 0 then -- all that came before is done
+  elseif redis.call('EXISTS', q.stream) == 0 then -- everything that came before is done
     redis.call('XGROUP', 'CREATE', q.stream, 'g', '0', 'MKSTREAM')
   end
-  q.total, q.dead = q.total + 1, q.dead + 1 -- from where it is moved on to its state
+  q.total, q.dead = q.total + 1, q.dead + 1 -- `transfer_accept` moves it on to its state
   q.read = q.total
   redis.call('XADD', q.stream, q.total .. '-0', 'r', payload)
   redis.call('XGROUP', 'SETID', q.stream, 'g', q.total .. '-0')
@@ -58,6 +60,8 @@ local function storage_placed(id, mark)
   return at, same and word, ' ' .. at .. ' ' .. born
 end
 
+-- The requests of a step's entries aren't held up by it any more. Steps end in their order, so `freed`
+-- has the number of the last one that has ended.
 local function storage_step_ended(op, step, state)
   local rows = state ~= 'dead' and redis.call('LRANGE', undo_ .. op .. ':' .. step, 0, 499) or {}
   local upto = #rows > 0 and tonumber(redis.call('HGET', op_ .. op, 'freed') or '0')

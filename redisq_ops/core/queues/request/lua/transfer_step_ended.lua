@@ -3,6 +3,7 @@
 -- USES: transitions operation_journal storage_step_ended
 -- ENTRIES: op_{op}=hash undo_{op}:{step}=list
 -- FLAGS: allow-oom
+-- Returns 1.
 operation_journal_check(op)
 storage_step_ended(op, step, state)
 transitions_flush()
