@@ -19,7 +19,7 @@ from luaparser import astnodes as lua
 
 from redisq_ops import core
 from redisq_ops.core.redis import scripts
-from redisq_ops.core.redis.scripts import ENGINE, HOOK, ScriptHeader
+from redisq_ops.core.redis.scripts import ENGINE, ScriptHeader
 
 CORE = Path(core.__file__).parent
 LOADER = {
@@ -121,10 +121,6 @@ class LuaFile:
         """A script is called by itself; a module has no arguments of its own."""
         return bool(self.header.argv or self.header.rest)
 
-    @property
-    def is_interface(self) -> bool:
-        return self.folder == ENGINE and self.name == "storage"
-
     def __str__(self) -> str:
         return str(self.path)
 
@@ -135,30 +131,31 @@ class Tree:
     def __init__(self, root: Path = CORE) -> None:
         self.files = [LuaFile(path) for path in sorted(root.rglob("*.lua"))]
         self.places = {(file.folder, file.name): file for file in self.files}
-        self.hooks = scripts.defaults()
+        self.hooks = {file.folder: scripts.defaults(file.folder) for file in self.files}
 
     def module(self, folder: str, name: str) -> LuaFile | None:
-        return self.places.get((folder, name)) or self.places.get((ENGINE, name))
+        places = [(place, name) for place in scripts.folders(folder)]
+        return next((self.places[place] for place in places if place in self.places), None)
 
     def problems(self) -> Iterator[str]:
         for file in self.files:
-            if file.is_interface:
-                yield from self._interface()
+            if file.header.interface:
+                yield from self._interface(file)
             else:
                 for problem in (*self.of(file), *self._exports(file), *self._arguments(file)):
                     yield f"{file}: {problem}"
 
     def of(self, file: LuaFile) -> Iterator[str]:
         """What is wrong with the names of one file."""
-        header, names = file.header, file.names
+        header, names, defaults = file.header, file.names, self.hooks[file.folder]
         own = {*header.keys, *header.argv, *header.needs}
         known = own | LOADER | LUA
         for use in header.uses:
-            module = None if use in self.hooks else self.module(file.folder, use)
-            if use not in self.hooks and module is None:
+            module = None if use in defaults else self.module(file.folder, use)
+            if use not in defaults and module is None:
                 yield f"USES {use}, and there is no such module or hook"
                 continue
-            gives = {use} if module is None else module.names.defined - self.hooks.keys()
+            gives = {use} if module is None else module.names.defined - defaults.keys()
             if not gives & names.free:
                 yield f"USES {use}, and uses nothing of it"
             known |= gives
@@ -166,33 +163,37 @@ class Tree:
             yield f"{name} is no local, and nothing in the header says where it comes from"
         for name in sorted({*header.keys, *header.needs} - names.free):
             yield f"the header declares {name}, and the file doesn't use it"
-        hooks = {name for name in names.defined if name.startswith(HOOK)}
+        prefixes = tuple({f"{hook.partition('_')[0]}_" for hook in defaults})
+        hooks = {name for name in names.defined if name.startswith(prefixes)}
         for name in sorted(hooks ^ set(header.implements)):
             yield f"{name} is defined and not in IMPLEMENTS, or the other way round"
-        for name in sorted(hooks - self.hooks.keys()):
-            yield f"{name} is no hook of engine/lua/storage.lua"
-        shared = file.folder != ENGINE and (ENGINE, file.name) in self.places
+        for name in sorted(hooks - defaults.keys()):
+            yield f"{name} is no hook of an interface"
+        others = scripts.folders(file.folder)[1:] if file.folder != ENGINE else ()
+        shared = [place for place in others if (place, file.name) in self.places]
         if shared and not header.implements and header.replaces != (file.name,):
-            yield f"the engine has a {file.name}.lua too, and the header doesn't say REPLACES"
+            yield f"{shared[0]} has a {file.name}.lua too, and the header doesn't say REPLACES"
 
-    def _interface(self) -> Iterator[str]:
-        """Each default of the interface names what it needs in the comment above it."""
-        for hook, section in self.hooks.items():
+    def _interface(self, file: LuaFile) -> Iterator[str]:
+        """Each default of an interface names what it needs in the comment above it."""
+        for hook, section in self.hooks[file.folder].items():
+            if section not in file.text:
+                continue
             header, names = ScriptHeader.parse(section), Names.of(section)
             known = LOADER | LUA | set(header.keys)
             for use in header.uses:
-                module = self.module(ENGINE, use)
+                module = None if use in self.hooks[file.folder] else self.module(file.folder, use)
                 known |= {use} if module is None else module.names.defined
             for name in sorted(names.free - known):
-                yield f"engine/lua/storage.lua: {hook}: nothing says where {name} comes from"
+                yield f"{file}: {hook}: nothing says where {name} comes from"
             if names.defined - {hook}:
-                yield f"engine/lua/storage.lua: {hook}: defines {names.defined}"
+                yield f"{file}: {hook}: defines {names.defined}"
 
     def _exports(self, file: LuaFile) -> Iterator[str]:
         """Names that other files use carry the module's name."""
         if file.is_script or file.folder.startswith("foreign"):
             return
-        for name in sorted(file.names.defined - self.hooks.keys()):
+        for name in sorted(file.names.defined - self.hooks[file.folder].keys()):
             carries = f"{name.lower()}_".startswith(f"{file.name}_")
             users = [user for user in self.files if user is not file and name in user.names.free
                      and file.name in user.header.uses]  # fmt: skip
@@ -204,8 +205,8 @@ class Tree:
         if not file.is_script:
             return
         folder = file.folder if file.folder != ENGINE else "queues.request"
-        for unit in scripts._modules(folder, file.header):
-            needs = ScriptHeader.parse(scripts._read_unit(folder, unit)).needs
+        for unit, text in scripts.modules(folder, file.header).items():
+            needs = ScriptHeader.parse(text).needs
             if lacks := set(needs) - set(file.header.argv):
                 yield f"{unit} NEEDS the arguments {sorted(lacks)}"
 

@@ -10,7 +10,8 @@ Its words become code, so what is documented is what runs::
     -- REST: id receipt                   the columns of the rows that follow them, if any
     -- USES: record storage_extended      modules, and hooks of the storage interface
     -- NEEDS: caller seq                  a module: arguments that each script with it must have
-    -- IMPLEMENTS: storage_extended       a kind's file: the hooks of engine/lua/storage.lua it has
+    -- INTERFACE: storage                 hooks and their defaults: engine/lua/storage.lua
+    -- IMPLEMENTS: storage_extended       a kind's file: the hooks that it defines
     -- REPLACES: settle                   a kind's own script in place of the engine's of that name
     -- TYPES: once                        when the types of all keys are checked, see below
     -- CHECKS: meta lease                 with TYPES: keys that it writes before it reads them
@@ -26,8 +27,8 @@ command), ``first`` (index in ARGV of the first row), ``width`` (columns of a ro
 (settings), ``run_by`` (``worker`` or ``operator``). The modules ``type_check`` and ``counters`` get
 ``key_types()`` and ``COUNTERS``.
 
-Only what a script needs is in it: functions, constants and keys that nothing mentions are left out,
-since each takes the server time to set up in every call.
+Only what a script needs is in it: functions and constants that nothing mentions are left out, since
+each takes the server time to set up in every call. All keys of its modules are declared.
 
 Types of keys are checked before the first write: what a script has written stays when it fails. By
 default a script checks all of its keys in each call. ``once``: a process checks them when it begins
@@ -40,7 +41,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -61,10 +62,10 @@ NUMBERS = {
 }  # fmt: skip
 """fields of ``stat`` that are numbers: a script reads those that it counts with before it writes"""
 ENGINE = "engine"
-HOOK = "storage_"
-"""how the names of hooks begin"""
 _FIXED = frozenset(FIXED.items())
 _CORE = "redisq_ops.core"
+_PARAGRAPH = re.compile(r"-- (\w+)")
+"""how a hook's comment begins"""
 _WORD = re.compile(r"(?<!\w\.)\b\w+")
 _NO_CODE = re.compile(r"'[^'\n]*'|\"[^\"\n]*\"|--[^\n]*")
 """strings and comments"""
@@ -95,6 +96,7 @@ class ScriptHeader:
     rest: tuple[str, ...] = ()
     uses: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
+    interface: tuple[str, ...] = ()
     implements: tuple[str, ...] = ()
     replaces: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
@@ -165,91 +167,98 @@ def script(room: str, name: str, kinds: frozenset[tuple[str, str]] = _FIXED) -> 
     """
     body = _read(room, name)
     header = ScriptHeader.parse(body)
-    order = _modules(room, header)
-    texts = {unit: _read_unit(room, unit) for unit in order}
-    checks = _type_checks(header, dict(kinds))
-    code = {unit: list(_statements(text)) for unit, text in texts.items()}
-    code |= {"": checks} if header.writes else {}  # behind `type_check`, which comes first
-    code = {unit: code[unit] for unit in (*order[:1], "", *order[1:]) if unit in code}
-    code[name] = list(_statements(body))
-    needed = _needed([statement for statements in code.values() for statement in statements])
-    text = "\n".join(needed)
+    texts = modules(room, header)
     headers = [header, *map(ScriptHeader.parse, texts.values())]
-    mentioned = set(_WORD.findall(_NO_CODE.sub("", text)))
-    keys = [key for key in dict.fromkeys(key for each in headers for key in each.keys)
-            if key in mentioned]  # fmt: skip
-    full = ScriptHeader(tuple(keys), header.argv, header.rest, tuple(order), flags=header.flags)
-    lines = [f"#!lua flags={','.join(full.flags)}" if full.flags else "#!lua"]
+    uses = tuple(texts)
+    types = dict(kinds)
+    # Types first: other modules read.
+    checks = [*_statements(texts.pop("type_check")), *_type_checks(header, types)] if (
+        header.writes) else []  # fmt: skip
+    work = [statement for text in (*texts.values(), body) for statement in _statements(text)]
+    needed = _needed([*checks, *work])
+    code = "\n".join(needed)
+    mentioned = set(_WORD.findall(_NO_CODE.sub("", code)))
+    keys = tuple(dict.fromkeys(key for each in headers for key in each.keys))
+    lines = [f"#!lua flags={','.join(header.flags)}" if header.flags else "#!lua"]
     lines += [f"local {key} = KEYS[{i}]" for i, key in enumerate(keys, 1)]
-    lines += [f"local {arg} = ARGV[{i}]" for i, arg in enumerate(full.argv, 2)]
-    lines += [f"local first, width = {len(full.argv) + 2}, {len(full.rest)}", lua_defaults()]
+    lines += [f"local {arg} = ARGV[{i}]" for i, arg in enumerate(header.argv, 2)]
+    lines += [f"local first, width = {len(header.argv) + 2}, {len(header.rest)}", lua_defaults()]
     if header.writes:
-        # TYPE, which `type_check` runs before the first write, ends the script there by itself.
-        type_check = set(code.get("type_check", ()))
-        rest = "\n".join(statement for statement in needed if statement not in type_check)
-        lines += _rights(rest, keys, {word for each in headers for word in each.first})
+        # TYPE, which the checks run before the first write, ends the script there by itself.
+        writing = "\n".join(statement for statement in needed if statement not in checks)
+        lines += _rights(writing, keys, {word for each in headers for word in each.first})
     lines.append(_NOW)
     if "run_by" in mentioned:
         lines.append(f"local run_by = '{' '.join(header.run_by) or 'operator'}'")
     if "COUNTERS" in mentioned:
-        lines.append(f"local COUNTERS = {{{_counters(text, header.rarely)}}}")
+        lines.append(f"local COUNTERS = {{{_counters(code, header.rarely)}}}")
     if "key_types" in mentioned:
-        lines.append(_key_types(header, keys, dict(kinds)))
-    text = "\n".join([*lines, text])
-    return Script(f"{room}/{name}", text, hashlib.sha1(text.encode()).hexdigest(), full)
+        lines.append(_key_types(header, keys, types))
+    text = "\n".join([*lines, code])
+    declared = replace(header, keys=keys, uses=uses)
+    return Script(f"{room}/{name}", text, hashlib.sha1(text.encode()).hexdigest(), declared)
 
 
-def _modules(room: str, header: ScriptHeader) -> list[str]:
-    """The modules of a script, its hooks resolved, in the order they must stand: what one uses
-    comes before it, and `type_check` before all others, which may read."""
-    order: list[str] = []
+def modules(room: str, header: ScriptHeader) -> dict[str, str]:
+    """The texts of a script's modules and of the defaults of its hooks, in the order they must
+    stand: what one uses comes before it, and `type_check` before all others, which may read."""
+    texts: dict[str, str] = {}
+    implemented, default = hooks(room), defaults(room)
 
     def collect(uses: Iterable[str]) -> None:
         for name in uses:
-            unit = hooks(room).get(name, name)
-            if unit not in order:
-                collect(ScriptHeader.parse(_read_unit(room, unit)).uses)
-                order.append(unit)
+            unit = implemented.get(name, name)
+            if unit in texts:
+                continue
+            text = default[unit] if unit in default else _read(room, unit)
+            if not any(_statements(text)):
+                raise FileNotFoundError(f"{room}: no file implements {unit}")
+            collect(ScriptHeader.parse(text).uses)
+            texts[unit] = text
 
     collect(("type_check", *header.uses) if header.writes else header.uses)
-    return order
+    return texts
 
 
 @cache
 def hooks(room: str) -> dict[str, str]:
     """The hooks that a kind implements -> the file of its folder where it does."""
-    found: dict[str, str] = {}
+    return {hook: name for name, header in _headers(room) for hook in header.implements}
+
+
+def defaults(room: str) -> dict[str, str]:
+    """The hooks that scripts of a kind may call, each with its comment and, if it has one, its
+    default: the paragraphs of an interface's file behind its header."""
+    sections = [section for place in folders(room) for name, header in _headers(place)
+                if header.interface
+                for section in _read(place, name).strip().split("\n\n")[1:]]  # fmt: skip
+    return {_PARAGRAPH.split(section, maxsplit=1)[1]: section for section in sections}
+
+
+@cache
+def _headers(room: str) -> tuple[tuple[str, ScriptHeader], ...]:
+    """The files of one folder, by name, and their headers."""
     folder = _folder(room)
-    for file in folder.iterdir() if folder.is_dir() else ():
-        if file.name.endswith(".lua"):
-            for hook in ScriptHeader.parse(file.read_text(encoding="utf-8")).implements:
-                found[hook] = file.name.removesuffix(".lua")
-    return found
-
-
-def defaults() -> dict[str, str]:
-    """The hooks of the storage interface, each with its comment and its default, if it has one."""
-    sections = _read(ENGINE, "storage").strip().split("\n\n")[1:]
-    return {re.split(r"\W", section.removeprefix("-- "), maxsplit=1)[0]: section
-            for section in sections}  # fmt: skip
-
-
-def _read_unit(room: str, unit: str) -> str:
-    """A module's text, or a hook's default."""
-    if not unit.startswith(HOOK):
-        return _read(room, unit)
-    default = defaults()[unit]
-    if not any(_statements(default)):
-        raise LookupError(f"{room}: no file implements {unit}")
-    return default
+    found = [file for file in folder.iterdir() if file.name.endswith(".lua")] if (
+        folder.is_dir()) else []  # fmt: skip
+    return tuple(
+        (file.name.removesuffix(".lua"), ScriptHeader.parse(file.read_text(encoding="utf-8")))
+        for file in found
+    )
 
 
 def _read(room: str, name: str) -> str:
-    own = _folder(room) / f"{name}.lua"
-    place = own if own.is_file() else _folder(ENGINE) / f"{name}.lua"
-    return place.read_text(encoding="utf-8")
+    places = [_folder(place) / f"{name}.lua" for place in folders(room)]
+    found = [place for place in places if place.is_file()]
+    return (found or places)[0].read_text(encoding="utf-8")
 
 
+def folders(room: str) -> tuple[str, ...]:
+    """Where a kind's files are looked for: its own folder, its neighbours', the engine's."""
+    return tuple(dict.fromkeys((room, room.partition(".")[0], ENGINE)))
+
+
+@cache
 def _folder(room: str) -> Traversable:
     return files(f"{_CORE}.{room}") / "lua"
 

@@ -61,7 +61,11 @@ def test_a_file_whose_names_are_all_declared_has_no_problem(tree: Tree, tmp_path
         ("KEYS: meta lease", "KEYS: meta lease dead", "declares dead"),
         ("local rows", "rows", "rows is no local"),
         ("return rows", "return i", "i is no local"),  # after its loop
-        ("local function held", "local function storage_held", "storage_held is no hook"),
+        (
+            "local function held",
+            "local function storage_held",
+            "storage_held is no hook of an interface",
+        ),
         ("local function held", "local function storage_moved", "not in IMPLEMENTS"),
     ],
 )

@@ -4,6 +4,7 @@
 -- the loader adds the kind's file, or else the default below. A hook without a default is required.
 -- Entries are named by `id`; `r` is a record (record.lua); states are waiting, pending, delayed, dead,
 -- trash, done and gone (deleted for good).
+-- INTERFACE: storage
 
 -- storage_waiting_zset: the sorted set of waiting entries (id -> ms) of a kind that has one; else nil.
 local storage_waiting_zset = nil
