@@ -32,8 +32,8 @@ each takes the server time to set up in every call. All keys of its modules are 
 
 Types of keys are checked before the first write: what a script has written stays when it fails. By
 default a script checks all of its keys in each call. ``once``: a process checks them when it begins
-(`Room`), for scripts that run once a delivery. ``first``: for numbered steps that run thousands of
-times, only where ``seq`` is 1.
+(``engine/queue_base.py``), for scripts that run once a delivery. ``first``: for numbered steps that
+run thousands of times, only where ``seq`` is 1.
 """
 
 from __future__ import annotations
@@ -160,17 +160,17 @@ class Script:
 
 
 @cache
-def script(room: str, name: str, kinds: frozenset[tuple[str, str]] = _FIXED) -> Script:
+def script(package: str, name: str, key_types: frozenset[tuple[str, str]] = _FIXED) -> Script:
     """Load the script ``name`` of a kind's folder (``"queues.request"``), or else the engine's.
 
-    ``kinds``: parts of the key schema, with the types of their keys.
+    ``key_types``: parts of the key schema, with the types of their keys.
     """
-    body = _read(room, name)
+    body = _read(package, name)
     header = ScriptHeader.parse(body)
-    texts = modules(room, header)
+    texts = modules(package, header)
     headers = [header, *map(ScriptHeader.parse, texts.values())]
     uses = tuple(texts)
-    types = dict(kinds)
+    types = dict(key_types)
     # Types first: other modules read.
     checks = [*_statements(texts.pop("type_check")), *_type_checks(header, types)] if (
         header.writes) else []  # fmt: skip
@@ -196,23 +196,23 @@ def script(room: str, name: str, kinds: frozenset[tuple[str, str]] = _FIXED) -> 
         lines.append(_key_types(header, keys, types))
     text = "\n".join([*lines, code])
     declared = replace(header, keys=keys, uses=uses)
-    return Script(f"{room}/{name}", text, hashlib.sha1(text.encode()).hexdigest(), declared)
+    return Script(f"{package}/{name}", text, hashlib.sha1(text.encode()).hexdigest(), declared)
 
 
-def modules(room: str, header: ScriptHeader) -> dict[str, str]:
+def modules(package: str, header: ScriptHeader) -> dict[str, str]:
     """The texts of a script's modules and of the defaults of its hooks, in the order they must
     stand: what one uses comes before it, and `type_check` before all others, which may read."""
     texts: dict[str, str] = {}
-    implemented, default = hooks(room), defaults(room)
+    implemented, default = hooks(package), defaults(package)
 
     def collect(uses: Iterable[str]) -> None:
         for name in uses:
             unit = implemented.get(name, name)
             if unit in texts:
                 continue
-            text = default[unit] if unit in default else _read(room, unit)
+            text = default[unit] if unit in default else _read(package, unit)
             if not any(_statements(text)):
-                raise FileNotFoundError(f"{room}: no file implements {unit}")
+                raise FileNotFoundError(f"{package}: no file implements {unit}")
             collect(ScriptHeader.parse(text).uses)
             texts[unit] = text
 
@@ -221,24 +221,24 @@ def modules(room: str, header: ScriptHeader) -> dict[str, str]:
 
 
 @cache
-def hooks(room: str) -> dict[str, str]:
+def hooks(package: str) -> dict[str, str]:
     """The hooks that a kind implements -> the file of its folder where it does."""
-    return {hook: name for name, header in _headers(room) for hook in header.implements}
+    return {hook: name for name, header in _headers(package) for hook in header.implements}
 
 
-def defaults(room: str) -> dict[str, str]:
+def defaults(package: str) -> dict[str, str]:
     """The hooks that scripts of a kind may call, each with its comment and, if it has one, its
     default: the paragraphs of an interface's file behind its header."""
-    sections = [section for place in folders(room) for name, header in _headers(place)
+    sections = [section for place in folders(package) for name, header in _headers(place)
                 if header.interface
                 for section in _read(place, name).strip().split("\n\n")[1:]]  # fmt: skip
     return {_PARAGRAPH.split(section, maxsplit=1)[1]: section for section in sections}
 
 
 @cache
-def _headers(room: str) -> tuple[tuple[str, ScriptHeader], ...]:
+def _headers(package: str) -> tuple[tuple[str, ScriptHeader], ...]:
     """The files of one folder, by name, and their headers."""
-    folder = _folder(room)
+    folder = _folder(package)
     found = [file for file in folder.iterdir() if file.name.endswith(".lua")] if (
         folder.is_dir()) else []  # fmt: skip
     return tuple(
@@ -247,20 +247,20 @@ def _headers(room: str) -> tuple[tuple[str, ScriptHeader], ...]:
     )
 
 
-def _read(room: str, name: str) -> str:
-    places = [_folder(place) / f"{name}.lua" for place in folders(room)]
+def _read(package: str, name: str) -> str:
+    places = [_folder(place) / f"{name}.lua" for place in folders(package)]
     found = [place for place in places if place.is_file()]
     return (found or places)[0].read_text(encoding="utf-8")
 
 
-def folders(room: str) -> tuple[str, ...]:
+def folders(package: str) -> tuple[str, ...]:
     """Where a kind's files are looked for: its own folder, its neighbours', the engine's."""
-    return tuple(dict.fromkeys((room, room.partition(".")[0], ENGINE)))
+    return tuple(dict.fromkeys((package, package.partition(".")[0], ENGINE)))
 
 
 @cache
-def _folder(room: str) -> Traversable:
-    return files(f"{_CORE}.{room}") / "lua"
+def _folder(package: str) -> Traversable:
+    return files(f"{_CORE}.{package}") / "lua"
 
 
 def _statements(text: str) -> Iterator[str]:
@@ -302,16 +302,16 @@ def _defines(statement: str) -> set[str]:
     return set(re.split(r", *", found[1])) if found else set()
 
 
-def _type_checks(header: ScriptHeader, kinds: dict[str, str]) -> list[str]:
+def _type_checks(header: ScriptHeader, types: dict[str, str]) -> list[str]:
     """Lua that checks the types of keys, as the header has it."""
     if header.types == ("once",):
-        return [f"type_check_key({key}, '{kinds[key]}')" for key in header.checks if key in kinds]
+        return [f"type_check_key({key}, '{types[key]}')" for key in header.checks if key in types]
     return ["if seq == '1' then type_check_all() end" if header.types else "type_check_all()"]
 
 
-def _key_types(header: ScriptHeader, keys: Iterable[str], kinds: dict[str, str]) -> str:
+def _key_types(header: ScriptHeader, keys: Iterable[str], types: dict[str, str]) -> str:
     """Lua that returns the types of a script's keys, by key."""
-    typed = [f"[{key}] = '{kinds[key]}'" for key in keys if key in kinds]
+    typed = [f"[{key}] = '{types[key]}'" for key in keys if key in types]
     for entry in header.entries:
         made, _, type_ = entry.partition("=")
         part, *more = re.findall(r"[^{}]+", made)

@@ -19,7 +19,7 @@ from redisq_ops.core.redis.scripts import ScriptHeader, script
 
 CORE = Path(core.__file__).parent
 FILES = sorted(CORE.rglob("*.lua"))
-ROOMS = [f"queues.{kind}" for kind in ("request", "delay", "circular", "carmine", "fair")]
+QUEUES = [f"queues.{kind}" for kind in ("request", "delay", "circular", "carmine", "fair")]
 FOREIGN = ["foreign.resque", "foreign.streams"]
 MOST_LINES = 90
 LONGER = {
@@ -59,8 +59,8 @@ def folder(path: Path) -> str:
 
 
 def name(path: Path) -> str:
-    room = folder(path).rpartition(".")[2]
-    return f"{room}/{path.name}" if room != "engine" else path.name
+    package = folder(path).rpartition(".")[2]
+    return f"{package}/{path.name}" if package != "engine" else path.name
 
 
 def code(path: Path) -> str:
@@ -119,40 +119,40 @@ def test_a_file_has_none_of_what_goes_wrong(path: Path) -> None:
         raise AssertionError(bad)
 
 
-def scripts_of(room: str) -> list[str]:
+def scripts_of(package: str) -> list[str]:
     """The names of all scripts that a queue of that kind can run."""
-    names = {path.stem for path in FILES if folder(path) in (room, "engine") and is_script(path)}
-    return sorted(name for name in names if complete(room, name))
+    names = {path.stem for path in FILES if folder(path) in (package, "engine") and is_script(path)}
+    return sorted(name for name in names if complete(package, name))
 
 
-def complete(room: str, name: str) -> bool:
+def complete(package: str, name: str) -> bool:
     """Another program's layout has no hooks: the engine's scripts that call some aren't for it."""
     try:
-        script(room, name)
+        script(package, name)
     except FileNotFoundError:
-        assert room in FOREIGN
+        assert package in FOREIGN
         return False
     return True
 
 
-@pytest.mark.parametrize("room", [*ROOMS, *FOREIGN])
-def test_each_script_compiles(valkey_url: str, room: str) -> None:
+@pytest.mark.parametrize("package", [*QUEUES, *FOREIGN])
+def test_each_script_compiles(valkey_url: str, package: str) -> None:
     with redis.Redis.from_url(valkey_url) as client:
-        for each in scripts_of(room):
-            loaded = script(room, each)
+        for each in scripts_of(package):
+            loaded = script(package, each)
             assert client.script_load(loaded.text) == loaded.sha.encode() or loaded.sha
             assert loaded.sha == hashlib.sha1(loaded.text.encode()).hexdigest()
 
 
 def test_a_script_has_the_functions_and_constants_it_needs_and_no_others() -> None:
     function = re.compile(r"^local function (\w+)", re.M)
-    for room in ROOMS:
+    for package in QUEUES:
         for each in ("take", "settle", "move", "move_range", "undo"):
-            loaded = script(room, each)
+            loaded = script(package, each)
             named = function.findall(loaded.text)
             assert len(named) == len(set(named)) > 10
             for name in named:
-                assert len(re.findall(rf"\b{name}\b", loaded.text)) > 1, f"{room}/{each}: {name}"
+                assert len(re.findall(rf"\b{name}\b", loaded.text)) > 1, f"{package}/{each}: {name}"
     # What only a function calls goes with it, and what nothing calls goes.
     assert "function request_locate" in script("queues.request", "move_range").text
     assert "function storage_retire" in script("queues.request", "sweep").text
@@ -174,16 +174,16 @@ def test_a_script_has_the_functions_and_constants_it_needs_and_no_others() -> No
         scripts._needed([*statements, statements[3]])
 
 
-@pytest.mark.parametrize("room", [*ROOMS, "foreign.resque"])
-def test_what_is_counted_is_written(room: str) -> None:
+@pytest.mark.parametrize("package", [*QUEUES, "foreign.resque"])
+def test_what_is_counted_is_written(package: str) -> None:
     """Numbers that were given out and not written would be given out again."""
-    for each in scripts_of(room):
-        text = script(room, each).text
+    for each in scripts_of(package):
+        text = script(package, each).text
         outside = [part for part in scripts._statements(text) if not part.startswith("local f")]
         counts = re.search(r"\bcounters_(add|reserve)\(", "\n".join(outside))
         if counts or "function counters_reserve" in text:
             ends = re.compile(r"^ *(transitions_flush|counters_write)\(\)", re.M)
-            assert ends.search("\n".join(outside)), (room, each)
+            assert ends.search("\n".join(outside)), (package, each)
 
 
 def test_what_lua_has_as_defaults_is_what_python_has() -> None:
@@ -196,9 +196,9 @@ def test_what_lua_has_as_defaults_is_what_python_has() -> None:
 
 def test_what_must_work_on_a_full_server_says_so() -> None:
     """All but what brings new data in."""
-    for room in ROOMS:
+    for package in QUEUES:
         for each in ("take", "settle", "extend", "move", "undo", "sweep", "configure"):
-            assert script(room, each).header.flags == ("allow-oom",)
+            assert script(package, each).header.flags == ("allow-oom",)
     assert script("queues.request", "control_request").header.flags == ("allow-oom",)
     assert script("queues.request", "submit").header.flags == ()
     assert script("queues.delay", "schedule").header.flags == ()
@@ -236,13 +236,13 @@ def test_a_header_says_when_types_are_checked_and_which_counters_are_read() -> N
     assert "local run_by = 'operator'" in script("queues.fair", "undo").text
 
 
-@pytest.mark.parametrize("room", [*ROOMS, *FOREIGN])
-def test_no_module_hides_a_key_or_an_argument(room: str) -> None:
+@pytest.mark.parametrize("package", [*QUEUES, *FOREIGN])
+def test_no_module_hides_a_key_or_an_argument(package: str) -> None:
     declared = re.compile(r"^local (?:function )?([\w, ]+)", re.M)
-    for each in scripts_of(room):
-        header = script(room, each).header
+    for each in scripts_of(package):
+        header = script(package, each).header
         named = {*header.keys, *header.argv}
-        for unit, text in scripts.modules(room, header).items():
+        for unit, text in scripts.modules(package, header).items():
             for names in declared.findall(text):
                 hidden = named & set(re.split(r", *", names.strip()))
                 assert not hidden, f"{unit} hides {hidden} of {each}"
