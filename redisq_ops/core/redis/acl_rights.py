@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ..model.errors import Forbidden
 from .acl_denial import Denial, setuser
 from .operation import Call, together, user
-from .scripts import commands
+from .scripts import commands, folders
 
 if TYPE_CHECKING:
     from ..engine.queue import Queue
@@ -114,9 +114,7 @@ def _call(keys: Iterable[str], names: Iterable[str]) -> Call[list[bytes]]:
 @cache
 def every_command(room: str) -> tuple[str, ...]:
     """The commands of all scripts that a queue of that room could run."""
-    folders = (_CORE / "engine", _CORE.joinpath(*room.split(".")))
-    files = {
-        path.name: path for folder in folders for path in sorted((folder / "lua").glob("*.lua"))
-    }
+    places = [_CORE.joinpath(*folder.split(".")) for folder in reversed(folders(room))]
+    files = {path.name: path for place in places for path in sorted((place / "lua").glob("*.lua"))}
     texts = "\n".join(path.read_text(encoding="utf-8") for path in files.values())
     return tuple("|".join(words).lower() for words in commands(texts))
