@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from redisq_ops.core.engine.idempotency import Callers
+from redisq_ops.core.engine.idempotency import CallerSlots
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.queue_types import layout, room, sharded
 from redisq_ops.core.engine.registry import Registered, all_queues, find
@@ -52,7 +52,7 @@ class Deployment:
         self.client = checked_client(client)
         self.prefix = checked_prefix(prefix)
         self.clock = clock
-        self.callers = Callers()
+        self.callers = CallerSlots()
 
     def open(self, entry: Registered) -> Queue[Any]:
         """The queue of a registry entry; refuses a kind or schema this release doesn't know, and a

@@ -18,7 +18,7 @@ from itertools import pairwise
 from typing import Any
 
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.engine.state_scan import Reach
+from redisq_ops.core.engine.state_scan import HistoryExtent
 from redisq_ops.core.redis.operation import both, together
 
 BEGIN = "0-0"
@@ -103,7 +103,7 @@ async def cut(leaf: Queue[Any], after: str, until: str, parts: int) -> list[Rang
     ]
 
 
-def missing(mark: Mark, reach: Reach) -> str | None:
+def missing(mark: Mark, reach: HistoryExtent) -> str | None:
     """What was trimmed since a mark was made; None: nothing."""
     if isinstance(mark, int):
         gone = reach.added - reach.length - mark

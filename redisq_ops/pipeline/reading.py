@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.queue_types import layout
-from redisq_ops.core.engine.state_scan import ScoreRange, Sheet, clocked, timed
+from redisq_ops.core.engine.state_scan import ColumnPage, ScoreRange, clocked, timed
 from redisq_ops.core.foreign.base import ForeignQueue
 from redisq_ops.core.model.entry import Entry, Page
 from redisq_ops.core.model.errors import Lost, Unreadable, WrongKind
@@ -101,10 +101,10 @@ class Reading:
         sheets = self._queued(leaf) if part.span is None else self._sheets(leaf, part.span)
         return self._decoded(sheets, place)
 
-    def _decoded(self, sheets: Iterator[Sheet], place: RowOrigin) -> Iterator[pa.RecordBatch]:
+    def _decoded(self, sheets: Iterator[ColumnPage], place: RowOrigin) -> Iterator[pa.RecordBatch]:
         """Sheets of entries, columns undecoded until there are enough of them."""
         state = STATES[self.options.table]
-        held: list[Sheet] = []
+        held: list[ColumnPage] = []
         rows = 0
         for page in sheets:
             held.append(page)
@@ -116,24 +116,24 @@ class Reading:
     def _wanted(self) -> frozenset[str]:
         return decode.wanted(self.schema.names, self.options.with_payloads)
 
-    def _sheets(self, leaf: Queue[Any], span: ScoreRange) -> Iterator[Sheet]:
+    def _sheets(self, leaf: Queue[Any], span: ScoreRange) -> Iterator[ColumnPage]:
         """Of a sorted set."""
         state, want, cursor = STATES[self.options.table], self._wanted(), None
         more = True
         while more:
             step = self.pace.size
-            page: Sheet
+            page: ColumnPage
             page = self.ask(partial(leaf.sheet.op, state, span, cursor, step * CALLS, want, step))
             self.pace.learn(len(page.ids) // CALLS, page.call_us)
             cursor, more = page.cursor, page.cursor is not None
             yield page
 
-    def _queued(self, leaf: Queue[Any]) -> Iterator[Sheet]:
+    def _queued(self, leaf: Queue[Any]) -> Iterator[ColumnPage]:
         """Of what waits in lists or streams."""
         pace, want, cursor = self._few(), self._wanted(), None
         more = True
         while more:
-            page: Sheet
+            page: ColumnPage
             page, took = self._clocked(leaf, partial(leaf.queued.op, cursor, pace.size, want))
             pace.learn(len(page.ids), took)
             cursor, more = page.cursor, page.cursor is not None
@@ -297,7 +297,7 @@ class Reading:
         return records.entries(read, place, self.schema, payloads), took
 
 
-def _joined(sheets: Sequence[Sheet]) -> Sheet:
+def _joined(sheets: Sequence[ColumnPage]) -> ColumnPage:
     """One sheet of all their rows."""
     if len(sheets) == 1:
         return sheets[0]
@@ -310,7 +310,7 @@ def _joined(sheets: Sequence[Sheet]) -> Sheet:
         filled = zip(parts, sheets, strict=True)
         return [*chain.from_iterable(part or [None] * len(sheet.ids) for part, sheet in filled)]
 
-    return Sheet(
+    return ColumnPage(
         column("ids"), column("scores"), None, 0, column("lines"), column("errors"),
         column("payloads"), column("clients"), column("called"),
         tuple(one for sheet in sheets for one in sheet.unread),

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from redisq_ops.core.engine.state_scan import Reach
+from redisq_ops.core.engine.state_scan import HistoryExtent
 from redisq_ops.core.redis.operation import together
 
 from . import ranges
@@ -52,7 +52,7 @@ class Shard:
     """A shard whose history there is, and how far that goes."""
 
     part: TablePart
-    reach: Reach
+    reach: HistoryExtent
 
     @property
     def name(self) -> str:

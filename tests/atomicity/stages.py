@@ -15,7 +15,7 @@ from typing import Any
 import redis
 
 from redisq_ops.core.engine import transfer
-from redisq_ops.core.engine.idempotency import Callers
+from redisq_ops.core.engine.idempotency import CallerSlots
 from redisq_ops.core.foreign.resque import Job, ResqueQueue, SidekiqQueue
 from redisq_ops.core.foreign.streams import StreamQueue
 from redisq_ops.core.model.clock import FakeClock
@@ -53,7 +53,7 @@ class Stage:
         found = copy.copy(self.made)
         found.clock = FakeClock(self.now_ms)
         numbers = iter(range(99))
-        found.callers = Callers(lambda: f"caller{next(numbers)}")
+        found.callers = CallerSlots(lambda: f"caller{next(numbers)}")
         return found
 
     def run(self, name: str) -> Any:

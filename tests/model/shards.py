@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import redis
 
 from redisq_ops.core.engine.registry import Registered, find
-from redisq_ops.core.model.entry import Taken
+from redisq_ops.core.model.entry import TakeResult
 from redisq_ops.core.model.errors import RedisqError
 from redisq_ops.core.model.keys import Keys, registry_key
 from redisq_ops.core.redis.operation import Description, run, together
@@ -412,7 +412,7 @@ class Carried(Shards):
     def check_contents(self) -> None:
         assert self.bodies() == Counter((u.id, u.payload) for u in self.live())
 
-    def first_served(self, taken: Taken) -> dict[str, list[str]]:
+    def first_served(self, taken: TakeResult) -> dict[str, list[str]]:
         """The ids that were taken, by the shard they came from, in order."""
         served: dict[str, list[str]] = {}
         for delivery in taken.deliveries:

@@ -13,7 +13,7 @@ import redis
 
 from redisq_ops import DelaySet, RequestQueue
 from redisq_ops.core.engine import queue_types as layouts
-from redisq_ops.core.engine.state_scan import ScoreRange, Sheet
+from redisq_ops.core.engine.state_scan import ColumnPage, ScoreRange
 from redisq_ops.core.foreign.resque import SidekiqQueue
 from redisq_ops.core.model.entry import Failure, Settlement
 from redisq_ops.core.model.errors import BadInput, Lost, NotFound, Unreachable, WrongKind
@@ -400,7 +400,7 @@ def test_columns_at_once_say_what_the_core_says_of_each() -> None:
             chance.choice([None, b"5-1 1 2 100 200 w1 - failed 0", b"- 0 0 0 0 - op1 - 7"])
             for _ in range(n)
         ]
-        page = Sheet(
+        page = ColumnPage(
             [b"e%d" % i for i in range(n)], [1000.0 + i for i in range(n)], None, 0,
             list(lines), list(errors),
         )  # fmt: skip

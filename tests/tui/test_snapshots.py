@@ -16,8 +16,8 @@ import pytest
 import resvg_py
 from textual.pilot import Pilot
 
-from redisq_ops.core.engine.queue_base import Room
-from redisq_ops.core.model.consumer_load import Holding, Load
+from redisq_ops.core.engine.queue_base import QueueBase
+from redisq_ops.core.model.consumer_load import GroupLoad, PendingDelivery
 from redisq_ops.core.model.entry import (
     Consumer,
     Counts,
@@ -77,7 +77,11 @@ REMINDERS = ["down"] * list(KINDS).index("reminders")
 def listed() -> tuple[ListedQueue, ...]:
     return tuple(
         ListedQueue(
-            name, kind, REQUESTS if kind == "request" else DELAYS, Room.actions, Room.editable
+            name,
+            kind,
+            REQUESTS if kind == "request" else DELAYS,
+            QueueBase.actions,
+            QueueBase.editable,
         )
         for name, kind in KINDS.items()
     )
@@ -313,13 +317,15 @@ def report() -> ConsumerReport:
     )  # fmt: skip
     heat = ((9, 1, 0, 0, 0), (4, 2, 0, 0, 0), (0, 1, 1, 0, 0), (0, 0, 2, 0, 0), (0, 0, 0, 0, 2))
     loads = tuple(
-        Load(id, held, lag, again)
+        GroupLoad(id, held, lag, again)
         for id, held, lag, again in [
             ("newsletter-3127", 12, 804, 2), ("digest-3121", 6, 122, 0), ("invoice-3125", 3, 41, 0),
             ("import-3109", 1, 0, 0), ("newsletter-3122", 0, 19, 0), ("digest-3130", 0, 2, 0),
         ]
     )  # fmt: skip
-    poison = tuple(Holding(f"newsletter-3127/{n}", "mail-2:1006", 3 * DAY, 11) for n in (44, 45))
+    poison = tuple(
+        PendingDelivery(f"newsletter-3127/{n}", "mail-2:1006", 3 * DAY, 11) for n in (44, 45)
+    )
     return ConsumerReport("mail", None, loads, seen, heat, poison, 22, 22)
 
 

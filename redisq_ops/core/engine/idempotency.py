@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
-class Callers:
+class CallerSlots:
     """A pool of slots; borrowing is safe from several threads."""
 
     def __init__(self, token: Callable[[], str] = lambda: secrets.token_hex(6)) -> None:

@@ -7,20 +7,20 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 from ..model.clock import Duration
-from ..model.consumer_load import HOLDINGS, Holdings, Load, Reassigned, holding
+from ..model.consumer_load import PENDING_PAGE, GroupLoad, PendingPage, Reassigned, holding
 from ..model.entry import Client, Clients, Consumer, Counts, Level, Limit, Request
 from ..model.errors import Refused, WrongKind
-from ..model.queue_position import OTHERS, SEEN, Standing
+from ..model.queue_position import OTHERS, SEEN, QueuePosition
 from ..model.worker_process import Process, Pruned
 from ..redis.operation import C_co, Call, both, operation, together
-from .parallel_reads import Sheets
-from .replay_tracking import Fates
+from .parallel_reads import ParallelReads
+from .replay_tracking import ReplayTracker
 
 if TYPE_CHECKING:
     from .queue import Queue
 
 
-class Abilities(Sheets[C_co]):
+class Abilities(ParallelReads[C_co]):
     """Requests, groups of consumers, clients, other programs' processes."""
 
     @operation
@@ -52,20 +52,20 @@ class Abilities(Sheets[C_co]):
         return []
 
     @operation
-    async def loads(self, group: str = "") -> list[Load]:
+    async def loads(self, group: str = "") -> list[GroupLoad]:
         """How far its groups of consumers are behind, and what they hold; a queue without groups
         is one by itself."""
         counts: Counts = await self.counts.op()
-        return [Load("", counts.of("pending"), counts.of("waiting"))]
+        return [GroupLoad("", counts.of("pending"), counts.of("waiting"))]
 
     @operation
     async def holdings(
         self,
         group: str = "",
-        max: int = HOLDINGS,
+        max: int = PENDING_PAGE,
         consumer: str = "",
         after: str | None = None,
-    ) -> Holdings:
+    ) -> PendingPage:
         """Deliveries that aren't settled, the next deadline first: of a group, of a consumer."""
         page, now = await both(self.page.op("pending", after, max), self._now())
         if page.problem:
@@ -75,7 +75,7 @@ class Abilities(Sheets[C_co]):
             for entry in page.entries
             if consumer in ("", entry.consumer) and _within(entry.id, group)
         )
-        return Holdings(rows, page.total, page.cursor)
+        return PendingPage(rows, page.total, page.cursor)
 
     @operation
     async def reassign(
@@ -121,9 +121,9 @@ class Abilities(Sheets[C_co]):
         because as many of theirs are pending as may be. What is paused or blocked isn't meant."""
         return []
 
-    def fates(self) -> Fates:
+    def fates(self) -> ReplayTracker:
         """Follows entries that are replayed from here to their ends."""
-        return Fates(cast("Queue[Any]", self))
+        return ReplayTracker(cast("Queue[Any]", self))
 
     @property
     def register(self) -> str:
@@ -163,24 +163,24 @@ class Abilities(Sheets[C_co]):
         )
 
     @operation
-    async def standing(self, id: str = "") -> Standing:
+    async def standing(self, id: str = "") -> QueuePosition:
         """What this kind of queue knows of why an entry or request (or, without an id, anything
         at all) isn't handed out; a few round trips, however much is in it. Reads only."""
         return await self._askers()
 
-    async def _askers(self) -> Standing:
+    async def _askers(self) -> QueuePosition:
         return await asking(self.keys["callers"])
 
 
-def asking(key: str) -> Call[Standing]:
+def asking(key: str) -> Call[QueuePosition]:
     """When a worker last asked for work, by a queue's callers. Every take leaves its time in its
     caller's slot, an idle worker's too; slots are kept for a day."""
 
-    def read(reply: Any) -> Standing:
+    def read(reply: Any) -> QueuePosition:
         cursor, rows = reply
         values = list(rows.values()) if isinstance(rows, Mapping) else list(rows[1::2])
         times = [int(value.split(b" ", 2)[1]) for value in values]
-        return Standing(
+        return QueuePosition(
             asked_ms=max(times, default=None), askers=len(times), askers_all=int(cursor) == 0
         )
 

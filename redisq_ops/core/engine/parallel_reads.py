@@ -9,14 +9,14 @@ from ..model.clock import Moment, bound_ms
 from ..model.entry import Entry, Request, State
 from ..model.states import ZSETS
 from ..redis.operation import C_co, Call, Description, operation, together
-from .reads import Looks
-from .state_scan import Reach, ScoreRange, Sheet, WaitingIds, page, reach, spans, timed
+from .reads import QueueReads
+from .state_scan import ColumnPage, HistoryExtent, ScoreRange, WaitingIds, page, reach, spans, timed
 
 if TYPE_CHECKING:
     from .queue import Queue
 
 
-class Sheets(Looks[C_co]):
+class ParallelReads(QueueReads[C_co]):
     """A state or the history in parts; of one leaf (a shard, or a queue that has none)."""
 
     @property
@@ -53,8 +53,8 @@ class Sheets(Looks[C_co]):
         max: int = 100,
         want: frozenset[str] = frozenset({"lines", "errors"}),
         step: int | None = None,
-    ) -> Sheet:
-        """Up to ``max`` entries of a span, with the columns of `Sheet` in ``want``. Of one leaf.
+    ) -> ColumnPage:
+        """Up to ``max`` entries of a span, with the columns of `ColumnPage` in ``want``. Of one leaf.
 
         Columns are looked up for ``step`` of them by one call, all in one exchange."""
         kept = await self._kept(state)
@@ -81,7 +81,7 @@ class Sheets(Looks[C_co]):
             columns = {column: _spread(ids, values) for column, values in columns.items()}
         middle = [sorted(some)[(len(some) - 1) // 2] for some in alike.values()]
         slowest = sorted([took, *middle])[-1]
-        return Sheet(ids, [score for score, _ in rows], onward, slowest, **columns)
+        return ColumnPage(ids, [score for score, _ in rows], onward, slowest, **columns)
 
     async def _line(self, cursor: str | None, max: int, start: int | None = None) -> WaitingIds:
         """Up to ``max`` of what waits where it can't be cut, behind ``cursor`` or from the
@@ -94,7 +94,7 @@ class Sheets(Looks[C_co]):
         cursor: str | None = None,
         max: int = 100,
         want: frozenset[str] = frozenset({"lines", "errors"}),
-    ) -> Sheet:
+    ) -> ColumnPage:
         """As `sheet`, of what waits in lists or streams: it has no spans. Of one leaf."""
         line = await self._line(cursor, max)
         names = _names(line.ids)
@@ -110,7 +110,7 @@ class Sheets(Looks[C_co]):
             rows = zip(line.ids, columns["payloads"], strict=True)
             columns["payloads"] = [line.unmet.get(id) if p is None else p for id, p in rows]
         scores: list[float | None] = [None] * len(line.ids)
-        return Sheet(line.ids, scores, line.cursor, 0, **columns, unread=line.unread)
+        return ColumnPage(line.ids, scores, line.cursor, 0, **columns, unread=line.unread)
 
     def _columns(
         self, state: State, ids: Sequence[str], want: frozenset[str]
@@ -127,7 +127,7 @@ class Sheets(Looks[C_co]):
         return columns
 
     @operation
-    def reach(self) -> Call[Reach]:
+    def reach(self) -> Call[HistoryExtent]:
         """How far the history goes. Of one leaf."""
         return reach(self.keys["hist"])
 

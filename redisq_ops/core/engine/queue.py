@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from ..model.clock import Duration, checked_ms
-from ..model.entry import Delivery, Entry, MovedRange, Settlement, State, Taken
+from ..model.entry import Delivery, Entry, MovedRange, Settlement, State, TakeResult
 from ..model.errors import Refused, Superseded
 from ..model.keys import checked_consumer, checked_name
 from ..model.settings import LEASE_MS
@@ -36,7 +36,7 @@ class Queue(Abilities[C_co]):
     # --- what workers do -----------------------------------------------------------------------
 
     @operation
-    async def take(self, n: int = 1, *, consumer: str, lease_ms: Duration = LEASE_MS) -> Taken:
+    async def take(self, n: int = 1, *, consumer: str, lease_ms: Duration = LEASE_MS) -> TakeResult:
         """Take up to ``n`` entries (1–500), each under a lease of ``lease_ms`` (ms or a
         timedelta).
 
@@ -48,19 +48,21 @@ class Queue(Abilities[C_co]):
         checked_consumer(consumer)
         lease_ms = checked_ms(lease_ms, "lease_ms")
         if not await self.exists.op():
-            return Taken((), None, False)
+            return TakeResult((), None, False)
         await self._enrol()
         return await self._take(n, consumer, lease_ms)
 
-    async def _take(self, n: int, consumer: str, lease_ms: Duration) -> Taken:
+    async def _take(self, n: int, consumer: str, lease_ms: Duration) -> TakeResult:
         checked_take(n)
         checked_consumer(consumer)
         lease_ms = checked_ms(lease_ms, "lease_ms")
 
-        def read(reply: list[Any]) -> Taken:
+        def read(reply: list[Any]) -> TakeResult:
             return taken(reply, partial(self._deliveries, consumer))
 
-        found: Taken = await self._guarded("take", read, n=n, lease_ms=lease_ms, consumer=consumer)
+        found: TakeResult = await self._guarded(
+            "take", read, n=n, lease_ms=lease_ms, consumer=consumer
+        )
         return found
 
     def _deliveries(
@@ -110,10 +112,10 @@ class Queue(Abilities[C_co]):
         *,
         consumer: str,
         lease_ms: Duration = LEASE_MS,
-    ) -> tuple[list[str], Taken]:
+    ) -> tuple[list[str], TakeResult]:
         """Settle what is finished and take the next, in one round trip."""
         if not await self.exists.op():
-            return await self.settle.op(settlements), Taken((), None, False)
+            return await self.settle.op(settlements), TakeResult((), None, False)
         await self._enrol()
         return await both(self._settle(settlements), self._take(n, consumer, lease_ms))
 

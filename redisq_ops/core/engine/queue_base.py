@@ -16,14 +16,14 @@ from ..model.states import FIXED, VERBS, Verb
 from ..redis import acl_rights
 from ..redis.operation import Bound, C_co, Call, both, operation, together
 from ..redis.scripts import Script, script
-from .idempotency import Callers
+from .idempotency import CallerSlots
 from .registry import enrol, find, server_ms
 
 if TYPE_CHECKING:
     from .queue import Queue
 
 
-class Room(Bound[C_co], ABC):
+class QueueBase(Bound[C_co], ABC):
     """A queue's keys and the ways to its scripts; nothing of what can be done with it."""
 
     kind: ClassVar[str]
@@ -60,7 +60,7 @@ class Room(Bound[C_co], ABC):
         *,
         prefix: str = PREFIX,
         clock: Clock | None = None,
-        callers: Callers | None = None,
+        callers: CallerSlots | None = None,
         shard: int = 0,
         layout: int = 0,
     ) -> None:
@@ -72,7 +72,7 @@ class Room(Bound[C_co], ABC):
         # No name has a slash, so no queue can be called like another's shard.
         self.keys = Keys(f"{name}/{shard}" if shard else name, prefix)
         self.clock = clock or ServerClock()
-        self.callers = callers or Callers()
+        self.callers = callers or CallerSlots()
         self._enrolled = False
         self._fits = False
 
@@ -184,5 +184,5 @@ class Room(Bound[C_co], ABC):
 
 
 @cache
-def _kinds(queue: type[Room[Any]]) -> frozenset[tuple[str, str]]:
+def _kinds(queue: type[QueueBase[Any]]) -> frozenset[tuple[str, str]]:
     return frozenset((FIXED | queue.parts).items())

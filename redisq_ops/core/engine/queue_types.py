@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any
 
 from ..foreign.base import ForeignQueue
-from ..sharding.sharded_queue import Sharded
+from ..sharding.sharded_queue import ShardedQueue
 from .queue import Queue
 
 _OURS = {
@@ -51,8 +51,8 @@ def layout(kind: str) -> type[ForeignQueue[Any]] | None:
 
 
 @cache
-def sharded(kind: str) -> type[Sharded[Any, Any]]:
+def sharded(kind: str) -> type[ShardedQueue[Any, Any]]:
     """The class of a queue of that kind over several shards."""
     module, _, name = _OURS[kind]
-    found: type[Sharded[Any, Any]] = getattr(import_module(f"redisq_ops.core.{module}"), name)
+    found: type[ShardedQueue[Any, Any]] = getattr(import_module(f"redisq_ops.core.{module}"), name)
     return found

@@ -12,7 +12,7 @@ from ..model.quoting import bytes_of
 from ..model.states import ZSETS
 from ..redis.operation import C_co, Call, both, operation, together
 from ..redis.parsers import moment, number, scored, spelt
-from .queue_base import Room
+from .queue_base import QueueBase
 
 _HOUR_MS = 3_600_000
 _HOURS = 26
@@ -25,7 +25,7 @@ RATES_S = 90_000
 """that an hour of them is kept after the last that was counted in it, as `history.lua` has it"""
 
 
-class Looks(Room[C_co]):
+class QueueReads(QueueBase[C_co]):
     """Reads only, each in a number of round trips that doesn't depend on how much there is."""
 
     @operation

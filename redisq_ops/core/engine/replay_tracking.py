@@ -18,7 +18,7 @@ WATCHED = 1000
 """replayed entries that are followed at a time"""
 
 
-class Fates:
+class ReplayTracker:
     """Follows replayed entries by their ids. At most 1,000 at a time: while none of them is
     settled, further ones are not."""
 
@@ -112,7 +112,7 @@ class Fates:
         return bool(entry.attempts)  # a replay has both counts begin afresh
 
 
-class ForeignFates(Fates):
+class ForeignReplayTracker(ReplayTracker):
     """In other programs' layouts: each look reads lists there, their times are too coarse to tell
     when an entry died, and they go on counting its attempts."""
 

@@ -80,7 +80,7 @@ class WaitingIds:
 
 
 @dataclass(frozen=True, slots=True)
-class Sheet:
+class ColumnPage:
     """Some entries by columns, as the server has them. A column that wasn't asked for is None.
 
     ``lines`` are record lines (`record.FIELDS`), ``errors`` encoded `Failure`; of ``payloads`` an
@@ -105,7 +105,7 @@ class Sheet:
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class HistoryExtent:
     """How far a history goes: events ever added, how many are there, the first and last of these.
 
     The first that is there was the ``added - length + 1``-th.
@@ -117,15 +117,15 @@ class Reach:
     last: str = "0-0"
 
 
-def reach(key: str) -> Call[Reach]:
+def reach(key: str) -> Call[HistoryExtent]:
     """Of a stream nobody deletes from but at its begin; empty where there is none."""
 
-    def read(reply: Any) -> Reach:
+    def read(reply: Any) -> HistoryExtent:
         if reply is None:
-            return Reach()
+            return HistoryExtent()
         row = reply if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2], strict=True))
         first = row[b"first-entry"]
-        return Reach(
+        return HistoryExtent(
             int(row[b"entries-added"]), int(row[b"length"]),
             first[0].decode() if first else None, row[b"last-generated-id"].decode(),
         )  # fmt: skip

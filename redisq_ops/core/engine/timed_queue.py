@@ -10,12 +10,12 @@ from dataclasses import replace
 from typing import ClassVar
 
 from ..model.entry import Counts, Page, State
-from ..model.queue_position import Ahead, Standing
+from ..model.queue_position import Ahead, QueuePosition
 from ..model.states import Verb
 from ..redis.operation import C_co, Call, both, operation, together
 from ..redis.parsers import moment, number, scored
-from ..sharding.rebalance import Carrying
-from ..sharding.sharded_queue import NEVER, Head, Part, Sharded
+from ..sharding.rebalance import RebalancingQueue
+from ..sharding.sharded_queue import NEVER, Head, ShardedQueue, ShardT
 from .queue import Queue
 
 
@@ -71,7 +71,7 @@ class TimedQueue(Queue[C_co]):
         return ("delay", None, now) if state == "waiting" else ("delay", now + 1, None)
 
     @operation
-    async def standing(self, id: str = "") -> Standing:
+    async def standing(self, id: str = "") -> QueuePosition:
         """Its rank among all ready times is exactly what comes first."""
         key = self.keys["delay"]
         askers, rank = await both(self._askers(), Call(("ZRANK", key, id), number, key=key))
@@ -87,12 +87,12 @@ class TimedQueue(Queue[C_co]):
         return await self._page_zset("waiting", "delay", cursor, max, start, payloads, high=high)
 
 
-class TimedShards(Carrying[C_co, Part]):
+class ShardedTimedQueue(RebalancingQueue[C_co, ShardT]):
     """Several shards of such a queue: each has its order, and what is due first goes first."""
 
     timed: ClassVar[bool] = True
 
-    async def _peek(self, part: Part) -> Head:
+    async def _peek(self, part: ShardT) -> Head:
         first = await together(scored(part.keys[zset], "0", "0") for zset in ("delay", "lease"))
         due = min((score for rows in first for _, score in rows), default=NEVER)
         return due, due
@@ -108,7 +108,7 @@ class TimedShards(Carrying[C_co, Part]):
     ) -> Page:
         if state == "delayed" and start is not None:  # its sorted set begins with what is due
             start += (await self.counts.op()).waiting
-        return await Sharded.page(self, state, cursor, max, start, payloads)
+        return await ShardedQueue.page(self, state, cursor, max, start, payloads)
 
     def _zset(self, state: State) -> str:
-        return "delay" if state == "waiting" else Sharded._zset(self, state)
+        return "delay" if state == "waiting" else ShardedQueue._zset(self, state)

@@ -21,7 +21,7 @@ from ..model.errors import NotFound, Refused, Superseded, Unreachable
 from ..model.settings import BATCH, DAY_MS
 from ..redis.operation import Call, Description, both, together
 from ..redis.parsers import words
-from ..sharding.sharded_queue import Sharded, home
+from ..sharding.sharded_queue import ShardedQueue, home
 from .queue import Queue
 from .registry import find
 
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Cargo:
+class TransferBatch:
     """An entry that a step took out, as the layout has it; the same in all queues of its kind."""
 
     leaf: int
@@ -56,9 +56,11 @@ class Cargo:
         return sum(map(len, self.row))
 
 
-async def taken_out(queue: Queue[Any], op: str, step: int, *, brief: bool = False) -> list[Cargo]:
+async def taken_out(
+    queue: Queue[Any], op: str, step: int, *, brief: bool = False
+) -> list[TransferBatch]:
     """What a step took out; with ``brief`` without payloads and errors."""
-    found: list[Cargo] = []
+    found: list[TransferBatch] = []
     for k, leaf in enumerate(queue.leaves):
         start = 0
         while True:
@@ -66,7 +68,7 @@ async def taken_out(queue: Queue[Any], op: str, step: int, *, brief: bool = Fals
                 leaf.keys, leaf.clock, _rows, op=op, step=step, start=start, brief=int(brief)
             )
             found += [
-                Cargo(k, id, row if row[0] else (), not row[0] and bool(row[1]), kept_ms)
+                TransferBatch(k, id, row if row[0] else (), not row[0] and bool(row[1]), kept_ms)
                 for id, row in rows
             ]
             if not start:
@@ -80,13 +82,13 @@ def _rows(reply: list[bytes]) -> tuple[int, int, list[tuple[str, tuple[bytes, ..
 
 
 async def land(
-    queue: Queue[Any], op: str, step: int, cargo: Sequence[Cargo], keep_ms: int
+    queue: Queue[Any], op: str, step: int, cargo: Sequence[TransferBatch], keep_ms: int
 ) -> dict[str, str]:
     """Take entries in; of each id ok | exists | full | closed | cancelled, as it was said first.
 
     ``keep_ms``: how long that is kept; as long as the source keeps what `put_back` needs.
     """
-    if isinstance(queue, Sharded):
+    if isinstance(queue, ShardedQueue):
         await queue._refresh()
     await queue._enrol()
     refuse_changing(queue)
@@ -116,7 +118,7 @@ async def land(
 
 
 def _landing(
-    queue: Queue[Any], op: str, one: Cargo, strange: Collection[str]
+    queue: Queue[Any], op: str, one: TransferBatch, strange: Collection[str]
 ) -> tuple[bytes | str, ...]:
     state, score, record, payload, error, following = one.row
     into = queue.abroad(op, one.id)
@@ -146,17 +148,17 @@ async def _ended(queue: Queue[Any], ops: Iterable[str]) -> set[str]:
 
 def refuse_changing(queue: Queue[Any]) -> None:
     """While the number of shards changes, entries are on their way already."""
-    if isinstance(queue, Sharded) and queue.old_shards:
+    if isinstance(queue, ShardedQueue) and queue.old_shards:
         raise Refused(f"queue {queue.name} is changing its shards: move when that is done")
 
 
 async def _docks(
-    queue: Queue[Any], op: str, cargo: Sequence[Cargo]
+    queue: Queue[Any], op: str, cargo: Sequence[TransferBatch]
 ) -> tuple[dict[str, int], set[str]]:
     """The shard that takes each of them in, and the ids that another shard has."""
     leaves = list(queue.leaves)
     n = len(leaves)
-    if not isinstance(queue, Sharded) or n == 1 or not cargo:
+    if not isinstance(queue, ShardedQueue) or n == 1 or not cargo:
         return {one.id: 0 for one in cargo}, set()
     if "requests" in queue.capabilities:
         # Where its new request is, from an earlier step, or will be.
@@ -174,8 +176,8 @@ async def _docks(
     return docks, {id for (id, _), there in zip(asked, found, strict=True) if there}
 
 
-def _batches(cargo: Iterable[Cargo]) -> Iterable[list[Cargo]]:
-    batch: list[Cargo] = []
+def _batches(cargo: Iterable[TransferBatch]) -> Iterable[list[TransferBatch]]:
+    batch: list[TransferBatch] = []
     size = 0
     for one in cargo:
         if batch and (len(batch) == BATCH or size + one.size > BYTES):
@@ -261,7 +263,7 @@ async def put_back(
     seq: int,
     op: str,
     step: int,
-    cargo: Sequence[Cargo],
+    cargo: Sequence[TransferBatch],
     *,
     undone: bool,
 ) -> set[str]:
@@ -308,11 +310,13 @@ async def forget(queue: Queue[Any], op: str, step: int) -> None:
     await together(Call(("UNLINK", key), int, key=key) for key in keys)
 
 
-async def forget_some(queue: Queue[Any], op: str, step: int, cargo: Sequence[Cargo]) -> None:
+async def forget_some(
+    queue: Queue[Any], op: str, step: int, cargo: Sequence[TransferBatch]
+) -> None:
     """Of these nothing can be put back any more."""
     leaves = list(queue.leaves)
 
-    def call(one: Cargo) -> Call[int]:
+    def call(one: TransferBatch) -> Call[int]:
         key = f"{leaves[one.leaf].keys['undo_']}{op}:{step}"
         line = b" ".join((one.id.encode(), *one.row[:3]))
         return Call(("LREM", key, 1, line), int, key=key)
@@ -372,7 +376,7 @@ async def bring(
 
 
 async def _refused(
-    source: Queue[Any], op: str, step: int, cargo: Sequence[Cargo], said: dict[str, str]
+    source: Queue[Any], op: str, step: int, cargo: Sequence[TransferBatch], said: dict[str, str]
 ) -> None:
     refused = [one for one in cargo if said.get(one.id) not in (OK, WITHDRAWN)]
     if refused:
@@ -381,7 +385,7 @@ async def _refused(
 
 
 async def give_back(
-    source: Queue[Any], op: str, step: int, state: State, cargo: Sequence[Cargo]
+    source: Queue[Any], op: str, step: int, state: State, cargo: Sequence[TransferBatch]
 ) -> set[str]:
     """Put back what a step took out for a queue that was destroyed since: which entries came."""
     back = set[str]()
@@ -393,10 +397,10 @@ async def give_back(
 
 
 @dataclass(frozen=True, slots=True)
-class TakenBack:
+class TransferRevert:
     """What became of the entries of a step of a move that was taken back."""
 
-    rows: list[Cargo]
+    rows: list[TransferBatch]
     """what the step took out"""
     said: dict[str, str]
     """what the target says of each"""
@@ -417,7 +421,7 @@ async def take_back(
     by: str,
     seq: int,
     keep_ms: int,
-) -> TakenBack:
+) -> TransferRevert:
     """Take one step of a move back: what nobody touched in the target leaves it and has its old
     place in the source. ``target``: None if it was destroyed, then all come back."""
     said: dict[str, str] = {}
@@ -448,4 +452,4 @@ async def take_back(
         # (What another undo that is through with this step brought back isn't there any more.)
         stay = await withdraw(target, by, 3 * seq + 2, op, step, sorted(stay), "trash", "back")
     await free(source, op, step, state)
-    return TakenBack(rows, said, out, back, stay)
+    return TransferRevert(rows, said, out, back, stay)

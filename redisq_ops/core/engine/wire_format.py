@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import quote, unquote_to_bytes
 
-from ..model.entry import OUTCOMES, Delivery, Settlement, Taken
+from ..model.entry import OUTCOMES, Delivery, Settlement, TakeResult
 from ..model.errors import BadInput
 from ..model.quoting import bytes_of, text
 from ..model.settings import MAX_BATCH
@@ -25,7 +25,7 @@ GONE = "*"
 """in the place of an id that, when a take is sent again, isn't its caller's any more"""
 
 
-def taken(reply: Sequence[Any], make: Make) -> Taken:
+def taken(reply: Sequence[Any], make: Make) -> TakeResult:
     """A take's reply: when to look again, whether there is more, the deadline, and if anything was
     taken the first receipt, the ids, failures and losses of those that had any, the payloads."""
     look, more, deadline, *rest = reply
@@ -50,7 +50,7 @@ def taken(reply: Sequence[Any], make: Make) -> Taken:
         for place, failures, lost in zip(counts, counts, counts, strict=True):
             one = made[place - 1]
             made[place - 1] = one._replace(failures=one.failures + failures, lost=lost)
-    return Taken(tuple(made), int(look) or None, more == b"1")
+    return TakeResult(tuple(made), int(look) or None, more == b"1")
 
 
 def checked_take(n: int) -> None:

@@ -11,15 +11,15 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from ..engine.idempotency import Callers
+from ..engine.idempotency import CallerSlots
 from ..engine.queue import Queue
-from ..engine.replay_tracking import Fates, ForeignFates
-from ..engine.state_scan import Reach
+from ..engine.replay_tracking import ForeignReplayTracker, ReplayTracker
+from ..engine.state_scan import HistoryExtent
 from ..model.clock import Clock, Duration
-from ..model.entry import Event, Page, Rates, Settlement, State, Taken
+from ..model.entry import Event, Page, Rates, Settlement, State, TakeResult
 from ..model.errors import WrongKind
 from ..model.keys import PREFIX
-from ..model.queue_position import Standing
+from ..model.queue_position import QueuePosition
 from ..model.quoting import raw_of, text
 from ..model.settings import LEASE_MS
 from ..model.states import Verb
@@ -47,7 +47,7 @@ class ForeignQueue(Queue[C_co]):
         at: str | None = None,
         prefix: str = PREFIX,
         clock: Clock | None = None,
-        callers: Callers | None = None,
+        callers: CallerSlots | None = None,
     ) -> None:
         super().__init__(client, name, prefix=prefix, clock=clock, callers=callers)
         self.at = self.home if at is None else at
@@ -63,8 +63,8 @@ class ForeignQueue(Queue[C_co]):
     async def exists(self) -> bool:
         """Whether its owner's keys are there."""
 
-    def fates(self) -> Fates:
-        return ForeignFates(self)
+    def fates(self) -> ReplayTracker:
+        return ForeignReplayTracker(self)
 
     @classmethod
     def shard_of(cls, own_name: str) -> tuple[str, int] | None:
@@ -77,7 +77,7 @@ class ForeignQueue(Queue[C_co]):
 
     # What isn't overridden isn't promised.
 
-    async def _take(self, n: int, consumer: str, lease_ms: Duration = LEASE_MS) -> Taken:
+    async def _take(self, n: int, consumer: str, lease_ms: Duration = LEASE_MS) -> TakeResult:
         raise self._refusal("redisq only looks at it")
 
     async def _settle(self, settlements: Sequence[Settlement]) -> list[str]:
@@ -135,8 +135,8 @@ class ForeignQueue(Queue[C_co]):
         return Rates((), (), ())
 
     @operation
-    async def standing(self, id: str = "") -> Standing:
-        return Standing()
+    async def standing(self, id: str = "") -> QueuePosition:
+        return QueuePosition()
 
     @operation
     async def history(self, max: int = 100, before: str = "+") -> list[Event]:
@@ -150,8 +150,8 @@ class ForeignQueue(Queue[C_co]):
         return None
 
     @operation
-    async def reach(self) -> Reach:
-        return Reach()
+    async def reach(self) -> HistoryExtent:
+        return HistoryExtent()
 
     @operation
     async def happened(

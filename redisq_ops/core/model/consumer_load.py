@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from .entry import Entry
 
-HOLDINGS = 500
+PENDING_PAGE = 500
 """deliveries looked at in one go"""
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class GroupLoad:
     """What a group of consumers has to do. Where a queue has no groups it is one by itself."""
 
     group: str
@@ -24,7 +24,7 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class PendingDelivery:
     """One delivery that isn't settled."""
 
     id: str
@@ -37,10 +37,10 @@ class Holding:
 
 
 @dataclass(frozen=True, slots=True)
-class Holdings:
+class PendingPage:
     """Some of them, the ``total`` there are, and where to go on."""
 
-    rows: tuple[Holding, ...]
+    rows: tuple[PendingDelivery, ...]
     total: int
     after: str | None = None
     """None: these were the last"""
@@ -62,9 +62,9 @@ class Reassigned:
     """the step itself counted in the journal what it gave"""
 
 
-def holding(entry: Entry, now: int) -> Holding:
+def holding(entry: Entry, now: int) -> PendingDelivery:
     since, deadline = entry.since_ms, entry.at_ms
-    return Holding(
+    return PendingDelivery(
         entry.id, entry.consumer, None if since is None else now - since,
         entry.attempts + 1 if entry.deliveries is None else entry.deliveries,
         None if deadline is None else now - deadline,

@@ -49,7 +49,7 @@ class Delivery(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class TakeResult:
     """The reply of a take: deliveries, and when another look is worth it."""
 
     deliveries: tuple[Delivery, ...]

@@ -39,7 +39,7 @@ class Holder:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class QueuePosition:
     """What a queue knows of one entry's, or one request's, way to a worker."""
 
     here: bool = False
@@ -71,7 +71,7 @@ class Standing:
     """the same entry as those others see it for whom it isn't done"""
 
 
-def joined(parts: list[Standing]) -> Standing:
+def joined(parts: list[QueuePosition]) -> QueuePosition:
     """Of one queue's shards: the one that knows the id, and the askers and turns of all."""
     best = next((part for part in parts if part.here), parts[0])
     asked = [part.asked_ms for part in parts if part.asked_ms is not None]

@@ -172,7 +172,7 @@ class Bound(Generic[C_co]):
         return self._client
 
 
-class Blocking(Generic[P, T_co]):
+class BlockingOperation(Generic[P, T_co]):
     """A bound operation on a blocking client."""
 
     __slots__ = ("_client", "op")
@@ -185,7 +185,7 @@ class Blocking(Generic[P, T_co]):
         return run(self._client, self.op(*args, **kwargs))
 
 
-class Awaited(Generic[P, T_co]):
+class AsyncOperation(Generic[P, T_co]):
     """A bound operation on an asyncio client."""
 
     __slots__ = ("_client", "op")
@@ -198,7 +198,7 @@ class Awaited(Generic[P, T_co]):
         return await arun(self._client, self.op(*args, **kwargs))
 
 
-class Described(Generic[P, T_co]):
+class DescribedOperation(Generic[P, T_co]):
     """A bound operation without a client: only its description."""
 
     __slots__ = ("op",)
@@ -220,18 +220,20 @@ class operation(Generic[P, T_co]):
         self, instance: None, owner: type
     ) -> Callable[Concatenate[Any, P], Description[T_co]]: ...
     @overload
-    def __get__(self, instance: Bound[BlockingClient], owner: type) -> Blocking[P, T_co]: ...
+    def __get__(
+        self, instance: Bound[BlockingClient], owner: type
+    ) -> BlockingOperation[P, T_co]: ...
     @overload
-    def __get__(self, instance: Bound[AsyncClient], owner: type) -> Awaited[P, T_co]: ...
+    def __get__(self, instance: Bound[AsyncClient], owner: type) -> AsyncOperation[P, T_co]: ...
     @overload
-    def __get__(self, instance: Bound[Any], owner: type) -> Described[P, T_co]: ...
+    def __get__(self, instance: Bound[Any], owner: type) -> DescribedOperation[P, T_co]: ...
     def __get__(self, instance: Any, owner: type) -> Any:
         if instance is None:
             return self._function  # help() and inspect.signature look here
         op = functools.partial(self._function, instance)
         client = instance.client
         if client is None:
-            return Described(op)
+            return DescribedOperation(op)
         if isinstance(client, (aredis.Redis, aredis.RedisCluster)):
-            return Awaited(client, op)
-        return Blocking(client, op)
+            return AsyncOperation(client, op)
+        return BlockingOperation(client, op)

@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 BUSY = frozenset({"take", "settle", "submit", "push", "enqueue", "schedule"})
 """scripts that run once a delivery or more often: for these a process looks at the keys' types once
-(`Room`), all others but `STEPS` look themselves, at every key before the first write"""
+(`QueueBase`), all others but `STEPS` look themselves, at every key before the first write"""
 STEPS = frozenset({"move_range"})
 """scripts that run thousands of times in a row, numbered by ``seq``: the first looks at every key,
 so that one in the way is named, the later ones at those that they write and haven't read"""

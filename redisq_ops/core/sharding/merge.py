@@ -6,19 +6,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ..model.entry import Counts, Entry, Event, Page, Rates, State
-from ..model.queue_position import Standing, joined
+from ..model.queue_position import QueuePosition, joined
 from ..model.quoting import bytes_of
 from ..model.states import ZSETS
 from ..redis.operation import C_co, Call, Description, operation, together
 from ..redis.parsers import scored, spelt
-from .shard_map import Part, Parts
+from .shard_map import ShardMap, ShardT
 
 _FURTHEST = 10**14
 """ms: the year 5138, as far as the library takes times"""
 
 
-class MergedReads(Parts[C_co, Part]):
-    """The looks of a queue of several shards; see `Looks` for what each is."""
+class MergedReads(ShardMap[C_co, ShardT]):
+    """The looks of a queue of several shards; see `QueueReads` for what each is."""
 
     @operation
     async def counts(self, now_ms: int | None = None) -> Counts:
@@ -103,10 +103,10 @@ class MergedReads(Parts[C_co, Part]):
         """
         zset = self._zset(state)
 
-        def count(part: Part, at: int) -> Call[int]:
+        def count(part: ShardT, at: int) -> Call[int]:
             return Call(("ZCOUNT", part.keys[zset], "-inf", f"({at}"), int, key=part.keys[zset])
 
-        def ends(part: Part) -> Description[list[list[tuple[str, float]]]]:
+        def ends(part: ShardT) -> Description[list[list[tuple[str, float]]]]:
             return together(scored(part.keys[zset], "0", "0", *rev) for rev in ((), ("REV",)))
 
         found = await self._each(ends)
@@ -177,7 +177,7 @@ class MergedReads(Parts[C_co, Part]):
         return list(map(sum, zip(*found, strict=True)))
 
     @operation
-    async def standing(self, id: str = "") -> Standing:
+    async def standing(self, id: str = "") -> QueuePosition:
         return joined(await self._each(lambda part: part.standing.op(id)))
 
     @operation

@@ -16,13 +16,13 @@ from typing import ClassVar, TypeVar
 
 from ..model import record
 from ..model.clock import Duration
-from ..model.entry import Checkup, Counts, Entry, State, Taken
+from ..model.entry import Checkup, Counts, Entry, State, TakeResult
 from ..model.errors import Refused
 from ..model.settings import BATCH
 from ..redis.operation import C_co, Call, Description, attempt, both, operation, together
 from ..redis.parsers import fields, words
 from .in_transit import InTransit, arrivals, departure, departures, mark_of
-from .sharded_queue import Part, Sharded, home
+from .sharded_queue import ShardedQueue, ShardT, home
 
 _ATTEMPTS = 4
 _ARRIVED = ("ok", "same")
@@ -34,7 +34,7 @@ X = TypeVar("X")
 Y = TypeVar("Y")
 
 
-class Carrying(Sharded[C_co, Part]):
+class RebalancingQueue(ShardedQueue[C_co, ShardT]):
     """Entries are at the home of their ids, or on their way there."""
 
     holding: ClassVar[tuple[str, ...]] = ("body",)
@@ -44,7 +44,7 @@ class Carrying(Sharded[C_co, Part]):
         self,
         entries: Sequence[X],
         id_of: Callable[[X], str],
-        offer: Callable[[Part, list[X]], Description[list[Y]]],
+        offer: Callable[[ShardT, list[X]], Description[list[Y]]],
         elsewhere: Callable[[Y], bool],
     ) -> list[Y]:
         """Offer entries to the shards they belong to; each one's answer.
@@ -74,7 +74,7 @@ class Carrying(Sharded[C_co, Part]):
 
     @operation
     async def sweep(self, max: int = 100) -> int:
-        swept = await Sharded.sweep(self, max)
+        swept = await ShardedQueue.sweep(self, max)
         # A mover may have been killed, even one that came late to a change that is over: what it
         # carried must not lie there.
         await self._finish_carrying()
@@ -87,10 +87,10 @@ class Carrying(Sharded[C_co, Part]):
         more, where there is something on its way."""
         now = now_ms if now_ms is not None else await self._now()
         if not self.layout:
-            found = await Sharded.counts(self, now)
+            found = await ShardedQueue.counts(self, now)
             if not self.layout:  # the number never was changed, also by somebody else just now
                 return found
-        found, carried = await both(Sharded.counts(self, now), self._each(departures))
+        found, carried = await both(ShardedQueue.counts(self, now), self._each(departures))
         on_the_way = [entry for entries in carried for entry in entries]
         came = await self._came(on_the_way)
         # What came later than this look began wasn't seen at its home yet.
@@ -105,7 +105,7 @@ class Carrying(Sharded[C_co, Part]):
         })  # fmt: skip
 
     async def _get(self, id: str) -> Entry | None:
-        found = await Sharded._get(self, id)
+        found = await ShardedQueue._get(self, id)
         if not self.layout or (found is not None and not self.old_shards):
             return found
         places = sorted((await self._places([id]))[id])
@@ -136,9 +136,9 @@ class Carrying(Sharded[C_co, Part]):
         """What an entry is on its way, that was in that state of a shard."""
         return "waiting" if self.timed and state == "delayed" and at <= now_ms else state
 
-    async def _take(self, n: int, consumer: str, lease_ms: Duration) -> Taken:
+    async def _take(self, n: int, consumer: str, lease_ms: Duration) -> TakeResult:
         """Whoever finds nothing looks whether a mover that was killed has left something."""
-        taken = await Sharded._take(self, n, consumer, lease_ms)
+        taken = await ShardedQueue._take(self, n, consumer, lease_ms)
         if taken.deliveries or taken.more or not self.layout:
             return taken
         lying = await self._lying()
@@ -160,7 +160,7 @@ class Carrying(Sharded[C_co, Part]):
             await self._carry_from(part, self._away(part, list(ids)))
 
     @abstractmethod
-    def _arrive(self, part: Part, rows: Sequence[Arrival]) -> Call[list[str]]:
+    def _arrive(self, part: ShardT, rows: Sequence[Arrival]) -> Call[list[str]]:
         """Put entries in at their home: ok | same, or why not yet. A row: id mark, and the rest."""
 
     async def _rehome(self) -> int:
@@ -176,13 +176,13 @@ class Carrying(Sharded[C_co, Part]):
                     break
         return left
 
-    def _away(self, part: Part, ids: Sequence[str]) -> list[str]:
+    def _away(self, part: ShardT, ids: Sequence[str]) -> list[str]:
         """Those of a shard that belong to another one now."""
         return [id for id in ids if home(id, self.shards) != part.shard]
 
     @operation
     async def invariants(self) -> list[str]:
-        said = await Sharded.invariants(self)
+        said = await ShardedQueue.invariants(self)
         parts = self._union()
         for part in parts:
             found = await together(fields(part.keys[name]) for name in self.holding)
@@ -196,7 +196,7 @@ class Carrying(Sharded[C_co, Part]):
     async def checkup(self, thorough: bool = False) -> Checkup:
         """With what a stopped change has left between two shards. That breaks no rule, so it isn't
         in `invariants`; what a mover at work carries is elsewhere when one looks again."""
-        found = await Sharded.checkup(self, thorough)
+        found = await ShardedQueue.checkup(self, thorough)
         if not thorough or not self.old_shards:
             return found
         carried = await attempt(self._each(departures))
@@ -220,7 +220,7 @@ class Carrying(Sharded[C_co, Part]):
         for k, some in away.items():
             await self._carry_from(self._part(k), some)
 
-    async def _carry_from(self, source: Part, ids: Sequence[str]) -> int:
+    async def _carry_from(self, source: ShardT, ids: Sequence[str]) -> int:
         """Bring entries from a shard to their homes; how many are pending and stay for now."""
         held = 0
         while ids:

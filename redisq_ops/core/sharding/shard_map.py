@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, ClassVar, Generic, TypeVar
 
-from ..engine.idempotency import Callers
+from ..engine.idempotency import CallerSlots
 from ..engine.queue import Queue
 from ..engine.registry import Registered, enrol, find
 from ..engine.wire_format import checked_take
 from ..model.clock import FELL_MS, Clock, Duration
-from ..model.entry import Delivery, Settlement, State, Taken
+from ..model.entry import Delivery, Settlement, State, TakeResult
 from ..model.errors import BadInput
 from ..model.keys import PREFIX, Keys, checked_consumer
 from ..model.settings import LEASE_MS
@@ -29,7 +29,7 @@ _RUN = re.compile(r"@\d{13}$")
 T = TypeVar("T")
 X = TypeVar("X")
 Y = TypeVar("Y")
-Part = TypeVar("Part", bound=Queue[None])
+ShardT = TypeVar("ShardT", bound=Queue[None])
 Head = tuple[float, float]
 """What a shard has next: due when (ms; 0: now, inf: nothing), and its rank, the lowest first."""
 
@@ -44,7 +44,7 @@ def home(id: str, shards: int) -> int:
     return crc_hqx(id.partition("/")[0].encode(), 0) % shards
 
 
-class Parts(Queue[C_co], Generic[C_co, Part]):
+class ShardMap(Queue[C_co], Generic[C_co, ShardT]):
     """A queue of ``shards`` shards (used when it is created; later the registry's number counts).
 
     ``entry``: what the registry says, where the caller knows it already. ``random`` picks where a
@@ -64,7 +64,7 @@ class Parts(Queue[C_co], Generic[C_co, Part]):
         shards: int = SHARDS,
         prefix: str = PREFIX,
         clock: Clock | None = None,
-        callers: Callers | None = None,
+        callers: CallerSlots | None = None,
         random: Random | None = None,
         entry: Registered | None = None,
     ) -> None:
@@ -72,7 +72,7 @@ class Parts(Queue[C_co], Generic[C_co, Part]):
         self.shards = checked_shards(shards)
         self.old_shards = 0
         self._random = random or Random()
-        self._parts: dict[tuple[int, int], Part] = {}
+        self._parts: dict[tuple[int, int], ShardT] = {}
         self._latest_ms = 0
         if entry is not None:
             self._adopt(entry)
@@ -103,7 +103,7 @@ class Parts(Queue[C_co], Generic[C_co, Part]):
     async def _refresh(self) -> None:
         self._adopt(await find(self.name, self.prefix))
 
-    def _part(self, k: int, layout: int | None = None) -> Part:
+    def _part(self, k: int, layout: int | None = None) -> ShardT:
         """Shard ``k``, as someone sees it who knows that layout."""
         at = (k, self.layout if layout is None else layout)
         if at not in self._parts:
@@ -115,7 +115,7 @@ class Parts(Queue[C_co], Generic[C_co, Part]):
             self._parts[at] = made
         return self._parts[at]
 
-    def _union(self) -> list[Part]:
+    def _union(self) -> list[ShardT]:
         return [self._part(k) for k in range(max(self.shards, self.old_shards))]
 
     async def _fresh(self, make: Callable[[], Description[T]]) -> T:
@@ -139,7 +139,7 @@ class Parts(Queue[C_co], Generic[C_co, Part]):
             if (self.shards, self.old_shards, self.layout) == known:
                 return result
 
-    async def _each(self, ask: Callable[[Part], Description[T]]) -> list[T]:
+    async def _each(self, ask: Callable[[ShardT], Description[T]]) -> list[T]:
         """Ask every shard, all in one round trip."""
         return await self._fresh(lambda: together(ask(part) for part in self._union()))
 
@@ -148,7 +148,7 @@ class Parts(Queue[C_co], Generic[C_co, Part]):
         return tuple(part.keys for part in self._union())
 
     @property
-    def leaves(self) -> Sequence[Part]:
+    def leaves(self) -> Sequence[ShardT]:
         return self._union()
 
     async def _kept(self, state: State) -> tuple[str, float | None, float | None] | None:
@@ -165,10 +165,10 @@ class Parts(Queue[C_co], Generic[C_co, Part]):
     # --- what workers do -----------------------------------------------------------------------
 
     @abstractmethod
-    def _peek(self, part: Part) -> Description[Head]:
+    def _peek(self, part: ShardT) -> Description[Head]:
         """What a shard has next; a few cheap reads in one round trip."""
 
-    async def _take(self, n: int, consumer: str, lease_ms: Duration) -> Taken:
+    async def _take(self, n: int, consumer: str, lease_ms: Duration) -> TakeResult:
         """Look at all shards, then take from those that have something, best first.
 
         One round trip to look and at most `_ROUNDS` to take, whatever N is. The number is asked
@@ -210,14 +210,14 @@ class Parts(Queue[C_co], Generic[C_co, Part]):
             more = more or bool(unasked)
             ready = unasked + ready
         # While it is paused what shards have stays there, and looking again would find it again.
-        return Taken(tuple(taken), None if taken else look, more and not paused)
+        return TakeResult(tuple(taken), None if taken else look, more and not paused)
 
     def _share_out(self, n: int, ready: Sequence[int], heads: Sequence[Head]) -> dict[int, int]:
         """How many of ``n`` to take from each shard that has something, the best first."""
         return _shares(n, ready)
 
     async def _settle(self, settlements: Sequence[Settlement]) -> list[str]:
-        def ask(part: Part, some: list[Settlement]) -> Description[list[str]]:
+        def ask(part: ShardT, some: list[Settlement]) -> Description[list[str]]:
             return part._settle([s._replace(delivery=_plain(s.delivery)) for s in some])
 
         return await self._grouped(settlements, lambda s: _shard(s.delivery), ask)
@@ -226,7 +226,7 @@ class Parts(Queue[C_co], Generic[C_co, Part]):
     async def extend(
         self, deliveries: Sequence[Delivery], lease_ms: Duration = LEASE_MS
     ) -> list[bool]:
-        def ask(part: Part, some: list[Delivery]) -> Description[list[bool]]:
+        def ask(part: ShardT, some: list[Delivery]) -> Description[list[bool]]:
             return part.extend.op([_plain(d) for d in some], lease_ms)
 
         return await self._grouped(deliveries, _shard, ask)
@@ -235,7 +235,7 @@ class Parts(Queue[C_co], Generic[C_co, Part]):
         self,
         items: Sequence[X],
         shard: Callable[[X], int],
-        ask: Callable[[Part, list[X]], Description[list[Y]]],
+        ask: Callable[[ShardT, list[X]], Description[list[Y]]],
         layout: int | None = None,
     ) -> list[Y]:
         """Ask each shard about its items, all in one round trip; answers in the items' order."""

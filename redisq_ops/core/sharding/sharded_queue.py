@@ -4,7 +4,7 @@ A sharded queue is N queues of one kind under one name, each with a tag of its o
 ``name/1``, …), so on a cluster they spread over its nodes. An id has its home: crc16(id) mod N. A
 worker looks at all shards in one round trip and takes from the best; order holds within a shard.
 
-N is in the registry. Changing it (`Sharded.resize`) first says so there, old and new number side by
+N is in the registry. Changing it (`ShardedQueue.resize`) first says so there, old and new number side by
 side: from then on workers visit both, lookups ask both homes. How entries come to their new
 home is the room's, in bounded steps that may be stopped anywhere and gone on with.
 """
@@ -26,15 +26,24 @@ from ..model.settings import LEASE_MS, MAX_BATCH
 from ..redis.operation import C_co, Call, Description, attempt, operation, together
 from ..redis.parsers import scored
 from .merge import MergedReads
-from .shard_map import MAX_SHARDS, NEVER, SHARDS, Head, Part, checked_shards, home
+from .shard_map import MAX_SHARDS, NEVER, SHARDS, Head, ShardT, checked_shards, home
 
 _WORDS = ("moved", "theirs", "same", "away", "late", "changed")
 _COUNTED = ("done", "undone", "told")
 
-__all__ = ["MAX_SHARDS", "NEVER", "SHARDS", "Head", "Part", "Sharded", "checked_shards", "home"]
+__all__ = [
+    "MAX_SHARDS",
+    "NEVER",
+    "SHARDS",
+    "Head",
+    "ShardT",
+    "ShardedQueue",
+    "checked_shards",
+    "home",
+]
 
 
-class Sharded(MergedReads[C_co, Part]):
+class ShardedQueue(MergedReads[C_co, ShardT]):
     """A queue of several shards: how their number changes, and what operators change in them."""
 
     @operation
@@ -126,7 +135,7 @@ class Sharded(MergedReads[C_co, Part]):
     async def _rehome(self) -> int:
         """Bring what can be moved to its home; how much can't, for now."""
 
-    async def _retire(self, parts: Sequence[Part]) -> None:
+    async def _retire(self, parts: Sequence[ShardT]) -> None:
         """Clear the rest of shards that are given up; what they settled goes on counting,
         in all and by the minute.
 
@@ -143,7 +152,7 @@ class Sharded(MergedReads[C_co, Part]):
             await Call(("HINCRBY", stat, "done", sum(done)), int, key=stat)
         await self._hand_over_rates(parts)
 
-    async def _hand_over_rates(self, given_up: Sequence[Part]) -> None:
+    async def _hand_over_rates(self, given_up: Sequence[ShardT]) -> None:
         """What those shards counted by the minute is the first one's from now on.
 
         Rather lost than told twice: a kill loses the hours that are under way, of few shards the
@@ -210,7 +219,7 @@ class Sharded(MergedReads[C_co, Part]):
         times: Mapping[str, int] | None = None,
         span: str = "",
     ) -> list[str]:
-        def of(part: Part, some: Sequence[int]) -> Description[list[str]]:
+        def of(part: ShardT, some: Sequence[int]) -> Description[list[str]]:
             return part.move.op(
                 op, step, [ids[i] for i in some], source=source, target=target,
                 high_water_ms=high_water_ms, consumer=consumer, lease_ms=lease_ms, times=times,
@@ -229,14 +238,14 @@ class Sharded(MergedReads[C_co, Part]):
         source: State,
         high_water_ms: int,
     ) -> list[str]:
-        def of(part: Part, some: Sequence[int]) -> Description[list[str]]:
+        def of(part: ShardT, some: Sequence[int]) -> Description[list[str]]:
             few = [rows[i] for i in some]
             return part.edit.op(op, step, few, source=source, high_water_ms=high_water_ms)
 
         return await self._asked([row[0] for row in rows], of)
 
     async def _asked(
-        self, ids: Sequence[str], ask: Callable[[Part, Sequence[int]], Description[list[str]]]
+        self, ids: Sequence[str], ask: Callable[[ShardT, Sequence[int]], Description[list[str]]]
     ) -> list[str]:
         """Carry a step out in every shard that may have some of the ids (told by their index).
 
@@ -346,7 +355,7 @@ class Sharded(MergedReads[C_co, Part]):
         once = [self._part(k) for k in range(len(self._union()), MAX_SHARDS)]
         return sum(await together(self._forget(part, max) for part in once))
 
-    def _forget(self, part: Part, max: int) -> Description[int]:
+    def _forget(self, part: ShardT, max: int) -> Description[int]:
         """Remove what a shard that was given up has left."""
         return part.dismantle.op(max)
 

@@ -23,7 +23,7 @@ class Answer:
     said: list[Any]
 
 
-class Lanes:
+class ExchangeThreads:
     """``size`` exchanges at a time, each in a thread, which posts an `Answer` for the loop to hear.
 
     A single one takes place in the loop's own thread instead: where there is nothing to do

@@ -21,21 +21,21 @@ from redis.exceptions import RedisError
 from ..engine.queue import Queue
 from ..engine.registry import server_ms
 from ..model.clock import FELL_MS, Duration, checked_ms
-from ..model.entry import Limit, Settlement, Taken
+from ..model.entry import Limit, Settlement, TakeResult
 from ..model.errors import BadInput, Forbidden, RedisqError, Unreadable
 from ..model.keys import checked_consumer
 from ..model.settings import LEASE_MS, MAX_BATCH
 from ..model.validation import listed
 from ..redis import acl_rights
 from ..redis.operation import BlockingClient, Description, run
-from .exchange_threads import Answer, Lanes
+from .exchange_threads import Answer, ExchangeThreads
 from .executors import Slots, slots
 from .handler import Handler, Random, Work, as_handler, timed_out
 from .health import Endpoint
 from .heartbeat import Heartbeat
 from .queue_source import QueueSource, Redacted, Sources, log, settlements
 from .reconnect import ReconnectingConnection
-from .transfer_recovery import Recoveries
+from .transfer_recovery import TransferRecoverer
 from .wake_up import Doorbell, Rung
 
 UPKEEP_S = 30.0
@@ -125,14 +125,14 @@ class Worker:
         self._inbox: SimpleQueue[Message] = SimpleQueue()
         rest = self._meanwhile if batch == 1 else sleep
         self._line = ReconnectingConnection(self._client, random, rest, self._has_given_up)
-        self._lanes: Lanes
+        self._lanes: ExchangeThreads
         self._slots: Slots
         self._bell: Doorbell
         self._listening = False
         self._overdue: set[Work] = set()
         self._clock_s = 0.0  # the server's clock minus ours; for knowing when to look, no more
         self._upkeep_at = 0.0
-        self._recoveries = Recoveries()
+        self._recoveries = TransferRecoverer()
         self._stops = 0
         self._leave_by = inf
         self._quick = False
@@ -156,7 +156,7 @@ class Worker:
         mend: `SchemaTooNew`, `WrongKind`, a programming error. A worker runs once.
         """
         post = self._inbox.put
-        self._lanes = Lanes(1 if self._batch == 1 else 2, self._line, post)
+        self._lanes = ExchangeThreads(1 if self._batch == 1 else 2, self._line, post)
         self._slots = slots(self._concurrency, self._handler, post, self._random, self._timeout_s)
         self._bell = Doorbell(self._client, post, lambda: self._free() > 0)
         heartbeat = Heartbeat(self._sources, self._lease_ms)
@@ -376,7 +376,7 @@ class Worker:
         if source:
             source.asked -= asked
             taken = said[-1]
-            if isinstance(taken, Taken):
+            if isinstance(taken, TakeResult):
                 source.plenty = len(taken.deliveries) == asked
                 self._took(source, taken)
                 source.empty = alone and not taken.deliveries and not taken.more
@@ -434,7 +434,7 @@ class Worker:
             self._upkeep_at = monotonic() + 1.0  # there is more where that came from
         self._quiet_until = monotonic() + self._line.heed(said, work=False)
 
-    def _took(self, source: QueueSource, taken: Taken) -> None:
+    def _took(self, source: QueueSource, taken: TakeResult) -> None:
         works = [Work(delivery, source.renew) for delivery in taken.deliveries]
         source.held.update(works)
         if works or taken.more or source.rung:
@@ -486,7 +486,7 @@ class Worker:
         return {"consumer": self.consumer, "queues": queues, "held": held}
 
 
-async def _kept_up(queue: Queue[BlockingClient], recoveries: Recoveries) -> int:
+async def _kept_up(queue: Queue[BlockingClient], recoveries: TransferRecoverer) -> int:
     """A queue's upkeep; none of one that doesn't exist yet: keys come after the registry entry."""
     if not await queue.exists.op():
         return 0

@@ -12,7 +12,7 @@ from shlex import quote
 from time import monotonic
 
 from ..engine.queue import Queue
-from ..model.entry import Failure, Limit, Settlement, Taken
+from ..model.entry import Failure, Limit, Settlement, TakeResult
 from ..model.settings import MAX_BATCH, MAX_LIMIT
 from ..redis.operation import BlockingClient, Description
 from .handler import Work
@@ -58,7 +58,7 @@ class QueueSource:
         """A second look beside one that is under way is for queues that have plenty."""
         return self.look_at <= now and (not self.asked or self.plenty)
 
-    def ask(self, n: int, consumer: str) -> Description[Taken]:
+    def ask(self, n: int, consumer: str) -> Description[TakeResult]:
         self.asked += n
         self.rung = False
         return self.queue.take.op(n, consumer=consumer, lease_ms=self.lease_ms)

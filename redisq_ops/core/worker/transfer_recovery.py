@@ -11,7 +11,7 @@ _MOST = 3
 """moves a turn: the worker takes nothing meanwhile"""
 
 
-class Recoveries:
+class TransferRecoverer:
     """Finishes such moves; one that this worker can't finish, as without the rights in the other
     queue, is logged once and left to others."""
 

@@ -16,7 +16,7 @@ from statistics import median
 from typing import Any
 
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.engine.replay_tracking import Fates
+from redisq_ops.core.engine.replay_tracking import ReplayTracker
 from redisq_ops.core.model.entry import Counts
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.model.settings import MAX_BATCH
@@ -112,7 +112,7 @@ class PacedApply(Paced, Apply):
 class Watch:
     """What becomes of replayed entries: the latest 200 verdicts, and what is yet to come."""
 
-    def __init__(self, fates: Fates) -> None:
+    def __init__(self, fates: ReplayTracker) -> None:
         self.fates = fates
         self.verdicts = 0
         self._ends: deque[bool] = deque(maxlen=LATEST)

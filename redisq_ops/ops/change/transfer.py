@@ -21,7 +21,7 @@ from redisq_ops.core.model.errors import BadInput, NotFound, Superseded
 from redisq_ops.core.model.settings import BATCH, DEFAULTS
 from redisq_ops.core.model.states import VERBS, Verb
 from redisq_ops.core.redis.operation import both
-from redisq_ops.core.sharding.sharded_queue import Sharded
+from redisq_ops.core.sharding.sharded_queue import ShardedQueue
 
 from . import audit_log
 from .apply import Apply
@@ -72,7 +72,7 @@ class Onward(EntryAction):
     async def move(self, op: str, seq: int, picks: list[Pick], span: tuple[int, int]) -> list[str]:
         """One step of it: moved | changed | late, or why the target refused it."""
         await self.settle(op, seq - 1)
-        if isinstance(self.queue, Sharded):
+        if isinstance(self.queue, ShardedQueue):
             await self.queue._refresh()
             transfer.refuse_changing(self.queue)
         with self.going.call():
@@ -164,7 +164,9 @@ class Relocating(Bulk):
         await super()._begin()
         for queue in (source, into):
             await transfer_recovery.hold(queue, self.op)
-        if isinstance(source, Sharded):  # who changes the shards finds it listed, or we that change
+        if isinstance(
+            source, ShardedQueue
+        ):  # who changes the shards finds it listed, or we that change
             await source._refresh()
             transfer.refuse_changing(source)
 

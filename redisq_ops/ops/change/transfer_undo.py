@@ -12,7 +12,7 @@ from typing import Any, cast
 from redisq_ops.core.engine import transfer, transfer_recovery
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.registry import find
-from redisq_ops.core.engine.transfer import OK, Cargo
+from redisq_ops.core.engine.transfer import OK, TransferBatch
 from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.model.record import REPLAYED
 from redisq_ops.core.model.settings import DAY_MS
@@ -76,7 +76,7 @@ class Recall(Undo):
             await transfer.forget(source, id, step)
         return len(back), len(left)
 
-    async def _may_come(self, stay: Sequence[Cargo], called: Mapping[str, str]) -> set[str]:
+    async def _may_come(self, stay: Sequence[TransferBatch], called: Mapping[str, str]) -> set[str]:
         """Which of those that stay only an operator changed over there: that can be taken back.
         What a worker had is its queue's own, also once that is destroyed and nobody can say."""
         found: list[Entry | None] = await together(
@@ -89,7 +89,7 @@ class Recall(Undo):
         }
 
 
-def _an_operators(entry: Entry, moved: Cargo) -> bool:
+def _an_operators(entry: Entry, moved: TransferBatch) -> bool:
     """Whether nobody was handed an entry since it was moved, though it was changed."""
     _, failures, _, began, *_ = moved.row[2].split(b" ")
     if entry.state == "trash" and entry.op is None:

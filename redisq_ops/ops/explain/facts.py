@@ -13,7 +13,7 @@ from typing import Any
 
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import STATES, Counts, Entry, Event, Rates, Request, State
-from redisq_ops.core.model.queue_position import Standing
+from redisq_ops.core.model.queue_position import QueuePosition
 from redisq_ops.core.redis.operation import both, together
 
 from ..change import audit_log
@@ -49,7 +49,7 @@ class Situation:
     settings: Mapping[str, str]
     entry: Entry | None
     request: Request | None
-    standing: Standing
+    standing: QueuePosition
     first: Mapping[State, Entry | None]
     """the queue's first pending and first delayed entry: the next deadline, and the next due"""
     told: Told

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.model.consumer_load import HOLDINGS, Holding, Load
+from redisq_ops.core.model.consumer_load import PENDING_PAGE, GroupLoad, PendingDelivery
 from redisq_ops.core.model.entry import Consumer
 from redisq_ops.core.model.errors import BadInput, NotFound, Refused
 from redisq_ops.core.model.keys import checked_consumer
@@ -67,11 +67,11 @@ class ConsumerReport:
 
     queue: str
     group: str | None
-    loads: tuple[Load, ...]
+    loads: tuple[GroupLoad, ...]
     consumers: tuple[ConsumerStatus, ...]
     heat: tuple[tuple[int, ...], ...]
     """a row for each of `DELIVERIES`, a column for each age"""
-    poison: tuple[Holding, ...]
+    poison: tuple[PendingDelivery, ...]
     looked: int
     pending: int
 
@@ -98,12 +98,12 @@ def _apart(queue: Queue[Any]) -> bool:
     return "consumers" in queue.capabilities
 
 
-def _with(report: ConsumerReport, loads: Sequence[Load]) -> ConsumerReport:
+def _with(report: ConsumerReport, loads: Sequence[GroupLoad]) -> ConsumerReport:
     return replace(report, loads=tuple(loads), group=report.group or None)
 
 
 async def _report(queue: Queue[Any], group: str, silent_ms: int, poison: int) -> ConsumerReport:
-    known, held = await both(_members(queue, group), queue.holdings.op(group, HOLDINGS))
+    known, held = await both(_members(queue, group), queue.holdings.op(group, PENDING_PAGE))
     rows = held.rows
     heat = [[0] * (len(AGES_MS) + 1) for _ in DELIVERIES]
     for row in rows:
@@ -130,9 +130,9 @@ async def _members(queue: Queue[Any], group: str) -> list[Consumer]:
 
 
 def _seen(
-    rows: Sequence[Holding], known: Sequence[Consumer], silent_ms: int
+    rows: Sequence[PendingDelivery], known: Sequence[Consumer], silent_ms: int
 ) -> Iterator[ConsumerStatus]:
-    held: dict[str, list[Holding]] = {one.name: [] for one in known}
+    held: dict[str, list[PendingDelivery]] = {one.name: [] for one in known}
     for row in rows:
         held.setdefault(row.consumer or "-", []).append(row)
     listed = {one.name: one for one in known}

@@ -18,7 +18,7 @@ from .base import Items, QueueView, SortOrder
 from .requests import number
 
 if TYPE_CHECKING:
-    from redisq_ops.core.model.consumer_load import Load
+    from redisq_ops.core.model.consumer_load import GroupLoad
     from redisq_ops.ops.inspect.consumers import ConsumerReport, ConsumerStatus
 
 _AGES = ("<1m", "<10m", "<1h", "<1d", "≥1d")
@@ -188,7 +188,7 @@ def _heat(n: int, peak: int) -> str:
     return HEAT[min(len(HEAT) - 1, len(HEAT) * n // (peak + 1))] if n else DIM
 
 
-def _loads(loads: list[Load], width: int) -> list[Text]:
+def _loads(loads: list[GroupLoad], width: int) -> list[Text]:
     """The groups with the most to do, and how many more there are."""
     ranked = sorted(loads, key=lambda x: -((x.lag or 0) + (x.pending or 0)))
     shown = ranked if len(ranked) <= _GROUPS else ranked[: _GROUPS - 1]

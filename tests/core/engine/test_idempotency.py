@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import redis
 
-from redisq_ops.core.engine.idempotency import Callers
+from redisq_ops.core.engine.idempotency import CallerSlots
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.clock import FakeClock
 from redisq_ops.core.model.entry import Delivery, Settlement
@@ -80,7 +80,7 @@ def scene(client: redis.Redis, kind: type[Queue[Any]]) -> Scene:
     client.hset(registry_key(), name, json.dumps(entry))
     clock = FakeClock(NOW)
     # Everything that is drawn at random or told by the server's clock would differ between runs.
-    queue: Any = kind(client, name, clock=clock, callers=Callers(lambda: "me"))
+    queue: Any = kind(client, name, clock=clock, callers=CallerSlots(lambda: "me"))
     queue.configure("setup", 1, {"history": "all", "max_failures": "3"})
     if isinstance(queue, RequestQueue):
         queue.submit([b"%d" % n for n in range(8)], id="r", limit=6, priority=7)
@@ -333,7 +333,7 @@ def agree(said: Any, expected: Any) -> bool:
 
 def test_a_forked_process_is_another_caller(client: redis.Redis) -> None:
     """Else its first call would pass for the parent's, sent again."""
-    callers = Callers()
+    callers = CallerSlots()
     with callers.turn("take") as (parent, _):
         pass
     reader, writer = os.pipe()

@@ -13,7 +13,7 @@ import pytest
 import redis
 import redis.asyncio
 
-from redisq_ops.core.engine.idempotency import Callers
+from redisq_ops.core.engine.idempotency import CallerSlots
 from redisq_ops.core.model.clock import FakeClock
 from redisq_ops.core.model.entry import Client, Delivery, Settlement
 from redisq_ops.core.model.errors import (
@@ -792,7 +792,7 @@ def test_a_lost_reply_has_no_effect(
 
     def scene() -> FairQueue[Any]:
         client.flushall()
-        queue = FairQueue(client, "q", clock=FakeClock(), callers=Callers(lambda: "me"))
+        queue = FairQueue(client, "q", clock=FakeClock(), callers=CallerSlots(lambda: "me"))
         client.hset(registry_key(), "q", '{"kind": "fair", "schema": 1}')
         put(queue, "ann", "e0", "e1", "e2", "e3")
         put(queue, "bob", "b0", "b1")

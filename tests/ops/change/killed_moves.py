@@ -32,7 +32,7 @@ from redisq_ops.core.model.states import VERBS, Verb
 from redisq_ops.core.redis import operation as core_io
 from redisq_ops.core.redis.operation import run
 from redisq_ops.core.redis.transport import exchange
-from redisq_ops.core.worker.transfer_recovery import Recoveries
+from redisq_ops.core.worker.transfer_recovery import TransferRecoverer
 from redisq_ops.demo.server import EmbeddedServer, binaries
 from redisq_ops.ops.change import audit_log, control
 from redisq_ops.ops.change.audit_log import Author
@@ -181,7 +181,7 @@ class Story:
     def upkeep(self) -> None:
         queue = self.queue()
         run(self.client, queue.upkeep.op())
-        run(self.client, Recoveries().look(queue))
+        run(self.client, TransferRecoverer().look(queue))
 
     def pass_time(self) -> None:
         self.clock.advance(self.rng.choice([1000, 5000, 20_000, 3_600_000, 26 * 3_600_000]))

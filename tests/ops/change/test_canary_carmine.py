@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import redis
 
-from redisq_ops.core.engine.replay_tracking import Fates
+from redisq_ops.core.engine.replay_tracking import ReplayTracker
 from redisq_ops.core.model.clock import FakeClock
 from redisq_ops.core.model.entry import Failure, Settlement
 from redisq_ops.core.queues.carmine import CarmineQueue, ShardedCarmineQueue
@@ -46,7 +46,7 @@ def dead(queue: Queue, n: int) -> list[str]:
     return names
 
 
-def replayed(queue: Queue, clock: FakeClock, ids: list[str]) -> Fates:
+def replayed(queue: Queue, clock: FakeClock, ids: list[str]) -> ReplayTracker:
     """Put back into the queue, and followed."""
     fates = queue.fates()
     run(queue.client, fates.begin())
@@ -59,7 +59,7 @@ def replayed(queue: Queue, clock: FakeClock, ids: list[str]) -> Fates:
     return fates
 
 
-def look(queue: Queue, fates: Fates) -> Counter[bool]:
+def look(queue: Queue, fates: ReplayTracker) -> Counter[bool]:
     return Counter(run(queue.client, fates.look()))
 
 

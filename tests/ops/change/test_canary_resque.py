@@ -18,14 +18,14 @@ from typing import Any
 import pytest
 import redis
 
-from redisq_ops.core.engine.replay_tracking import WATCHED, Fates
+from redisq_ops.core.engine.replay_tracking import WATCHED, ReplayTracker
 from redisq_ops.core.foreign.resque import Job, ResqueQueue
 from redisq_ops.core.foreign.resque.job import digest
 from redisq_ops.core.foreign.resque.replay_tracking import (
     AHEAD,
     LATEST,
     IdenticalJobs,
-    JobFates,
+    JobReplayTracker,
     Tail,
 )
 from redisq_ops.core.model.clock import FakeClock
@@ -79,10 +79,10 @@ def failed(
     client.sadd("resque:queues", queue)
 
 
-def replayed(queue: Ours, ids: list[str] | None = None, op: str = "op") -> JobFates:
+def replayed(queue: Ours, ids: list[str] | None = None, op: str = "op") -> JobReplayTracker:
     """All that is dead, or these, put back into its queue and followed."""
     fates = queue.fates()
-    assert isinstance(fates, JobFates)
+    assert isinstance(fates, JobReplayTracker)
     run(queue.client, fates.begin())
     now = queue.now()
     if ids is None:
@@ -93,7 +93,7 @@ def replayed(queue: Ours, ids: list[str] | None = None, op: str = "op") -> JobFa
     return fates
 
 
-def look(queue: Ours, fates: Fates) -> Counter[bool]:
+def look(queue: Ours, fates: ReplayTracker) -> Counter[bool]:
     """What is heard of at one look: how many died (True), how many are done."""
     return Counter(run(queue.client, fates.look()))
 

@@ -20,10 +20,10 @@ from redis.asyncio import RedisCluster as AsyncRedisCluster
 
 from ...engine.queue import Queue
 from ...engine.registry import Registered, find, server_ms
-from ...engine.state_scan import Reach
+from ...engine.state_scan import HistoryExtent
 from ...engine.wire_format import checked_take, ends, taken
 from ...model.clock import Duration, checked_ms
-from ...model.entry import Checkup, Delivery, Event, Settlement, State, Taken
+from ...model.entry import Checkup, Delivery, Event, Settlement, State, TakeResult
 from ...model.errors import BadInput, Refused, WrongKind
 from ...model.keys import checked_consumer, checked_name, registry_key
 from ...model.quoting import text
@@ -87,15 +87,15 @@ class ListLayout(ListLooks[C_co]):
 
     # --- what workers do -----------------------------------------------------------------------
 
-    async def _take(self, n: int, consumer: str, lease_ms: Duration = LEASE_MS) -> Taken:
+    async def _take(self, n: int, consumer: str, lease_ms: Duration = LEASE_MS) -> TakeResult:
         self._needs_one()
         checked_take(n)
         checked_consumer(consumer)
 
-        def read(reply: list[Any]) -> Taken:
+        def read(reply: list[Any]) -> TakeResult:
             return taken(reply, partial(self._deliveries, consumer))
 
-        found: Taken = await self._guarded(
+        found: TakeResult = await self._guarded(
             "take", read, n=n, lease_ms=checked_ms(lease_ms, "lease"), consumer=consumer,
             **self._about(),
         )  # fmt: skip
@@ -264,7 +264,7 @@ class ListLayout(ListLooks[C_co]):
         return await Queue.history_length(self)
 
     @operation
-    async def reach(self) -> Reach:
+    async def reach(self) -> HistoryExtent:
         return await Queue.reach(self)
 
     @operation

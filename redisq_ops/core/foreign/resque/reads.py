@@ -14,13 +14,13 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, ClassVar, Literal, TypeVar
 
-from ...engine.idempotency import Callers
+from ...engine.idempotency import CallerSlots
 from ...engine.optional_features import asking
 from ...model.clock import Clock
 from ...model.entry import Counts, Entry, Page, State
 from ...model.errors import WrongKind
 from ...model.keys import PREFIX
-from ...model.queue_position import Ahead, Standing, joined
+from ...model.queue_position import Ahead, QueuePosition, joined
 from ...model.quoting import bytes_of, legal, text
 from ...model.states import FIXED
 from ...redis.operation import C_co, Call, Description, attempt, both, operation, together
@@ -68,7 +68,7 @@ class ListLooks(ForeignQueue[C_co]):
         at: str | None = None,
         prefix: str = PREFIX,
         clock: Clock | None = None,
-        callers: Callers | None = None,
+        callers: CallerSlots | None = None,
     ) -> None:
         super().__init__(client, name, at=at, prefix=prefix, clock=clock, callers=callers)
         self.keys: Beside = self._keys(self.name)
@@ -406,7 +406,7 @@ class ListLooks(ForeignQueue[C_co]):
         return await self.get.op(id)
 
     @operation
-    async def standing(self, id: str = "") -> Standing:
+    async def standing(self, id: str = "") -> QueuePosition:
         """Who takes: our own workers, and the owner's processes that serve this queue, as they
         beat last. A list is looked through as far as `get` does."""
         wrong: list[str] = []
@@ -428,7 +428,7 @@ class ListLooks(ForeignQueue[C_co]):
         ahead = (Ahead("jobs of the list", before),) if before else ()
         return replace(known, here=True, ahead=ahead, before=before, before_exact=True)
 
-    async def _askers(self) -> Standing:
+    async def _askers(self) -> QueuePosition:
         """Of a deployment, whoever asks one of its queues: each has callers of its own."""
         own = await super()._askers()
         if self.own_name:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...engine.replay_tracking import WATCHED, Fates
+from ...engine.replay_tracking import WATCHED, ReplayTracker
 from ...model.quoting import text
 from ...redis.operation import both, together
 from . import failure, job
@@ -125,7 +125,7 @@ class Tail:
         return list(latest[start:]), not start and size > len(latest)
 
 
-class JobFates(Fates):
+class JobReplayTracker(ReplayTracker):
     """Follows replayed jobs by their content: the whole record, however its JSON is spelled.
 
     Which failures are new is known by where they are in their list and by their bytes, so that one

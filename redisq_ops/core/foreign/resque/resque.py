@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, Literal
 
-from ...engine.replay_tracking import Fates
+from ...engine.replay_tracking import ReplayTracker
 from ...model.clock import Duration, checked_ms
 from ...model.entry import Counts, Entry, Failure, Settlement, State
 from ...model.errors import BadInput, WrongKind
@@ -18,7 +18,7 @@ from .job import Job
 from .places import LocatedEntry, Place
 from .queue import ListLayout
 from .reads import of_set
-from .replay_tracking import JobFates
+from .replay_tracking import JobReplayTracker
 from .worker_registry import RESQUE_PRUNE_MS, resque_workers
 
 
@@ -71,9 +71,9 @@ class ResqueQueue(ListLayout[C_co]):
     def _failed_key(self) -> str:
         return self.keys["t_failed"]
 
-    def fates(self) -> Fates:
+    def fates(self) -> ReplayTracker:
         """By what jobs say: none of them has an id that its failure would have, too."""
-        return JobFates(self)
+        return JobReplayTracker(self)
 
     # --- records -------------------------------------------------------------------------------
 

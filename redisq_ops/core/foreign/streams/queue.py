@@ -16,11 +16,11 @@ from redis import RedisCluster
 from redis.asyncio import RedisCluster as AsyncRedisCluster
 
 from ...engine.registry import Registered, adopt, find, server_ms
-from ...model.consumer_load import HOLDINGS, Holding, Holdings, Load, Reassigned
+from ...model.consumer_load import PENDING_PAGE, GroupLoad, PendingDelivery, PendingPage, Reassigned
 from ...model.entry import Checkup, Consumer, Counts, Entry, Page, State
 from ...model.errors import NotFound
 from ...model.keys import GivenKeys
-from ...model.queue_position import Ahead, Standing
+from ...model.queue_position import Ahead, QueuePosition
 from ...model.quoting import bytes_of, legal, raw_of, text
 from ...redis.operation import C_co, Call, both, operation, together
 from ...redis.parsers import words
@@ -152,10 +152,10 @@ class StreamQueue(ForeignQueue[C_co]):
         return [part for part in there if group in ("", part.label[:-1])]
 
     @operation
-    async def loads(self, group: str = "") -> list[Load]:
+    async def loads(self, group: str = "") -> list[GroupLoad]:
         """Of a group, or of all."""
         return [
-            Load(part.label[:-1], part.group.pending, part.group.lag)
+            GroupLoad(part.label[:-1], part.group.pending, part.group.lag)
             for part in await self._named(group)
         ]
 
@@ -163,17 +163,17 @@ class StreamQueue(ForeignQueue[C_co]):
     async def holdings(
         self,
         group: str = "",
-        max: int = HOLDINGS,
+        max: int = PENDING_PAGE,
         consumer: str = "",
         after: str | None = None,
-    ) -> Holdings:
+    ) -> PendingPage:
         """One window of a group's pending list, by the entries' ids; ``after`` one of these."""
         part = await self._one(group)
         low = "-" if after is None else f"({after}"
         rows = await groups.held(part, low, "+", max, consumer)
         more = rows[-1].id if len(rows) == max else None
-        found = (Holding(row.id, row.consumer, row.idle_ms, row.deliveries) for row in rows)
-        return Holdings(tuple(found), part.group.pending, more)
+        found = (PendingDelivery(row.id, row.consumer, row.idle_ms, row.deliveries) for row in rows)
+        return PendingPage(tuple(found), part.group.pending, more)
 
     async def _one(self, group: str) -> LabelledGroup:
         parts = await self._named(group)
@@ -246,11 +246,11 @@ class StreamQueue(ForeignQueue[C_co]):
         return len(args) - 3 if verb == "reassign" else super().inverts(verb, args)
 
     @operation
-    async def standing(self, id: str = "") -> Standing:
+    async def standing(self, id: str = "") -> QueuePosition:
         """As the group sees it that `get` answers for, else the one that is furthest behind."""
         there, now = await both(groups.groups(self.key), self._now())
         if not there:
-            return Standing(askers=0)
+            return QueuePosition(askers=0)
         seen = await self._seen(id, there, now) if id else []
         part = seen[0][0] if seen else self._part(min(there, key=lambda group: group.place))
         group, entry = part.group, seen[0][1] if seen else None
@@ -264,7 +264,7 @@ class StreamQueue(ForeignQueue[C_co]):
             command = ("XRANGE", self.key, f"({group.last}", f"({found}", "COUNT", AHEAD)
             before = await Call(command, len, key=self.key)
             ahead = (Ahead("entries of the stream", before, before < AHEAD),) if before else ()
-        return Standing(
+        return QueuePosition(
             here=True, askers=len(readers), group=part.label[:-1], before=before,
             asked_ms=max((now - one.idle_ms for one in readers), default=None),
             ahead=ahead, before_exact=before is not None and before < AHEAD, heard_ms=heard,

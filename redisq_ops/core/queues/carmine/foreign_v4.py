@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha1
 from typing import Any, ClassVar
 
-from ...engine.idempotency import Callers
+from ...engine.idempotency import CallerSlots
 from ...foreign.base import ForeignQueue
 from ...model.clock import Clock
 from ...model.entry import Counts, Entry, Failure, Page, State
@@ -52,7 +52,7 @@ class CarmineFourLayout(ForeignQueue[C_co]):
         at: str | None = None,
         prefix: str = PREFIX,
         clock: Clock | None = None,
-        callers: Callers | None = None,
+        callers: CallerSlots | None = None,
     ) -> None:
         super().__init__(client, name, at=at, prefix=prefix, clock=clock, callers=callers)
         self.at = home(self.own_name) if at is None else at

@@ -15,10 +15,10 @@ from typing import Any, ClassVar
 from redis import RedisCluster
 from redis.asyncio import RedisCluster as AsyncCluster
 
-from ...engine.idempotency import Callers
+from ...engine.idempotency import CallerSlots
 from ...engine.queue import Queue
 from ...engine.registry import Registered, find
-from ...engine.replay_tracking import Fates
+from ...engine.replay_tracking import ReplayTracker
 from ...engine.timed_queue import TimedQueue
 from ...model.clock import Clock, Duration, checked_ms
 from ...model.entry import Entry, State
@@ -31,7 +31,7 @@ from ...redis.operation import C_co, Call, Description, both, operation, togethe
 from ...redis.parsers import row_words
 from .keys import END, THEIRS, CarmineKeys
 from .names import begun, in_the_way
-from .replay_tracking import CarmineFates
+from .replay_tracking import CarmineReplayTracker
 from .states import STATE_OF, Facts, whole
 
 _LAPS = 50
@@ -73,7 +73,7 @@ class CarmineQueue(TimedQueue[C_co]):
         *,
         prefix: str = PREFIX,
         clock: Clock | None = None,
-        callers: Callers | None = None,
+        callers: CallerSlots | None = None,
         shard: int = 0,
         layout: int = 0,
     ) -> None:
@@ -176,9 +176,9 @@ class CarmineQueue(TimedQueue[C_co]):
             said |= {one.id: "ok" if one.accepted else "exists" for one in put}
         return [said[entry.id] for entry in entries]
 
-    def fates(self) -> Fates:
+    def fates(self) -> ReplayTracker:
         """Also by the history: newer content of an id hides that it died."""
-        return CarmineFates(self)
+        return CarmineReplayTracker(self)
 
     # --- workers -------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...engine.replay_tracking import Fates
+from ...engine.replay_tracking import ReplayTracker
 from ...redis.operation import together
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ READS = 10
 """of a look; while there is more to read, nothing is called well"""
 
 
-class CarmineFates(Fates):
+class CarmineReplayTracker(ReplayTracker):
     """Follows replayed messages by their ids, and hears of deaths from the history."""
 
     def __init__(self, queue: CarmineQueue[Any]) -> None:

@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from ...engine.timed_queue import TimedShards
+from ...engine.timed_queue import ShardedTimedQueue
 from ...model.errors import WrongKind
 from ...redis.operation import C_co, Call, Description, operation, together
 from ...redis.parsers import words
-from ...sharding.rebalance import Arrival, Carrying
+from ...sharding.rebalance import Arrival, RebalancingQueue
 from ...sharding.shard_map import checked_shards
-from ...sharding.sharded_queue import Sharded
+from ...sharding.sharded_queue import ShardedQueue
 from .keys import THEIRS
 from .names import taken
 from .queue import CarmineQueue, Enqueued
 
 
-class ShardedCarmineQueue(TimedShards[C_co, CarmineQueue[None]], CarmineQueue[C_co]):
+class ShardedCarmineQueue(ShardedTimedQueue[C_co, CarmineQueue[None]], CarmineQueue[C_co]):
     """A Carmine queue of N shards, used like one."""
 
     part: ClassVar[Any] = CarmineQueue
@@ -30,7 +30,7 @@ class ShardedCarmineQueue(TimedShards[C_co, CarmineQueue[None]], CarmineQueue[C_
     async def _enrol(self) -> None:
         if not self._enrolled:
             await self._ours([self._part(k).keys for k in range(1, self.shards)])
-            await Sharded._enrol(self)
+            await ShardedQueue._enrol(self)
 
     # --- producers -----------------------------------------------------------------------------
 
@@ -56,12 +56,12 @@ class ShardedCarmineQueue(TimedShards[C_co, CarmineQueue[None]], CarmineQueue[C_
             new = [self._part(k).keys for k in range(entry.shards, shards)]
             if refused := await taken(new, self.prefix):
                 raise WrongKind(f"queue {self.name} {refused}")
-        return await Sharded.resize(self, shards)
+        return await ShardedQueue.resize(self, shards)
 
     async def _rehome(self) -> int:
         """Not complete either while something went back into Carmine's sight behind the mover."""
         before = await self._shown()
-        left = await Carrying._rehome(self)
+        left = await RebalancingQueue._rehome(self)
         return left + await self._shown() - before
 
     async def _shown(self) -> int:

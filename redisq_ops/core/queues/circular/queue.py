@@ -14,16 +14,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from typing import Any, ClassVar
 
-from ...engine.idempotency import Callers
+from ...engine.idempotency import CallerSlots
 from ...engine.queue import Queue
 from ...engine.registry import find
 from ...engine.state_scan import WaitingIds
 from ...model import record
 from ...model.clock import Clock, Duration
-from ...model.entry import Counts, Entry, Page, State, Taken
+from ...model.entry import Counts, Entry, Page, State, TakeResult
 from ...model.errors import BadInput, Refused
 from ...model.keys import PREFIX, Keys
-from ...model.queue_position import DEPTH, Ahead, Standing
+from ...model.queue_position import DEPTH, Ahead, QueuePosition
 from ...model.settings import MAX_PAYLOAD
 from ...model.validation import PAIR, checked_pairs, listed, pair
 from ...redis.operation import C_co, Call, Description, both, operation, together
@@ -68,7 +68,7 @@ class CircularQueue(Queue[C_co]):
         pause_ms: int = 200,
         prefix: str = PREFIX,
         clock: Clock | None = None,
-        callers: Callers | None = None,
+        callers: CallerSlots | None = None,
         shard: int = 0,
         layout: int = 0,
     ) -> None:
@@ -212,11 +212,11 @@ class CircularQueue(Queue[C_co]):
 
     # --- workers -------------------------------------------------------------------------------
 
-    async def _take(self, n: int, consumer: str, lease_ms: Duration) -> Taken:
+    async def _take(self, n: int, consumer: str, lease_ms: Duration) -> TakeResult:
         taken = await Queue._take(self, n, consumer, lease_ms)
         return self._paced(taken, consumer, taken.look_again_ms)
 
-    def _paced(self, taken: Taken, consumer: str, now_ms: int | None) -> Taken:
+    def _paced(self, taken: TakeResult, consumer: str, now_ms: int | None) -> TakeResult:
         """Where nobody rings: when to look again after nothing was found."""
         idle = self.shape.idle
         if taken.deliveries or taken.more or idle == "wake" or now_ms is None:
@@ -321,7 +321,7 @@ class CircularQueue(Queue[C_co]):
         return (await self._entries("waiting", [(id, None)]))[0]
 
     @operation
-    async def standing(self, id: str = "") -> Standing:
+    async def standing(self, id: str = "") -> QueuePosition:
         """Its place in the list, from the end that is next; what means nothing any more, and what
         is worked on in a list that rotates, is counted with it."""
         key = self.queue_key

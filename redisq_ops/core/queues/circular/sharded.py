@@ -11,23 +11,23 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any, ClassVar
 
-from ...engine.idempotency import Callers
+from ...engine.idempotency import CallerSlots
 from ...engine.registry import Registered, find
 from ...model.clock import Clock, Duration
-from ...model.entry import Taken
+from ...model.entry import TakeResult
 from ...model.errors import Refused
 from ...model.keys import PREFIX
 from ...model.settings import BATCH
 from ...redis.operation import C_co, Call, both, operation, together
 from ...redis.parsers import scored, words
-from ...sharding.rebalance import Arrival, Carrying
-from ...sharding.sharded_queue import NEVER, SHARDS, Head, Sharded, checked_shards, home
+from ...sharding.rebalance import Arrival, RebalancingQueue
+from ...sharding.sharded_queue import NEVER, SHARDS, Head, ShardedQueue, checked_shards, home
 from . import list_pages
 from .queue import CircularQueue
 from .variants import Completed, Idle, Repeats, Residence, recorded
 
 
-class ShardedCircularQueue(Carrying[C_co, CircularQueue[None]], CircularQueue[C_co]):
+class ShardedCircularQueue(RebalancingQueue[C_co, CircularQueue[None]], CircularQueue[C_co]):
     """A circular queue of N shards, used like one."""
 
     part: ClassVar[Any] = CircularQueue
@@ -46,11 +46,11 @@ class ShardedCircularQueue(Carrying[C_co, CircularQueue[None]], CircularQueue[C_
         shards: int = SHARDS,
         prefix: str = PREFIX,
         clock: Clock | None = None,
-        callers: Callers | None = None,
+        callers: CallerSlots | None = None,
         random: Random | None = None,
         entry: Registered | None = None,
     ) -> None:
-        Sharded.__init__(
+        ShardedQueue.__init__(
             self, client, name, shards=shards, prefix=prefix, clock=clock, callers=callers,
             random=random, entry=entry,
         )  # fmt: skip
@@ -58,7 +58,7 @@ class ShardedCircularQueue(Carrying[C_co, CircularQueue[None]], CircularQueue[C_
 
     async def _enrol(self) -> None:
         if not self._enrolled:
-            await Sharded._enrol(self)
+            await ShardedQueue._enrol(self)
             self._enrolled = False
             self.shape = await self._settled_shape(self.all_keys)
             self._enrolled = True
@@ -85,7 +85,7 @@ class ShardedCircularQueue(Carrying[C_co, CircularQueue[None]], CircularQueue[C_
 
     def _homes(self, id: str) -> set[int]:
         """Shard 0 too: other producers push there."""
-        return Sharded._homes(self, id) | {0}
+        return ShardedQueue._homes(self, id) | {0}
 
     # --- workers -------------------------------------------------------------------------------
 
@@ -105,8 +105,8 @@ class ShardedCircularQueue(Carrying[C_co, CircularQueue[None]], CircularQueue[C_
             return 0, 0
         return min((at for rows in first for _, at in rows), default=NEVER), 1
 
-    async def _take(self, n: int, consumer: str, lease_ms: Duration) -> Taken:
-        taken = await Carrying._take(self, n, consumer, lease_ms)
+    async def _take(self, n: int, consumer: str, lease_ms: Duration) -> TakeResult:
+        taken = await RebalancingQueue._take(self, n, consumer, lease_ms)
         if self.shape.idle == "wake" or taken.deliveries or taken.more:
             return self._paced(taken, consumer, None)
         return self._paced(taken, consumer, await self._now())
@@ -121,7 +121,7 @@ class ShardedCircularQueue(Carrying[C_co, CircularQueue[None]], CircularQueue[C_
             self._adopt(entry)
             most = range(max(shards, entry.all_shards))
             await self._settled_shape([self._part(k).keys for k in most])
-        return await Sharded.resize(self, shards)
+        return await ShardedQueue.resize(self, shards)
 
     def _arrive(self, part: CircularQueue[None], rows: Sequence[Arrival]) -> Call[list[str]]:
         return part._script("rebalance_accept").call(
@@ -136,10 +136,10 @@ class ShardedCircularQueue(Carrying[C_co, CircularQueue[None]], CircularQueue[C_
             while True:
                 elements, place, _ = await list_pages.waiting(part.keys, rotates, place, 0, BATCH)
                 ids = [raw.decode() for raw in elements if raw.isascii()]
-                await Carrying._carry_from(self, part, self._away(part, ids))
+                await RebalancingQueue._carry_from(self, part, self._away(part, ids))
                 if place is None:
                     break
-        left = await Carrying._rehome(self)
+        left = await RebalancingQueue._rehome(self)
         for part in self._union()[self.shards :]:  # another producer's, until a take meets it
             left += (await part.counts.op()).waiting
         return left
@@ -153,9 +153,11 @@ class ShardedCircularQueue(Carrying[C_co, CircularQueue[None]], CircularQueue[C_
             if source.shard == 0 and all(home(id, n) != 0 for n in known if n)
         ]  # fmt: skip
         strange = set(guests)
-        left = await Carrying._carry_from(self, source, [id for id in ids if id not in strange])
+        left = await RebalancingQueue._carry_from(
+            self, source, [id for id in ids if id not in strange]
+        )
         if guests:
-            await Carrying._carry_from(self, source, guests)
+            await RebalancingQueue._carry_from(self, source, guests)
             key = source.keys["transit"]
             lying = await Call(("HMGET", key, *guests), list[bytes | None], key=key)
             left += sum(mark is not None for mark in lying)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Handed:
+class HandoverResult:
     """What one round did."""
 
     done: int
@@ -68,7 +68,7 @@ def one_script(source: DelaySet[Any], target: DelaySet[Any] | RequestQueue[Any])
     return key_slot(source.keys.base.encode()) == key_slot(target.keys.base.encode())
 
 
-async def at_once(source: DelaySet[Any], target: DelaySet[Any], n: int) -> Handed:
+async def at_once(source: DelaySet[Any], target: DelaySet[Any], n: int) -> HandoverResult:
     """One atomic step from delay set to delay set."""
     call = source._script("hand_over").call(
         _Pair(source.keys, target.keys),
@@ -80,8 +80,8 @@ async def at_once(source: DelaySet[Any], target: DelaySet[Any], n: int) -> Hande
     try:
         went, dead, more = await call
     except Refused as error:
-        return Handed(0, 0, 0, False, str(error))
-    return Handed(went, dead, 0, bool(more))
+        return HandoverResult(0, 0, 0, False, str(error))
+    return HandoverResult(went, dead, 0, bool(more))
 
 
 async def by_transport(
@@ -90,17 +90,17 @@ async def by_transport(
     n: int,
     consumer: str,
     lease_ms: Duration,
-) -> Handed:
+) -> HandoverResult:
     """Take, put in there, acknowledge: three round trips for up to ``n`` entries."""
     taken = await source.take.op(n, consumer=consumer, lease_ms=lease_ms)
     if not taken.deliveries:
-        return Handed(0, 0, 0, taken.more)
+        return HandoverResult(0, 0, 0, taken.more)
     answers = await _put(target, taken.deliveries)
     ends = [_end(d, answer) for d, answer in zip(taken.deliveries, answers, strict=True)]
     await source.settle.op(ends)
     kinds = [end.outcome for end in ends]
     refusals = [str(a) for a, kind in zip(answers, kinds, strict=True) if kind == "release"]
-    return Handed(
+    return HandoverResult(
         kinds.count("ack"), kinds.count("reject"), len(refusals), taken.more,
         refusals[0] if refusals else None,
     )  # fmt: skip
@@ -138,7 +138,7 @@ async def to_callable(
     consumer: str,
     lease_ms: Duration,
     random: Random = chance.random,
-) -> Handed:
+) -> HandoverResult:
     """Call with each of up to ``n`` due entries, in order; what it raises is a failed attempt.
 
     While one is being called with, the others wait: all leases begin anew before each call.
@@ -157,7 +157,7 @@ async def to_callable(
             await source.settle.op([end])
         outcomes.append(end.outcome)
     done, dead = outcomes.count("ack"), outcomes.count("reject")
-    return Handed(done, dead, len(outcomes) - done - dead, taken.more)
+    return HandoverResult(done, dead, len(outcomes) - done - dead, taken.more)
 
 
 def _called(call: Callable[[Delivery], object], delivery: Delivery, random: Random) -> Settlement:

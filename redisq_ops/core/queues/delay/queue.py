@@ -25,7 +25,7 @@ from ...model.validation import checked_pairs, checked_size, pairs
 from ...redis.operation import C_co, Call, attempt, both, operation, together
 from ...redis.parsers import moment, number, row_words, scored, words
 from . import handover, periodic
-from .handover import Handed
+from .handover import HandoverResult
 from .periodic import Periodic, ScheduledPeriodic
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ class DelaySet(TimedQueue[C_co]):
         *,
         consumer: str = "handover",
         lease_ms: Duration = LEASE_MS,
-    ) -> Handed:
+    ) -> HandoverResult:
         """One round: hand up to ``n`` due entries on to ``target``.
 
         To a queue (on the same deployment; it runs on this queue's client), each id once within

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from ...engine.timed_queue import TimedShards
+from ...engine.timed_queue import ShardedTimedQueue
 from ...model.errors import Refused
 from ...redis.operation import C_co, Call, operation
 from ...redis.parsers import words
@@ -14,7 +14,7 @@ from ...sharding.sharded_queue import home
 from .queue import DelaySet, Scheduled
 
 
-class ShardedDelaySet(TimedShards[C_co, DelaySet[None]], DelaySet[C_co]):
+class ShardedDelaySet(ShardedTimedQueue[C_co, DelaySet[None]], DelaySet[C_co]):
     """A delay set of N shards, used like one. Periodic entries and the journal are in shard 0."""
 
     part: ClassVar[Any] = DelaySet

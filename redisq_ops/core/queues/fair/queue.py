@@ -21,7 +21,7 @@ from ...engine.state_scan import WaitingIds
 from ...model.entry import Client, Clients, Counts, Delivery, Entry, Limit, Page, State
 from ...model.errors import BadInput, Refused
 from ...model.keys import checked_name
-from ...model.queue_position import OTHERS, Standing
+from ...model.queue_position import OTHERS, QueuePosition
 from ...model.quoting import text
 from ...model.settings import BATCH, MAX_PAYLOAD
 from ...model.states import ZSETS
@@ -395,7 +395,7 @@ class FairQueue(Queue[C_co]):
         return gone + await Call(("ZREM", key, *names), int, key=key)
 
     @operation
-    async def standing(self, id: str = "") -> Standing:
+    async def standing(self, id: str = "") -> QueuePosition:
         ring, owner = self.keys["ring"], self.keys["owner"]
         askers, (served, (owners, bodies)) = await both(
             self._askers(),

@@ -20,7 +20,7 @@ from ...model.keys import checked_name
 from ...model.settings import BATCH
 from ...redis.operation import C_co, Call, Description, both, operation, together
 from ...redis.parsers import members, scored
-from ...sharding.sharded_queue import NEVER, Head, Sharded, home
+from ...sharding.sharded_queue import NEVER, Head, ShardedQueue, home
 from .account import Account
 from .queue import Deleted, FairQueue, Rule, SubmittedEntry, together_with
 
@@ -31,7 +31,7 @@ _RULES = tuple(USUAL)
 T = TypeVar("T")
 
 
-class ShardedFairQueue(Sharded[C_co, FairQueue[None]], FairQueue[C_co]):
+class ShardedFairQueue(ShardedQueue[C_co, FairQueue[None]], FairQueue[C_co]):
     """A fair queue of N shards, used like one."""
 
     part: ClassVar[Any] = FairQueue
@@ -245,7 +245,7 @@ class ShardedFairQueue(Sharded[C_co, FairQueue[None]], FairQueue[C_co]):
                 for part in left
             )
             left = [part for part, n in zip(left, gone, strict=True) if n]
-        await Sharded._retire(self, parts)
+        await ShardedQueue._retire(self, parts)
 
 
 _NOBODY = Account(0, 0, 0, 0)

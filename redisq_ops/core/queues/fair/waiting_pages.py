@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...engine.state_scan import Unread, WaitingIds
 from ...model.errors import Refused
-from ...model.queue_position import DEPTH, Ahead, Standing
+from ...model.queue_position import DEPTH, Ahead, QueuePosition
 from ...redis.operation import Call, attempt, both, together
 from ...redis.parsers import number
 from .account import Account
@@ -168,7 +168,9 @@ async def page(
     return read(None if at is None else str(at))
 
 
-async def standing(queue: FairQueue[Any], client: str, id: str, known: Standing) -> Standing:
+async def standing(
+    queue: FairQueue[Any], client: str, id: str, known: QueuePosition
+) -> QueuePosition:
     """What comes before an entry of a client: those whose turn is earlier, and its own list."""
     keys = queue.keys
     lists = [keys["f_"] + client, keys["c_"] + client]

@@ -23,7 +23,7 @@ from ...model.settings import LIMIT, MAX_PAYLOAD, PRIORITIES, PRIORITY
 from ...model.validation import listed
 from ...redis.operation import C_co, Call, operation, together
 from ...redis.parsers import scored, words
-from .reads import RequestLooks
+from .reads import RequestReads
 from .submission import (
     CHUNK,
     Digest,
@@ -40,7 +40,7 @@ _MOVED = re.compile(r"(\.[0-9a-f]{8})?\.move-[0-9a-f]{10}$")
 Control = Literal["cancel", "reopen", "pause", "resume", "limit", "priority"]
 
 
-class RequestQueue(RequestLooks[C_co]):
+class RequestQueue(RequestReads[C_co]):
     """Requests of sub-requests with priorities and concurrency limits.
 
     >>> RequestQueue(None, "mail").keys["s_"]

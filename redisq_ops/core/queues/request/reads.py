@@ -9,10 +9,10 @@ from typing import Any
 from ...engine.queue import Queue
 from ...engine.state_scan import ScoreRange, WaitingIds, page, spans
 from ...model.clock import Moment, bound_ms
-from ...model.consumer_load import HOLDINGS, Holdings, Load, holding
+from ...model.consumer_load import PENDING_PAGE, GroupLoad, PendingPage, holding
 from ...model.entry import Consumer, Counts, Entry, Level, Limit, Page, Request, State
 from ...model.errors import BadInput, NotFound
-from ...model.queue_position import OTHERS, Standing
+from ...model.queue_position import OTHERS, QueuePosition
 from ...model.settings import PRIORITIES
 from ...model.states import ZSETS
 from ...redis.operation import C_co, Call, attempt, both, operation, together
@@ -30,7 +30,7 @@ _RECORD = (
 )  # fmt: skip
 
 
-class RequestLooks(Queue[C_co]):
+class RequestReads(Queue[C_co]):
     """A queue of requests, looked at."""
 
     @operation
@@ -170,13 +170,13 @@ class RequestLooks(Queue[C_co]):
         return stream.consumers(self.keys["s_"] + id)
 
     @operation
-    async def loads(self, group: str = "") -> list[Load]:
+    async def loads(self, group: str = "") -> list[GroupLoad]:
         """Of one request's group, or of those of the hundred oldest open requests."""
         found = [await self.request.op(group)] if group else await self.requests.op(0, OTHERS)
         requests = [request for request in found if request is not None]
         returned = await together(self.returned.op(request.id) for request in requests)
         return [
-            Load(one.id, one.pending, max(0, one.waiting - again), again + later)
+            GroupLoad(one.id, one.pending, max(0, one.waiting - again), again + later)
             for one, (again, later) in zip(requests, returned, strict=True)
         ]
 
@@ -191,10 +191,10 @@ class RequestLooks(Queue[C_co]):
     async def holdings(
         self,
         group: str = "",
-        max: int = HOLDINGS,
+        max: int = PENDING_PAGE,
         consumer: str = "",
         after: str | None = None,
-    ) -> Holdings:
+    ) -> PendingPage:
         """Of one request's group as many of the oldest as are among its first ``max`` unsettled
         ones, or all of one consumer's, by pages."""
         if not group:
@@ -217,7 +217,7 @@ class RequestLooks(Queue[C_co]):
             for entry in entries
             if entry is not None and entry.state == "pending" and consumer in ("", entry.consumer)
         ]
-        return Holdings(tuple(found), request.pending if request else 0, last)
+        return PendingPage(tuple(found), request.pending if request else 0, last)
 
     @operation
     async def results(
@@ -243,7 +243,7 @@ class RequestLooks(Queue[C_co]):
         )
         return [value for part in parts for value in part]
 
-    async def _holder(self, id: str) -> RequestLooks[Any]:
+    async def _holder(self, id: str) -> RequestReads[Any]:
         """The queue that has a request: itself, or one of its shards."""
         return self
 
@@ -327,7 +327,7 @@ class RequestLooks(Queue[C_co]):
         return await waiting(self, cursor, max, start)
 
     @operation
-    async def standing(self, id: str = "") -> Standing:
+    async def standing(self, id: str = "") -> QueuePosition:
         rid, _, n = id.partition("/")
         if not rid:
             askers, listed = await both(self._askers(), together(tokens(self)))

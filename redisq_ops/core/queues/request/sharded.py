@@ -14,19 +14,19 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from ...engine.queue import Queue
-from ...model.consumer_load import HOLDINGS, Holdings
+from ...model.consumer_load import PENDING_PAGE, PendingPage
 from ...model.entry import Consumer, Level, Request, State
 from ...model.errors import QueueClosed
 from ...model.settings import LIMIT, PRIORITIES, PRIORITY
 from ...redis.operation import C_co, Call, operation, together
 from ...redis.parsers import scored
-from ...sharding.sharded_queue import NEVER, Head, Sharded, home
+from ...sharding.sharded_queue import NEVER, Head, ShardedQueue, home
 from .queue import Control, RequestQueue
 from .stream import PendingSubRequest, Stream
 from .submission import SubmittedRequest
 
 
-class ShardedRequestQueue(Sharded[C_co, RequestQueue[None]], RequestQueue[C_co]):
+class ShardedRequestQueue(ShardedQueue[C_co, RequestQueue[None]], RequestQueue[C_co]):
     """A request queue of N shards, used like one."""
 
     part: ClassVar[Any] = RequestQueue
@@ -146,10 +146,10 @@ class ShardedRequestQueue(Sharded[C_co, RequestQueue[None]], RequestQueue[C_co])
     async def holdings(
         self,
         group: str = "",
-        max: int = HOLDINGS,
+        max: int = PENDING_PAGE,
         consumer: str = "",
         after: str | None = None,
-    ) -> Holdings:
+    ) -> PendingPage:
         if not group:
             return await Queue.holdings(self, group, max, consumer, after)
         return await (await self._holder(group)).holdings.op(group, max, consumer, after)
