@@ -110,7 +110,7 @@ async def plan(options: Options) -> list[TablePart]:
     """The parts of a table, by a few reads per shard."""
     parts: list[TablePart] = []
     for found in _apart(options, await queues(options)):
-        for shard, leaf in enumerate(found.queue.leaves):
+        for shard, leaf in enumerate(found.queue.shard_queues):
             whole = TablePart(found.queue.name, found.entry, shard)
             parts += await _PLANS[options.table](options, leaf, whole)
     return parts
@@ -138,7 +138,7 @@ async def _requests(options: Options, leaf: Queue[Any], whole: TablePart) -> lis
     return [
         replace(whole, span=span, settled=settled)
         for settled in _which(options)
-        for span in await leaf.request_spans.op(settled, options.rows)
+        for span in await leaf.request_ranges.op(settled, options.rows)
     ]
 
 
@@ -171,15 +171,15 @@ async def _subrequests(options: Options, leaf: Queue[Any], whole: TablePart) -> 
         return [replace(whole, numbers=some) for some in _shared_out([one], options.rows)]
     parts: list[TablePart] = []
     for settled in _which(options):
-        (everything,) = await leaf.request_spans.op(settled, 10**12) or [ScoreRange()]
+        (everything,) = await leaf.request_ranges.op(settled, 10**12) or [ScoreRange()]
         if everything.entries > NAMED:
             size = max(1, options.rows // 100)
-            spans = await leaf.request_spans.op(settled, size)
+            spans = await leaf.request_ranges.op(settled, size)
             parts += [replace(whole, span=span, settled=settled) for span in spans]
             continue
         numbers, cursor, more = [], None, bool(everything.entries)
         while more:
-            rows, cursor = await leaf.request_sheet.op(settled, everything, cursor, WHOLE)
+            rows, cursor = await leaf.read_request_range.op(settled, everything, cursor, WHOLE)
             numbers += [numbered(id, record) for id, record in rows]
             more = cursor is not None
         parts += [replace(whole, numbers=some) for some in _shared_out(numbers, options.rows)]

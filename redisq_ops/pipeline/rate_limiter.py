@@ -83,7 +83,7 @@ class RateLimiter:
         """The queue's own bound as it is now, 0: none; asked again every second."""
         now = self.clock()
         if self._known_at is None or now - self._known_at >= _ASKED_AGAIN_S:
-            settings = sent(client, self.queue.settings.op) if self.queue.settable else {}
+            settings = sent(client, self.queue.settings.op) if self.queue.has_settings else {}
             self._bound = int(settings.get("max_waiting", DEFAULTS.max_waiting))
             self._known_at = now
         return self._bound

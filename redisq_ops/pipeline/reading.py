@@ -64,7 +64,7 @@ class Reading:
 
     def leaf(self, part: TablePart) -> Queue[Any]:
         """The shard a part is of."""
-        return _opened(part, self.options).leaves[part.shard]
+        return _opened(part, self.options).shard_queues[part.shard]
 
     def happened(
         self, leaf: Queue[Any], after: str, until: str, size: int
@@ -134,7 +134,7 @@ class Reading:
         more = True
         while more:
             page: ColumnPage
-            page, took = self._clocked(leaf, partial(leaf.queued.op, cursor, pace.size, want))
+            page, took = self._clocked(leaf, partial(leaf.read_waiting.op, cursor, pace.size, want))
             pace.learn(len(page.ids), took)
             cursor, more = page.cursor, page.cursor is not None
             yield page
@@ -236,7 +236,7 @@ class Reading:
         cursor: str | None = None
         more = True
         while more:
-            make = partial(leaf.request_sheet.op, part.settled, part.span, cursor, pace.size)
+            make = partial(leaf.read_request_range.op, part.settled, part.span, cursor, pace.size)
             (rows, cursor), took = self._clocked(leaf, make)
             pace.learn(len(rows), took)
             more = cursor is not None

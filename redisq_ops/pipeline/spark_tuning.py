@@ -48,7 +48,7 @@ async def of_server(tables: Sequence[str], names: Sequence[str], prefix: str) ->
     """Events of the histories and dead letters, whatever their time; a command for each shard."""
     rows = 0
     found = await queues(Options("history", queue=tuple(names), prefix=prefix))
-    every = [leaf for one in found for leaf in one.queue.leaves]
+    every = [leaf for one in found for leaf in one.queue.shard_queues]
     for start in range(0, len(every), _TOGETHER):
         some = every[start : start + _TOGETHER]
         if "history" in tables:

@@ -175,7 +175,7 @@ class HistoryStream(ds.DataSourceStreamReader, SupportsTriggerAvailableNow):
             places = [
                 (TablePart(found.queue.name, found.entry, k), leaf)
                 for found in await queues(self.options)
-                for k, leaf in enumerate(found.queue.leaves)
+                for k, leaf in enumerate(found.queue.shard_queues)
             ]
             reaches = await together(leaf.reach.op() for _, leaf in places)
             there = zip(places, reaches, strict=True)

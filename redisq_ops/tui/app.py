@@ -436,12 +436,12 @@ class Top(App[Exception]):
         view = self.current
         names = view.chosen if view.holds == "queues" else (self.queue,)
         chosen = [queue for queue in self._queues if queue.name in names]
-        return not chosen or any(queue.settable for queue in chosen)
+        return not chosen or any(queue.has_settings for queue in chosen)
 
     @property
     def _edits(self) -> bool:
         view, queue = self.current, self._chosen
-        return view.edits and (queue is None or view.state in queue.editable)
+        return view.edits and (queue is None or view.state in queue.editable_states)
 
     def action_everything(self) -> None:
         self.current.everything = not self.current.everything

@@ -336,7 +336,7 @@ async def hold_queues(changes: Changes, names: tuple[str, ...]) -> bool:
     """Pause queues, or resume them when all of them are paused or draining."""
     client, deployment = changes.deployment.client, changes.deployment
     queues = [await arun(client, deployment.queue(name)) for name in names]
-    if not any(queue.settable for queue in queues):
+    if not any(queue.has_settings for queue in queues):
         control.settable(queues[0])
     counts = [await arun(client, queue.counts.op()) for queue in queues]
     held = all(one.paused is not None or one.closed is not None for one in counts)

@@ -128,7 +128,7 @@ def _ours(client: redis.Redis, kind: str) -> Stage:
     queue = cls(client, f"{prefix}q", clock=clock, **options)
     other = cls(client, f"{prefix}other", clock=clock, **options)
     for one in (queue, other):
-        run(client, one._enrol())
+        run(client, one._ensure_registered())
 
     _put(other, 100, 4)
     rows = [entry.id for entry in other.page("waiting", None, 9).entries]
@@ -145,7 +145,7 @@ def _ours(client: redis.Redis, kind: str) -> Stage:
     _move("early", 1, [ids[1]], "dead", "waiting")(queue)
     queue.edit("edited", 1, [(ids[2], held[2].payload, held[2].payload + b"!")], source="dead",
                high_water_ms=clock.now_ms)  # fmt: skip
-    queue.move_front("whole", 1, 1, source="dead", target="trash", high_water_ms=clock.now_ms)
+    queue.move_range("whole", 1, 1, source="dead", target="trash", high_water_ms=clock.now_ms)
     waiting = [entry.id for entry in queue.page("waiting", None, 99).entries]
     if kind == "request":
         client.xgroup_createconsumer(queue.keys["s_"] + "r", "g", "w9")
@@ -212,11 +212,11 @@ def _ours(client: redis.Redis, kind: str) -> Stage:
         "purge for good": _move("op", 1, dead[:2], "dead", "gone"),
         "purge of waiting for good": _move("op", 1, waiting[:1], "waiting", "gone"),
         "restore": _move("op", 1, [trash], "trash", "restore"),
-        "replay of all": lambda queue: queue.move_front(
+        "replay of all": lambda queue: queue.move_range(
             "op", 1, 9, source="dead", target="waiting", high_water_ms=queue.clock.now_ms),
-        "replay of all, later": lambda queue: queue.move_front(
+        "replay of all, later": lambda queue: queue.move_range(
             "op", 2, 9, source="dead", target="waiting", high_water_ms=queue.clock.now_ms),
-        "emptying": lambda queue: queue.move_front(
+        "emptying": lambda queue: queue.move_range(
             "op", 2, 9, source="trash", target="gone", high_water_ms=queue.clock.now_ms),
         "undo": lambda queue: queue.undo("early", 1, target="waiting", by="undone", seq=1),
         "undo of a purge": lambda queue: queue.undo(
@@ -245,7 +245,7 @@ def _ours(client: redis.Redis, kind: str) -> Stage:
         ):  # fmt: skip
             built.operations[verb] = _controlled(verb, rid, value)
         built.operations["free"] = relocated(lambda queue: transfer.free(queue, MOVE, 1, "waiting"))
-        built.operations["strike"] = lambda queue: queue.strike("r", "w9")
+        built.operations["strike"] = lambda queue: queue.remove_consumer("r", "w9")
     if kind == "fair":
         for rule, to in (("weight", 3), ("cap", 1), ("blocked", 1)):
             built.operations[rule] = _ruled(rule, to)
@@ -417,7 +417,7 @@ def _stream(client: redis.Redis) -> Stage:
     rows: Any = client.xpending_range("orders", "g", "-", "+", 9)
     pending = [row["message_id"].decode() for row in rows]
     client.hset(queue.keys["op_"] + "op", "done", "0")
-    queue._enrolled = True
+    queue._registered = True
     built = Stage("stream", client, queue, 1_700_000_000_000, ())
 
     def given(n: int, remove: bool) -> Operation:

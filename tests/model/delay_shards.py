@@ -77,7 +77,7 @@ class ShardedDelayModel(InTime, DelayModel):
         for unit in sorted((u for u in self.of(source) if u.at <= high_water), key=place):
             there.setdefault(where[unit.id], []).append(unit)
         front = self.run(
-            self.queue.move_front.op(
+            self.queue.move_range.op(
                 step.op, step.seq, n, source=source, target=target, high_water_ms=high_water
             )
         )

@@ -479,14 +479,14 @@ def test_a_change_that_was_interrupted_can_be_taken_back(
     mail.submit([b"x"] * 5, id="r1", limit=4)
     jobs.submit("acme", [b"x"])
     queue: Any = jobs if verb == "client" else mail
-    name = {"set": "configure", "client": "govern"}.get(verb, "control")
+    name = {"set": "configure", "client": "set_client_rule"}.get(verb, "control")
     sha = queue._script(name).sha
 
     def stop() -> None:
         raise Stopped
 
     def look() -> tuple[Any, ...]:
-        request, acme = mail.request("r1"), jobs.client_of("acme")
+        request, acme = mail.request("r1"), jobs.get_client("acme")
         assert request is not None and acme is not None
         return request.state, request.paused, request.limit, acme.weight, mail.settings()
 

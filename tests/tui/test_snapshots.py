@@ -81,7 +81,7 @@ def listed() -> tuple[ListedQueue, ...]:
             kind,
             REQUESTS if kind == "request" else DELAYS,
             QueueBase.actions,
-            QueueBase.editable,
+            QueueBase.editable_states,
         )
         for name, kind in KINDS.items()
     )

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 from ..model.clock import Duration
-from ..model.consumer_load import PENDING_PAGE, GroupLoad, PendingPage, Reassigned, holding
+from ..model.consumer_load import PENDING_PAGE, GroupLoad, PendingPage, Reassigned, pending_delivery
 from ..model.entry import Client, Clients, Consumer, Counts, Level, Limit, Request
 from ..model.errors import Refused, WrongKind
 from ..model.queue_position import OTHERS, SEEN, QueuePosition
@@ -24,13 +24,13 @@ class Abilities(ParallelReads[C_co]):
     """Requests, groups of consumers, clients, other programs' processes."""
 
     @operation
-    async def census(self, now_ms: int | None = None) -> Counts:
+    async def full_counts(self, now_ms: int | None = None) -> Counts:
         """`counts` for who asks about this queue alone: what no key lists is looked for."""
         counts: Counts = await self.counts.op(now_ms)
         return counts
 
     @operation
-    async def variant(self) -> dict[str, str]:
+    async def creation_options(self) -> dict[str, str]:
         """Which of its kind it was made as, by option: for good, unlike its settings."""
         return {}
 
@@ -59,7 +59,7 @@ class Abilities(ParallelReads[C_co]):
         return [GroupLoad("", counts.of("pending"), counts.of("waiting"))]
 
     @operation
-    async def holdings(
+    async def pending_deliveries(
         self,
         group: str = "",
         max: int = PENDING_PAGE,
@@ -71,7 +71,7 @@ class Abilities(ParallelReads[C_co]):
         if page.problem:
             raise WrongKind(page.problem)
         rows = tuple(
-            holding(entry, now)
+            pending_delivery(entry, now)
             for entry in page.entries
             if consumer in ("", entry.consumer) and _within(entry.id, group)
         )
@@ -96,7 +96,7 @@ class Abilities(ParallelReads[C_co]):
         raise Refused(f"queue {self.name} is a {self.kind} queue: claim its entries instead")
 
     @operation
-    async def strike(self, group: str, consumer: str) -> str:
+    async def remove_consumer(self, group: str, consumer: str) -> str:
         """Remove a consumer from a group: gone | holds (it has something, and stays) | absent."""
         return "absent"
 
@@ -111,7 +111,7 @@ class Abilities(ParallelReads[C_co]):
         return Clients()
 
     @operation
-    async def client_of(self, client: str) -> Client | None:
+    async def get_client(self, client: str) -> Client | None:
         """A client as it stands; None when nothing of it is here."""
         return None
 
@@ -121,7 +121,7 @@ class Abilities(ParallelReads[C_co]):
         because as many of theirs are pending as may be. What is paused or blocked isn't meant."""
         return []
 
-    def fates(self) -> ReplayTracker:
+    def replay_tracker(self) -> ReplayTracker:
         """Follows entries that are replayed from here to their ends."""
         return ReplayTracker(cast("Queue[Any]", self))
 
@@ -137,7 +137,7 @@ class Abilities(ParallelReads[C_co]):
         return []
 
     @operation
-    async def prune(
+    async def prune_process(
         self,
         name: str,
         *,
@@ -149,7 +149,7 @@ class Abilities(ParallelReads[C_co]):
         """Strike a process from the `register` if it was silent for so long by the server's clock
         (None: as long as its owner waits); looked at again in the step that strikes it.
 
-        ``rescue``: what it had waits again; else it ends as its owner has it (`unrescued`). The
+        ``rescue``: what it had waits again; else it ends as its owner has it (`prune_note`). The
         same ``op`` and ``step`` sent again answer the same and change nothing.
         """
         raise Refused(f"queue {self.name} is a {self.kind} queue: nobody lists its workers")
@@ -163,12 +163,12 @@ class Abilities(ParallelReads[C_co]):
         )
 
     @operation
-    async def standing(self, id: str = "") -> QueuePosition:
+    async def queue_position(self, id: str = "") -> QueuePosition:
         """What this kind of queue knows of why an entry or request (or, without an id, anything
         at all) isn't handed out; a few round trips, however much is in it. Reads only."""
-        return await self._askers()
+        return await self._recent_consumers()
 
-    async def _askers(self) -> QueuePosition:
+    async def _recent_consumers(self) -> QueuePosition:
         return await asking(self.keys["callers"])
 
 

@@ -20,11 +20,11 @@ class ParallelReads(QueueReads[C_co]):
     """A state or the history in parts; of one leaf (a shard, or a queue that has none)."""
 
     @property
-    def leaves(self) -> Sequence[Queue[Any]]:
+    def shard_queues(self) -> Sequence[Queue[Any]]:
         """Its shards, each a queue by itself: only descriptions, run them on this one's client."""
         return (cast("Queue[Any]", self),)
 
-    async def _kept(self, state: State) -> tuple[str, float | None, float | None] | None:
+    async def _zset_range(self, state: State) -> tuple[str, float | None, float | None] | None:
         """The sorted set that keeps a state, and from which score to which; None: none does."""
         part = ZSETS.get(state)
         return None if part is None else (part, None, None)
@@ -36,7 +36,7 @@ class ParallelReads(QueueReads[C_co]):
         """A state cut into parts of about ``size``, of entries whose `Entry.at_ms` is from
         ``low_ms`` to ``high_ms`` (ms or aware datetimes); None: it can't be cut here, `page` reads
         it. Of one leaf."""
-        kept = await self._kept(state)
+        kept = await self._zset_range(state)
         if kept is None:
             return None
         part, low, high = kept
@@ -57,7 +57,7 @@ class ParallelReads(QueueReads[C_co]):
         """Up to ``max`` entries of a span, with the columns of `ColumnPage` in ``want``. Of one leaf.
 
         Columns are looked up for ``step`` of them by one call, all in one exchange."""
-        kept = await self._kept(state)
+        kept = await self._zset_range(state)
         assert kept is not None, "what has no spans has no sheets"
         key = self.keys[kept[0]]
         rows, onward, took = await page(key, span, cursor, max, step)
@@ -83,20 +83,22 @@ class ParallelReads(QueueReads[C_co]):
         slowest = sorted([took, *middle])[-1]
         return ColumnPage(ids, [score for score, _ in rows], onward, slowest, **columns)
 
-    async def _line(self, cursor: str | None, max: int, start: int | None = None) -> WaitingIds:
+    async def _waiting_ids(
+        self, cursor: str | None, max: int, start: int | None = None
+    ) -> WaitingIds:
         """Up to ``max`` of what waits where it can't be cut, behind ``cursor`` or from the
         ``start``-th one on."""
         raise NotImplementedError("what waits here has spans, or is read by pages")
 
     @operation
-    async def queued(
+    async def read_waiting(
         self,
         cursor: str | None = None,
         max: int = 100,
         want: frozenset[str] = frozenset({"lines", "errors"}),
     ) -> ColumnPage:
         """As `sheet`, of what waits in lists or streams: it has no spans. Of one leaf."""
-        line = await self._line(cursor, max)
+        line = await self._waiting_ids(cursor, max)
         names = _names(line.ids)
         asked = want if line.clients is None else want - {"clients"}
         descriptions = self._columns("waiting", names, asked) if names else {}
@@ -123,7 +125,7 @@ class ParallelReads(QueueReads[C_co]):
             if name in want
         }
         if "payloads" in want:
-            columns["payloads"] = self._contents(ids)
+            columns["payloads"] = self._payloads_or_errors(ids)
         return columns
 
     @operation
@@ -141,7 +143,7 @@ class ParallelReads(QueueReads[C_co]):
         return Call(("XRANGE", key, f"({after}", until, "COUNT", max), list[Any], key=key)
 
     @operation
-    async def request_spans(
+    async def request_ranges(
         self,
         settled: bool,
         size: int,
@@ -153,7 +155,7 @@ class ParallelReads(QueueReads[C_co]):
         return []
 
     @operation
-    async def request_sheet(
+    async def read_request_range(
         self, settled: bool, span: ScoreRange, cursor: str | None = None, max: int = 100
     ) -> tuple[list[tuple[str, Request | Exception | None]], str | None]:
         """Up to ``max`` requests of a span by id, and where to go on; an error is a record that

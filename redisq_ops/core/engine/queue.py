@@ -49,7 +49,7 @@ class Queue(Abilities[C_co]):
         lease_ms = checked_ms(lease_ms, "lease_ms")
         if not await self.exists.op():
             return TakeResult((), None, False)
-        await self._enrol()
+        await self._ensure_registered()
         return await self._take(n, consumer, lease_ms)
 
     async def _take(self, n: int, consumer: str, lease_ms: Duration) -> TakeResult:
@@ -60,7 +60,7 @@ class Queue(Abilities[C_co]):
         def read(reply: list[Any]) -> TakeResult:
             return taken(reply, partial(self._deliveries, consumer))
 
-        found: TakeResult = await self._guarded(
+        found: TakeResult = await self._call_idempotent(
             "take", read, n=n, lease_ms=lease_ms, consumer=consumer
         )
         return found
@@ -85,7 +85,7 @@ class Queue(Abilities[C_co]):
 
         ``stale``: another delivery of that entry is the valid one, nothing was changed.
         """
-        await self._fit()
+        await self._check_key_types_once()
         return await self._settle(settlements)
 
     async def _settle(self, settlements: Sequence[Settlement]) -> list[str]:
@@ -94,13 +94,13 @@ class Queue(Abilities[C_co]):
         told, rows = ends(
             settlements, lambda s: (s.outcome, s.value, checked_ms(s.delay_ms, "delay_ms"))
         )
-        found: list[str] = await self._guarded(
+        found: list[str] = await self._call_idempotent(
             "settle", row_words(len(settlements)), rows,
             consumer=settlements[0].delivery.consumer, told=told,
         )  # fmt: skip
         return found
 
-    def retry_ms(self, settlement: Settlement) -> int | None:
+    def retry_delay_ms(self, settlement: Settlement) -> int | None:
         """How long what failed so waits to run again; None: that is decided as it is settled."""
         return checked_ms(settlement.delay_ms, "delay_ms")
 
@@ -116,7 +116,7 @@ class Queue(Abilities[C_co]):
         """Settle what is finished and take the next, in one round trip."""
         if not await self.exists.op():
             return await self.settle.op(settlements), TakeResult((), None, False)
-        await self._enrol()
+        await self._ensure_registered()
         return await both(self._settle(settlements), self._take(n, consumer, lease_ms))
 
     @operation
@@ -185,7 +185,7 @@ class Queue(Abilities[C_co]):
         )
 
     @operation
-    def move_front(
+    def move_range(
         self,
         op: str,
         step: int,
@@ -199,7 +199,7 @@ class Queue(Abilities[C_co]):
     ) -> Description[MovedRange]:
         """One step of a bulk move of a whole state: the first ``n`` of what is meant.
 
-        Meant is what has been in ``source`` (of `fronts`) since before ``high_water_ms``, as with
+        Meant is what has been in ``source`` (of `range_states`) since before ``high_water_ms``, as with
         `move` for all their ids. ``left`` is the earlier step's `MovedRange.left`. The same ``op``
         and ``step`` sent again answer the same and change nothing. The history is told of the steps
         of a second at once, and of the rest with the ``last`` one or when nothing is left.
@@ -235,7 +235,7 @@ class Queue(Abilities[C_co]):
         source: State,
         high_water_ms: int,
     ) -> Call[list[str]]:
-        """One step of a change of payloads, of entries in ``source`` (of `editable`).
+        """One step of a change of payloads, of entries in ``source`` (of `editable_states`).
 
         A row is an id, its payload as it was read, and what it is to be. One word each: moved |
         changed (another payload or state now) | late, as `move` has them.
@@ -286,7 +286,7 @@ class Queue(Abilities[C_co]):
             **({} if edited else {"to": target}),
         )
 
-    def abroad(self, op: str, id: str) -> str:
+    def transferred_id(self, op: str, id: str) -> str:
         """What an entry that a move (``op``) brings into such a queue is there, or is part of."""
         return id
 
@@ -300,19 +300,19 @@ class Queue(Abilities[C_co]):
         raise Refused(f"queue {self.name} is a {self.kind} queue: it takes in no other's entries")
 
     @operation
-    async def creatable(self) -> None:
+    async def check_creatable(self) -> None:
         """Refuse a name under which no such queue can be begun; nothing is written."""
-        await self._unobstructed()
+        await self._refuse_wrong_types()
 
     @operation
-    async def unlike(self, other: Queue[Any]) -> str:
+    async def transfer_obstacle(self, other: Queue[Any]) -> str:
         """Why entries of another queue of this kind can't go on here, in words; empty: they can."""
         return ""
 
     @operation
     async def configure(self, op: str, seq: int, changes: dict[str, str]) -> dict[str, str]:
         """Set settings or flags; an empty value removes. Returns what was there before or ''."""
-        await self._enrol()
+        await self._ensure_registered()
         return await self._configure(op, seq, changes)
 
     async def _configure(
@@ -337,12 +337,12 @@ class Queue(Abilities[C_co]):
         }
 
     @operation
-    async def dismantle(self, max: int = 100) -> int:
+    async def destroy_step(self, max: int = 100) -> int:
         """Remove a bounded part of a queue that is being destroyed; 0 when nothing is left.
 
         Big keys are unlinked (freed off the server's main thread), never deleted in place.
         """
-        gone = await self._dismantle(max)
+        gone = await self._destroy_entries(max)
         if gone:
             return gone
         ops = await scored(self.keys["ops"], "0", str(max - 1))
@@ -355,21 +355,21 @@ class Queue(Abilities[C_co]):
             await Call(("ZREM", key, *(op for op, _ in ops)), int, key=key)
         return await Call(("UNLINK", *parts), int, key=parts[0])
 
-    async def _dismantle(self, max: int) -> int:
+    async def _destroy_entries(self, max: int) -> int:
         return 0
 
     @operation
-    async def govern(
+    async def set_client_rule(
         self, op: str, seq: int, rule: str, client: str, value: int
     ) -> tuple[str, int]:
-        """Change one of the `rules` of a client, as an operation; `invert` takes it back.
+        """Change one of the `rules` of a client, as an operation; `undo_change` takes it back.
 
         Returns (``ok`` or ``same``, the value before).
         """
         raise Refused(f"queue {self.name} is a {self.kind} queue: it has no rules for clients")
 
     @operation
-    async def invert(
+    async def undo_change(
         self,
         op: str,
         seq: int,
@@ -379,7 +379,7 @@ class Queue(Abilities[C_co]):
     ) -> int:
         """Take back a change that moved no entries; how many things changed.
 
-        It is about as many as `inverts` says. ``left`` is told which were touched since, and stay;
+        It is about as many as `undo_change_size` says. ``left`` is told which were touched since, and stay;
         the others are as they were already.
         """
         if verb == "accepted":  # to the trash, unless it was touched since
@@ -411,8 +411,8 @@ class Queue(Abilities[C_co]):
             left([name])
         return 0
 
-    def inverts(self, verb: str, args: Sequence[str]) -> int:
-        """How many things an `invert` is about: entries, where it is about these."""
+    def undo_change_size(self, verb: str, args: Sequence[str]) -> int:
+        """How many things an `undo_change` is about: entries, where it is about these."""
         return 1
 
 

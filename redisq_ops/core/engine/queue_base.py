@@ -17,7 +17,7 @@ from ..redis import acl_rights
 from ..redis.operation import Bound, C_co, Call, both, operation, together
 from ..redis.scripts import Script, script
 from .idempotency import CallerSlots
-from .registry import enrol, find, server_ms
+from .registry import ensure_registered, find, server_ms
 
 if TYPE_CHECKING:
     from .queue import Queue
@@ -36,21 +36,21 @@ class QueueBase(Bound[C_co], ABC):
         verb: states for verb, (states, _) in VERBS.items() if verb not in ("reschedule", "move")
     }
     """what an operator can do here, and to entries of which states (`move` takes two queues)"""
-    fronts: ClassVar[frozenset[State]] = frozenset({"dead", "trash"})
-    """states that can be moved whole, the server choosing what is next: see `move_front`"""
+    range_states: ClassVar[frozenset[State]] = frozenset({"dead", "trash"})
+    """states that can be moved whole, the server choosing what is next: see `move_range`"""
     accepts: ClassVar[frozenset[State]] = frozenset()
     """states in which entries that were exported can be taken in: see `accept`"""
-    editable: ClassVar[tuple[State, ...]] = ("delayed", "dead")
+    editable_states: ClassVar[tuple[State, ...]] = ("delayed", "dead")
     """states whose entries can be given another payload"""
-    settable: ClassVar[bool] = True
+    has_settings: ClassVar[bool] = True
     """whether it has settings and flags (paused, closed)"""
     rules: ClassVar[Mapping[str, range]] = {}
     """what can be set of a client (``clients`` in `capabilities`), and to which values"""
-    faults: ClassVar[tuple[str, ...]] = ()
+    layout_faults: ClassVar[tuple[str, ...]] = ()
     """what is known to be wrong with the layout itself, a sentence each"""
-    replays: ClassVar[str] = "attempts counted afresh"
+    replay_note: ClassVar[str] = "attempts counted afresh"
     """what a replayed entry's attempts are"""
-    unrescued: ClassVar[str] = ""
+    prune_note: ClassVar[str] = ""
     """what becomes of the work of a process that is pruned without rescue, in words"""
 
     def __init__(
@@ -73,46 +73,46 @@ class QueueBase(Bound[C_co], ABC):
         self.keys = Keys(f"{name}/{shard}" if shard else name, prefix)
         self.clock = clock or ServerClock()
         self.callers = callers or CallerSlots()
-        self._enrolled = False
-        self._fits = False
+        self._registered = False
+        self._key_types_checked = False
 
     def _script(self, name: str) -> Script:
         return script(self.room, name, self.kinds)
 
-    async def _enrol(self) -> None:
-        if not self._enrolled:
-            enrolment = enrol(
-                self.name, self.kind, self.schema, self.prefix, permitted=self._permitted
+    async def _ensure_registered(self) -> None:
+        if not self._registered:
+            enrolment = ensure_registered(
+                self.name, self.kind, self.schema, self.prefix, permitted=self._check_submit_rights
             )
-            entry, _ = await both(enrolment, self._unobstructed())
+            entry, _ = await both(enrolment, self._refuse_wrong_types())
             if entry.all_shards > 1:
                 raise WrongKind(f"queue {self.name} has shards: open it as a sharded queue")
             self.layout = entry.layout
-            self._enrolled = True
+            self._registered = True
 
-    async def _permitted(self) -> None:
+    async def _check_submit_rights(self) -> None:
         """Refuse a user who may put nothing into the queue, before an empty one is created."""
         await acl_rights.to_put(cast("Queue[Any]", self))
 
-    async def _fit(self) -> None:
+    async def _check_key_types_once(self) -> None:
         """Once a process: refuse foreign keys in the way of scripts that don't look themselves."""
-        if not self._enrolled and not self._fits:
-            await self._unobstructed()
-            self._fits = True
+        if not self._registered and not self._key_types_checked:
+            await self._refuse_wrong_types()
+            self._key_types_checked = True
 
-    async def mistyped(self) -> list[tuple[str, str, str]]:
+    async def wrong_type_keys(self) -> list[tuple[str, str, str]]:
         """Keys that are of another type than ours: (key, its type, what it should be)."""
         kinds = {self.keys[part]: kind for part, kind in sorted(self.kinds)}
         found = await together(Call(("TYPE", key), bytes.decode, key=key) for key in kinds)
         return [(key, is_, kinds[key]) for key, is_ in zip(kinds, found, strict=True)
                 if is_ not in ("none", kinds[key])]  # fmt: skip
 
-    async def _unobstructed(self) -> None:
+    async def _refuse_wrong_types(self) -> None:
         """Refuse foreign keys in the way now: a script finds them when it has begun to write."""
-        for key, is_, kind in await self.mistyped():
+        for key, is_, kind in await self.wrong_type_keys():
             raise WrongKind(f"key {key} is a {is_} where queue {self.name} has a {kind}")
 
-    async def _guarded(self, name: str, read: Any, rows: Any = (), **argv: Any) -> Any:
+    async def _call_idempotent(self, name: str, read: Any, rows: Any = (), **argv: Any) -> Any:
         """Run a script in a caller's slot, so that a re-sent call has no effect."""
         loaded = self._script(name)
         with self.callers.turn(name) as (caller, seq):
@@ -121,8 +121,8 @@ class QueueBase(Bound[C_co], ABC):
                     self.keys, self.clock, read, rows, caller=caller, seq=seq, **argv
                 )
             except WrongKind:
-                self._enrolled = self._fits = False  # from now on, look first
-                await self._unobstructed()  # now, to name it
+                self._registered = self._key_types_checked = False  # from now on, look first
+                await self._refuse_wrong_types()  # now, to name it
                 raise
 
     @property
@@ -136,19 +136,19 @@ class QueueBase(Bound[C_co], ABC):
         return self.keys["wake"]
 
     @property
-    def all_keys(self) -> tuple[Keys, ...]:
+    def shard_keys(self) -> tuple[Keys, ...]:
         """The keys of every shard; wake lists and journals are there, one each."""
         return (self.keys,)
 
     @property
-    def former_keys(self) -> tuple[Keys, ...]:
+    def former_shard_keys(self) -> tuple[Keys, ...]:
         """The keys of every shard that may have been given up."""
         return ()
 
     @operation
     async def exists(self) -> bool:
         """Whether there is such a queue. Its first submission creates it, no look does."""
-        return self._enrolled or await find(self.name, self.prefix) is not None
+        return self._registered or await find(self.name, self.prefix) is not None
 
     @operation
     def settings(self) -> Call[dict[str, str]]:

@@ -117,7 +117,7 @@ class QueueReads(QueueBase[C_co]):
                 Call(("HMGET", self.keys[part], *ids), list[Any], key=self.keys[part])
                 for part in ("meta", "err")
             ),
-            self._contents(ids if payloads else ()),
+            self._payloads_or_errors(ids if payloads else ()),
         )
         return [
             record.readable(id, state, score, line, error, payload)
@@ -131,7 +131,7 @@ class QueueReads(QueueBase[C_co]):
     @abstractmethod
     async def _payloads(self, ids: Sequence[str]) -> list[bytes | None]: ...
 
-    async def _contents(self, ids: Sequence[str]) -> list[bytes | Exception | None]:
+    async def _payloads_or_errors(self, ids: Sequence[str]) -> list[bytes | Exception | None]:
         """Payloads; an error is one that is corrupt."""
         return [*await self._payloads(ids)]
 
@@ -153,7 +153,7 @@ class QueueReads(QueueBase[C_co]):
         return await self._get_waiting(id)
 
     @operation
-    async def several(self, ids: Sequence[str]) -> list[Entry | None]:
+    async def get_many(self, ids: Sequence[str]) -> list[Entry | None]:
         """What `get` says of each of these; in few commands where a kind has a way to."""
         return await together(self.get.op(id) for id in ids)
 
@@ -206,7 +206,7 @@ class QueueReads(QueueBase[C_co]):
         """The moves from and to other queues that hold entries here, or may: each with the time of
         its last step (ms), the one that was idle for the longest first (see `recovery`)."""
         found: dict[str, int] = {}
-        keys = [each["unfinished"] for each in self.all_keys]
+        keys = [each["unfinished"] for each in self.shard_keys]
         for rows in await together(scored(key, "0", "-1") for key in keys):
             for op, at in rows:
                 found[op] = max(found.get(op, 0), moment(at) or 0)
@@ -222,7 +222,7 @@ class QueueReads(QueueBase[C_co]):
         """`invariants`, and what was not looked at. Without ``thorough`` only what a screen can
         wait for: of our own queues, where that takes all entries, keys of another type alone. What
         these hide can't be looked at."""
-        if wrong := await self.mistyped():
+        if wrong := await self.wrong_type_keys():
             said = (f"key {key} is a {is_} where a {kind} belongs" for key, is_, kind in wrong)
             return Checkup(tuple(said))
         if not thorough:

@@ -126,7 +126,7 @@ def find(name: str, prefix: str = PREFIX) -> Call[Registered | None]:
     )
 
 
-async def enrol(
+async def ensure_registered(
     name: str,
     kind: str,
     schema: int,
@@ -142,7 +142,7 @@ async def enrol(
     checked_name(name, "queue name")
     entry = await find(name, prefix)
     if entry is None:
-        unreserved(name, kind)
+        refuse_reserved_name(name, kind)
         if permitted is not None:
             await permitted()
         key = registry_key(prefix)
@@ -156,7 +156,7 @@ async def enrol(
     return entry.checked(kind, schema)
 
 
-def unreserved(name: str, kind: str) -> None:
+def refuse_reserved_name(name: str, kind: str) -> None:
     """Refuse a new queue that would hide another program's of the same name."""
     from .queue_types import LAYOUTS  # rooms stand on this module
 

@@ -1,6 +1,6 @@
 """What becomes of entries that were replayed: whether they end well or die again.
 
-A queue says by `fates` how that can be told of its kind. Most keep an entry's id: it is looked up.
+A queue says by `replay_tracker` how that can be told of its kind. Most keep an entry's id: it is looked up.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ReplayTracker:
         return len(self._since)
 
     @property
-    def untold(self) -> int:
+    def unknown_ends(self) -> int:
         """Of how many of those it never will be."""
         return 0
 
@@ -61,11 +61,11 @@ class ReplayTracker:
         self._owed.clear()
 
     def last_round(self) -> None:
-        """From now on each is looked at once more: `owed` says how many are yet to be."""
+        """From now on each is looked at once more: `remaining` says how many are yet to be."""
         self._owed = set(self._since)
 
     @property
-    def owed(self) -> int:
+    def remaining(self) -> int:
         return len(self._owed)
 
     async def look(self) -> list[bool]:
@@ -76,11 +76,11 @@ class ReplayTracker:
         found: list[Entry | None] = []
         for start in range(0, len(ids), 50):
             found += await together(self._queue.get.op(id) for id in ids[start : start + 50])
-        await self._hear()
+        await self._read_extra()
         ends = [self._end(id, entry) for id, entry in zip(ids, found, strict=True)]
         return [died for died in ends if died is not None]
 
-    async def _hear(self) -> None:
+    async def _read_extra(self) -> None:
         """Hear what entries don't say themselves, once they were looked at."""
 
     def _end(self, id: str, entry: Entry | None) -> bool | None:
@@ -90,8 +90,8 @@ class ReplayTracker:
         if entry is None or entry.state == "done":
             return False
         if entry.state == "dead":
-            return True if self._anew(entry, since_ms) else None
-        if entry.state in ("waiting", "delayed") and self._anew_there(entry):
+            return True if self._died_since(entry, since_ms) else None
+        if entry.state in ("waiting", "delayed") and self._scheduled_again(entry):
             return False
         if entry.state != "trash":
             self._since[id] = since_ms
@@ -99,11 +99,11 @@ class ReplayTracker:
                 self._failing.add(id)
         return None
 
-    def _anew(self, entry: Entry, since_ms: int) -> bool:
+    def _died_since(self, entry: Entry, since_ms: int) -> bool:
         """Whether it died since; else an undo has put it back."""
         return entry.since_ms is None or entry.since_ms >= since_ms
 
-    def _anew_there(self, entry: Entry) -> bool:
+    def _scheduled_again(self, entry: Entry) -> bool:
         """Whether it is there for its next run, ordered while it was being worked on: this one is
         over then. Of what was replayed, or given back, the record says that somebody had it."""
         return entry.op is None and not entry.handed
@@ -126,10 +126,10 @@ class ForeignReplayTracker(ReplayTracker):
         super().forget()
         self._lost.clear()
 
-    def _anew(self, entry: Entry, since_ms: int) -> bool:
+    def _died_since(self, entry: Entry, since_ms: int) -> bool:
         return True
 
-    def _anew_there(self, entry: Entry) -> bool:
+    def _scheduled_again(self, entry: Entry) -> bool:
         return False
 
     def _fails(self, entry: Entry) -> bool:

@@ -64,17 +64,19 @@ class TimedQueue(Queue[C_co]):
             return await self._page_zset(state, "delay", cursor, max, start, payloads, low=low)
         return await Queue.page(self, state, cursor, max, start, payloads)
 
-    async def _kept(self, state: State) -> tuple[str, float | None, float | None] | None:
+    async def _zset_range(self, state: State) -> tuple[str, float | None, float | None] | None:
         if state not in ("waiting", "delayed"):
-            return await Queue._kept(self, state)
+            return await Queue._zset_range(self, state)
         now = await self._now()
         return ("delay", None, now) if state == "waiting" else ("delay", now + 1, None)
 
     @operation
-    async def standing(self, id: str = "") -> QueuePosition:
+    async def queue_position(self, id: str = "") -> QueuePosition:
         """Its rank among all ready times is exactly what comes first."""
         key = self.keys["delay"]
-        askers, rank = await both(self._askers(), Call(("ZRANK", key, id), number, key=key))
+        askers, rank = await both(
+            self._recent_consumers(), Call(("ZRANK", key, id), number, key=key)
+        )
         if rank is None:
             return askers
         ahead = (Ahead("entries with an earlier ready time", int(rank)),) if rank else ()

@@ -61,7 +61,7 @@ async def taken_out(
 ) -> list[TransferBatch]:
     """What a step took out; with ``brief`` without payloads and errors."""
     found: list[TransferBatch] = []
-    for k, leaf in enumerate(queue.leaves):
+    for k, leaf in enumerate(queue.shard_queues):
         start = 0
         while True:
             start, kept_ms, rows = await leaf._script("transfer_read").call(
@@ -90,9 +90,9 @@ async def land(
     """
     if isinstance(queue, ShardedQueue):
         await queue._refresh()
-    await queue._enrol()
+    await queue._ensure_registered()
     refuse_changing(queue)
-    leaves = list(queue.leaves)
+    leaves = list(queue.shard_queues)
     # Under another number of shards it may have been said elsewhere.
     said = await verdict(queue, op, step, former=False) if len(leaves) > 1 else {}
     left = [one for one in cargo if one.row and one.id not in said]
@@ -121,7 +121,7 @@ def _landing(
     queue: Queue[Any], op: str, one: TransferBatch, strange: Collection[str]
 ) -> tuple[bytes | str, ...]:
     state, score, record, payload, error, following = one.row
-    into = queue.abroad(op, one.id)
+    into = queue.transferred_id(op, one.id)
     if into != one.id:
         following += b" " + into.encode()
     state = b"-" if one.id in strange else state
@@ -137,7 +137,7 @@ async def _ended(queue: Queue[Any], ops: Iterable[str]) -> set[str]:
 
     names, found = sorted(ops), set()
     for op in names:
-        keys = [each["op_"] + op for each in queue.all_keys]
+        keys = [each["op_"] + op for each in queue.shard_keys]
         rows = await together(Call(("HMGET", key, *_COURSE), read, key=key) for key in keys)
         ended, landed, tried, undoing, _ = rows[0]
         steps = max(row[-1] for row in rows)
@@ -156,19 +156,19 @@ async def _docks(
     queue: Queue[Any], op: str, cargo: Sequence[TransferBatch]
 ) -> tuple[dict[str, int], set[str]]:
     """The shard that takes each of them in, and the ids that another shard has."""
-    leaves = list(queue.leaves)
+    leaves = list(queue.shard_queues)
     n = len(leaves)
     if not isinstance(queue, ShardedQueue) or n == 1 or not cargo:
         return {one.id: 0 for one in cargo}, set()
     if "requests" in queue.capabilities:
         # Where its new request is, from an earlier step, or will be.
-        into = {one.id: queue.abroad(op, one.id) for one in cargo}
-        places = await queue._places(sorted(set(into.values())))
+        into = {one.id: queue.transferred_id(op, one.id) for one in cargo}
+        places = await queue._shards_of(sorted(set(into.values())))
         return {id: min(places[name]) for id, name in into.items()}, set()
     docks = {one.id: home(one.id, n) for one in cargo}
     if "clients" in queue.capabilities:  # whose name stands in front of the payload
         docks = {one.id: home(one.row[3].partition(b" ")[0].decode(), n) for one in cargo}
-    places = await queue._places([one.id for one in cargo])
+    places = await queue._shards_of([one.id for one in cargo])
     asked = [
         (one.id, leaves[k].keys["body"]) for one in cargo for k in places[one.id] - {docks[one.id]}
     ]
@@ -210,9 +210,9 @@ async def verdict(
             leaf._script("transfer_results").call(
                 leaf.keys, leaf.clock, read, op=op, step=step, close=int(close), keep_ms=keep_ms
             )
-            for leaf in queue.leaves
+            for leaf in queue.shard_queues
         ),
-        _marked([keys["land_"] for keys in queue.former_keys if former], op, step),
+        _marked([keys["land_"] for keys in queue.former_shard_keys if former], op, step),
     )
     elsewhere = {id: word for id, (word, _) in given_up.items() if id != "*"}
     return elsewhere | {id: word for part in found for id, word in part.items()}
@@ -221,7 +221,7 @@ async def verdict(
 async def marks(queue: Queue[Any], op: str, step: int) -> dict[str, tuple[str, str]]:
     """What was said of the entries of a step, and what each is called here. Reads only."""
     return await _marked(
-        [keys["land_"] for keys in (*queue.former_keys, *queue.all_keys)], op, step
+        [keys["land_"] for keys in (*queue.former_shard_keys, *queue.shard_keys)], op, step
     )
 
 
@@ -248,8 +248,8 @@ async def withdraw(
     """Put away what a step brought into ``state`` and nobody touched since; or remove what was put
     away so for good, or bring it back. Of which that is done. ``by`` and ``seq`` are its own."""
     moves = {"from": state, "to": to}
-    return await _asked(
-        [(leaf, ids) for leaf in queue.leaves],
+    return await _step_in_leaf(
+        [(leaf, ids) for leaf in queue.shard_queues],
         lambda leaf, some: leaf._script("transfer_revert").call(
             leaf.keys, leaf.clock, words, [(id,) for id in some], caller=by, seq=seq, op=op,
             step=step, **moves,
@@ -268,8 +268,8 @@ async def put_back(
     undone: bool,
 ) -> set[str]:
     """Make entries that a step took out as they were, where they still are as it left them."""
-    leaves = list(queue.leaves)
-    return await _asked(
+    leaves = list(queue.shard_queues)
+    return await _step_in_leaf(
         [(leaf, [one.id for one in cargo if one.leaf == k]) for k, leaf in enumerate(leaves)],
         lambda leaf, some: leaf._script("transfer_restore").call(
             leaf.keys, leaf.clock, words, [(id,) for id in some], caller=by, seq=seq, op=op,
@@ -278,7 +278,7 @@ async def put_back(
     )  # fmt: skip
 
 
-async def _asked(
+async def _step_in_leaf(
     places: Sequence[tuple[Queue[Any], Sequence[str]]],
     ask: Callable[[Queue[Any], Sequence[str]], Description[list[str]]],
 ) -> set[str]:
@@ -300,13 +300,13 @@ async def free(queue: Queue[Any], op: str, step: int, state: State) -> None:
             leaf._script("transfer_step_ended").call(
                 leaf.keys, leaf.clock, int, op=op, step=step, state=state
             )
-            for leaf in queue.leaves
+            for leaf in queue.shard_queues
         )
 
 
 async def forget(queue: Queue[Any], op: str, step: int) -> None:
     """A step that was taken back has nothing any more that could be put back."""
-    keys = [f"{leaf.keys['undo_']}{op}:{step}" for leaf in queue.leaves]
+    keys = [f"{leaf.keys['undo_']}{op}:{step}" for leaf in queue.shard_queues]
     await together(Call(("UNLINK", key), int, key=key) for key in keys)
 
 
@@ -314,7 +314,7 @@ async def forget_some(
     queue: Queue[Any], op: str, step: int, cargo: Sequence[TransferBatch]
 ) -> None:
     """Of these nothing can be put back any more."""
-    leaves = list(queue.leaves)
+    leaves = list(queue.shard_queues)
 
     def call(one: TransferBatch) -> Call[int]:
         key = f"{leaves[one.leaf].keys['undo_']}{op}:{step}"

@@ -95,7 +95,7 @@ async def hold(queue: Queue[Any], op: str, step: int = 0, idle_ms: int | None = 
             leaf.keys, leaf.clock, int, op=op, step=step, idle=idle
         )
 
-    first, *others = queue.leaves
+    first, *others = queue.shard_queues
     at = await call(first, "" if idle_ms is None else idle_ms)
     # Each shard keeps its own part of the step.
     more = await together(call(leaf, "") for leaf in others) if at and step else []
@@ -113,7 +113,7 @@ async def finish(
         leaf._script("finish_operation").call(
             leaf.keys, leaf.clock, bool, op=op, at=at, steps=last
         )
-        for leaf in queue.leaves
+        for leaf in queue.shard_queues
     )  # fmt: skip
     return all(done)
 
@@ -257,7 +257,7 @@ async def opened(
 
 
 async def _known(queue: Queue[Any], op: str) -> _Known | None:
-    keys = [each["op_"] + op for each in queue.all_keys]
+    keys = [each["op_"] + op for each in queue.shard_keys]
 
     def read(reply: list[bytes | None]) -> list[str]:
         return [(value or b"").decode(errors="backslashreplace") for value in reply]
@@ -299,7 +299,7 @@ async def _list(queue: Queue[Any], op: str, at: int, known: _Known) -> None:
         return
     # Only an undo has a step that is to be taken back; what is kept of the other must stay, too.
     await hold(queue, op, step)
-    keys = [each["unfinished"] for each in queue.all_keys]
+    keys = [each["unfinished"] for each in queue.shard_keys]
     await together(Call(("ZADD", key, "XX", at, op), int, key=key) for key in keys)
 
 
@@ -311,7 +311,7 @@ async def _latest_list(queue: Queue[Any], op: str, steps: int) -> int:
             some,
             await together(
                 Call(("EXISTS", f"{each['undo_']}{op}:{step}"), int, key=each["undo_"])
-                for step in some for each in queue.all_keys[:1]
+                for step in some for each in queue.shard_keys[:1]
             ),
             strict=True,
         ):  # fmt: skip

@@ -36,8 +36,8 @@ class ForeignQueue(Queue[C_co]):
     home: ClassVar[str] = ""
     """where its owner keeps it unless told otherwise"""
     actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {}
-    fronts: ClassVar[frozenset[State]] = frozenset()
-    editable: ClassVar[tuple[State, ...]] = ()
+    range_states: ClassVar[frozenset[State]] = frozenset()
+    editable_states: ClassVar[tuple[State, ...]] = ()
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class ForeignQueue(Queue[C_co]):
         self.beside: frozenset[str] = frozenset()
         """of a whole deployment: its queues that are looked at by themselves, and so not meant"""
 
-    async def _enrol(self) -> None:
+    async def _ensure_registered(self) -> None:
         """It is its owner's to create."""
 
     @operation
@@ -63,7 +63,7 @@ class ForeignQueue(Queue[C_co]):
     async def exists(self) -> bool:
         """Whether its owner's keys are there."""
 
-    def fates(self) -> ReplayTracker:
+    def replay_tracker(self) -> ReplayTracker:
         return ForeignReplayTracker(self)
 
     @classmethod
@@ -85,7 +85,7 @@ class ForeignQueue(Queue[C_co]):
 
     def __init_subclass__(cls, **named: Any) -> None:
         super().__init_subclass__(**named)
-        cls.settable = cls._configure is not ForeignQueue._configure
+        cls.has_settings = cls._configure is not ForeignQueue._configure
 
     async def _configure(
         self, op: str, seq: int, changes: dict[str, str], since: Mapping[str, str] | None = None
@@ -123,7 +123,7 @@ class ForeignQueue(Queue[C_co]):
         raise self._refusal("redisq only looks at it")
 
     @operation
-    async def dismantle(self, max: int = 100) -> int:
+    async def destroy_step(self, max: int = 100) -> int:
         raise self._refusal("it can't be destroyed from here")
 
     @operation
@@ -135,7 +135,7 @@ class ForeignQueue(Queue[C_co]):
         return Rates((), (), ())
 
     @operation
-    async def standing(self, id: str = "") -> QueuePosition:
+    async def queue_position(self, id: str = "") -> QueuePosition:
         return QueuePosition()
 
     @operation
@@ -146,7 +146,7 @@ class ForeignQueue(Queue[C_co]):
     async def history_length(self) -> int:
         return 0
 
-    async def _kept(self, state: State) -> tuple[str, float | None, float | None] | None:
+    async def _zset_range(self, state: State) -> tuple[str, float | None, float | None] | None:
         return None
 
     @operation

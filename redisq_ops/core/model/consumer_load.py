@@ -62,7 +62,7 @@ class Reassigned:
     """the step itself counted in the journal what it gave"""
 
 
-def holding(entry: Entry, now: int) -> PendingDelivery:
+def pending_delivery(entry: Entry, now: int) -> PendingDelivery:
     since, deadline = entry.since_ms, entry.at_ms
     return PendingDelivery(
         entry.id, entry.consumer, None if since is None else now - since,

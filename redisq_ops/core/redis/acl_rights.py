@@ -90,7 +90,7 @@ async def _ask(
     server refuses the call if the user may not read and write one of them."""
     names = dict.fromkeys(more)
     asks: list[Call[list[bytes]]] = []
-    for leaf in queue.leaves:
+    for leaf in queue.shard_queues:
         keys: dict[str, None] = {}
         for name in scripts:
             try:

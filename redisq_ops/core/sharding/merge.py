@@ -23,7 +23,7 @@ class MergedReads(ShardMap[C_co, ShardT]):
     @operation
     async def counts(self, now_ms: int | None = None) -> Counts:
         now = now_ms if now_ms is not None else await self._now()
-        found = await self._each(lambda part: part.counts.op(now))
+        found = await self._on_each_shard(lambda part: part.counts.op(now))
 
         def total(name: str) -> int:
             return sum(getattr(counts, name) for counts in found)
@@ -53,7 +53,7 @@ class MergedReads(ShardMap[C_co, ShardT]):
         skip = 0
         if start is not None:
             cursor, skip = await self._seek(state, start)
-        pages = await self._each(
+        pages = await self._on_each_shard(
             lambda part: part.page.op(state, cursor, skip + max, payloads=payloads)
         )
         rows = sorted(
@@ -74,7 +74,9 @@ class MergedReads(ShardMap[C_co, ShardT]):
         self, cursor: str | None, max: int, start: int | None, payloads: bool
     ) -> Page:
         """What waits, where waiting has no times to merge by: a shard after the other."""
-        sizes = [counts.waiting for counts in await self._each(lambda part: part.counts.op(0))]
+        sizes = [
+            counts.waiting for counts in await self._on_each_shard(lambda part: part.counts.op(0))
+        ]
         shard, _, inner = (cursor or "0~").partition("~")
         k, skip = int(shard), start or 0
         while k < len(sizes) and skip >= sizes[k]:
@@ -82,7 +84,7 @@ class MergedReads(ShardMap[C_co, ShardT]):
         entries: list[Entry] = []
         problems: list[str] = []
         while k < len(sizes) and len(entries) < max:
-            page = await self._part(k).page.op(
+            page = await self._shard(k).page.op(
                 "waiting", inner or None, max - len(entries), skip or None, payloads
             )
             entries += page.entries
@@ -109,7 +111,7 @@ class MergedReads(ShardMap[C_co, ShardT]):
         def ends(part: ShardT) -> Description[list[list[tuple[str, float]]]]:
             return together(scored(part.keys[zset], "0", "0", *rev) for rev in ((), ("REV",)))
 
-        found = await self._each(ends)
+        found = await self._on_each_shard(ends)
         # What no clock counts to comes before or behind all that is bisected.
         times = [
             int(min(_FURTHEST, max(-_FURTHEST, score)))
@@ -121,7 +123,7 @@ class MergedReads(ShardMap[C_co, ShardT]):
         skip, cursor = rank, None
         while low < high:
             middle = (low + high + 1) // 2
-            before = sum(await together(count(part, middle) for part in self._union()))
+            before = sum(await together(count(part, middle) for part in self._all_shards()))
             if before <= rank:
                 low, skip, cursor = middle, rank - before, f"{middle}:"
             else:
@@ -130,25 +132,25 @@ class MergedReads(ShardMap[C_co, ShardT]):
 
     @operation
     async def get(self, id: str) -> Entry | None:
-        return await self._fresh(lambda: self._get(id))
+        return await self._with_known_shards(lambda: self._get(id))
 
     @operation
-    async def several(self, ids: Sequence[str]) -> list[Entry | None]:
+    async def get_many(self, ids: Sequence[str]) -> list[Entry | None]:
         # Before a kind's own way in the order of bases: that one looks at one shard's keys.
         return await together(self.get.op(id) for id in ids)
 
     async def _get(self, id: str) -> Entry | None:
-        return await self._found(id, sorted((await self._places([id]))[id]))
+        return await self._found(id, sorted((await self._shards_of([id]))[id]))
 
     async def _found(self, id: str, shards: Sequence[int]) -> Entry | None:
         """What the first of these shards that knows it says."""
-        found = await together(self._part(k).get.op(id) for k in shards)
+        found = await together(self._shard(k).get.op(id) for k in shards)
         entries = (_marked_entry(e, k) for k, e in zip(shards, found, strict=True) if e is not None)
         return next(entries, None)
 
     @operation
     async def rates(self, now_ms: int, minutes: int = 60) -> Rates:
-        found = await self._each(lambda part: part.rates.op(now_ms, minutes))
+        found = await self._on_each_shard(lambda part: part.rates.op(now_ms, minutes))
 
         def total(series: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
             return tuple(map(sum, zip(*series, strict=True)))
@@ -161,7 +163,7 @@ class MergedReads(ShardMap[C_co, ShardT]):
 
     @operation
     async def history(self, max: int = 100, before: str = "+") -> list[Event]:
-        found = await self._each(lambda part: part.history.op(max, before))
+        found = await self._on_each_shard(lambda part: part.history.op(max, before))
         events = sorted((e for part in found for e in part), key=_place, reverse=True)
         # Events of one moment stay together: the next page begins behind that moment in all shards.
         end = next((i for i in range(max, len(events)) if events[i].id != events[i - 1].id), None)
@@ -169,20 +171,20 @@ class MergedReads(ShardMap[C_co, ShardT]):
 
     @operation
     async def history_length(self) -> int:
-        return sum(await self._each(lambda part: part.history_length.op()))
+        return sum(await self._on_each_shard(lambda part: part.history_length.op()))
 
     @operation
     async def upcoming(self, edges: Sequence[int]) -> list[int]:
-        found = await self._each(lambda part: part.upcoming.op(edges))
+        found = await self._on_each_shard(lambda part: part.upcoming.op(edges))
         return list(map(sum, zip(*found, strict=True)))
 
     @operation
-    async def standing(self, id: str = "") -> QueuePosition:
-        return joined(await self._each(lambda part: part.standing.op(id)))
+    async def queue_position(self, id: str = "") -> QueuePosition:
+        return joined(await self._on_each_shard(lambda part: part.queue_position.op(id)))
 
     @operation
     async def invariants(self) -> list[str]:
-        found = await self._each(lambda part: part.invariants.op())
+        found = await self._on_each_shard(lambda part: part.invariants.op())
         return [f"shard {k}: {said}" for k, all_ in enumerate(found) for said in all_]
 
 

@@ -37,10 +37,10 @@ Y = TypeVar("Y")
 class RebalancingQueue(ShardedQueue[C_co, ShardT]):
     """Entries are at the home of their ids, or on their way there."""
 
-    holding: ClassVar[tuple[str, ...]] = ("body",)
+    id_hashes: ClassVar[tuple[str, ...]] = ("body",)
     """the hashes that have every entry's id"""
 
-    async def _at_home(
+    async def _offer_to_home(
         self,
         entries: Sequence[X],
         id_of: Callable[[X], str],
@@ -68,7 +68,7 @@ class RebalancingQueue(ShardedQueue[C_co, ShardT]):
                 if len(said) == len(entries):
                     return [said[i] for i in range(len(entries))]
                 if self.old_shards:
-                    await self._carry([id_of(entries[i]) for i in left if i not in said])
+                    await self._bring_home([id_of(entries[i]) for i in left if i not in said])
             await self._refresh()
         raise Refused(f"the shards of queue {self.name} keep changing; try again")
 
@@ -77,7 +77,7 @@ class RebalancingQueue(ShardedQueue[C_co, ShardT]):
         swept = await ShardedQueue.sweep(self, max)
         # A mover may have been killed, even one that came late to a change that is over: what it
         # carried must not lie there.
-        await self._finish_carrying()
+        await self._finish_transit()
         return swept
 
     @operation
@@ -90,9 +90,9 @@ class RebalancingQueue(ShardedQueue[C_co, ShardT]):
             found = await ShardedQueue.counts(self, now)
             if not self.layout:  # the number never was changed, also by somebody else just now
                 return found
-        found, carried = await both(ShardedQueue.counts(self, now), self._each(departures))
+        found, carried = await both(ShardedQueue.counts(self, now), self._on_each_shard(departures))
         on_the_way = [entry for entries in carried for entry in entries]
-        came = await self._came(on_the_way)
+        came = await self._arrival_times(on_the_way)
         # What came later than this look began wasn't seen at its home yet.
         states = Counter(
             self._state(entry.state, entry.at, now)
@@ -108,13 +108,13 @@ class RebalancingQueue(ShardedQueue[C_co, ShardT]):
         found = await ShardedQueue._get(self, id)
         if not self.layout or (found is not None and not self.old_shards):
             return found
-        places = sorted((await self._places([id]))[id])
+        places = sorted((await self._shards_of([id]))[id])
         names = ("transit", "meta", "err", "body")
         now, rows = await both(
             self._now(),
             together(
                 Call(("HGET", keys[name], id), _bytes, key=keys[name])
-                for keys in (self._part(k).keys for k in places) for name in names
+                for keys in (self._shard(k).keys for k in places) for name in names
             ),
         )  # fmt: skip
         answers = zip(*[iter(rows)] * len(names), strict=True)
@@ -122,13 +122,15 @@ class RebalancingQueue(ShardedQueue[C_co, ShardT]):
             if mark is None:
                 continue
             left = departure(id, k, mark)
-            if await self._came([left]) != [None]:  # what its old shard has of it is a rest
+            if await self._arrival_times([left]) != [
+                None
+            ]:  # what its old shard has of it is a rest
                 return await self._found(id, [place for place in places if place != k])
             state = self._state(left.state, left.at, now)
             return found or record.readable(id, state, left.at, line, error, payload)
         return found
 
-    async def _came(self, entries: Sequence[InTransit]) -> list[float | None]:
+    async def _arrival_times(self, entries: Sequence[InTransit]) -> list[float | None]:
         """When each was taken in by its home; one round trip if there are any, else none."""
         return await self._grouped(entries, lambda entry: home(entry.id, self.shards), arrivals)
 
@@ -141,52 +143,54 @@ class RebalancingQueue(ShardedQueue[C_co, ShardT]):
         taken = await ShardedQueue._take(self, n, consumer, lease_ms)
         if taken.deliveries or taken.more or not self.layout:
             return taken
-        lying = await self._lying()
+        lying = await self._in_transit_count()
         if not lying:
             return taken
-        await self._finish_carrying()
-        return replace(taken, more=await self._lying() < lying)
+        await self._finish_transit()
+        return replace(taken, more=await self._in_transit_count() < lying)
 
-    async def _lying(self) -> int:
+    async def _in_transit_count(self) -> int:
         """How many entries are on their way."""
-        keys = [part.keys["transit"] for part in self._union()]
+        keys = [part.keys["transit"] for part in self._all_shards()]
         return sum(await together(Call(("HLEN", key), int, key=key) for key in keys))
 
-    async def _finish_carrying(self) -> None:
+    async def _finish_transit(self) -> None:
         """Bring home what is in transit, from wherever it is."""
-        parts = self._union()
+        parts = self._all_shards()
         found = await together(fields(part.keys["transit"]) for part in parts)
         for part, ids in zip(parts, found, strict=True):
-            await self._carry_from(part, self._away(part, list(ids)))
+            await self._bring_home_from(part, self._not_at_home(part, list(ids)))
 
     @abstractmethod
-    def _arrive(self, part: ShardT, rows: Sequence[Arrival]) -> Call[list[str]]:
+    def _accept_rows(self, part: ShardT, rows: Sequence[Arrival]) -> Call[list[str]]:
         """Put entries in at their home: ok | same, or why not yet. A row: id mark, and the rest."""
 
-    async def _rehome(self) -> int:
+    async def _rebalance_step(self) -> int:
         left = 0
-        for part in self._union():
+        for part in self._all_shards():
             cursor = "0"
             while True:
                 cursor, *ids = await part._script("list_ids").call(
                     part.keys, self.clock, words, cursor=cursor, max=BATCH
                 )
-                left += await self._carry_from(part, self._away(part, ids))
+                left += await self._bring_home_from(part, self._not_at_home(part, ids))
                 if cursor == "0":
                     break
         return left
 
-    def _away(self, part: ShardT, ids: Sequence[str]) -> list[str]:
+    def _not_at_home(self, part: ShardT, ids: Sequence[str]) -> list[str]:
         """Those of a shard that belong to another one now."""
         return [id for id in ids if home(id, self.shards) != part.shard]
 
     @operation
     async def invariants(self) -> list[str]:
         said = await ShardedQueue.invariants(self)
-        parts = self._union()
+        parts = self._all_shards()
         for part in parts:
-            found = await together(fields(part.keys[name]) for name in self.holding)
-            strays = [id for ids in found for id in ids if part.shard not in self._homes(id)]
+            found = await together(fields(part.keys[name]) for name in self.id_hashes)
+            strays = [
+                id for ids in found for id in ids if part.shard not in self._possible_shards(id)
+            ]
             said += [f"{id} is in shard {part.shard} and doesn't belong there" for id in strays]
         keys = [] if self.old_shards else [part.keys["transit"] for part in parts]
         lying = [id for ids in await together(map(fields, keys)) for id in ids]
@@ -199,11 +203,11 @@ class RebalancingQueue(ShardedQueue[C_co, ShardT]):
         found = await ShardedQueue.checkup(self, thorough)
         if not thorough or not self.old_shards:
             return found
-        carried = await attempt(self._each(departures))
+        carried = await attempt(self._on_each_shard(departures))
         if isinstance(carried, Exception):  # a key of another type, named already
             return found
         lying = [entry for entries in carried for entry in entries]
-        came = await self._came(lying)
+        came = await self._arrival_times(lying)
         left = (
             f"{_told(entry, home(entry.id, self.shards), when is not None)}: the sweep of any"
             f" worker, or resize({self.shards}), ends that"
@@ -211,16 +215,16 @@ class RebalancingQueue(ShardedQueue[C_co, ShardT]):
         )
         return replace(found, flaws=(*found.flaws, *left))
 
-    async def _carry(self, ids: Sequence[str]) -> None:
+    async def _bring_home(self, ids: Sequence[str]) -> None:
         """Bring entries home from where they were before the number changed."""
         away: dict[int, list[str]] = {}
         for id in ids:
             if (k := home(id, self.old_shards)) != home(id, self.shards):
                 away.setdefault(k, []).append(id)
         for k, some in away.items():
-            await self._carry_from(self._part(k), some)
+            await self._bring_home_from(self._shard(k), some)
 
-    async def _carry_from(self, source: ShardT, ids: Sequence[str]) -> int:
+    async def _bring_home_from(self, source: ShardT, ids: Sequence[str]) -> int:
         """Bring entries from a shard to their homes; how many are pending and stay for now."""
         held = 0
         while ids:
@@ -237,7 +241,7 @@ class RebalancingQueue(ShardedQueue[C_co, ShardT]):
             said = await self._grouped(
                 off,
                 lambda row: home(row[0], self.shards),
-                lambda part, some: self._arrive(
+                lambda part, some: self._accept_rows(
                     part, [(id, mark_of(id, source.shard, mark), *rest) for id, mark, rest in some]
                 ),
             )

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from ..engine.idempotency import CallerSlots
 from ..engine.queue import Queue
-from ..engine.registry import Registered, enrol, find
+from ..engine.registry import Registered, ensure_registered, find
 from ..engine.wire_format import checked_take
 from ..model.clock import FELL_MS, Clock, Duration
 from ..model.entry import Delivery, Settlement, State, TakeResult
@@ -75,35 +75,40 @@ class ShardMap(Queue[C_co], Generic[C_co, ShardT]):
         self._parts: dict[tuple[int, int], ShardT] = {}
         self._latest_ms = 0
         if entry is not None:
-            self._adopt(entry)
+            self._apply_registry(entry)
 
     # --- which shards there are ----------------------------------------------------------------
 
-    def _adopt(self, entry: Registered | None) -> None:
+    def _apply_registry(self, entry: Registered | None) -> None:
         """Go by what the registry says."""
         if entry is not None:
             self.shards, self.old_shards = entry.shards, entry.old_shards
             self.layout = entry.layout
 
-    async def _enrol(self) -> None:
-        if not self._enrolled:
-            entry = await enrol(
-                self.name, self.kind, self.schema, self.prefix, self.shards, self._permitted
+    async def _ensure_registered(self) -> None:
+        if not self._registered:
+            entry = await ensure_registered(
+                self.name,
+                self.kind,
+                self.schema,
+                self.prefix,
+                self.shards,
+                self._check_submit_rights,
             )
-            self._adopt(entry)
-            await self._unobstructed()
-            self._enrolled = True
+            self._apply_registry(entry)
+            await self._refuse_wrong_types()
+            self._registered = True
 
-    async def mistyped(self) -> list[tuple[str, str, str]]:
+    async def wrong_type_keys(self) -> list[tuple[str, str, str]]:
         """What each shard says, in one round trip. A script for each were quicker, but who only
         looks may run none, and it is refused where a slot is on its way to another node."""
-        found = await together(part.mistyped() for part in self._union())
+        found = await together(part.wrong_type_keys() for part in self._all_shards())
         return [row for rows in found for row in rows]
 
     async def _refresh(self) -> None:
-        self._adopt(await find(self.name, self.prefix))
+        self._apply_registry(await find(self.name, self.prefix))
 
-    def _part(self, k: int, layout: int | None = None) -> ShardT:
+    def _shard(self, k: int, layout: int | None = None) -> ShardT:
         """Shard ``k``, as someone sees it who knows that layout."""
         at = (k, self.layout if layout is None else layout)
         if at not in self._parts:
@@ -111,56 +116,58 @@ class ShardMap(Queue[C_co], Generic[C_co, ShardT]):
                 None, self.name, prefix=self.prefix, clock=self.clock, callers=self.callers,
                 shard=k, layout=at[1],
             )  # fmt: skip
-            made._enrolled = True  # by us
+            made._registered = True  # by us
             self._parts[at] = made
         return self._parts[at]
 
-    def _union(self) -> list[ShardT]:
-        return [self._part(k) for k in range(max(self.shards, self.old_shards))]
+    def _all_shards(self) -> list[ShardT]:
+        return [self._shard(k) for k in range(max(self.shards, self.old_shards))]
 
-    async def _fresh(self, make: Callable[[], Description[T]]) -> T:
+    async def _with_known_shards(self, make: Callable[[], Description[T]]) -> T:
         """Run a description; again if the registry, read beside it, says that shards changed."""
         while True:
             known = self.shards, self.old_shards
             result, entry = await both(make(), find(self.name, self.prefix))
-            self._adopt(entry)
+            self._apply_registry(entry)
             if (self.shards, self.old_shards) == known:
                 return result
 
-    async def _informed(self, make: Callable[[], Description[T]]) -> T:
-        """As `_fresh`, for what resizing has to see: the registry is read when it was written.
+    async def _until_shards_stable(self, make: Callable[[], Description[T]]) -> T:
+        """As `_with_known_shards`, for what resizing has to see: the registry is read when it was written.
 
         Who then doesn't find the change under way wrote before it began, and is copied with it.
         """
         while True:
             known = self.shards, self.old_shards, self.layout
             result = await make()
-            self._adopt(await find(self.name, self.prefix))
+            self._apply_registry(await find(self.name, self.prefix))
             if (self.shards, self.old_shards, self.layout) == known:
                 return result
 
-    async def _each(self, ask: Callable[[ShardT], Description[T]]) -> list[T]:
+    async def _on_each_shard(self, ask: Callable[[ShardT], Description[T]]) -> list[T]:
         """Ask every shard, all in one round trip."""
-        return await self._fresh(lambda: together(ask(part) for part in self._union()))
+        return await self._with_known_shards(
+            lambda: together(ask(part) for part in self._all_shards())
+        )
 
     @property
-    def all_keys(self) -> tuple[Keys, ...]:
-        return tuple(part.keys for part in self._union())
+    def shard_keys(self) -> tuple[Keys, ...]:
+        return tuple(part.keys for part in self._all_shards())
 
     @property
-    def leaves(self) -> Sequence[ShardT]:
-        return self._union()
+    def shard_queues(self) -> Sequence[ShardT]:
+        return self._all_shards()
 
-    async def _kept(self, state: State) -> tuple[str, float | None, float | None] | None:
+    async def _zset_range(self, state: State) -> tuple[str, float | None, float | None] | None:
         return None
 
-    def _homes(self, id: str) -> set[int]:
+    def _possible_shards(self, id: str) -> set[int]:
         """Where an entry can be: its home, and while the number changes its old one."""
         return {home(id, n) for n in (self.shards, self.old_shards) if n}
 
-    async def _places(self, ids: Sequence[str]) -> dict[str, set[int]]:
+    async def _shards_of(self, ids: Sequence[str]) -> dict[str, set[int]]:
         """Which shards to ask for each id."""
-        return {id: self._homes(id) for id in ids}
+        return {id: self._possible_shards(id) for id in ids}
 
     # --- what workers do -----------------------------------------------------------------------
 
@@ -176,12 +183,12 @@ class ShardMap(Queue[C_co], Generic[C_co, ShardT]):
         """
         checked_take(n)
         checked_consumer(consumer)
-        parts = self._union()
+        parts = self._all_shards()
         ((now, entry), (paused, _)), heads = await both(
             both(both(self._now(), find(self.name, self.prefix)), parts[0]._flags()),
             together(self._peek(part) for part in parts),
         )
-        self._adopt(entry)
+        self._apply_registry(entry)
         fell, self._latest_ms = now < self._latest_ms - FELL_MS, now
         if fell:  # no shard that has nothing due would be asked, and so learn of it
             await together(part.sweep.op() for part in parts)
@@ -243,7 +250,7 @@ class ShardMap(Queue[C_co], Generic[C_co, ShardT]):
         for place, item in enumerate(items):
             places.setdefault(shard(item), []).append(place)
         replies = await together(
-            ask(self._part(k, layout), [items[i] for i in at]) for k, at in places.items()
+            ask(self._shard(k, layout), [items[i] for i in at]) for k, at in places.items()
         )
         answers: dict[int, Y] = {}
         for at, reply in zip(places.values(), replies, strict=True):
@@ -252,7 +259,7 @@ class ShardMap(Queue[C_co], Generic[C_co, ShardT]):
 
     @operation
     async def sweep(self, max: int = 100) -> int:
-        return sum(await self._each(lambda part: part.sweep.op(max)))
+        return sum(await self._on_each_shard(lambda part: part.sweep.op(max)))
 
 
 def checked_shards(shards: int) -> int:

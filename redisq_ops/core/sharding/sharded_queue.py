@@ -63,22 +63,24 @@ class ShardedQueue(MergedReads[C_co, ShardT]):
         if not entry.old_shards:
             if entry.shards == shards:
                 return 0
-            await self._refuse_unfinished()
-            await self._equip(range(entry.shards, shards))
+            await self._refuse_unfinished_transfers()
+            await self._copy_settings(range(entry.shards, shards))
             begun = replace(entry, shards=shards, old_shards=entry.shards, layout=entry.layout + 1)
-            entry = await self._amend(entry, begun)
-        self._adopt(entry)
+            entry = await self._replace_entry(entry, begun)
+        self._apply_registry(entry)
         # Once more, now that every change of settings reaches the new shards by itself.
-        await self._equip(range(entry.old_shards, shards))
-        await self._fence()
-        await self._refuse_unfinished()  # a move that began before it could learn of the change
-        left = await self._rehome()
+        await self._copy_settings(range(entry.old_shards, shards))
+        await self._reject_stale_producers()
+        await (
+            self._refuse_unfinished_transfers()
+        )  # a move that began before it could learn of the change
+        left = await self._rebalance_step()
         if not left:
-            await self._retire([self._part(k) for k in range(shards, entry.old_shards)])
-            self._adopt(await self._amend(entry, replace(entry, old_shards=0)))
+            await self._clear_given_up([self._shard(k) for k in range(shards, entry.old_shards)])
+            self._apply_registry(await self._replace_entry(entry, replace(entry, old_shards=0)))
         return left
 
-    async def _refuse_unfinished(self) -> None:
+    async def _refuse_unfinished_transfers(self) -> None:
         """Refuse while a move from or to another queue is under way: its undo lists and what was
         said of its entries are in the shards they were in when it began."""
         for op in await self.unfinished.op():
@@ -87,7 +89,7 @@ class ShardedQueue(MergedReads[C_co, ShardT]):
                 " it is (redisq fsck says how to finish it)"
             )
 
-    async def _equip(self, new: Iterable[int]) -> None:
+    async def _copy_settings(self, new: Iterable[int]) -> None:
         """Give shards the settings and flags of the first, until these stay as they are.
 
         One that was given up before may still have those of that time. Settings are changed in
@@ -97,7 +99,7 @@ class ShardedQueue(MergedReads[C_co, ShardT]):
         def read(reply: dict[bytes, bytes]) -> dict[str, bytes]:
             return {k.decode(): v for k, v in reply.items() if k not in (b"layout", b"retired")}
 
-        keys = [self._part(k).keys["cfg"] for k in (0, *new)]
+        keys = [self._shard(k).keys["cfg"] for k in (0, *new)]
         while True:
             wanted, *had = await together(Call(("HGETALL", key), read, key=key) for key in keys)
             changes: list[Call[int]] = []
@@ -111,7 +113,7 @@ class ShardedQueue(MergedReads[C_co, ShardT]):
                 return
             await together(changes)
 
-    async def _amend(self, before: Registered, after: Registered) -> Registered:
+    async def _replace_entry(self, before: Registered, after: Registered) -> Registered:
         # A re-sent change finds itself done, so what counts is what stands there now.
         if (
             not await amend(before, after, self.prefix)
@@ -120,7 +122,7 @@ class ShardedQueue(MergedReads[C_co, ShardT]):
             raise Refused(f"the shards of queue {self.name} were changed by someone else just now")
         return after
 
-    async def _fence(self) -> None:
+    async def _reject_stale_producers(self) -> None:
         """Have every shard turn away producers who don't know of the change."""
         fence = self._script("reject_stale_layout")
         await together(
@@ -128,14 +130,14 @@ class ShardedQueue(MergedReads[C_co, ShardT]):
                 part.keys, self.clock, int, layout=self.layout,
                 retired=int(part.shard >= self.shards),
             )
-            for part in self._union()
+            for part in self._all_shards()
         )  # fmt: skip
 
     @abstractmethod
-    async def _rehome(self) -> int:
+    async def _rebalance_step(self) -> int:
         """Bring what can be moved to its home; how much can't, for now."""
 
-    async def _retire(self, parts: Sequence[ShardT]) -> None:
+    async def _clear_given_up(self, parts: Sequence[ShardT]) -> None:
         """Clear the rest of shards that are given up; what they settled goes on counting,
         in all and by the minute.
 
@@ -143,16 +145,16 @@ class ShardedQueue(MergedReads[C_co, ShardT]):
         """
         if not parts:
             return
-        await self._hand_over_journal([part.keys for part in parts])
+        await self._merge_audit_log([part.keys for part in parts])
         script, stat = self._script("retire_shard"), self.keys["stat"]
         done = await together(
             script.call(part.keys, self.clock, int, layout=self.layout) for part in parts
         )
         if sum(done):
             await Call(("HINCRBY", stat, "done", sum(done)), int, key=stat)
-        await self._hand_over_rates(parts)
+        await self._merge_rates(parts)
 
-    async def _hand_over_rates(self, given_up: Sequence[ShardT]) -> None:
+    async def _merge_rates(self, given_up: Sequence[ShardT]) -> None:
         """What those shards counted by the minute is the first one's from now on.
 
         Rather lost than told twice: a kill loses the hours that are under way, of few shards the
@@ -182,7 +184,7 @@ class ShardedQueue(MergedReads[C_co, ShardT]):
                 )
             )
 
-    async def _hand_over_journal(self, given_up: Sequence[Keys]) -> None:
+    async def _merge_audit_log(self, given_up: Sequence[Keys]) -> None:
         """What operations did in those shards is counted by the first one from now on."""
         if not given_up:
             return
@@ -226,7 +228,7 @@ class ShardedQueue(MergedReads[C_co, ShardT]):
                 span=span,
             )  # fmt: skip
 
-        return await self._asked(ids, of)
+        return await self._step_in_shards(ids, of)
 
     @operation
     async def edit(
@@ -242,9 +244,9 @@ class ShardedQueue(MergedReads[C_co, ShardT]):
             few = [rows[i] for i in some]
             return part.edit.op(op, step, few, source=source, high_water_ms=high_water_ms)
 
-        return await self._asked([row[0] for row in rows], of)
+        return await self._step_in_shards([row[0] for row in rows], of)
 
-    async def _asked(
+    async def _step_in_shards(
         self, ids: Sequence[str], ask: Callable[[ShardT, Sequence[int]], Description[list[str]]]
     ) -> list[str]:
         """Carry a step out in every shard that may have some of the ids (told by their index).
@@ -254,14 +256,14 @@ class ShardedQueue(MergedReads[C_co, ShardT]):
         ask is `changed`, as if somebody had touched it.
         """
         await self._refresh()
-        places = await self._places(ids)
+        places = await self._shards_of(ids)
         # The journal is in the first: it learns of every step. One of nothing is for all: it ends
         # the operation, since none of them takes another under its number.
-        asked: dict[int, list[int]] = {k: [] for k in range(1 if ids else len(self._union()))}
+        asked: dict[int, list[int]] = {k: [] for k in range(1 if ids else len(self._all_shards()))}
         for i, id in enumerate(ids):
             for k in places[id]:
                 asked.setdefault(k, []).append(i)
-        said = await together(ask(self._part(k), some) for k, some in asked.items())
+        said = await together(ask(self._shard(k), some) for k, some in asked.items())
         best = [len(_WORDS)] * len(ids)
         for heard, (k, some) in zip(said, asked.items(), strict=True):
             if len(heard) != len(some):
@@ -271,7 +273,7 @@ class ShardedQueue(MergedReads[C_co, ShardT]):
         return [_WORDS[word] for word in best]
 
     @operation
-    async def move_front(
+    async def move_range(
         self,
         op: str,
         step: int,
@@ -284,18 +286,18 @@ class ShardedQueue(MergedReads[C_co, ShardT]):
         last: bool = False,
     ) -> MovedRange:
         """As of one shard: of each the first of its share of ``n``, all at once."""
-        share = -(-n // len(self._union()))
+        share = -(-n // len(self._all_shards()))
 
         def each() -> Description[list[MovedRange]]:
             return together(
-                part.move_front.op(
+                part.move_range.op(
                     op, step, share, source=source, target=target, high_water_ms=high_water_ms,
                     left=left[k : k + 1] or (0,), last=last,
                 )
-                for k, part in enumerate(self._union())
+                for k, part in enumerate(self._all_shards())
             )  # fmt: skip
 
-        found = await self._fresh(each)
+        found = await self._with_known_shards(each)
         moved = sum(front.moved for front in found)
         behind = tuple(front.left[0] for front in found)
         done = sum(front.done for front in found)
@@ -312,7 +314,7 @@ class ShardedQueue(MergedReads[C_co, ShardT]):
         seq: int,
         left: Callable[[list[str]], None] = lambda ids: None,
     ) -> tuple[int, int]:
-        found = await self._each(
+        found = await self._on_each_shard(
             lambda part: part.undo.op(op, step, target=target, by=by, seq=seq, left=left)
         )
         return sum(back for back, _ in found), sum(touched for _, touched in found)
@@ -320,14 +322,14 @@ class ShardedQueue(MergedReads[C_co, ShardT]):
     async def _configure(
         self, op: str, seq: int, changes: dict[str, str], since: Mapping[str, str] | None = None
     ) -> dict[str, str]:
-        """In the first shard first, from which `_equip` has what new shards get.
+        """In the first shard first, from which `_copy_settings` has what new shards get.
 
         What is another value there by now (not as ``since`` says, nor changed already, as by an
         undo that was interrupted) stays in the others, too.
         """
 
         async def everywhere() -> dict[str, str]:
-            first, *others = self._union()
+            first, *others = self._all_shards()
             before = await first._configure(op, seq, changes, since)
             due = {
                 name: value
@@ -337,27 +339,27 @@ class ShardedQueue(MergedReads[C_co, ShardT]):
             await together(part._configure(op, seq, due, since) for part in others if due)
             return before
 
-        return await self._informed(everywhere)
+        return await self._until_shards_stable(everywhere)
 
     @property
-    def former_keys(self) -> tuple[Keys, ...]:
+    def former_shard_keys(self) -> tuple[Keys, ...]:
         if not self.layout:
             return ()
-        return tuple(self._part(k).keys for k in range(len(self._union()), MAX_SHARDS))
+        return tuple(self._shard(k).keys for k in range(len(self._all_shards()), MAX_SHARDS))
 
     @operation
-    async def dismantle(self, max: int = 100) -> int:
-        gone = sum(await self._each(lambda part: part.dismantle.op(max)))
+    async def destroy_step(self, max: int = 100) -> int:
+        gone = sum(await self._on_each_shard(lambda part: part.destroy_step.op(max)))
         if gone:
             return gone
         # Shards given up once: their fences would shut out a later queue of this name, and what
         # an interrupted change or an earlier release left there would come back in it.
-        once = [self._part(k) for k in range(len(self._union()), MAX_SHARDS)]
+        once = [self._shard(k) for k in range(len(self._all_shards()), MAX_SHARDS)]
         return sum(await together(self._forget(part, max) for part in once))
 
     def _forget(self, part: ShardT, max: int) -> Description[int]:
         """Remove what a shard that was given up has left."""
-        return part.dismantle.op(max)
+        return part.destroy_step.op(max)
 
 
 def _minutes(reply: dict[bytes, bytes]) -> dict[str, int]:

@@ -419,7 +419,7 @@ class Worker:
             asks += [_kept_up(source.queue, self._recoveries) for source in self._sources]
         # The first one at any moment of its turn, lest a fleet that starts together stay so.
         self._upkeep_at = monotonic() + UPKEEP_S * (1.0 if self._upkeep_at else self._random())
-        self._lanes.send(asks, self._kept)
+        self._lanes.send(asks, self._zset_range)
 
     def _ask_clock(self) -> None:
         self._lanes.send([server_ms()], self._told_clock)
@@ -428,7 +428,7 @@ class Worker:
         if not isinstance(said[0], Exception):
             self._clock_s = said[0] / 1000 - monotonic()
 
-    def _kept(self, said: list[Any]) -> None:
+    def _zset_range(self, said: list[Any]) -> None:
         self._told_clock(said)
         if any(isinstance(went, int) and went >= MUCH for went in said[1:]):
             self._upkeep_at = monotonic() + 1.0  # there is more where that came from

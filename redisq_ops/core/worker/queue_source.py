@@ -139,7 +139,7 @@ class QueueSource:
                 attempts = f" after attempt {work.attempt}"
                 self._log_failure(logging.WARNING, "dead letter", work, attempts, failure)
             else:
-                wait = self.queue.retry_ms(work.settlement)
+                wait = self.queue.retry_delay_ms(work.settlement)
                 when = "" if wait is None else f" in {wait / 1000:.1f} s"
                 # One is news, a thousand are noise.
                 level = logging.INFO if failure.type in self.known else logging.WARNING
@@ -190,7 +190,7 @@ class Sources:
         self._by_name = {queue.name: QueueSource(queue, lease_ms, redacted) for queue in queues}
         self._all = tuple(self._by_name.values())
         self._rotation = deque(self._all)
-        self.by_wake_list = {keys["wake"]: s for s in self for keys in s.queue.all_keys}
+        self.by_wake_list = {keys["wake"]: s for s in self for keys in s.queue.shard_keys}
         self.since: float | None = None
         """monotonic seconds since when something finished waits to be told"""
 

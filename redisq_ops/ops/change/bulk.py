@@ -139,7 +139,7 @@ def planned(
 
 def meaning(verb: str, queue: Queue[Any]) -> str:
     """What a verb does, in words that are true of this kind of queue."""
-    return f"{MEANS[verb]}, {queue.replays}" if verb == "replay" else MEANS[verb]
+    return f"{MEANS[verb]}, {queue.replay_note}" if verb == "replay" else MEANS[verb]
 
 
 def typed(verb: Verb, n: int, queue: str) -> str | None:

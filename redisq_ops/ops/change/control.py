@@ -158,7 +158,7 @@ async def client_changeable(queue: Queue[Any], client: str, rule: str, value: in
         raise Refused(f"queue {queue.name} is a {queue.kind} queue: it has no rules for clients")
     if value not in allowed:
         raise BadInput(f"{rule} {value}: {allowed.start:,} to {allowed.stop - 1:,}")
-    return await queue.client_of.op(client) or Client(client, 0, 0, 1, False, None)
+    return await queue.get_client.op(client) or Client(client, 0, 0, 1, False, None)
 
 
 async def change_client(
@@ -177,7 +177,7 @@ async def change_client(
     what = f"client {client}" + (f" to {value}" if CLIENT_RULES[verb][1] is None else "")
     inverse = f"{rule} {client} {have} {value}"
     await audit_log.begin(queue, op, verb, author, what, now_ms=now, matched=1, inverse=inverse)
-    word, before = await queue.govern.op(op, 1, rule, client, value)
+    word, before = await queue.set_client_rule.op(op, 1, rule, client, value)
     if word == "same":
         outcome.skip("same")
         await audit_log.note(queue, op, inverse="")
@@ -191,13 +191,13 @@ async def change_client(
 
 def settable(queue: Queue[Any]) -> None:
     """Refuse a queue whose owner knows nothing of our settings and flags."""
-    if not queue.settable:
+    if not queue.has_settings:
         raise Refused(f"queue {queue.name} is kept by another program: it has no settings here")
 
 
 def heeded_by(queue: Queue[Any]) -> str:
     """Who heeds a pause or drain of another program's queue, in words; empty for one of ours."""
-    if not isinstance(queue, ForeignQueue) or not queue.settable:
+    if not isinstance(queue, ForeignQueue) or not queue.has_settings:
         return ""
     theirs = queue.kind.capitalize()
     return f"{queue.name}: only redisq's workers and producers heed it; {theirs}'s own go on."
@@ -268,7 +268,7 @@ class QueueSetting:
 
 async def retention(queue: Queue[Any]) -> list[QueueSetting]:
     """Every setting of a queue with its value; none of another program's queue."""
-    if not queue.settable:
+    if not queue.has_settings:
         return []
     have = await queue.settings.op()
     return [
@@ -338,7 +338,7 @@ async def destroy(queue: Queue[Any], author: Author, *, hard: bool = False) -> C
     await acl_rights.to_change(queue)
     await queue.configure.op(op, 1, {"closed": _said(author), "paused": _said(author)})
     gone = await audit_log.forget(queue)
-    while step := await queue.dismantle.op(100):
+    while step := await queue.destroy_step.op(100):
         gone += step
     await forget(entry, queue.prefix)
     for origin in origins:  # what is on its way to what is no more

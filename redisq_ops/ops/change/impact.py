@@ -158,7 +158,7 @@ class Consequences:
     @property
     def _calls(self) -> int:
         """Of all steps: in each shard that has some, and the first, where the journal is."""
-        shards = min(len(self.queue.leaves), self.count + 1)
+        shards = min(len(self.queue.shard_queues), self.count + 1)
         return ceil(self.count / self.step) * self.calls * shards
 
     def facts(self, verb: Verb) -> dict[str, Any]:

@@ -200,7 +200,7 @@ class Relocating(Bulk):
         counts, settings = await both(into.counts.op(), into.settings.op())
         if counts.closed is not None:
             return "closed"
-        most = int(settings.get("max_waiting", DEFAULTS.max_waiting)) * len(into.all_keys)
+        most = int(settings.get("max_waiting", DEFAULTS.max_waiting)) * len(into.shard_keys)
         self._room, self._wary = BATCH, bool(most)
         if most and self.order.state != "dead":
             timed = counts.delayed if "timeline" in into.capabilities else 0

@@ -66,7 +66,7 @@ async def way_to(deployment: Deployment, source: Queue[Any], name: str) -> Way:
             "and redisq export and import, are between queues of one kind; submit the payloads of "
             "an export there"
         )
-    if unlike := await into.unlike.op(source):
+    if unlike := await into.transfer_obstacle.op(source):
         raise Refused(f"entries of {source.name} can't go on in {name}: {unlike}")
     await source.exists.op()
     for queue in (source, into):

@@ -49,7 +49,7 @@ class Situation:
     settings: Mapping[str, str]
     entry: Entry | None
     request: Request | None
-    standing: QueuePosition
+    queue_position: QueuePosition
     first: Mapping[State, Entry | None]
     """the queue's first pending and first delayed entry: the next deadline, and the next due"""
     told: Told
@@ -93,10 +93,10 @@ async def look(queue: Queue[Any], id: str | None) -> Situation:
     now = await queue.now.op()
     asked = id or ""
     is_request = "requests" in queue.capabilities and bool(id) and "/" not in asked
-    (counts, rates), ((settings, standing), (first, (found, (told, journals)))) = await both(
+    (counts, rates), ((settings, queue_position), (first, (found, (told, journals)))) = await both(
         both(queue.counts.op(now), queue.rates.op(now, MINUTES + 1)),
         both(
-            both(queue.settings.op(), queue.standing.op(asked)),
+            both(queue.settings.op(), queue.queue_position.op(asked)),
             both(
                 together(queue.page.op(state, None, 1) for state in _FIRST),
                 both(
@@ -127,7 +127,7 @@ async def look(queue: Queue[Any], id: str | None) -> Situation:
         for state, page in zip(_FIRST, first, strict=True)
     }
     return Situation(
-        queue, id, now, counts, rates, settings, entry, request, standing, heads, told,
+        queue, id, now, counts, rates, settings, entry, request, queue_position, heads, told,
         tuple(operations), alike, tuple(left), held,
     )  # fmt: skip
 

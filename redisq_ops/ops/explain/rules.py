@@ -60,7 +60,7 @@ class Reasons:
         self.queue = look.queue
         self.now = look.now_ms
         self.when = when
-        request = look.request or look.standing.request
+        request = look.request or look.queue_position.request
         self.request = request
         self.address = look.queue.name if look.id is None else f"{look.queue.name}/{look.id}"
 
@@ -179,7 +179,7 @@ class Reasons:
 
     def _nobody(self) -> Iterator[Reason]:
         """No worker takes, as far as the queue can tell."""
-        standing = self.look.standing
+        standing = self.look.queue_position
         if standing.askers is None:
             return
         asked = standing.asked_ms
@@ -225,7 +225,7 @@ class Reasons:
         )  # fmt: skip
 
     def _client(self) -> Iterator[Reason]:
-        client = self.look.standing.client
+        client = self.look.queue_position.client
         if client is None:
             return
         facts = {
@@ -253,7 +253,7 @@ class Reasons:
 
     def _limit(self) -> Iterator[Reason]:
         """All tokens of the request are out."""
-        request, standing = self.request, self.look.standing
+        request, standing = self.request, self.look.queue_position
         if request is None or request.pending < request.limit or not request.waiting:
             return
         held = standing.holders
@@ -291,7 +291,7 @@ class Reasons:
 
     def _ahead(self) -> Reason:
         """What is handed out first, or that nothing is."""
-        standing = self.look.standing
+        standing = self.look.queue_position
         facts: dict[str, Any] = {
             "ahead": [
                 {"what": a.what, "number": a.number, "exact": a.exact} for a in standing.ahead
@@ -337,7 +337,9 @@ class Reasons:
 
     def _own(self) -> list[Ahead]:
         """What comes first of its own request: no other priority would change that."""
-        return [one for one in self.look.standing.ahead if one.what == "entries of its request"]
+        return [
+            one for one in self.look.queue_position.ahead if one.what == "entries of its request"
+        ]
 
 
 _SINGULAR = {"tokens ": "token ", "entries ": "entry ", "clients ": "client ", "jobs ": "job ",

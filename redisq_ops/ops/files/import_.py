@@ -51,7 +51,7 @@ async def receiver(deployment: Deployment, content: Content, name: str | None) -
             deployment.client, to, prefix=deployment.prefix, clock=deployment.clock,
             callers=deployment.callers,
         )  # fmt: skip
-        await new.creatable.op()
+        await new.check_creatable.op()
         return new
     if isinstance(queue, ForeignQueue):
         raise Refused(f"queue {to} is kept by another program ({queue.kind}): nothing goes in")
@@ -267,7 +267,7 @@ class Import:
         said = await self.queue.accept.op([self._as(r.entry) for r in fresh.values()], self._op)
         taken = [row for row, word in zip(fresh.values(), said, strict=True) if word == "exists"]
         now, found = await both(
-            self.queue.now.op(), self.queue.several.op([row.entry.id for row in taken])
+            self.queue.now.op(), self.queue.get_many.op([row.entry.id for row in taken])
         )
         for row, there in zip(taken, found, strict=True):
             del fresh[row.entry.id]

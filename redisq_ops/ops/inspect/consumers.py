@@ -103,7 +103,9 @@ def _with(report: ConsumerReport, loads: Sequence[GroupLoad]) -> ConsumerReport:
 
 
 async def _report(queue: Queue[Any], group: str, silent_ms: int, poison: int) -> ConsumerReport:
-    known, held = await both(_members(queue, group), queue.holdings.op(group, PENDING_PAGE))
+    known, held = await both(
+        _members(queue, group), queue.pending_deliveries.op(group, PENDING_PAGE)
+    )
     rows = held.rows
     heat = [[0] * (len(AGES_MS) + 1) for _ in DELIVERIES]
     for row in rows:
@@ -196,7 +198,7 @@ async def held_by(
     after: str | None = None
     looked = 0
     while True:
-        page = await queue.holdings.op(inside, PAGE, consumer, after)
+        page = await queue.pending_deliveries.op(inside, PAGE, consumer, after)
         old = [row.id for row in page.rows if (row.age_ms or 0) >= min_idle_ms]
         held.ids += old
         held.too_young += len(page.rows) - len(old)
@@ -314,7 +316,7 @@ class Change:
         self._looks = 0
         self._inverses: list[str] = []
         """how what was heard to be moved is given back"""
-        self._kept = False
+        self._zset_range = False
         self._counted = False
         """whether steps count themselves in the journal, as all but those on a cluster do"""
         if to is None:
@@ -389,12 +391,12 @@ class Change:
         """How that far and the step ``ahead`` are taken back; how far, if steps don't say so."""
         kept = "\n".join([*self._inverses, *self._inverse(ahead)]) if self.undoable else ""
         fields: dict[str, str | int] = {"matched": self.outcome.matched}
-        if kept or self._kept:
+        if kept or self._zset_range:
             fields["inverse"] = kept
         if self.outcome.done and not self._counted:
             fields["done"] = self.outcome.done
         await audit_log.note(self.held.queue, op, **fields)
-        self._kept = bool(kept)
+        self._zset_range = bool(kept)
 
     async def _remove(self) -> bool:
         """Remove it where it holds nothing; whether there is more to do."""
@@ -417,7 +419,7 @@ class Change:
                 return False
         else:
             some, held.groups = held.groups[:PAGE_OF_GROUPS], held.groups[PAGE_OF_GROUPS:]
-            words = await together(queue.strike.op(group, held.consumer) for group in some)
+            words = await together(queue.remove_consumer.op(group, held.consumer) for group in some)
             self.removed += words.count("gone")
             busy = [group for group, word in zip(some, words, strict=True) if word == "holds"]
             if not busy:
@@ -436,7 +438,7 @@ class Change:
         held.high_water_ms = await held.queue.now.op()
         after, found = None, list[str]()
         while True:
-            page = await held.queue.holdings.op(held.group, PAGE, held.consumer, after)
+            page = await held.queue.pending_deliveries.op(held.group, PAGE, held.consumer, after)
             found += [row.id for row in page.rows]
             after = page.after
             if after is None:

@@ -107,7 +107,7 @@ async def queue_view(queue: Queue[Any]) -> QueueDetails:
     """All of it in a few round trips."""
     now = await queue.now.op()
     (counts, rates), (settings, history) = await both(
-        both(queue.census.op(now), queue.rates.op(now, 60)),
+        both(queue.full_counts.op(now), queue.rates.op(now, 60)),
         both(retention(queue), queue.history_length.op()),
     )
     requests: list[int] = []
@@ -119,7 +119,7 @@ async def queue_view(queue: Queue[Any]) -> QueueDetails:
         levels = await queue.levels.op()
     consumers = await queue.consumers.op("") if "consumers" in queue.capabilities else []
     checkup = await queue.checkup.op()
-    clients, options = await both(queue.clients.op(0, SHOWN), queue.variant.op())
+    clients, options = await both(queue.clients.op(0, SHOWN), queue.creation_options.op())
     return QueueDetails(
         queue, now, counts, rates, tuple(settings), history, tuple(requests), tuple(levels),
         tuple(consumers), checkup, clients, options,

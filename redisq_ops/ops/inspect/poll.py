@@ -88,9 +88,16 @@ async def _picture(deployment: Deployment, wish: Wish, redaction: Redaction) -> 
 def _listed(entry: Registered | Any) -> ListedQueue:
     made = room(entry.kind)
     if made is None:
-        return ListedQueue(entry.name, entry.kind, actions={}, editable=(), settable=False)
+        return ListedQueue(
+            entry.name, entry.kind, actions={}, editable_states=(), has_settings=False
+        )
     return ListedQueue(
-        entry.name, entry.kind, made.capabilities, made.actions, made.editable, made.settable
+        entry.name,
+        entry.kind,
+        made.capabilities,
+        made.actions,
+        made.editable_states,
+        made.has_settings,
     )
 
 

@@ -74,8 +74,8 @@ class ListedQueue:
     kind: str
     capabilities: frozenset[str] = frozenset()
     actions: Mapping[Verb, tuple[State, ...]] = field(default_factory=dict)
-    editable: tuple[State, ...] = ()
-    settable: bool = True
+    editable_states: tuple[State, ...] = ()
+    has_settings: bool = True
     """whether it can be held: it has flags of ours"""
 
 

@@ -110,7 +110,7 @@ def planned(chosen: ProcessSelection, rescue: bool) -> Plan:
         lines.append("what they had waits again, next in its queue; one that is only cut off and")
         lines[-1] += " not dead runs it as well"
     elif jobs:
-        lines.append(queue.unrescued)
+        lines.append(queue.prune_note)
     lines.append("there is no undo; one that is alive after all goes on working")
     typed = typed_number(n)
     facts = {
@@ -173,7 +173,7 @@ class Prune:
             self._begun = True
         if self._at < outcome.matched:
             process = self.chosen.processes[self._at]
-            said = await queue.prune.op(
+            said = await queue.prune_process.op(
                 process.name, silent_ms=self.chosen.silent_ms, rescue=self.rescue,
                 op=outcome.op, step=self._at + 1,
             )  # fmt: skip

@@ -65,7 +65,7 @@ class Scene:
         other = type(self.queue)(
             client, self.queue.name, clock=self.clock, callers=self.queue.callers
         )
-        other._enrolled = True
+        other._registered = True
         return other
 
     def one(self, state: Any) -> str:
@@ -211,8 +211,8 @@ act("enqueue other content",
     CARMINES)  # fmt: skip
 act("submit a client's", lambda s, q: q.submit("ann", [("new", b"\x00"), ("e1", b"other")]), FAIRS)
 act("weigh", lambda s, q: q.weigh("ann", 5), FAIRS)
-act("block", lambda s, q: q.govern("block-1", 1, "blocked", "bob", 1), FAIRS)
-act("invert", lambda s, q: q.invert("undo-2", 1, "cap", ["ann", "3"]), FAIRS)
+act("block", lambda s, q: q.set_client_rule("block-1", 1, "blocked", "bob", 1), FAIRS)
+act("invert", lambda s, q: q.undo_change("undo-2", 1, "cap", ["ann", "3"]), FAIRS)
 act("delete a client's", lambda s, q: q.delete("ann", "gone", 1), FAIRS)
 PRODUCERS.append(ACTS["delete a client's"][0])
 act("take", lambda s, q: q.take(3, consumer="w2"))

@@ -88,8 +88,8 @@ def made(client: redis.Redis, part: str) -> tuple[Any, list[str], Any]:
     if part == "shards":
         queue: Any = ShardedDelaySet(client, "q", shards=3)
         queue.schedule([("first", b"")])
-        client.delete(*[leaf.keys["delay"] for leaf in queue.leaves])
-        return queue, [leaf.keys["dead"] for leaf in queue.leaves], "dead"
+        client.delete(*[leaf.keys["delay"] for leaf in queue.shard_queues])
+        return queue, [leaf.keys["dead"] for leaf in queue.shard_queues], "dead"
     if part == "raw":
         return RawDelaySet(client, "raw-delay:set"), ["set"], None
     if part == "sidekiq":

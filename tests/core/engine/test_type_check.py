@@ -118,10 +118,10 @@ def attempts(
         "claim": step("op", 3, "pending", "pending"),
         "purge": step("op", 4, "dead", "trash"),
         "restore": step("op", 5, "trash", "restore"),
-        "front": lambda: queue.move_front(
+        "front": lambda: queue.move_range(
             "front", 1, 1, source="dead", target="waiting", high_water_ms=now
         ),
-        LATER: lambda: queue.move_front(
+        LATER: lambda: queue.move_range(
             "front", 2, 9, source="dead", target="waiting", high_water_ms=now
         ),
         "edit": lambda: queue.edit(
@@ -248,7 +248,7 @@ def test_what_is_emptied_whole_is_refused_whole(client: redis.Redis, kind: str, 
     with in_the_way(client, queue.keys[part]):
         seen = picture(client)
         with pytest.raises(WrongKind):
-            queue.move_front(
+            queue.move_range(
                 "front", 2, 9, source="trash", target="gone", high_water_ms=clock.now_ms
             )
         assert picture(client) == seen

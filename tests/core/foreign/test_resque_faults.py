@@ -265,7 +265,9 @@ def test_b9_names_with_colons(client: redis.Redis) -> None:
 
     (worker,) = ResqueQueue(client, "resque").processes()
     assert worker.name == name
-    assert ResqueQueue(client, "resque").prune(worker.name).word == "pruned", "by its whole name"
+    assert ResqueQueue(client, "resque").prune_process(worker.name).word == "pruned", (
+        "by its whole name"
+    )
 
 
 def test_b10_processed_is_not_done(client: redis.Redis, queue: Ours) -> None:

@@ -236,9 +236,9 @@ def test_rules_have_bounds_and_an_inverse(queue: Queue) -> None:
     assert queue.control("op", 1, "cap", "a", 7) == ("ok", 0)
     assert queue.control("op", 1, "cap", "a", 7) == ("ok", 0), "sent again"
     assert queue.control("op", 2, "cap", "a", 7) == ("same", 7)
-    assert queue.client_of("a") == Client("a", 0, 0, 1, False, 7)
-    assert queue.invert("back", 1, "cap", ["a", "0"]) == 1
-    assert queue.client_of("a") is None
+    assert queue.get_client("a") == Client("a", 0, 0, 1, False, 7)
+    assert queue.undo_change("back", 1, "cap", ["a", "0"]) == 1
+    assert queue.get_client("a") is None
     (event,) = queue.history(1)
     assert event.what["op"] == ("back|cap|a|0",)
 
@@ -251,7 +251,7 @@ def test_a_rule_s_change_is_told_once_and_a_late_one_changes_nothing(queue: Queu
     assert queue.control("again", 1, "weight", "ann", 3) == ("same", 3)
     with pytest.raises(Superseded):
         queue.control("op", 1, "weight", "ann", 7)
-    found = queue.client_of("ann")
+    found = queue.get_client("ann")
     assert found is not None and found.weight == 3
     assert [(e.by, e.what) for e in queue.history(10)] == [
         ("op", {"op": ("op|weight|ann|3",)}),
@@ -806,7 +806,7 @@ def test_a_lost_reply_has_no_effect(
     with FlakyProxy(server.port) as proxy, connect(proxy.url) as unlucky:
         war = scene()
         other = FairQueue(unlucky, "q", clock=war.clock, callers=war.callers)
-        other._enrolled = True
+        other._registered = True
         proxy.drop_replies(1)
         assert act(other) == expected
         assert sum(proxy.seen.values()) > 1

@@ -282,7 +282,7 @@ def test_a_kill_between_any_two_steps_makes_no_second_copy(
     steps = 0
     while True:
         client.flushall()
-        source._enrolled = target._enrolled = False
+        source._registered = target._registered = False
         ids = put(source, 5)
         try:
             run_until(client, source.hand_over.op(target), steps, heard)

@@ -22,7 +22,7 @@ from typing import Any
 
 import redis
 
-from redisq_ops.core.engine.registry import enrol
+from redisq_ops.core.engine.registry import ensure_registered
 from redisq_ops.core.engine.transfer_recovery import recover
 from redisq_ops.core.model.clock import FakeClock
 from redisq_ops.core.model.entry import Settlement, State
@@ -90,7 +90,7 @@ class Story:
         schema = 1
         for name in self.names:
             shards = self.rng.choice([1, 2, 3])
-            run(self.client, enrol(name, kind, schema, shards=shards))
+            run(self.client, ensure_registered(name, kind, schema, shards=shards))
         self.born = 0
         self.alive: set[bytes] = set()
         self.may_be_gone: set[bytes] = set()

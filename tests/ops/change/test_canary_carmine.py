@@ -48,7 +48,7 @@ def dead(queue: Queue, n: int) -> list[str]:
 
 def replayed(queue: Queue, clock: FakeClock, ids: list[str]) -> ReplayTracker:
     """Put back into the queue, and followed."""
-    fates = queue.fates()
+    fates = queue.replay_tracker()
     run(queue.client, fates.begin())
     clock.advance(10)
     now = queue.now()
@@ -96,7 +96,7 @@ def test_newer_content_of_what_went_well_is_no_death(queue: Queue, clock: FakeCl
 
 def test_a_death_before_the_replay_is_none(queue: Queue, clock: FakeClock) -> None:
     """Also one that is only read after it."""
-    fates = queue.fates()
+    fates = queue.replay_tracker()
     run(queue.client, fates.begin())
     names = dead(queue, 4)
     clock.advance(10)

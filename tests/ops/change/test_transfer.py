@@ -68,7 +68,7 @@ def made(client: Any, kind: str, name: str, shards: int = 1) -> Any:
         "carmine": ShardedCarmineQueue,
     }  # fmt: skip
     queue = many[kind](client, name, shards=shards) if shards > 1 else one[kind](client, name)
-    run(client, queue._enrol())
+    run(client, queue._ensure_registered())
     return queue
 
 
@@ -821,7 +821,7 @@ cli.run(words)
 
 def idle(*queues: Queue[Any]) -> None:
     """Nobody has been at what is unfinished for long."""
-    for leaf in [leaf for queue in queues for leaf in queue.leaves]:
+    for leaf in [leaf for queue in queues for leaf in queue.shard_queues]:
         key = leaf.keys["unfinished"]
         if known := queues[0].client.zrange(key, 0, -1):
             queues[0].client.zadd(key, dict.fromkeys(known, 1))
@@ -1420,12 +1420,12 @@ def test_dead_letters_that_come_after_the_look_are_not_meant(
     redisq("move", source.name, "--to", target.name, "--where", "state:dead", "--yes")
     come = set(entries(target, "dead")) - {"own"}
     assert len(come) == 4
-    said = target.move_front("op", 1, 9, source="dead", target="waiting", high_water_ms=look)
+    said = target.move_range("op", 1, 9, source="dead", target="waiting", high_water_ms=look)
     assert (said.moved, said.left) == (1, (4,))
     assert set(entries(target, "dead")) == come
     redisq("undo", "--yes")
     assert set(entries(source, "dead")) == come
-    said = source.move_front("op2", 1, 9, source="dead", target="waiting", high_water_ms=look)
+    said = source.move_range("op2", 1, 9, source="dead", target="waiting", high_water_ms=look)
     assert (said.moved, said.left) == (0, (4,))
     sound(source, target)
 

@@ -54,7 +54,7 @@ def made(client: Any, name: str, shards: int = 1) -> Any:
     queue: Any = RequestQueue(client, name)
     if shards > 1:
         queue = ShardedRequestQueue(client, name, shards=shards)
-    run(client, queue._enrol())
+    run(client, queue._ensure_registered())
     return queue
 
 
@@ -418,7 +418,7 @@ def test_each_request_has_its_own_there(redisq: Redisq, client: redis.Redis) -> 
     redisq("move", "a", "--to", "b", "--state", "waiting", "--yes")
     there = sorted((r.priority, r.limit, r.paused, r.total) for r in requests(target).values())
     assert there == [(k, k + 1, bool(k % 2), 1) for k in range(5)]
-    assert len({target.abroad("move-0123456789", f"{name}/1") for name in names}) == 5
+    assert len({target.transferred_id("move-0123456789", f"{name}/1") for name in names}) == 5
     sound(source, target)
 
 

@@ -460,15 +460,15 @@ def test_a_group_is_not_struck_while_the_consumer_holds_something(client: redis.
     queue = RequestQueue(client, "mail")
     queue.submit([b"x"] * 2, id="r1")
     (given,) = queue.take(1, consumer="w1").deliveries
-    assert queue.strike("r1", "w1") == "holds"
+    assert queue.remove_consumer("r1", "w1") == "holds"
     queue.settle([Settlement(given, "fail", b"{}", 60_000)])
-    assert queue.strike("r1", "w1") == "gone"
-    assert queue.strike("r1", "w1") == "absent"  # sent again
-    assert queue.strike("r9", "w1") == "absent"
+    assert queue.remove_consumer("r1", "w1") == "gone"
+    assert queue.remove_consumer("r1", "w1") == "absent"  # sent again
+    assert queue.remove_consumer("r9", "w1") == "absent"
     assert names(client, "rq:{mail}:s:r1", "g") == set()
     assert queue.counts().delayed == 1 and queue.invariants() == []
     with pytest.raises(BadInput, match="reserved"):
-        queue.strike("r1", "~w")
+        queue.remove_consumer("r1", "~w")
     with pytest.raises(BadInput, match="reserved"):
         run(client, held_by(queue, "~w"))
 

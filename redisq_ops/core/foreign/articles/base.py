@@ -32,7 +32,7 @@ class RawLayout(ForeignQueue[C_co]):
         return [], None
 
     @operation
-    async def census(self, now_ms: int | None = None) -> Counts:
+    async def full_counts(self, now_ms: int | None = None) -> Counts:
         keys, unseen = await self._look()
         before = self.found
         self.found = frozenset(keys) if keys and not unseen else before

@@ -45,7 +45,7 @@ class RawDelaySet(RawLayout[C_co]):
 
     kind: ClassVar[str] = "raw-delay"
     capabilities: ClassVar[frozenset[str]] = frozenset({"timeline"})
-    faults: ClassVar[tuple[str, ...]] = (
+    layout_faults: ClassVar[tuple[str, ...]] = (
         "the ready time is overwritten by the lease: scheduled and in flight look alike",
         "equal payloads are one member: two jobs become one, at the later time",
         "anyone can acknowledge: a slow worker removes what the next one is at, and a job "

@@ -64,7 +64,7 @@ class RawRequestQueue(RawLayout[C_co]):
 
     kind: ClassVar[str] = "raw-request"
     capabilities: ClassVar[frozenset[str]] = frozenset({"levels"})
-    faults: ClassVar[tuple[str, ...]] = (
+    layout_faults: ClassVar[tuple[str, ...]] = (
         "a worker that dies takes its token along: the limit shrinks, and at none the request "
         "stands still",
         "an acknowledgement sent twice counts twice: the request ends early and its stream is "

@@ -95,7 +95,7 @@ class ListLooks(ForeignQueue[C_co]):
 
     @operation
     async def exists(self) -> bool:
-        if self._enrolled:
+        if self._registered:
             return True
         wanted = self._their_keys()
         kinds = await _types(wanted)
@@ -119,7 +119,7 @@ class ListLooks(ForeignQueue[C_co]):
         found = await together(place.window(0, PAGE) for place in sound)
         return [seen for rows, _ in found for seen in rows]
 
-    async def mistyped(self) -> list[tuple[str, str, str]]:
+    async def wrong_type_keys(self) -> list[tuple[str, str, str]]:
         """Keys that are of another type than the layout has: (key, its type, what it should be)."""
         kinds = {self.keys[part]: kind for part, kind in (FIXED | self.parts).items()}
         kinds |= self._their_keys()
@@ -128,8 +128,8 @@ class ListLooks(ForeignQueue[C_co]):
         found = await _types(kinds)
         return [(k, is_, kinds[k]) for k, is_ in found.items() if is_ not in ("none", kinds[k])]
 
-    async def _unobstructed(self) -> None:
-        for key, is_, kind in await self.mistyped():
+    async def _refuse_wrong_types(self) -> None:
+        for key, is_, kind in await self.wrong_type_keys():
             raise WrongKind(f"key {key} is a {is_} where queue {self.name} has a {kind}")
 
     # --- what the owner's records say ----------------------------------------------------------
@@ -406,12 +406,12 @@ class ListLooks(ForeignQueue[C_co]):
         return await self.get.op(id)
 
     @operation
-    async def standing(self, id: str = "") -> QueuePosition:
+    async def queue_position(self, id: str = "") -> QueuePosition:
         """Who takes: our own workers, and the owner's processes that serve this queue, as they
         beat last. A list is looked through as far as `get` does."""
         wrong: list[str] = []
         (askers, now), (processes, found) = await both(
-            both(self._askers(), self._now()),
+            both(self._recent_consumers(), self._now()),
             both(
                 self._unless(self.processes.op(), [], wrong),
                 self._located([id] if id else [], "waiting", False),
@@ -428,9 +428,9 @@ class ListLooks(ForeignQueue[C_co]):
         ahead = (Ahead("jobs of the list", before),) if before else ()
         return replace(known, here=True, ahead=ahead, before=before, before_exact=True)
 
-    async def _askers(self) -> QueuePosition:
+    async def _recent_consumers(self) -> QueuePosition:
         """Of a deployment, whoever asks one of its queues: each has callers of its own."""
-        own = await super()._askers()
+        own = await super()._recent_consumers()
         if self.own_name:
             return own
         names = await self.names.op()

@@ -132,7 +132,7 @@ class JobReplayTracker(ReplayTracker):
     of the same second as the replay is told from an earlier one without its time. A look is a fixed
     number of commands and round trips: 1,000 jobs from the front of each list, the latest 250
     failures. When more of these came since the one before, what went meanwhile is neither well nor
-    dead, but `untold`.
+    dead, but `unknown_ends`.
     """
 
     def __init__(self, queue: ResqueQueue[Any]) -> None:
@@ -155,7 +155,7 @@ class JobReplayTracker(ReplayTracker):
         return self._followed + self._untold
 
     @property
-    def untold(self) -> int:
+    def unknown_ends(self) -> int:
         return self._untold
 
     @property

@@ -35,9 +35,9 @@ class ResqueQueue(ListLayout[C_co]):
     side: ClassVar[Literal["LEFT", "RIGHT"]] = "LEFT"
     pause: ClassVar[str] = "pause-all-workers"
     capabilities: ClassVar[frozenset[str]] = frozenset({"processes"})
-    replays: ClassVar[str] = "as new jobs: Resque counts no attempts"
+    replay_note: ClassVar[str] = "as new jobs: Resque counts no attempts"
     stops_at: ClassVar[str] = "a Resque worker that takes one stops, and it is lost"
-    unrescued: ClassVar[str] = "what they had becomes failures, which can be replayed"
+    prune_note: ClassVar[str] = "what they had becomes failures, which can be replayed"
     actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {
         "requeue": ("pending",),
         "claim": ("pending",),
@@ -50,7 +50,7 @@ class ResqueQueue(ListLayout[C_co]):
         "queues": "set", "workers": "set", "failed": "list", "failed_queues": "set",
         "workers:heartbeat": "hash",
     }  # fmt: skip
-    faults: ClassVar[tuple[str, ...]] = (
+    layout_faults: ClassVar[tuple[str, ...]] = (
         "a job is in no list from the moment it is taken until its worker has written it down: a"
         " crash in between loses it",
         "a worker that vanishes turns its job into a failure after five minutes at the earliest:"
@@ -71,7 +71,7 @@ class ResqueQueue(ListLayout[C_co]):
     def _failed_key(self) -> str:
         return self.keys["t_failed"]
 
-    def fates(self) -> ReplayTracker:
+    def replay_tracker(self) -> ReplayTracker:
         """By what jobs say: none of them has an id that its failure would have, too."""
         return JobReplayTracker(self)
 
@@ -185,7 +185,7 @@ class ResqueQueue(ListLayout[C_co]):
         return self.keys["t_workers"]
 
     @operation
-    async def prune(
+    async def prune_process(
         self,
         name: str,
         *,
@@ -200,7 +200,7 @@ class ResqueQueue(ListLayout[C_co]):
         ``rescue`` puts it back to the front of its queue instead; should the worker be cut off and
         not dead, it runs twice. A worker that never beat is left alone, as Resque leaves it.
         """
-        await self._enrol()
+        await self._ensure_registered()
         silence = RESQUE_PRUNE_MS if silent_ms is None else checked_ms(silent_ms, "silence")
         key = self.keys["t_workers"]
         if not await Call(("SISMEMBER", key, bytes_of(name)), bool, key=key):

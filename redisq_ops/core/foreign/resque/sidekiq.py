@@ -42,10 +42,10 @@ class SidekiqQueue(ListLayout[C_co]):
     pause: ClassVar[str] = "paused"
     unit: ClassVar[str] = "s"
     capabilities: ClassVar[frozenset[str]] = frozenset({"timeline", "processes"})
-    replays: ClassVar[str] = (
+    replay_note: ClassVar[str] = (
         "with the retries they have left (if none, one attempt), as with Sidekiq's own"
     )
-    unrescued: ClassVar[str] = "what they had is lost, as with Sidekiq's own clean-up"
+    prune_note: ClassVar[str] = "what they had is lost, as with Sidekiq's own clean-up"
     actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {
         "requeue": ("pending", "delayed"),
         "claim": ("pending",),
@@ -59,7 +59,7 @@ class SidekiqQueue(ListLayout[C_co]):
         "queues": "set", "retry": "zset", "schedule": "zset", "dead": "zset", "processes": "set",
         "paused": "set",
     }  # fmt: skip
-    faults: ClassVar[tuple[str, ...]] = (
+    layout_faults: ClassVar[tuple[str, ...]] = (
         "a job taken by a Sidekiq worker without super_fetch is in no list while it runs: it is"
         " lost with its process",
         "Sidekiq takes a due job out of its set and puts it into the queue in two steps: a crash"
@@ -178,12 +178,12 @@ class SidekiqQueue(ListLayout[C_co]):
             return "rejected", text, unit, 0
         if count >= _attempts(record) or _is_over(record, settlement.delivery.deadline_ms):
             return "discarded" if record.get("dead") is False else "failed", text, unit, 0
-        if asked := self.retry_ms(settlement):
+        if asked := self.retry_delay_ms(settlement):
             return "retry", text, unit, asked
         wait = count**4 + 15 + int(self.random() * 10) * (count + 1)
         return "retry", text, unit, wait * 1000
 
-    def retry_ms(self, settlement: Settlement) -> int | None:
+    def retry_delay_ms(self, settlement: Settlement) -> int | None:
         """What the handler asked for. A worker's own backoff isn't heeded: Sidekiq has one."""
         failure = Failure.decoded(settlement.value)
         asked = checked_ms(settlement.delay_ms, "delay_ms")
@@ -260,7 +260,7 @@ class SidekiqQueue(ListLayout[C_co]):
         return self.keys["t_processes"]
 
     @operation
-    async def prune(
+    async def prune_process(
         self,
         name: str,
         *,
@@ -275,7 +275,7 @@ class SidekiqQueue(ListLayout[C_co]):
         queues, as long as its record lasts (a minute after its last beat); should the process be
         cut off and not dead, these jobs run twice.
         """
-        await self._enrol()
+        await self._ensure_registered()
         key = self.keys.at + name
         silence = SIDEKIQ_TTL_MS if silent_ms is None else checked_ms(silent_ms, "silence")
         word, back, gone = await self._pruned(

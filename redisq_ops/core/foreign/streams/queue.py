@@ -40,7 +40,7 @@ class StreamQueue(ForeignQueue[C_co]):
     kind: ClassVar[str] = "stream"
     room: ClassVar[str] = "foreign.streams"
     capabilities: ClassVar[frozenset[str]] = frozenset({"consumers"})
-    faults: ClassVar[tuple[str, ...]] = (
+    layout_faults: ClassVar[tuple[str, ...]] = (
         "a pending entry has no deadline: what a dead consumer holds stays there until somebody "
         "claims it",
         "there is no limit of attempts and there are no dead letters: an entry that kills its "
@@ -160,7 +160,7 @@ class StreamQueue(ForeignQueue[C_co]):
         ]
 
     @operation
-    async def holdings(
+    async def pending_deliveries(
         self,
         group: str = "",
         max: int = PENDING_PAGE,
@@ -193,7 +193,7 @@ class StreamQueue(ForeignQueue[C_co]):
         remove: bool = False,
         op: str = "",
     ) -> Reassigned:
-        """By the bare ids of `holdings`. An entry's age and number of deliveries stay."""
+        """By the bare ids of `pending_deliveries`. An entry's age and number of deliveries stay."""
         await self._register()
         part = await self._one(group)
 
@@ -217,15 +217,15 @@ class StreamQueue(ForeignQueue[C_co]):
 
     async def _register(self) -> None:
         """Before the first change: an entry in the registry, so that the journal is found."""
-        if not self._enrolled and await find(self.name, self.prefix) is None:
+        if not self._registered and await find(self.name, self.prefix) is None:
             now = await server_ms()
             # With its key, as `discover` would: else that finds it again under a second name.
             entry = Registered(self.name, self.kind, self.schema, now, at=text(self.key))
             await adopt(entry, self.prefix)
-        self._enrolled = True
+        self._registered = True
 
     @operation
-    async def invert(
+    async def undo_change(
         self,
         op: str,
         seq: int,
@@ -235,18 +235,18 @@ class StreamQueue(ForeignQueue[C_co]):
     ) -> int:
         """``reassign GROUP CONSUMER TO ID…``, names quoted: those that are still there."""
         if verb != "reassign":
-            return await ForeignQueue.invert(self, op, seq, verb, args, left)
+            return await ForeignQueue.undo_change(self, op, seq, verb, args, left)
         group, consumer, to = (text(raw_of(word)) for word in args[:3])
         ids = args[3:]
         done = await self.reassign.op(group, consumer, to, ids, op=op)
         left([id for id, word in zip(ids, done.words, strict=True) if word != "moved"])
         return done.words.count("moved") - done.already
 
-    def inverts(self, verb: str, args: Sequence[str]) -> int:
-        return len(args) - 3 if verb == "reassign" else super().inverts(verb, args)
+    def undo_change_size(self, verb: str, args: Sequence[str]) -> int:
+        return len(args) - 3 if verb == "reassign" else super().undo_change_size(verb, args)
 
     @operation
-    async def standing(self, id: str = "") -> QueuePosition:
+    async def queue_position(self, id: str = "") -> QueuePosition:
         """As the group sees it that `get` answers for, else the one that is furthest behind."""
         there, now = await both(groups.groups(self.key), self._now())
         if not there:

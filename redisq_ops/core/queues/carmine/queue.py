@@ -84,15 +84,15 @@ class CarmineQueue(TimedQueue[C_co]):
 
     @operation
     async def exists(self) -> bool:
-        if self._enrolled:
+        if self._registered:
             return True
         (begun_,), entry = await both(begun([self.keys]), self._entry())
         return begun_ or entry is not None
 
-    async def _enrol(self) -> None:
-        if not self._enrolled:
+    async def _ensure_registered(self) -> None:
+        if not self._registered:
             await self._ours()
-            await Queue._enrol(self)
+            await Queue._ensure_registered(self)
 
     async def _ours(self, others: Sequence[CarmineKeys] = ()) -> None:
         """Refuse what another has: the queue, or ``others``, the shards it would begin with."""
@@ -115,9 +115,9 @@ class CarmineQueue(TimedQueue[C_co]):
         return find(self.name, self.prefix)
 
     @operation
-    async def creatable(self) -> None:
+    async def check_creatable(self) -> None:
         await self._ours()
-        await Queue.creatable(self)
+        await Queue.check_creatable(self)
 
     # --- producers -----------------------------------------------------------------------------
 
@@ -145,7 +145,7 @@ class CarmineQueue(TimedQueue[C_co]):
         if not rows:
             return []
         backoff = checked_ms(backoff_ms, "backoff")
-        await self._enrol()
+        await self._ensure_registered()
 
         said = await self._enqueue(rows, backoff, int(requeue), int(update))
         if any(one.word == "elsewhere" for one in said):
@@ -159,7 +159,7 @@ class CarmineQueue(TimedQueue[C_co]):
             return [Enqueued(id, w) for (id, _), w in zip(entries, each(reply), strict=True)]
 
         each = row_words(len(entries))
-        said: list[Enqueued] = await self._guarded(
+        said: list[Enqueued] = await self._call_idempotent(
             "enqueue", read, entries, backoff=backoff, requeue=requeue, update=update,
             layout=self.layout,
         )  # fmt: skip
@@ -176,7 +176,7 @@ class CarmineQueue(TimedQueue[C_co]):
             said |= {one.id: "ok" if one.accepted else "exists" for one in put}
         return [said[entry.id] for entry in entries]
 
-    def fates(self) -> ReplayTracker:
+    def replay_tracker(self) -> ReplayTracker:
         """Also by the history: newer content of an id hides that it died."""
         return CarmineReplayTracker(self)
 

@@ -33,7 +33,7 @@ class CarmineReplayTracker(ReplayTracker):
         self._behind = False
 
     async def begin(self) -> None:
-        leaves = self._queue.leaves
+        leaves = self._queue.shard_queues
         found = await together(leaf.reach.op() for leaf in leaves)
         for leaf, reach in zip(leaves, found, strict=True):
             self._heard[leaf.keys["hist"]] = reach.last
@@ -42,9 +42,9 @@ class CarmineReplayTracker(ReplayTracker):
         super().forget()
         self._deaths.clear()
 
-    async def _hear(self) -> None:
+    async def _read_extra(self) -> None:
         for _ in range(READS):
-            leaves = {leaf.keys["hist"]: leaf for leaf in self._queue.leaves}
+            leaves = {leaf.keys["hist"]: leaf for leaf in self._queue.shard_queues}
             pages = await together(
                 leaf.happened.op(self._heard.get(key, "0-0"), "+", EVENTS)
                 for key, leaf in leaves.items()

@@ -25,19 +25,19 @@ class ShardedCarmineQueue(ShardedTimedQueue[C_co, CarmineQueue[None]], CarmineQu
     """A Carmine queue of N shards, used like one."""
 
     part: ClassVar[Any] = CarmineQueue
-    holding: ClassVar[tuple[str, ...]] = ("messages", "body")
+    id_hashes: ClassVar[tuple[str, ...]] = ("messages", "body")
 
-    async def _enrol(self) -> None:
-        if not self._enrolled:
-            await self._ours([self._part(k).keys for k in range(1, self.shards)])
-            await ShardedQueue._enrol(self)
+    async def _ensure_registered(self) -> None:
+        if not self._registered:
+            await self._ours([self._shard(k).keys for k in range(1, self.shards)])
+            await ShardedQueue._ensure_registered(self)
 
     # --- producers -----------------------------------------------------------------------------
 
     async def _enqueue(
         self, entries: Sequence[tuple[str, bytes]], backoff: int, requeue: int, update: int
     ) -> list[Enqueued]:
-        return await self._at_home(
+        return await self._offer_to_home(
             entries,
             lambda entry: entry[0],
             lambda part, some: part._enqueue(some, backoff, requeue, update),
@@ -53,22 +53,22 @@ class ShardedCarmineQueue(ShardedTimedQueue[C_co, CarmineQueue[None]], CarmineQu
         if entry is not None and entry.at is not None:
             raise WrongKind(f"queue {self.name} is kept by Carmine itself: here it is only read")
         if entry is not None and not entry.old_shards:
-            new = [self._part(k).keys for k in range(entry.shards, shards)]
+            new = [self._shard(k).keys for k in range(entry.shards, shards)]
             if refused := await taken(new, self.prefix):
                 raise WrongKind(f"queue {self.name} {refused}")
         return await ShardedQueue.resize(self, shards)
 
-    async def _rehome(self) -> int:
+    async def _rebalance_step(self) -> int:
         """Not complete either while something went back into Carmine's sight behind the mover."""
         before = await self._shown()
-        left = await RebalancingQueue._rehome(self)
+        left = await RebalancingQueue._rebalance_step(self)
         return left + await self._shown() - before
 
     async def _shown(self) -> int:
-        found = await together(part._counters("shown") for part in self._union())
+        found = await together(part._counters("shown") for part in self._all_shards())
         return sum(n for (n,) in found)
 
-    def _arrive(self, part: CarmineQueue[None], rows: Sequence[Arrival]) -> Call[list[str]]:
+    def _accept_rows(self, part: CarmineQueue[None], rows: Sequence[Arrival]) -> Call[list[str]]:
         return part._script("rebalance_accept").call(
             part.keys, self.clock, words, rows, layout=self.layout
         )

@@ -104,7 +104,7 @@ class CircularQueue(Queue[C_co]):
     @operation
     async def exists(self) -> bool:
         """In the registry, or there is a list that somebody else has begun."""
-        if self._enrolled:
+        if self._registered:
             return True
         key = self.queue_key
         entry, listed = await both(
@@ -112,12 +112,12 @@ class CircularQueue(Queue[C_co]):
         )
         return entry is not None or listed
 
-    async def _enrol(self) -> None:
-        if not self._enrolled:
-            await Queue._enrol(self)
-            self._enrolled = False
+    async def _ensure_registered(self) -> None:
+        if not self._registered:
+            await Queue._ensure_registered(self)
+            self._registered = False
             self.shape = await self._settled_shape([self.keys])
-            self._enrolled = True
+            self._registered = True
 
     async def _settled_shape(self, places: Sequence[Keys]) -> Shape:
         """The shape the queue has, or now gets; refuses if it isn't the one asked for."""
@@ -134,7 +134,7 @@ class CircularQueue(Queue[C_co]):
         return agreed(self.name, found, self.options)
 
     @operation
-    async def variant(self) -> dict[str, str]:
+    async def creation_options(self) -> dict[str, str]:
         return asdict(await recorded(self.keys) or Shape())
 
     # --- producers -----------------------------------------------------------------------------
@@ -161,7 +161,7 @@ class CircularQueue(Queue[C_co]):
         checked_pairs(rows, "entry", max_payload)
         if not rows:
             return []
-        await self._enrol()
+        await self._ensure_registered()
         if self.shape.repeats == "each" and any(payload for _, payload in rows):
             raise BadInput(
                 "with repeats='each' ids have no payloads: equal ids couldn't have different ones"
@@ -172,7 +172,7 @@ class CircularQueue(Queue[C_co]):
         return said
 
     async def _push(self, rows: Sequence[tuple[str, bytes]]) -> list[str]:
-        said: list[str] = await self._guarded(
+        said: list[str] = await self._call_idempotent(
             "push", row_words(len(rows)), rows, layout=self.layout
         )
         return said
@@ -180,7 +180,7 @@ class CircularQueue(Queue[C_co]):
     @operation
     async def accept(self, entries: Sequence[Entry], op: str) -> list[str]:
         """What waits is pushed: who pushes such an id at the same moment pushes it once more."""
-        await self._enrol()
+        await self._ensure_registered()
         known = [there is not None for there in await together(self.get.op(e.id) for e in entries)]
         if any(known):
             rest = [entry for entry, there in zip(entries, known, strict=True) if not there]
@@ -202,7 +202,7 @@ class CircularQueue(Queue[C_co]):
         return said
 
     @operation
-    async def unlike(self, other: Queue[Any]) -> str:
+    async def transfer_obstacle(self, other: Queue[Any]) -> str:
         """What is to run again after a delivery is a number in one, a payload in the other."""
         shapes = await together(recorded(queue.keys) for queue in (self, other))
         here, there = ((shape or Shape()).repeats for shape in shapes)
@@ -266,13 +266,15 @@ class CircularQueue(Queue[C_co]):
         )
         return Page(tuple(told), line.cursor, total, problem=line.problem)
 
-    async def _line(self, cursor: str | None, max: int, start: int | None = None) -> WaitingIds:
+    async def _waiting_ids(
+        self, cursor: str | None, max: int, start: int | None = None
+    ) -> WaitingIds:
         return (await self._lined(cursor, max, start))[0]
 
     async def _lined(
         self, cursor: str | None, max: int, start: int | None
     ) -> tuple[WaitingIds, int]:
-        """`_line`, and how many wait."""
+        """`_waiting_ids`, and how many wait."""
         body = self.keys["body"]
         counts, (shape, there) = await both(
             self.counts.op(0), both(recorded(self.keys), Call(("HLEN", body), int, key=body))
@@ -321,13 +323,13 @@ class CircularQueue(Queue[C_co]):
         return (await self._entries("waiting", [(id, None)]))[0]
 
     @operation
-    async def standing(self, id: str = "") -> QueuePosition:
+    async def queue_position(self, id: str = "") -> QueuePosition:
         """Its place in the list, from the end that is next; what means nothing any more, and what
         is worked on in a list that rotates, is counted with it."""
         key = self.queue_key
         place = Call(("LPOS", key, id, "RANK", -1, "MAXLEN", DEPTH), number, key=key)
         askers, ((at, listed), (spent, shape)) = await both(
-            self._askers(),
+            self._recent_consumers(),
             both(
                 both(place, Call(("LLEN", key), int, key=key)),
                 both(self._counters("spent"), recorded(self.keys)),

@@ -56,17 +56,17 @@ class ShardedCircularQueue(RebalancingQueue[C_co, CircularQueue[None]], Circular
         )  # fmt: skip
         self._configured(residence, completed, repeats, idle, turns, pause_ms)
 
-    async def _enrol(self) -> None:
-        if not self._enrolled:
-            await ShardedQueue._enrol(self)
-            self._enrolled = False
-            self.shape = await self._settled_shape(self.all_keys)
-            self._enrolled = True
+    async def _ensure_registered(self) -> None:
+        if not self._registered:
+            await ShardedQueue._ensure_registered(self)
+            self._registered = False
+            self.shape = await self._settled_shape(self.shard_keys)
+            self._registered = True
 
     # --- producers -----------------------------------------------------------------------------
 
     async def _push(self, rows: Sequence[tuple[str, bytes]]) -> list[str]:
-        return await self._at_home(
+        return await self._offer_to_home(
             rows,
             lambda row: row[0],
             lambda part, some: part._push(some),
@@ -83,9 +83,9 @@ class ShardedCircularQueue(RebalancingQueue[C_co, CircularQueue[None]], Circular
             lambda part, some: part._accepted(some),
         )
 
-    def _homes(self, id: str) -> set[int]:
+    def _possible_shards(self, id: str) -> set[int]:
         """Shard 0 too: other producers push there."""
-        return ShardedQueue._homes(self, id) | {0}
+        return ShardedQueue._possible_shards(self, id) | {0}
 
     # --- workers -------------------------------------------------------------------------------
 
@@ -118,33 +118,33 @@ class ShardedCircularQueue(RebalancingQueue[C_co, CircularQueue[None]], Circular
         checked_shards(shards)
         entry = await find(self.name, self.prefix)
         if entry is not None:  # before anybody can learn of shards that don't know what they are
-            self._adopt(entry)
+            self._apply_registry(entry)
             most = range(max(shards, entry.all_shards))
-            await self._settled_shape([self._part(k).keys for k in most])
+            await self._settled_shape([self._shard(k).keys for k in most])
         return await ShardedQueue.resize(self, shards)
 
-    def _arrive(self, part: CircularQueue[None], rows: Sequence[Arrival]) -> Call[list[str]]:
+    def _accept_rows(self, part: CircularQueue[None], rows: Sequence[Arrival]) -> Call[list[str]]:
         return part._script("rebalance_accept").call(
             part.keys, self.clock, words, rows, layout=self.layout
         )
 
-    async def _rehome(self) -> int:
+    async def _rebalance_step(self) -> int:
         rotates = (await recorded(self.keys) or self.shape).residence == "rotate"
         left = 0
-        for part in self._union():  # first what waits, in its order
+        for part in self._all_shards():  # first what waits, in its order
             place = None
             while True:
                 elements, place, _ = await list_pages.waiting(part.keys, rotates, place, 0, BATCH)
                 ids = [raw.decode() for raw in elements if raw.isascii()]
-                await RebalancingQueue._carry_from(self, part, self._away(part, ids))
+                await RebalancingQueue._bring_home_from(self, part, self._not_at_home(part, ids))
                 if place is None:
                     break
-        left = await RebalancingQueue._rehome(self)
-        for part in self._union()[self.shards :]:  # another producer's, until a take meets it
+        left = await RebalancingQueue._rebalance_step(self)
+        for part in self._all_shards()[self.shards :]:  # another producer's, until a take meets it
             left += (await part.counts.op()).waiting
         return left
 
-    async def _carry_from(self, source: CircularQueue[None], ids: Sequence[str]) -> int:
+    async def _bring_home_from(self, source: CircularQueue[None], ids: Sequence[str]) -> int:
         """Another producer's ids are carried too, but don't hold up the change while they are
         pending: neither number makes shard 0 their home, and there they are looked for anyway."""
         known = (self.shards, self.old_shards)
@@ -153,11 +153,11 @@ class ShardedCircularQueue(RebalancingQueue[C_co, CircularQueue[None]], Circular
             if source.shard == 0 and all(home(id, n) != 0 for n in known if n)
         ]  # fmt: skip
         strange = set(guests)
-        left = await RebalancingQueue._carry_from(
+        left = await RebalancingQueue._bring_home_from(
             self, source, [id for id in ids if id not in strange]
         )
         if guests:
-            await RebalancingQueue._carry_from(self, source, guests)
+            await RebalancingQueue._bring_home_from(self, source, guests)
             key = source.keys["transit"]
             lying = await Call(("HMGET", key, *guests), list[bytes | None], key=key)
             left += sum(mark is not None for mark in lying)

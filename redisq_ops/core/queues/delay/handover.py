@@ -61,7 +61,7 @@ class _Pair(Keys):
 
 def one_script(source: DelaySet[Any], target: DelaySet[Any] | RequestQueue[Any]) -> bool:
     """Whether a hand-over between these two can be one atomic step."""
-    if source.kind != target.kind or len(source.all_keys) + len(target.all_keys) > 2:
+    if source.kind != target.kind or len(source.shard_keys) + len(target.shard_keys) > 2:
         return False
     if isinstance(source.client, (redis.Redis, aredis.Redis)):
         return True

@@ -76,7 +76,7 @@ class DelaySet(TimedQueue[C_co]):
         at = _at(at_ms, after_ms)
         if not rows:
             return []
-        await self._enrol()
+        await self._ensure_registered()
         said = await self._schedule(rows, at, mode)
         if any(one.word == "elsewhere" for one in said):
             raise Refused(f"queue {self.name} has shards now: open it as a sharded queue")
@@ -93,7 +93,7 @@ class DelaySet(TimedQueue[C_co]):
             return found
 
         rows = [(id, at, payload) for id, payload in entries]
-        done: list[Scheduled] = await self._guarded(
+        done: list[Scheduled] = await self._call_idempotent(
             "schedule", read, rows, mode=mode, layout=self.layout
         )
         return done
@@ -108,7 +108,7 @@ class DelaySet(TimedQueue[C_co]):
         """
         spec.checked()
         checked_size(spec.name, spec.payload, MAX_PAYLOAD)
-        await self._enrol()
+        await self._ensure_registered()
         at = next(periodic.slots(spec, await self._now()))
         return await self._plan(spec.name, spec.encoded(), at)
 
@@ -206,8 +206,8 @@ class DelaySet(TimedQueue[C_co]):
             return await handover.to_callable(self, target, n, consumer, lease_ms)
         if target.keys.base == self.keys.base:
             raise BadInput(f"queue {self.name} can't be handed over to itself")
-        await self._enrol()
-        await target._enrol()
+        await self._ensure_registered()
+        await target._ensure_registered()
         if isinstance(target, DelaySet) and handover.one_script(self, target):
             return await handover.at_once(self, target, n)
         return await handover.by_transport(self, target, n, consumer, lease_ms)
@@ -219,7 +219,7 @@ class DelaySet(TimedQueue[C_co]):
         An id that came within the last ``keep_ms`` (24 h) is ``same`` and not put in again,
         whatever has become of it since; one that is here by another way ``exists``.
         """
-        await self._enrol()
+        await self._ensure_registered()
         rows = [(id, id, "delayed", "", "", payload, "", "") for id, payload in entries]
         said = await self._script("rebalance_accept").call(
             self.keys, self.clock, words, rows, new=1, layout=self.layout
@@ -230,7 +230,7 @@ class DelaySet(TimedQueue[C_co]):
 
     @operation
     async def accept(self, entries: Sequence[Entry], op: str) -> list[str]:
-        await self._enrol()
+        await self._ensure_registered()
         return await self._accepted([record.arrival(entry, op) for entry in entries])
 
     async def _accepted(self, rows: Sequence[tuple[str | bytes, ...]]) -> list[str]:
@@ -260,7 +260,7 @@ class DelaySet(TimedQueue[C_co]):
         return entry
 
     @operation
-    async def several(self, ids: Sequence[str]) -> list[Entry | None]:
+    async def get_many(self, ids: Sequence[str]) -> list[Entry | None]:
         """Three commands for each state one of them is in, however many ids there are."""
         if not ids:
             return []

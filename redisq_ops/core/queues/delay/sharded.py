@@ -24,7 +24,7 @@ class ShardedDelaySet(ShardedTimedQueue[C_co, DelaySet[None]], DelaySet[C_co]):
     async def _schedule(
         self, entries: Sequence[tuple[str, bytes]], at: str, mode: str
     ) -> list[Scheduled]:
-        return await self._at_home(
+        return await self._offer_to_home(
             entries,
             lambda entry: entry[0],
             lambda part, some: part._schedule(some, at, mode),
@@ -33,7 +33,7 @@ class ShardedDelaySet(ShardedTimedQueue[C_co, DelaySet[None]], DelaySet[C_co]):
 
     @operation
     async def admit(self, entries: Sequence[tuple[str, bytes]]) -> list[str]:
-        await self._enrol()
+        await self._ensure_registered()
         await self._refresh()
         if self.old_shards:
             raise Refused(f"queue {self.name} is changing its shards: hand over when that is done")
@@ -55,7 +55,7 @@ class ShardedDelaySet(ShardedTimedQueue[C_co, DelaySet[None]], DelaySet[C_co]):
 
     # --- moving to other shards ----------------------------------------------------------------
 
-    def _arrive(self, part: DelaySet[None], rows: Sequence[Arrival]) -> Call[list[str]]:
+    def _accept_rows(self, part: DelaySet[None], rows: Sequence[Arrival]) -> Call[list[str]]:
         return part._script("rebalance_accept").call(
             part.keys, self.clock, words, rows, new=0, layout=self.layout
         )

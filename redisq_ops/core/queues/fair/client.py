@@ -35,7 +35,7 @@ class ClientQueue(Bound[C_co]):
     @operation
     async def exists(self) -> bool:
         """Whether it has anything waiting or pending, or rules of its own."""
-        return await self._queue.client_of.op(self.name) is not None
+        return await self._queue.get_client.op(self.name) is not None
 
     @operation
     def delete(self, op: str) -> Description[Deleted]:

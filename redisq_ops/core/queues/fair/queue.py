@@ -99,7 +99,7 @@ class FairQueue(Queue[C_co]):
         checked_pairs(pairs, "entry", max_payload)
         if not pairs:
             return []
-        await self._enrol()
+        await self._ensure_registered()
         theirs = {each[0] for each in given if not isinstance(each, bytes)}
         said = await self._submit(client, pairs, theirs)
         if any(one.word == "elsewhere" for one in said):
@@ -116,14 +116,14 @@ class FairQueue(Queue[C_co]):
 
         each = row_words(len(pairs))
         rows = [(id, together_with(client, payload)) for id, payload in pairs]
-        done: list[SubmittedEntry] = await self._guarded(
+        done: list[SubmittedEntry] = await self._call_idempotent(
             "submit", read, rows, client=client, layout=self.layout
         )
         return done
 
     @operation
     async def accept(self, entries: Sequence[Entry], op: str) -> list[str]:
-        await self._enrol()
+        await self._ensure_registered()
         said: dict[str, str] = {}
         for client in dict.fromkeys(entry.client or "" for entry in entries):
             pairs = [(e.id, e.payload or b"") for e in entries if e.client == client]
@@ -159,7 +159,7 @@ class FairQueue(Queue[C_co]):
         ]
 
     @operation
-    async def client_of(self, client: str) -> Client | None:
+    async def get_client(self, client: str) -> Client | None:
         """A client as it stands; None when it has nothing waiting or pending, and no rules."""
         found = (await self._accounts([client]))[client]
         return None if found is None else found.shown(client)
@@ -167,7 +167,7 @@ class FairQueue(Queue[C_co]):
     @operation
     async def length(self, client: str) -> int:
         """How many entries of a client wait."""
-        found = await self.client_of.op(client)
+        found = await self.get_client.op(client)
         return 0 if found is None else found.waiting
 
     async def _accounts(self, names: Sequence[str]) -> dict[str, Account | None]:
@@ -182,7 +182,7 @@ class FairQueue(Queue[C_co]):
         """How many turns a client gets where another gets one (1–100); what it was before."""
         if weight not in self.rules["weight"]:
             raise BadInput(f"weight {weight}: 1 to {MAX_WEIGHT}")
-        return await self._govern("weight", client, weight)
+        return await self._set_rule("weight", client, weight)
 
     @operation
     async def limit(self, client: str, cap: int) -> int:
@@ -192,22 +192,22 @@ class FairQueue(Queue[C_co]):
         """
         if cap not in self.rules["cap"]:
             raise BadInput(f"cap {cap}: 0 (none) or more")
-        return await self._govern("cap", client, cap)
+        return await self._set_rule("cap", client, cap)
 
     @operation
     async def block(self, client: str) -> bool:
         """Hand out nothing more of a client; whether that is new. Its submissions still wait."""
-        return not await self._govern("blocked", client, 1)
+        return not await self._set_rule("blocked", client, 1)
 
     @operation
     async def unblock(self, client: str) -> bool:
         """Serve a client again, from the present turn on; whether it was blocked."""
-        return bool(await self._govern("blocked", client, 0))
+        return bool(await self._set_rule("blocked", client, 0))
 
-    async def _govern(self, rule: Rule, client: str, value: int) -> int:
+    async def _set_rule(self, rule: Rule, client: str, value: int) -> int:
         checked_name(client, "client name")
-        await self._enrol()
-        said: list[str] = await self._guarded(
+        await self._ensure_registered()
+        said: list[str] = await self._call_idempotent(
             "set_client_rule", words, rule=rule, client=client, value=value, was=""
         )
         return int(said[1])
@@ -235,13 +235,13 @@ class FairQueue(Queue[C_co]):
         )
 
     @operation
-    async def govern(
+    async def set_client_rule(
         self, op: str, seq: int, rule: str, client: str, value: int
     ) -> tuple[str, int]:
         return await self.control.op(op, seq, cast(Rule, rule), client, value)
 
     @operation
-    async def invert(
+    async def undo_change(
         self,
         op: str,
         seq: int,
@@ -250,7 +250,7 @@ class FairQueue(Queue[C_co]):
         left: Callable[[list[str]], None] = lambda ids: None,
     ) -> int:
         if verb not in ("weight", "cap", "blocked"):
-            return await Queue.invert(self, op, seq, verb, args, left)
+            return await Queue.undo_change(self, op, seq, verb, args, left)
         client, value, *since = args
         word, _ = await self.control.op(
             op, seq, cast(Rule, verb), client, int(value), *map(int, since)
@@ -350,7 +350,7 @@ class FairQueue(Queue[C_co]):
     async def _payloads(self, ids: Sequence[str]) -> list[bytes | None]:
         return [None if body is None else parted(body)[1] for body in await self._bodies(ids)]
 
-    async def _contents(self, ids: Sequence[str]) -> list[bytes | Exception | None]:
+    async def _payloads_or_errors(self, ids: Sequence[str]) -> list[bytes | Exception | None]:
         return [_content(body) for body in await self._bodies(ids)]
 
     async def _bodies(self, ids: Sequence[str]) -> list[bytes | None]:
@@ -366,13 +366,17 @@ class FairQueue(Queue[C_co]):
 
         A window by rank (``start``) is off by the holes in front of it, where there are some.
         """
-        line, (total,) = await both(self._line(cursor, max, start), self._counters("waiting"))
+        line, (total,) = await both(
+            self._waiting_ids(cursor, max, start), self._counters("waiting")
+        )
         found = await self._entries("waiting", [(id, None) for id in line.names], payloads)
         owned = zip(found, line.clients or (), strict=True)
         entries = (replace(entry, client=client) for entry, client in owned)
         return Page(tuple(entries), line.cursor, total, problem=line.problem)
 
-    async def _line(self, cursor: str | None, max: int, start: int | None = None) -> WaitingIds:
+    async def _waiting_ids(
+        self, cursor: str | None, max: int, start: int | None = None
+    ) -> WaitingIds:
         return await waiting_pages.page(self, cursor, max, start)
 
     async def _get_waiting(self, id: str) -> Entry | None:
@@ -383,7 +387,7 @@ class FairQueue(Queue[C_co]):
         (entry,) = await self._entries("waiting", [(id, None)], payloads=False)
         return replace(entry, client=client, payload=payload)
 
-    async def _dismantle(self, max: int) -> int:
+    async def _destroy_entries(self, max: int) -> int:
         key = self.keys["clients"]
         names = await Call(("ZRANGE", key, 0, max - 1), words, key=key)
         if not names:
@@ -395,10 +399,10 @@ class FairQueue(Queue[C_co]):
         return gone + await Call(("ZREM", key, *names), int, key=key)
 
     @operation
-    async def standing(self, id: str = "") -> QueuePosition:
+    async def queue_position(self, id: str = "") -> QueuePosition:
         ring, owner = self.keys["ring"], self.keys["owner"]
         askers, (served, (owners, bodies)) = await both(
-            self._askers(),
+            self._recent_consumers(),
             both(
                 Call(("ZCARD", ring), int, key=ring),
                 both(
@@ -410,7 +414,7 @@ class FairQueue(Queue[C_co]):
         client = text(owners[0]) if owners[0] else parted(bodies[0])[0] if any(bodies) else ""
         if not client:
             return replace(askers, open=served)
-        return await waiting_pages.standing(self, client, id, replace(askers, open=served))
+        return await waiting_pages.queue_position(self, client, id, replace(askers, open=served))
 
     @operation
     async def invariants(self) -> list[str]:

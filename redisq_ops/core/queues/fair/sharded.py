@@ -39,15 +39,15 @@ class ShardedFairQueue(ShardedQueue[C_co, FairQueue[None]], FairQueue[C_co]):
     def _homes_of(self, client: str) -> list[FairQueue[None]]:
         """A client's home, and while the number changes the one it had, the new one first."""
         known = [home(client, n) for n in (self.shards, self.old_shards) if n]
-        return [self._part(k) for k in dict.fromkeys(known)]
+        return [self._shard(k) for k in dict.fromkeys(known)]
 
     def _holders(self) -> Sequence[FairQueue[Any]]:
-        return self._union()
+        return self._all_shards()
 
-    async def _places(self, ids: Sequence[str]) -> dict[str, set[int]]:
+    async def _shards_of(self, ids: Sequence[str]) -> dict[str, set[int]]:
         """An id doesn't say whose it is: every shard is asked."""
         await self._refresh()
-        everywhere = {part.shard for part in self._union()}
+        everywhere = {part.shard for part in self._all_shards()}
         return dict.fromkeys(ids, everywhere)
 
     # --- producers -----------------------------------------------------------------------------
@@ -87,7 +87,7 @@ class ShardedFairQueue(ShardedQueue[C_co, FairQueue[None]], FairQueue[C_co]):
         at: FairQueue[None],
     ) -> dict[int, SubmittedEntry]:
         """What shards other than the home say of ids."""
-        others = [part for part in self._union() if part.shard != at.shard]
+        others = [part for part in self._all_shards() if part.shard != at.shard]
         found = await together(part._bodies([pairs[i][0] for i in which]) for part in others)
         said: dict[int, SubmittedEntry] = {}
         for bodies in found:
@@ -102,7 +102,7 @@ class ShardedFairQueue(ShardedQueue[C_co, FairQueue[None]], FairQueue[C_co]):
     @operation
     async def clients(self, start: int = 0, max: int = BATCH) -> Clients:
         """The first ``start + max`` names of every shard are read for it."""
-        found = await self._each(lambda part: part.clients.op(0, start + max))
+        found = await self._on_each_shard(lambda part: part.clients.op(0, start + max))
         shown: dict[str, Client] = {}
         for part in found:
             for one in part.clients:
@@ -112,17 +112,17 @@ class ShardedFairQueue(ShardedQueue[C_co, FairQueue[None]], FairQueue[C_co]):
         return Clients(tuple(shown[n] for n in names), sum(part.total for part in found) - twice)
 
     @operation
-    async def client_of(self, client: str) -> Client | None:
-        found = await self._each(lambda part: part.client_of.op(client))
+    async def get_client(self, client: str) -> Client | None:
+        found = await self._on_each_shard(lambda part: part.get_client.op(client))
         shown: Client | None = None
         for one in found:
             shown = shown if one is None else _joined(shown, one)
         return shown
 
-    async def _govern(self, rule: Rule, client: str, value: int) -> int:
+    async def _set_rule(self, rule: Rule, client: str, value: int) -> int:
         checked_name(client, "client name")
-        await self._enrol()
-        said = await self._ruled(client, lambda part: part._govern(rule, client, value))
+        await self._ensure_registered()
+        said = await self._ruled(client, lambda part: part._set_rule(rule, client, value))
         return next((before for before in said if before != USUAL[rule]), USUAL[rule])
 
     @operation
@@ -150,11 +150,11 @@ class ShardedFairQueue(ShardedQueue[C_co, FairQueue[None]], FairQueue[C_co]):
         async def everywhere() -> list[T]:
             homes = self._homes_of(client)
             near = {part.shard for part in homes}
-            far = [p for p in self._union() if p.shard not in near] if self.layout else []
+            far = [p for p in self._all_shards() if p.shard not in near] if self.layout else []
             others = await together(ask(part) for part in [*homes[1:], *far])
             return [await ask(homes[0]), *others[: len(homes) - 1]]
 
-        return await self._informed(everywhere)
+        return await self._until_shards_stable(everywhere)
 
     @operation
     async def delete(self, client: str, op: str, max: int = BATCH) -> Deleted:
@@ -189,10 +189,10 @@ class ShardedFairQueue(ShardedQueue[C_co, FairQueue[None]], FairQueue[C_co]):
 
     # --- another number of shards --------------------------------------------------------------
 
-    async def _rehome(self) -> int:
+    async def _rebalance_step(self) -> int:
         """Rules move at once. What waits, is pending or delayed in an old place is left there."""
         left = 0
-        for part in self._union():
+        for part in self._all_shards():
             left += await self._strays(part)
             states = ["delay", "dead", "trash"] if part.shard >= self.shards else ["delay"]
             for state in states:
@@ -223,18 +223,18 @@ class ShardedFairQueue(ShardedQueue[C_co, FairQueue[None]], FairQueue[C_co]):
     async def _bring_rules(
         self, part: FairQueue[None], client: str, own: tuple[int, int, int]
     ) -> None:
-        there = self._part(home(client, self.shards))
+        there = self._shard(home(client, self.shards))
         known = (await there._accounts([client]))[client] or _NOBODY
         usual = _rules(_NOBODY)
         lacking = [n for n, rule in enumerate(_rules(known)) if rule == usual[n]]
         copied = usual
         # What is changed meanwhile is changed here first, so a look back misses nothing.
         while changes := [(_RULES[n], own[n]) for n in lacking if own[n] != copied[n]]:
-            await together(there._govern(rule, client, value) for rule, value in changes)
+            await together(there._set_rule(rule, client, value) for rule, value in changes)
             copied = own
             own = _rules((await part._accounts([client]))[client] or _NOBODY)
 
-    async def _retire(self, parts: Sequence[FairQueue[None]]) -> None:
+    async def _clear_given_up(self, parts: Sequence[FairQueue[None]]) -> None:
         """Before the rest goes, clients go: a page of their lists and accounts in a call."""
         left = list(parts)
         while left:
@@ -245,7 +245,7 @@ class ShardedFairQueue(ShardedQueue[C_co, FairQueue[None]], FairQueue[C_co]):
                 for part in left
             )
             left = [part for part, n in zip(left, gone, strict=True) if n]
-        await ShardedQueue._retire(self, parts)
+        await ShardedQueue._clear_given_up(self, parts)
 
 
 _NOBODY = Account(0, 0, 0, 0)

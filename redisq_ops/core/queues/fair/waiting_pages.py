@@ -168,7 +168,7 @@ async def page(
     return read(None if at is None else str(at))
 
 
-async def standing(
+async def queue_position(
     queue: FairQueue[Any], client: str, id: str, known: QueuePosition
 ) -> QueuePosition:
     """What comes before an entry of a client: those whose turn is earlier, and its own list."""

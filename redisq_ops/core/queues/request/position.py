@@ -29,7 +29,7 @@ def tokens(queue: RequestReads[Any]) -> list[Call[int]]:
     return [Call(("LLEN", key), int, key=key) for key in lists]
 
 
-async def standing(queue: RequestReads[Any], rid: str, n: int | None) -> QueuePosition:
+async def queue_position(queue: RequestReads[Any], rid: str, n: int | None) -> QueuePosition:
     """Of a request, or of its sub-request ``n``."""
     keys = queue.keys
     group, record_key = keys["s_"] + rid, keys["r_"] + rid

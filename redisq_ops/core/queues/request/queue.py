@@ -77,7 +77,7 @@ class RequestQueue(RequestReads[C_co]):
         payloads = listed(payloads, "payloads")
         for nth, payload in enumerate(payloads, 1):
             checked_payload(payload, nth, max_payload)
-        await self._enrol()
+        await self._ensure_registered()
         digest, start = await self._resumed(payloads, id, priority, limit)
         chunks = list(cut(payloads[start:])) or [[]]
         submitted = None
@@ -129,7 +129,7 @@ class RequestQueue(RequestReads[C_co]):
         behind the content it was cut from. Streaming producers call this; see also `submit`.
         """
         checked_request(id, priority, limit)
-        await self._enrol()
+        await self._ensure_registered()
 
         def read(reply: list[bytes]) -> SubmittedRequest:
             word, total, state = words(reply)
@@ -181,7 +181,7 @@ class RequestQueue(RequestReads[C_co]):
         )
 
     @operation
-    async def invert(
+    async def undo_change(
         self,
         op: str,
         seq: int,
@@ -190,7 +190,7 @@ class RequestQueue(RequestReads[C_co]):
         left: Callable[[list[str]], None] = lambda ids: None,
     ) -> int:
         if verb == "set":
-            return await Queue.invert(self, op, seq, verb, args, left)
+            return await Queue.undo_change(self, op, seq, verb, args, left)
         id, *value = args
         try:
             word, _ = await self.control.op(op, seq, cast(Control, verb), id, *value)
@@ -208,7 +208,7 @@ class RequestQueue(RequestReads[C_co]):
             left([id])
         return int(word == "ok")
 
-    def abroad(self, op: str, id: str) -> str:
+    def transferred_id(self, op: str, id: str) -> str:
         """A request of its own for each that the move takes from, named after both.
 
         >>> RequestQueue(None, "mail").abroad("move-0123456789", "r1/17")
@@ -222,13 +222,13 @@ class RequestQueue(RequestReads[C_co]):
         return f"{own}.{op}"
 
     @operation
-    def strike(self, group: str, consumer: str) -> Call[str]:
+    def remove_consumer(self, group: str, consumer: str) -> Call[str]:
         checked_consumer(consumer)
         return self._script("remove_consumer").call(
             self.keys, self.clock, bytes.decode, rid=group, consumer=consumer
         )
 
-    async def _dismantle(self, max: int) -> int:
+    async def _destroy_entries(self, max: int) -> int:
         gone = 0
         for part in ("open", "fin"):
             listed = await scored(self.keys[part], "0", str(max - 1))

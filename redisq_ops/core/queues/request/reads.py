@@ -9,7 +9,7 @@ from typing import Any
 from ...engine.queue import Queue
 from ...engine.state_scan import ScoreRange, WaitingIds, page, spans
 from ...model.clock import Moment, bound_ms
-from ...model.consumer_load import PENDING_PAGE, GroupLoad, PendingPage, holding
+from ...model.consumer_load import PENDING_PAGE, GroupLoad, PendingPage, pending_delivery
 from ...model.entry import Consumer, Counts, Entry, Level, Limit, Page, Request, State
 from ...model.errors import BadInput, NotFound
 from ...model.queue_position import OTHERS, QueuePosition
@@ -18,7 +18,7 @@ from ...model.states import ZSETS
 from ...redis.operation import C_co, Call, attempt, both, operation, together
 from ...redis.parsers import moment, scored, words
 from . import stream
-from .position import standing, tokens
+from .position import queue_position, tokens
 from .waiting import waiting
 
 _DIGITS = 18
@@ -77,7 +77,7 @@ class RequestReads(Queue[C_co]):
         return Call(("ZCARD", key), int, key=key)
 
     @operation
-    async def request_spans(
+    async def request_ranges(
         self,
         settled: bool,
         size: int,
@@ -89,7 +89,7 @@ class RequestReads(Queue[C_co]):
         return await spans(key, size, low, high)
 
     @operation
-    async def request_sheet(
+    async def read_request_range(
         self, settled: bool, span: ScoreRange, cursor: str | None = None, max: int = 100
     ) -> tuple[list[tuple[str, Request | Exception | None]], str | None]:
         key = self.keys["fin" if settled else "open"]
@@ -174,21 +174,21 @@ class RequestReads(Queue[C_co]):
         """Of one request's group, or of those of the hundred oldest open requests."""
         found = [await self.request.op(group)] if group else await self.requests.op(0, OTHERS)
         requests = [request for request in found if request is not None]
-        returned = await together(self.returned.op(request.id) for request in requests)
+        returned = await together(self.retry_counts.op(request.id) for request in requests)
         return [
             GroupLoad(one.id, one.pending, max(0, one.waiting - again), again + later)
             for one, (again, later) in zip(requests, returned, strict=True)
         ]
 
     @operation
-    async def returned(self, id: str) -> tuple[int, int]:
+    async def retry_counts(self, id: str) -> tuple[int, int]:
         """How many sub-requests of a request are to run again: now, and later."""
         keys = (self.keys["again_"] + id, self.keys["later_"] + id)
         again, later = await together(Call(("ZCARD", key), int, key=key) for key in keys)
         return again, later
 
     @operation
-    async def holdings(
+    async def pending_deliveries(
         self,
         group: str = "",
         max: int = PENDING_PAGE,
@@ -198,7 +198,7 @@ class RequestReads(Queue[C_co]):
         """Of one request's group as many of the oldest as are among its first ``max`` unsettled
         ones, or all of one consumer's, by pages."""
         if not group:
-            return await Queue.holdings(self, group, max, consumer, after)
+            return await Queue.pending_deliveries(self, group, max, consumer, after)
         last = None
         if consumer:
             low = "-" if after is None else f"({after}"
@@ -213,7 +213,7 @@ class RequestReads(Queue[C_co]):
             ids = [id for id, state in unsettled if state == "pending"]
         entries, now = await both(together(self.get.op(id) for id in ids), self._now())
         found = [
-            holding(entry, now)
+            pending_delivery(entry, now)
             for entry in entries
             if entry is not None and entry.state == "pending" and consumer in ("", entry.consumer)
         ]
@@ -247,7 +247,7 @@ class RequestReads(Queue[C_co]):
         """The queue that has a request: itself, or one of its shards."""
         return self
 
-    async def purged(self, id: str, start: int, max: int) -> list[bool]:
+    async def stream_purged(self, id: str, start: int, max: int) -> list[bool]:
         """Which of sub-requests ``start …`` were removed for good."""
         base = f"{self.keys['res_']}{id}:"
         found: list[list[bytes | None]] = await together(
@@ -278,13 +278,13 @@ class RequestReads(Queue[C_co]):
 
     async def _payloads(self, ids: Sequence[str]) -> list[bytes | None]:
         found: list[bytes | None] = []
-        for payload in await self._contents(ids):
+        for payload in await self._payloads_or_errors(ids):
             if isinstance(payload, Exception):
                 raise payload
             found.append(payload)
         return found
 
-    async def _contents(self, ids: Sequence[str]) -> list[bytes | Exception | None]:
+    async def _payloads_or_errors(self, ids: Sequence[str]) -> list[bytes | Exception | None]:
         if not ids:
             return []
         places = [id.rpartition("/") for id in ids]
@@ -308,7 +308,7 @@ class RequestReads(Queue[C_co]):
         entry = (await self._entries("waiting", [(id, None)]))[0]
         if entry.payload is None:  # its stream entry is gone: settled, or swept from the trash
             ((result,), (purged,)) = await both(
-                self._results(rid, int(n), 1), self.purged(rid, int(n), 1)
+                self._results(rid, int(n), 1), self.stream_purged(rid, int(n), 1)
             )
             return None if purged else Entry(id, "done", payload=result)
         if request.state == "cancelled":
@@ -319,22 +319,24 @@ class RequestReads(Queue[C_co]):
         self, cursor: str | None, max: int, start: int | None, payloads: bool
     ) -> Page:
         total = (await self.counts.op()).waiting
-        line = await self._line(cursor, max, start)
+        line = await self._waiting_ids(cursor, max, start)
         entries = await self._entries("waiting", [(id, None) for id in line.names], payloads)
         return Page(tuple(entries), line.cursor, total, problem=line.problem)
 
-    async def _line(self, cursor: str | None, max: int, start: int | None = None) -> WaitingIds:
+    async def _waiting_ids(
+        self, cursor: str | None, max: int, start: int | None = None
+    ) -> WaitingIds:
         return await waiting(self, cursor, max, start)
 
     @operation
-    async def standing(self, id: str = "") -> QueuePosition:
+    async def queue_position(self, id: str = "") -> QueuePosition:
         rid, _, n = id.partition("/")
         if not rid:
-            askers, listed = await both(self._askers(), together(tokens(self)))
+            askers, listed = await both(self._recent_consumers(), together(tokens(self)))
             return replace(askers, open=sum(listed))
         # What no stream can number is nothing of it, as what is no number.
         number = int(n) if n.isdecimal() and len(n) <= _DIGITS else None
-        askers, own = await both(self._askers(), standing(self, rid, number))
+        askers, own = await both(self._recent_consumers(), queue_position(self, rid, number))
         return replace(
             own, asked_ms=askers.asked_ms, askers=askers.askers, askers_all=askers.askers_all
         )

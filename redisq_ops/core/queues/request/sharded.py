@@ -33,13 +33,15 @@ class ShardedRequestQueue(ShardedQueue[C_co, RequestQueue[None]], RequestQueue[C
 
     async def _holder(self, id: str) -> RequestQueue[None]:
         """The shard a request is in, or where it would be created."""
-        found = await self._each(lambda part: part.request.op(id))
-        there = (part for part, request in zip(self._union(), found, strict=True) if request)
-        return next(there, self._part(home(id, self.shards)))
+        found = await self._on_each_shard(lambda part: part.request.op(id))
+        there = (part for part, request in zip(self._all_shards(), found, strict=True) if request)
+        return next(there, self._shard(home(id, self.shards)))
 
-    async def _places(self, ids: Sequence[str]) -> dict[str, set[int]]:
+    async def _shards_of(self, ids: Sequence[str]) -> dict[str, set[int]]:
         names = list(dict.fromkeys(id.partition("/")[0] for id in ids))
-        found = await self._each(lambda part: together(part.request.op(name) for name in names))
+        found = await self._on_each_shard(
+            lambda part: together(part.request.op(name) for name in names)
+        )
         places: dict[str, set[int]] = {name: set() for name in names}
         for k, requests in enumerate(found):
             for name, request in zip(names, requests, strict=True):
@@ -62,7 +64,7 @@ class ShardedRequestQueue(ShardedQueue[C_co, RequestQueue[None]], RequestQueue[C
         priority: int = PRIORITY,
         limit: int = LIMIT,
     ) -> SubmittedRequest:
-        await self._enrol()
+        await self._ensure_registered()
         while True:
             holder, layout = await self._holder(id), self.layout
             try:
@@ -92,8 +94,8 @@ class ShardedRequestQueue(ShardedQueue[C_co, RequestQueue[None]], RequestQueue[C
             return 0, tokens[0][1]
         return min((at for rows in first for _, at in rows), default=NEVER), PRIORITIES
 
-    async def _rehome(self) -> int:
-        given_up = [self._part(k) for k in range(self.shards, self.old_shards)]
+    async def _rebalance_step(self) -> int:
+        given_up = [self._shard(k) for k in range(self.shards, self.old_shards)]
         keys = [part.keys[zset] for part in given_up for zset in ("open", "fin")]
         return sum(await together(Call(("ZCARD", key), int, key=key) for key in keys))
 
@@ -101,14 +103,14 @@ class ShardedRequestQueue(ShardedQueue[C_co, RequestQueue[None]], RequestQueue[C
 
     @operation
     async def request(self, id: str) -> Request | None:
-        found = await self._each(lambda part: part.request.op(id))
+        found = await self._on_each_shard(lambda part: part.request.op(id))
         return next((request for request in found if request is not None), None)
 
     @operation
     async def requests(
         self, start: int = 0, max: int = 100, settled: bool = False
     ) -> list[Request]:
-        found = await self._each(lambda part: part.requests.op(0, start + max, settled))
+        found = await self._on_each_shard(lambda part: part.requests.op(0, start + max, settled))
         merged = [request for part in found for request in part]
         if settled:
             merged.sort(key=lambda r: (r.closed_ms or 0, r.id), reverse=True)
@@ -118,11 +120,11 @@ class ShardedRequestQueue(ShardedQueue[C_co, RequestQueue[None]], RequestQueue[C
 
     @operation
     async def requests_total(self, settled: bool = False) -> int:
-        return sum(await self._each(lambda part: part.requests_total.op(settled)))
+        return sum(await self._on_each_shard(lambda part: part.requests_total.op(settled)))
 
     @operation
     async def unsettled(self, id: str, max: int = 100) -> list[tuple[str, State]]:
-        found = await self._each(lambda part: part.unsettled.op(id, max))
+        found = await self._on_each_shard(lambda part: part.unsettled.op(id, max))
         return [row for rows in found for row in rows]
 
     @operation
@@ -134,16 +136,16 @@ class ShardedRequestQueue(ShardedQueue[C_co, RequestQueue[None]], RequestQueue[C
         return await (await self._holder(id)).held.op(id, numbers)
 
     @operation
-    async def returned(self, id: str) -> tuple[int, int]:
-        return await (await self._holder(id)).returned.op(id)
+    async def retry_counts(self, id: str) -> tuple[int, int]:
+        return await (await self._holder(id)).retry_counts.op(id)
 
     @operation
     async def consumers(self, id: str) -> list[Consumer]:
-        found = await self._each(lambda part: part.consumers.op(id))
+        found = await self._on_each_shard(lambda part: part.consumers.op(id))
         return [consumer for part in found for consumer in part]
 
     @operation
-    async def holdings(
+    async def pending_deliveries(
         self,
         group: str = "",
         max: int = PENDING_PAGE,
@@ -151,12 +153,12 @@ class ShardedRequestQueue(ShardedQueue[C_co, RequestQueue[None]], RequestQueue[C
         after: str | None = None,
     ) -> PendingPage:
         if not group:
-            return await Queue.holdings(self, group, max, consumer, after)
-        return await (await self._holder(group)).holdings.op(group, max, consumer, after)
+            return await Queue.pending_deliveries(self, group, max, consumer, after)
+        return await (await self._holder(group)).pending_deliveries.op(group, max, consumer, after)
 
     @operation
-    async def strike(self, group: str, consumer: str) -> str:
-        return await (await self._holder(group)).strike.op(group, consumer)
+    async def remove_consumer(self, group: str, consumer: str) -> str:
+        return await (await self._holder(group)).remove_consumer.op(group, consumer)
 
     @operation
     async def results(
@@ -168,7 +170,7 @@ class ShardedRequestQueue(ShardedQueue[C_co, RequestQueue[None]], RequestQueue[C
     async def levels(self) -> list[Level]:
         tokens: dict[int, int] = {}
         names: dict[int, tuple[str, ...]] = {}
-        for part in await self._each(lambda part: part.levels.op()):
+        for part in await self._on_each_shard(lambda part: part.levels.op()):
             for level in part:
                 tokens[level.priority] = tokens.get(level.priority, 0) + level.tokens
                 names[level.priority] = names.get(level.priority, ()) + level.requests
