@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from redisq_ops.core.engine.optional_features import HasRequests
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.registry import Registered, all_queues, find
 from redisq_ops.core.engine.state_scan import ScoreRange
@@ -118,7 +119,7 @@ async def plan(options: Options) -> list[TablePart]:
 
 async def _entries(options: Options, leaf: Queue[Any], whole: TablePart) -> list[TablePart]:
     state = STATES[options.table]
-    spans = await leaf.spans.op(state, options.rows, options.since_ms, options.until_ms)
+    spans = await leaf.score_ranges.op(state, options.rows, options.since_ms, options.until_ms)
     return [whole] if spans is None else [replace(whole, span=span) for span in spans]
 
 
@@ -129,7 +130,7 @@ async def _history(options: Options, leaf: Queue[Any], whole: TablePart) -> list
 
 
 async def _requests(options: Options, leaf: Queue[Any], whole: TablePart) -> list[TablePart]:
-    if "requests" not in leaf.capabilities:
+    if not isinstance(leaf, HasRequests):
         return []
     if options.request is not None:
         there = await _named(options, options.request, leaf)
@@ -142,7 +143,7 @@ async def _requests(options: Options, leaf: Queue[Any], whole: TablePart) -> lis
     ]
 
 
-async def _named(options: Options, id: str, leaf: Queue[Any]) -> Request | Exception | None:
+async def _named(options: Options, id: str, leaf: HasRequests[Any]) -> Request | Exception | None:
     """The one request that is asked for; None too where it isn't of those that are meant."""
     there = await attempt(leaf.request.op(id))
     if isinstance(there, RedisqError) and not isinstance(there, (WrongKind, Unreadable)):
@@ -164,7 +165,7 @@ def _which(options: Options) -> list[bool]:
 
 async def _subrequests(options: Options, leaf: Queue[Any], whole: TablePart) -> list[TablePart]:
     """By numbers where requests are few enough to ask how large each is; by their age else."""
-    if "requests" not in leaf.capabilities:
+    if not isinstance(leaf, HasRequests):
         return []
     if options.request is not None:
         one = numbered(options.request, await _named(options, options.request, leaf))

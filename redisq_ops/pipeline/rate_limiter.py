@@ -28,7 +28,7 @@ def place(queue: Queue[Any], name: str, n: int, rate: float, burst: int) -> Call
     """A place for ``n`` entries (at most ``burst``) in the line of that name, at ``rate`` entries
     per second: how many ms to wait first. The line is on the server, shared by all who ask; it is
     forgotten a minute after it was last used up."""
-    loaded = script(queue.room, "rate_limit")
+    loaded = script(queue.package, "rate_limit")
     return loaded.call(queue.keys, queue.clock, int, name=name, n=n, rate=rate, burst=burst)
 
 

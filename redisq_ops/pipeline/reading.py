@@ -10,8 +10,9 @@ from typing import Any, TypeVar, cast
 
 import pyarrow as pa
 
+from redisq_ops.core.engine.optional_features import HasRequests
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.engine.queue_types import layout
+from redisq_ops.core.engine.queue_classes import foreign_class
 from redisq_ops.core.engine.state_scan import ColumnPage, ScoreRange, clocked, timed
 from redisq_ops.core.foreign.base import ForeignQueue
 from redisq_ops.core.model.entry import Entry, Page
@@ -71,7 +72,9 @@ class Reading:
     ) -> tuple[list[RawEvent], int]:
         """A page of history, and the µs the server was at it."""
         key = leaf.keys["hist"]
-        columns, took = self.ask(lambda: timed(key, {"rows": leaf.happened.op(after, until, size)}))
+        columns, took = self.ask(
+            lambda: timed(key, {"rows": leaf.history_range.op(after, until, size)})
+        )
         return columns["rows"], took["rows"]
 
     def read(self, part: TablePart) -> Iterator[pa.RecordBatch]:
@@ -81,7 +84,7 @@ class Reading:
         if part.range is not None and part.range.empty:
             return
         leaf = self.leaf(part)
-        place = RowOrigin(part.queue, leaf.kind, part.shard, "requests" in leaf.capabilities)
+        place = RowOrigin(part.queue, leaf.kind, part.shard, isinstance(leaf, HasRequests))
         for batch in self._batches(part, leaf, place):
             if batch.num_rows:
                 yield batch
@@ -123,7 +126,9 @@ class Reading:
         while more:
             step = self.pace.size
             page: ColumnPage
-            page = self.ask(partial(leaf.sheet.op, state, span, cursor, step * CALLS, want, step))
+            page = self.ask(
+                partial(leaf.read_range.op, state, span, cursor, step * CALLS, want, step)
+            )
             self.pace.learn(len(page.ids) // CALLS, page.call_us)
             cursor, more = page.cursor, page.cursor is not None
             yield page
@@ -222,6 +227,7 @@ class Reading:
     def _requests(
         self, part: TablePart, leaf: Queue[Any], place: RowOrigin
     ) -> Iterator[pa.RecordBatch]:
+        assert isinstance(leaf, HasRequests)
         if part.span is None:
             name = part.numbers[0].request
             one = self.ask(lambda: attempt(leaf.request.op(name)))
@@ -231,6 +237,7 @@ class Reading:
             yield records.requests(rows, place, self.schema)
 
     def _requests_of(self, part: TablePart, leaf: Queue[Any]) -> Iterator[list[tuple[str, Any]]]:
+        assert isinstance(leaf, HasRequests)
         assert part.span is not None and part.settled is not None
         pace = CallSize(self.options.max_call_us, most=WHOLE)
         cursor: str | None = None
@@ -291,6 +298,7 @@ class Reading:
             if corrupt := next((one.problem for one in came if one.problem), None):
                 raise Unreadable(corrupt)
             return records.results(request, came, place, self.schema), took
+        assert isinstance(leaf, HasRequests)
         make = partial(leaf.subrequests.op, request, start, most, payloads)
         found, took = self._clocked(leaf, make)
         read = [(entry, None) for entry in found]
@@ -321,6 +329,6 @@ def _opened(part: TablePart, options: Options) -> Queue[Any]:
     """The part's queue, as it was when the parts were made."""
     if part.entry is not None:
         return Deployment(prefix=options.prefix).open(part.entry)
-    made = layout(part.queue.partition(":")[0])
+    made = foreign_class(part.queue.partition(":")[0])
     assert made is not None
     return made(None, part.queue, prefix=options.prefix)

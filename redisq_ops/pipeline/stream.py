@@ -177,7 +177,7 @@ class HistoryStream(ds.DataSourceStreamReader, SupportsTriggerAvailableNow):
                 for found in await queues(self.options)
                 for k, leaf in enumerate(found.queue.shard_queues)
             ]
-            reaches = await together(leaf.reach.op() for _, leaf in places)
+            reaches = await together(leaf.history_extent.op() for _, leaf in places)
             there = zip(places, reaches, strict=True)
             return [Shard(part, reach) for (part, _), reach in there if reach.added]
 

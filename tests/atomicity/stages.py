@@ -307,7 +307,7 @@ def _arrivals(queue: Any) -> list[tuple[Any, ...]]:
 
 def _possible(queue: Any, now_ms: int) -> Iterator[bytes]:
     """Keys that aren't there and that operations on the queue write."""
-    for part in {*FIXED, *queue.parts}:
+    for part in {*FIXED, *queue.key_types}:
         if not part.startswith("p:") or part in ("p:50", "p:3"):
             yield queue.keys[part].encode()
     for named in (
@@ -400,7 +400,7 @@ def _jobs(client: redis.Redis, kind: str) -> Stage:
                                 lease_ms=clock.now_ms + 99_000),
             "purge of delayed": _move("op", 1, delayed[:1], "delayed", "trash"),
         }  # fmt: skip
-    made = [*FIXED, *queue.parts, "rate_" + str(clock.now_ms // 3_600_000)]
+    made = [*FIXED, *queue.key_types, "rate_" + str(clock.now_ms // 3_600_000)]
     keys = {queue.keys[part].encode() for part in made if "_" not in part}
     keys |= {(queue.keys["op_"] + "op").encode(), (queue.keys["undo_"] + "op:1").encode(),
              queue.list_key.encode(), *map(str.encode, queue._their_keys())}  # fmt: skip

@@ -16,6 +16,7 @@ import pytest
 import resvg_py
 from textual.pilot import Pilot
 
+from redisq_ops.core.engine.optional_features import features
 from redisq_ops.core.engine.queue_base import QueueBase
 from redisq_ops.core.model.consumer_load import GroupLoad, PendingDelivery
 from redisq_ops.core.model.entry import (
@@ -28,6 +29,7 @@ from redisq_ops.core.model.entry import (
     Rates,
     Request,
 )
+from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.ops.change.audit_log import Operation
 from redisq_ops.ops.change.edit import diff
@@ -55,8 +57,7 @@ PICTURES = ROOT / "snapshots"
 REDRAW = os.environ.get("REDISQ_PICTURES") == "redraw"
 NOW = 1_773_457_965_000  # 2026-03-14 03:12:45 UTC
 SECOND, MINUTE, HOUR, DAY = 1000, 60_000, 3_600_000, 86_400_000
-REQUESTS = frozenset({"requests", "levels"})
-DELAYS = frozenset({"timeline", "reschedule"})
+REQUESTS, DELAYS = features(RequestQueue), features(DelaySet)
 OSC_52 = "\x1b]52;c;cm0gLXJmIC8=\x07"
 
 KINDS = {

@@ -23,7 +23,7 @@ class CallerSlots:
         self._pid = os.getpid()
 
     @contextmanager
-    def turn(self, step: str) -> Iterator[tuple[str, int]]:
+    def borrow(self, step: str) -> Iterator[tuple[str, int]]:
         """A slot's name and its next number, ours until the block ends."""
         if self._pid != os.getpid():  # a fork: the parent's slots stay the parent's
             self._pid = os.getpid()

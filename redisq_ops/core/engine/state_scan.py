@@ -117,7 +117,7 @@ class HistoryExtent:
     last: str = "0-0"
 
 
-def reach(key: str) -> Call[HistoryExtent]:
+def history_extent(key: str) -> Call[HistoryExtent]:
     """Of a stream nobody deletes from but at its begin; empty where there is none."""
 
     def read(reply: Any) -> HistoryExtent:
@@ -149,7 +149,9 @@ def spelt(place: Position) -> str:
     return f"{_score(score)}:{member.decode('utf-8', 'surrogateescape')}"
 
 
-async def spans(key: str, size: int, low: float | None, high: float | None) -> list[ScoreRange]:
+async def score_ranges(
+    key: str, size: int, low: float | None, high: float | None
+) -> list[ScoreRange]:
     """A sorted set's members with scores from ``low`` to ``high``, cut into even parts.
 
     The parts are of the moment: what comes behind the last one later isn't in any.

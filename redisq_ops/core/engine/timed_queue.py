@@ -16,13 +16,13 @@ from ..redis.operation import C_co, Call, both, operation, together
 from ..redis.parsers import moment, number, scored
 from ..sharding.rebalance import RebalancingQueue
 from ..sharding.sharded_queue import NEVER, Head, ShardedQueue, ShardT
+from .optional_features import HasTimeline
 from .queue import Queue
 
 
-class TimedQueue(Queue[C_co]):
+class TimedQueue(HasTimeline[C_co]):
     """What the delay set and its like show of their one sorted set."""
 
-    capabilities: ClassVar[frozenset[str]] = frozenset({"timeline"})
     actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {
         **Queue.actions,
         "reschedule": ("delayed",),

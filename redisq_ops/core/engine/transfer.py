@@ -22,6 +22,7 @@ from ..model.settings import BATCH, DAY_MS
 from ..redis.operation import Call, Description, both, together
 from ..redis.parsers import words
 from ..sharding.sharded_queue import ShardedQueue, home
+from .optional_features import HasClients, HasRequests
 from .queue import Queue
 from .registry import find
 
@@ -160,13 +161,13 @@ async def _docks(
     n = len(leaves)
     if not isinstance(queue, ShardedQueue) or n == 1 or not cargo:
         return {one.id: 0 for one in cargo}, set()
-    if "requests" in queue.capabilities:
+    if isinstance(queue, HasRequests):
         # Where its new request is, from an earlier step, or will be.
         into = {one.id: queue.transferred_id(op, one.id) for one in cargo}
         places = await queue._shards_of(sorted(set(into.values())))
         return {id: min(places[name]) for id, name in into.items()}, set()
     docks = {one.id: home(one.id, n) for one in cargo}
-    if "clients" in queue.capabilities:  # whose name stands in front of the payload
+    if isinstance(queue, HasClients):  # whose name stands in front of the payload
         docks = {one.id: home(one.row[3].partition(b" ")[0].decode(), n) for one in cargo}
     places = await queue._shards_of([one.id for one in cargo])
     asked = [
@@ -295,7 +296,7 @@ async def _step_in_leaf(
 
 async def free(queue: Queue[Any], op: str, step: int, state: State) -> None:
     """A step's end, said in their order: the requests it took from are held up by it no longer."""
-    if "requests" in queue.capabilities:
+    if isinstance(queue, HasRequests):
         await together(
             leaf._script("transfer_step_ended").call(
                 leaf.keys, leaf.clock, int, op=op, step=step, state=state

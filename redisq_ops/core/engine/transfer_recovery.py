@@ -23,7 +23,7 @@ from ..redis.operation import Call, attempt, together
 from ..redis.parsers import moment, scored
 from . import transfer
 from .queue import Queue
-from .queue_types import room, sharded
+from .queue_classes import queue_class, sharded_class
 from .registry import find
 
 IDLE_MS = 10_000
@@ -134,7 +134,7 @@ async def recover(
     idle_ms = IDLE_MS if idle_ms is None else idle_ms
     found: list[Recovered] = []
     apart = set(but)
-    listed = await queue.unfinished.op()
+    listed = await queue.unfinished_transfers.op()
     for op in [op for op in listed if op not in apart][:most]:
         one = await _recover(queue, op, idle_ms)
         if one is not None:
@@ -150,15 +150,15 @@ async def _recover(queue: Queue[Any], op: str, idle_ms: int) -> Recovered | None
         return None
     home = queue
     if known.origin:
-        seen = (await queue.unfinished.op()).get(op)
+        seen = (await queue.unfinished_transfers.op()).get(op)
         source = await opened(queue, known.origin)
         its = None if source is None else await _known(source, op)
-        if source is None or its is None or op not in await source.unfinished.op():
+        if source is None or its is None or op not in await source.unfinished_transfers.op():
             # That queue is through with it, or was destroyed.
             await finish(queue, op, at_ms=seen)
             return None
         home, known = source, its
-    at = (await home.unfinished.op()).get(op, 0)
+    at = (await home.unfinished_transfers.op()).get(op, 0)
     if 0 <= await home.now.op() - at < idle_ms:
         return None
     if not (held_ms := await hold(home, op, idle_ms=idle_ms)):
@@ -195,7 +195,7 @@ async def _ended(source: Queue[Any], op: str, known: _Known, held_ms: int) -> tu
         for step in sorted(steps):
             went, back = await _brought(source, target, op, step, state, known, keep_ms)
             n += went
-    last = (await target.unfinished.op()).get(op) if target is not None else None
+    last = (await target.unfinished_transfers.op()).get(op) if target is not None else None
     if known.taken_back:
         done = await finish(source, op, at_ms=held_ms)
     else:
@@ -244,7 +244,7 @@ async def opened(
         return None
     if created_ms is not None and entry.created_ms != created_ms:
         return None
-    made = room(entry.kind)
+    made = queue_class(entry.kind)
     if made is None:
         raise NotFound(f"queue {name} is of kind {entry.kind}, unknown to this release")
     entry.checked(made.kind, made.schema)
@@ -252,7 +252,9 @@ async def opened(
         "prefix": beside.prefix, "clock": beside.clock, "callers": beside.callers
     }  # fmt: skip
     if entry.all_shards > 1 or entry.layout:
-        return cast(Queue[Any], sharded(entry.kind)(beside.client, name, entry=entry, **given))
+        return cast(
+            Queue[Any], sharded_class(entry.kind)(beside.client, name, entry=entry, **given)
+        )
     return made(beside.client, name, **given)
 
 
@@ -277,7 +279,7 @@ async def _list_older(queue: Queue[Any]) -> None:
     if await Call(("HGET", stat, _KNOWN), bool, key=stat):
         return
     listed = await scored(ops, "0", str(LOOKED - 1), "REV")
-    there = await queue.unfinished.op()
+    there = await queue.unfinished_transfers.op()
     moves = [
         (op, moment(at) or 0) for op, at in listed if op.startswith("move-") and op not in there
     ]

@@ -150,11 +150,11 @@ class ForeignQueue(Queue[C_co]):
         return None
 
     @operation
-    async def reach(self) -> HistoryExtent:
+    async def history_extent(self) -> HistoryExtent:
         return HistoryExtent()
 
     @operation
-    async def happened(
+    async def history_range(
         self, after: str, until: str, max: int = 100
     ) -> list[tuple[bytes, dict[bytes, bytes]]]:
         return []
@@ -164,11 +164,11 @@ class ForeignQueue(Queue[C_co]):
         return {}
 
     @operation
-    async def upcoming(self, edges: Sequence[int]) -> list[int]:
+    async def due_counts(self, edges: Sequence[int]) -> list[int]:
         return [0] * (len(edges) - 1)
 
     @operation
-    async def unfinished(self) -> dict[str, int]:
+    async def unfinished_transfers(self) -> dict[str, int]:
         return {}
 
     @operation

@@ -15,8 +15,10 @@ definition, typed by the client the queue was given; ``.op(...)`` is the descrip
 from __future__ import annotations
 
 import functools
+import inspect
+import re
 from collections.abc import Callable
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast, overload
 
 import redis
 import redis.asyncio as aredis
@@ -40,7 +42,8 @@ from .transport import AsyncClient, BlockingClient, PinnedConnection, aexchange,
 
 __all__ = [
     "Arg", "AsyncClient", "BlockingClient", "Bound", "C_co", "Call", "Client", "Description",
-    "Replies", "Round", "apart", "arun", "attempt", "both", "operation", "run", "together", "user",
+    "Replies", "Round", "apart", "arun", "attempt", "both", "mode", "operation", "run", "together",
+    "user",
 ]  # fmt: skip
 
 P = ParamSpec("P")
@@ -161,21 +164,63 @@ def checked_client(client: T) -> T:
     return client
 
 
+def mode(client: object) -> str:
+    """How operations run on this client: blocking | async | no client."""
+    if client is None:
+        return "no client"
+    return "async" if isinstance(client, (aredis.Redis, aredis.RedisCluster)) else "blocking"
+
+
 class Bound(Generic[C_co]):
-    """Something that holds the client its operations run on (``None``: descriptions only)."""
+    """An object whose operations run on its client; with None they only make descriptions."""
 
     def __init__(self, client: C_co) -> None:
         self._client = checked_client(client)
 
     @property
     def client(self) -> C_co:
+        """The client that runs the operations."""
         return self._client
 
 
-class BlockingOperation(Generic[P, T_co]):
-    """A bound operation on a blocking client."""
+class BoundOperation(Generic[P, T_co]):
+    # An operation of one object: it documents itself as the method that it stands for. (A
+    # docstring here would be in the way of the property of that name.)
 
-    __slots__ = ("_client", "op")
+    __slots__ = ("op",)
+
+    def __init__(self, op: Callable[P, Description[T_co]]) -> None:
+        self.op = op
+        """makes the description, without running it"""
+
+    @property
+    def _method(self) -> functools.partial[Any]:
+        return cast("functools.partial[Any]", self.op)
+
+    @property
+    def __name__(self) -> str:
+        return str(self._method.func.__name__)
+
+    @property
+    def __doc__(self) -> str | None:  # type: ignore[override]
+        doc = _documentation(self._method)
+        return None if doc is None else inspect.cleandoc(doc)
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        signature = _signature(self._method.func)
+        return signature.replace(parameters=[*signature.parameters.values()][1:])
+
+    def __repr__(self) -> str:
+        return f"<{self.__name__}{self.__signature__} of {self._method.args[0]!r}>"
+
+    def __get__(self, instance: object, owner: type) -> Self:
+        """Makes help() treat the operation as a method: it shows its name and signature."""
+        return self
+
+
+class BlockingOperation(BoundOperation[P, T_co]):
+    __slots__ = ("_client",)
 
     def __init__(self, client: BlockingClient, op: Callable[P, Description[T_co]]) -> None:
         self._client = client
@@ -185,10 +230,8 @@ class BlockingOperation(Generic[P, T_co]):
         return run(self._client, self.op(*args, **kwargs))
 
 
-class AsyncOperation(Generic[P, T_co]):
-    """A bound operation on an asyncio client."""
-
-    __slots__ = ("_client", "op")
+class AsyncOperation(BoundOperation[P, T_co]):
+    __slots__ = ("_client",)
 
     def __init__(self, client: AsyncClient, op: Callable[P, Description[T_co]]) -> None:
         self._client = client
@@ -198,20 +241,20 @@ class AsyncOperation(Generic[P, T_co]):
         return await arun(self._client, self.op(*args, **kwargs))
 
 
-class DescribedOperation(Generic[P, T_co]):
-    """A bound operation without a client: only its description."""
-
-    __slots__ = ("op",)
-
-    def __init__(self, op: Callable[P, Description[T_co]]) -> None:
-        self.op = op
+class DescribedOperation(BoundOperation[P, T_co]):
+    __slots__ = ()
 
 
 class operation(Generic[P, T_co]):
-    """Make a method that returns a description run itself on the object's client."""
+    """Make a method that returns a description run itself on the object's client.
+
+    On a blocking client ``queue.take(…)`` returns the result, on an asyncio client it returns an
+    awaitable of it, and ``queue.take.op(…)`` always returns the description.
+    """
 
     def __init__(self, function: Callable[Concatenate[Any, P], Description[T_co]]) -> None:
         self._function = validated(function)
+        self._shown: Callable[..., Any] | None = None
         self.__isabstractmethod__ = getattr(function, "__isabstractmethod__", False)
         functools.update_wrapper(cast(Any, self), function)
 
@@ -229,7 +272,7 @@ class operation(Generic[P, T_co]):
     def __get__(self, instance: Bound[Any], owner: type) -> DescribedOperation[P, T_co]: ...
     def __get__(self, instance: Any, owner: type) -> Any:
         if instance is None:
-            return self._function  # help() and inspect.signature look here
+            return self._of_class()
         op = functools.partial(self._function, instance)
         client = instance.client
         if client is None:
@@ -237,3 +280,48 @@ class operation(Generic[P, T_co]):
         if isinstance(client, (aredis.Redis, aredis.RedisCluster)):
             return AsyncOperation(client, op)
         return BlockingOperation(client, op)
+
+    def _of_class(self) -> Callable[..., Any]:
+        """The function as a user of the class sees it: `help` shows what a call returns."""
+        if self._shown is None:
+            function = self._function
+
+            @functools.wraps(function)
+            def shown(*args: Any, **kwargs: Any) -> Any:
+                return function(*args, **kwargs)
+
+            cast(Any, shown).__signature__ = _signature(function)
+            self._shown = shown
+        return self._shown
+
+
+class _Annotation(str):
+    """An annotation as it is written in the source, shown without quotes."""
+
+    __slots__ = ()
+    __repr__ = str.__str__
+
+
+_DESCRIPTION = re.compile(r"(?:Call|Description)\[(.*)\]", re.DOTALL)
+
+
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    """A function's signature, with the type of its result in place of a description of it."""
+    signature = inspect.signature(function)
+    parameters = [
+        each.replace(annotation=_Annotation(each.annotation))
+        if isinstance(each.annotation, str)
+        else each
+        for each in signature.parameters.values()
+    ]
+    returns = signature.return_annotation
+    if isinstance(returns, str):
+        found = _DESCRIPTION.fullmatch(returns)
+        returns = _Annotation(found[1] if found else returns)
+    return signature.replace(parameters=parameters, return_annotation=returns)
+
+
+def _documentation(method: functools.partial[Any]) -> str | None:
+    """A method's docstring, or that of the method it overrides."""
+    methods = (vars(cls).get(method.func.__name__) for cls in type(method.args[0]).__mro__)
+    return next((doc for each in methods if (doc := getattr(each, "__doc__", None))), None)

@@ -174,8 +174,8 @@ class MergedReads(ShardMap[C_co, ShardT]):
         return sum(await self._on_each_shard(lambda part: part.history_length.op()))
 
     @operation
-    async def upcoming(self, edges: Sequence[int]) -> list[int]:
-        found = await self._on_each_shard(lambda part: part.upcoming.op(edges))
+    async def due_counts(self, edges: Sequence[int]) -> list[int]:
+        found = await self._on_each_shard(lambda part: part.due_counts.op(edges))
         return list(map(sum, zip(*found, strict=True)))
 
     @operation

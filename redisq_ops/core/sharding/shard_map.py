@@ -133,9 +133,9 @@ class ShardMap(Queue[C_co], Generic[C_co, ShardT]):
                 return result
 
     async def _until_shards_stable(self, make: Callable[[], Description[T]]) -> T:
-        """As `_with_known_shards`, for what resizing has to see: the registry is read when it was written.
+        """As `_with_known_shards`, for writes that a resize has to see: reads the registry after.
 
-        Who then doesn't find the change under way wrote before it began, and is copied with it.
+        Where it doesn't find a change under way, the write came before it and is copied by it.
         """
         while True:
             known = self.shards, self.old_shards, self.layout

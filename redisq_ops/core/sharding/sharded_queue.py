@@ -1,12 +1,12 @@
 """One queue over several hash slots: the same mechanism for every kind.
 
-A sharded queue is N queues of one kind under one name, each with a tag of its own (``name``,
-``name/1``, …), so on a cluster they spread over its nodes. An id has its home: crc16(id) mod N. A
+A sharded queue is N queues of one kind under one name, each with its own hash tag (``name``,
+``name/1``, …), so a cluster spreads them over its nodes. An id's home is shard crc16(id) mod N. A
 worker looks at all shards in one round trip and takes from the best; order holds within a shard.
 
-N is in the registry. Changing it (`ShardedQueue.resize`) first says so there, old and new number side by
-side: from then on workers visit both, lookups ask both homes. How entries come to their new
-home is the room's, in bounded steps that may be stopped anywhere and gone on with.
+The registry has N. `ShardedQueue.resize` first writes the old and the new number there: from then
+on workers visit the shards of both, and lookups ask both homes. Each kind moves entries to their
+new homes in bounded steps, which may be stopped anywhere and continued.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class ShardedQueue(MergedReads[C_co, ShardT]):
     async def _refuse_unfinished_transfers(self) -> None:
         """Refuse while a move from or to another queue is under way: its undo lists and what was
         said of its entries are in the shards they were in when it began."""
-        for op in await self.unfinished.op():
+        for op in await self.unfinished_transfers.op():
             raise Refused(
                 f"{op} between queue {self.name} and another isn't finished: change the shards when"
                 " it is (redisq fsck says how to finish it)"

@@ -204,7 +204,7 @@ def note(queue: Queue[Any], id: str, **fields: str | int) -> Call[int]:
 
 
 def _write(queue: Queue[Any], id: str, started: str, **fields: str | int) -> Call[int]:
-    written = script(queue.room, "record_operation")
+    written = script(queue.package, "record_operation")
     rows = [(name, _stored(value)) for name, value in fields.items()]
     return written.call(queue.keys, queue.clock, int, rows, op=id, started=started)
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from redisq_ops.core.engine import transfer, transfer_recovery
+from redisq_ops.core.engine.optional_features import HasTimeline
 from redisq_ops.core.engine.transfer import OK
 from redisq_ops.core.model.errors import BadInput, NotFound, Superseded
 from redisq_ops.core.model.settings import BATCH, DEFAULTS
@@ -104,7 +105,7 @@ class Onward(EntryAction):
         """Have both queues know that nothing of it is under way. (Each step says so of those
         before it.)"""
         target = self.way.target
-        last = (await target.unfinished.op()).get(op)
+        last = (await target.unfinished_transfers.op()).get(op)
         if await transfer_recovery.finish(self.queue, op, steps=self.going.reached or 0):
             await transfer_recovery.finish(target, op, at_ms=last)
 
@@ -203,7 +204,7 @@ class Relocating(Bulk):
         most = int(settings.get("max_waiting", DEFAULTS.max_waiting)) * len(into.shard_keys)
         self._room, self._wary = BATCH, bool(most)
         if most and self.order.state != "dead":
-            timed = counts.delayed if "timeline" in into.capabilities else 0
+            timed = counts.delayed if isinstance(into, HasTimeline) else 0
             self._room = min(BATCH, max(0, most - counts.waiting - (timed or 0)))
         return "" if self._room else "full"
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from redisq_ops.core.engine import transfer
+from redisq_ops.core.engine.optional_features import HasRequests
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.registry import find
 from redisq_ops.core.foreign.base import ForeignQueue
@@ -124,6 +125,6 @@ def means(way: Way, state: State) -> str:
     named = ", in requests of their own there, named after theirs and this move"
     return (
         f"they go to {way.target.name}, {then[state]} there, attempts kept"
-        f"{named if 'requests' in way.source.capabilities else ''}; the trash of "
+        f"{named if isinstance(way.source, HasRequests) else ''}; the trash of "
         f"{way.source.name} keeps a copy for undo ({keeps})"
     )

@@ -46,7 +46,7 @@ class Recall(Undo):
             self._held_ms = await transfer_recovery.hold(source, id)
         goes_on = await super().step()
         if not goes_on:
-            last = (await into.unfinished.op()).get(id) if into is not None else None
+            last = (await into.unfinished_transfers.op()).get(id) if into is not None else None
             if await transfer_recovery.finish(source, id, at_ms=self._held_ms) and into is not None:
                 await transfer_recovery.finish(into, id, at_ms=last)
         return goes_on

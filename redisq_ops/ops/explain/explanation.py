@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from redisq_ops.core.engine.optional_features import HasClients, HasRequests
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.foreign.base import ForeignQueue
 from redisq_ops.core.model.entry import GONE, Entry, Request
@@ -115,7 +116,7 @@ class _Explanation(Endings):
             what, state = "entry", look.entry.state
             reasons = [*self._entry_reasons(look.entry), *self._unread()]
         else:
-            is_request = "requests" in self.queue.capabilities and "/" not in look.id
+            is_request = isinstance(self.queue, HasRequests) and "/" not in look.id
             what, state = "request" if is_request else "entry", None
             reasons = [self._gone(what)]
         return Explanation(
@@ -406,7 +407,7 @@ class _Explanation(Endings):
             why = "; ".join(self.look.held) or "see redisq fsck"
             some = _n(counts.waiting, "waits", "wait")
             see: dict[str, Any] = {}
-            if self.queue.rules:
+            if isinstance(self.queue, HasClients) and self.queue.client_rules:
                 see = {"verb": "client", "command": hint("client", "ls", self.queue.name)}
             yield Reason(
                 "held", f"{some}, and nothing may be handed out: {why}",

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC
 from typing import Any
 
+from redisq_ops.core.engine.optional_features import HasClients
 from redisq_ops.core.foreign.base import ForeignQueue
 from redisq_ops.core.model.entry import State
 from redisq_ops.core.model.queue_position import Ahead
@@ -246,7 +247,7 @@ class Reasons:
 
     def _rule(self, verb: str, client: str, *words: str) -> dict[str, Any]:
         """The command that changes a client's rule, where this queue's clients have rules."""
-        if not self.queue.rules:
+        if not isinstance(self.queue, HasClients) or not self.queue.client_rules:
             return {}
         command = hint("client", verb, self.queue.name, client, *words)
         return {"verb": verb, "command": command}

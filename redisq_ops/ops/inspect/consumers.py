@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote
 
+from redisq_ops.core.engine.optional_features import HasConsumerGroups, HasConsumers, HasRequests
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.consumer_load import PENDING_PAGE, GroupLoad, PendingDelivery
 from redisq_ops.core.model.entry import Consumer
@@ -84,7 +85,7 @@ async def reports(
     poison: int = POISON,
 ) -> list[ConsumerReport]:
     """Of a queue: one for each of its groups where these read for themselves, else one."""
-    loads = await queue.loads.op(group or "")
+    loads = await queue.group_loads.op(group or "")
     if group is not None and not loads:
         raise NotFound(f"nothing in queue {queue.name} is read by a group {group}")
     apart = _apart(queue)
@@ -95,7 +96,7 @@ async def reports(
 
 def _apart(queue: Queue[Any]) -> bool:
     """Whether its groups read for themselves, and their pending lists are all there is."""
-    return "consumers" in queue.capabilities
+    return isinstance(queue, HasConsumerGroups)
 
 
 def _with(report: ConsumerReport, loads: Sequence[GroupLoad]) -> ConsumerReport:
@@ -123,7 +124,7 @@ def _row(deliveries: int) -> int:
 
 async def _members(queue: Queue[Any], group: str) -> list[Consumer]:
     """A group's consumers by their own names; none where nobody but the leases knows them."""
-    if not group:
+    if not group or not isinstance(queue, HasConsumers):
         return []
     return [
         replace(one, name=one.name.removeprefix(f"{group}:"))
@@ -248,10 +249,10 @@ def undoable(held: HeldEntries) -> bool:
 async def _the_group(queue: Queue[Any], consumer: str, group: str | None) -> str:
     """The group that is meant: the one named, or the only one with such a consumer."""
     if group is not None or not _apart(queue):
-        if group is not None and not await queue.loads.op(group):
+        if group is not None and not await queue.group_loads.op(group):
             raise NotFound(f"nothing in queue {queue.name} is read by a group {group}")
         return group or ""
-    loads = await queue.loads.op()
+    loads = await queue.group_loads.op()
     members = await together(_members(queue, load.group) for load in loads)
     having: list[str] = [
         load.group
@@ -271,7 +272,7 @@ async def _groups_with(queue: Queue[Any], consumer: str, group: str) -> list[str
         there = await _members(queue, group)
         return [group] if any(one.name == consumer for one in there) else []
     found: list[str] = []
-    if "requests" in queue.capabilities:
+    if isinstance(queue, HasRequests):
         for settled in (False, True):
             start = 0
             while page := await queue.requests.op(start, PAGE_OF_GROUPS, settled):
@@ -316,7 +317,7 @@ class Change:
         self._looks = 0
         self._inverses: list[str] = []
         """how what was heard to be moved is given back"""
-        self._zset_range = False
+        self._kept = False
         self._counted = False
         """whether steps count themselves in the journal, as all but those on a cluster do"""
         if to is None:
@@ -357,7 +358,7 @@ class Change:
 
     async def _move(self, op: str) -> None:
         held, batch = self.held, self._batch
-        if self._apart:
+        if isinstance(held.queue, HasConsumerGroups):
             assert self.to is not None
             # Before the step: after a kill in between, an undo finds nothing to do, and no harm.
             await self._note(op, batch)
@@ -391,17 +392,17 @@ class Change:
         """How that far and the step ``ahead`` are taken back; how far, if steps don't say so."""
         kept = "\n".join([*self._inverses, *self._inverse(ahead)]) if self.undoable else ""
         fields: dict[str, str | int] = {"matched": self.outcome.matched}
-        if kept or self._zset_range:
+        if kept or self._kept:
             fields["inverse"] = kept
         if self.outcome.done and not self._counted:
             fields["done"] = self.outcome.done
         await audit_log.note(self.held.queue, op, **fields)
-        self._zset_range = bool(kept)
+        self._kept = bool(kept)
 
     async def _remove(self) -> bool:
         """Remove it where it holds nothing; whether there is more to do."""
         held, queue = self.held, self.held.queue
-        if self._apart:
+        if isinstance(queue, HasConsumerGroups):
             assert self.to is not None
             if not held.groups:
                 return False
@@ -419,6 +420,7 @@ class Change:
                 return False
         else:
             some, held.groups = held.groups[:PAGE_OF_GROUPS], held.groups[PAGE_OF_GROUPS:]
+            assert isinstance(queue, HasRequests), "only requests and groups list consumers"
             words = await together(queue.remove_consumer.op(group, held.consumer) for group in some)
             self.removed += words.count("gone")
             busy = [group for group, word in zip(some, words, strict=True) if word == "holds"]

@@ -72,7 +72,8 @@ class ListedQueue:
 
     name: str
     kind: str
-    capabilities: frozenset[str] = frozenset()
+    features: frozenset[type] = frozenset()
+    """its `optional_features`"""
     actions: Mapping[Verb, tuple[State, ...]] = field(default_factory=dict)
     editable_states: tuple[State, ...] = ()
     has_settings: bool = True

@@ -221,7 +221,7 @@ for outcome in ("ack", "result", "fail", "reject", "release"):
     act(outcome, settling(outcome))
 act("fail with a delay", settling("fail", 5000))
 act("extend", lambda s, q: q.extend(s.held, 2 * LEASE_MS))
-act("turn", lambda s, q: q.turn([Settlement(s.held[0], "ack")], 2, consumer="w"))
+act("turn", lambda s, q: q.settle_and_take([Settlement(s.held[0], "ack")], 2, consumer="w"))
 for verb, (sources, _) in VERBS.items():
     for source in sources:
         act(f"{verb} {source}", moving(verb, source))
@@ -334,11 +334,11 @@ def agree(said: Any, expected: Any) -> bool:
 def test_a_forked_process_is_another_caller(client: redis.Redis) -> None:
     """Else its first call would pass for the parent's, sent again."""
     callers = CallerSlots()
-    with callers.turn("take") as (parent, _):
+    with callers.borrow("take") as (parent, _):
         pass
     reader, writer = os.pipe()
     if not (child := os.fork()):
-        with callers.turn("take") as (name, seq):
+        with callers.borrow("take") as (name, seq):
             os.write(writer, f"{name} {seq}".encode())
         os._exit(0)
     os.waitpid(child, 0)
@@ -346,13 +346,13 @@ def test_a_forked_process_is_another_caller(client: redis.Redis) -> None:
     os.close(reader)
     os.close(writer)
     assert child_name != parent and child_seq == "1"
-    with callers.turn("take") as again:
+    with callers.borrow("take") as again:
         assert again == (parent, 2)
 
 
 def test_the_asyncio_client_sends_again_too(server: EmbeddedServer, client: redis.Redis) -> None:
     peace = scene(client, RequestQueue)
-    expected = peace.queue.turn([Settlement(peace.held[0], "ack")], 2, consumer="w")
+    expected = peace.queue.settle_and_take([Settlement(peace.held[0], "ack")], 2, consumer="w")
     should = seen(client)
     war = scene(client, RequestQueue)
 
@@ -360,7 +360,7 @@ def test_the_asyncio_client_sends_again_too(server: EmbeddedServer, client: redi
         async with aconnect(url) as unlucky:
             queue = war.through(unlucky)
             proxy.drop_replies(1)
-            return await queue.turn([Settlement(war.held[0], "ack")], 2, consumer="w")
+            return await queue.settle_and_take([Settlement(war.held[0], "ack")], 2, consumer="w")
 
     with FlakyProxy(server.port) as proxy:
         assert asyncio.run(story(proxy.url)) == expected

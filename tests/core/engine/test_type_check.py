@@ -50,7 +50,7 @@ STATES: tuple[State, ...] = ("waiting", "pending", "delayed", "dead", "trash")
 def cases() -> Iterator[tuple[str, str, bool]]:
     """Kind, key, and whether the process looked at the keys before, when they were all right."""
     for kind, (cls, options) in KINDS.items():
-        fixed = [part for part in sorted({*FIXED, *cls.parts}) if not part.startswith("p:")]
+        fixed = [part for part in sorted({*FIXED, *cls.key_types}) if not part.startswith("p:")]
         for part in (*fixed, *VARIABLE, *(REQUESTS if kind == "request" else ())):
             yield kind, part, True
             if not options:
@@ -166,7 +166,7 @@ def key_of(queue: Queue[redis.Redis], part: str, clock: FakeClock) -> str:
         "undo": "undo_front:2",
     }
     base, _, rest = variable.get(part, part).partition("_")
-    whole = part in queue.parts or part in FIXED or not rest
+    whole = part in queue.key_types or part in FIXED or not rest
     return queue.keys[part] if whole else queue.keys[base + "_"] + rest
 
 
@@ -214,7 +214,7 @@ def test_what_is_refused_has_changed_nothing(
         (kind, part)
         for kind, (cls, _) in KINDS.items()
         for part in ("err", "trash", "body", "edited", "dead", "delay", "stat")
-        if part in {*FIXED, *cls.parts}
+        if part in {*FIXED, *cls.key_types}
     ],
 )
 def test_what_changes_an_entry_s_state_is_refused_whole_by_a_process_that_looked_before(

@@ -320,7 +320,7 @@ def test_a_silent_worker_is_pruned_as_resque_does(whole: Ours, client: redis.Red
         "box:77:low": "2124-06-10T06:15:10Z", DEAD: "2024-06-10T06:15:10+00:00",
     })  # fmt: skip
     client.set(f"resque:stat:processed:{DEAD}", 7)
-    there = {process.name: process for process in live.processes()}
+    there = {process.name: process for process in live.worker_processes()}
     assert {name: p.alive for name, p in there.items()} == {
         "box:77:low": True, DEAD: False, "old:5:*": True,
     }  # fmt: skip

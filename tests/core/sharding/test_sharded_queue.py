@@ -254,7 +254,7 @@ def test_a_turn_settles_and_looks_in_one_round_trip(
     put(later, ids(8), clock.now_ms)
     first = later.take(4, consumer="w").deliveries
     rounds.clear()
-    said, taken = later.turn([Settlement(d, "ack") for d in first], 4, consumer="w")
+    said, taken = later.settle_and_take([Settlement(d, "ack") for d in first], 4, consumer="w")
     assert said == ["done"] * 4
     assert len(taken.deliveries) == 4
     assert len(rounds) <= 4
@@ -285,7 +285,7 @@ def test_pages_are_merged_by_time(later: Set, clock: FakeClock) -> None:
         for start in (0, 1, 17, len(expected) - 3, len(expected), len(expected) + 50):
             window = later.page(state, start=start, max=20)
             assert [(e.at_ms, e.id) for e in window.entries] == expected[start : start + 20]
-    assert later.upcoming([0, clock.now_ms + 1, clock.now_ms + 100_000]) == [
+    assert later.due_counts([0, clock.now_ms + 1, clock.now_ms + 100_000]) == [
         later.counts().waiting,
         later.counts().delayed,
     ]

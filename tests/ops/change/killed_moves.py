@@ -271,7 +271,7 @@ class Story:
             found = run(self.client, recover(self.queue(name), most=1000))
             assert not [one for one in found if one.problem], found
         for name in self.names:
-            assert self.queue(name).unfinished() == {}, "a move stays unfinished"
+            assert self.queue(name).unfinished_transfers() == {}, "a move stays unfinished"
             queue = self.queue(name)
             if getattr(queue, "old_shards", 0):
                 for _ in range(50):

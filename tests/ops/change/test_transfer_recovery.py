@@ -356,7 +356,7 @@ def test_fsck_explain_and_ls_name_it(redisq: Redisq, client: redis.Redis) -> Non
     source, target = filled(client, "delay", "a", 10), made(client, "delay", "b")
     killed(redisq, "out", 1, *MOVE, "--reason", "x")
     idle(source)
-    (op,) = source.unfinished()
+    (op,) = source.unfinished_transfers()
     (row,) = [row for row in redisq.rows("fsck", code=1) if row["broken"]]
     (line,) = row["broken"]
     assert row["queue"] == "a" and op in line and f"redisq undo {op}" in line

@@ -22,6 +22,7 @@ from redisq_ops.core.redis.operation import run
 from redisq_ops.demo.server import binaries, cluster
 from redisq_ops.ops.change import audit_log, transfer
 from redisq_ops.ops.change.bulk import Pick
+from redisq_ops.ops.change.control import requests_of
 from redisq_ops.ops.change.plan import PlanFile
 from redisq_ops.ops.change.transfer_plan import way_to
 from redisq_ops.ops.deployment import Deployment
@@ -510,7 +511,7 @@ def test_queues_of_different_shards(
             for d in target.take(500, consumer="w").deliveries:
                 target.settle([Settlement(d, "release")])
     assert redisq.rows("apply", "p", "--yes")[0]["done"] == 36
-    target = run(client, Deployment(client).queue("b"))
+    target = requests_of(run(client, Deployment(client).queue("b")))
     moved = {p: row for p, row in of_payload(target, "waiting").items() if p != b"there"}
     assert moved == before and not entries(source, "waiting")
     shown = [request.id for request in [*target.requests(0, 100), *target.requests(0, 100, True)]]

@@ -18,7 +18,7 @@ STALE_MS = 3_600_000
 class RawLayout(ForeignQueue[C_co]):
     """An article's layout. ``at``: what its keys begin with, or its only key."""
 
-    room: ClassVar[str] = "foreign.articles"
+    package: ClassVar[str] = "foreign.articles"
     found: frozenset[bytes] | None = None
     """what a look through the keys has found of it, where the layout keeps no index"""
 

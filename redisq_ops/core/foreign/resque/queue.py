@@ -264,14 +264,14 @@ class ListLayout(ListLooks[C_co]):
         return await Queue.history_length(self)
 
     @operation
-    async def reach(self) -> HistoryExtent:
-        return await Queue.reach(self)
+    async def history_extent(self) -> HistoryExtent:
+        return await Queue.history_extent(self)
 
     @operation
-    async def happened(
+    async def history_range(
         self, after: str, until: str, max: int = 100
     ) -> list[tuple[bytes, dict[bytes, bytes]]]:
-        return await Queue.happened(self, after, until, max)
+        return await Queue.history_range(self, after, until, max)
 
     async def _pruned(
         self, script: str, op: str | None, step: int, rows: Any, /, **argv: Any

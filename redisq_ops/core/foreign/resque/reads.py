@@ -15,7 +15,8 @@ from functools import cache
 from typing import Any, ClassVar, Literal, TypeVar
 
 from ...engine.idempotency import CallerSlots
-from ...engine.optional_features import asking
+from ...engine.optional_features import HasWorkerProcesses
+from ...engine.reads import recent_consumers
 from ...model.clock import Clock
 from ...model.entry import Counts, Entry, Page, State
 from ...model.errors import WrongKind
@@ -41,18 +42,18 @@ T = TypeVar("T")
 def _kinds(layout: type[ListLooks[Any]]) -> frozenset[tuple[str, str]]:
     names = {"workers:heartbeat": "heartbeats"}
     theirs = {f"t_{names.get(part, part)}": kind for part, kind in layout.theirs.items()}
-    return frozenset((FIXED | layout.parts | theirs).items())
+    return frozenset((FIXED | layout.key_types | theirs).items())
 
 
-class ListLooks(ForeignQueue[C_co]):
+class ListLooks(ForeignQueue[C_co], HasWorkerProcesses[C_co]):
     """A queue as Resque or Sidekiq keeps it; named without one, their whole deployment."""
 
-    room: ClassVar[str] = "foreign.resque"
+    package: ClassVar[str] = "foreign.resque"
     side: ClassVar[Literal["LEFT", "RIGHT"]]
     """the end of a list where the next job is taken"""
     pause: ClassVar[str]
     """the owner's key that says what is paused"""
-    parts: ClassVar[dict[str, str]] = dict.fromkeys(("body", "lost", "was", "purged"), "hash")
+    key_types: ClassVar[dict[str, str]] = dict.fromkeys(("body", "lost", "was", "purged"), "hash")
     theirs: ClassVar[dict[str, str]]
     """the owner's fixed keys, with their types; the set of queues comes first"""
     stops_at: ClassVar[str] = ""
@@ -86,7 +87,7 @@ class ListLooks(ForeignQueue[C_co]):
     # --- being there ---------------------------------------------------------------------------
 
     @property
-    def kinds(self) -> frozenset[tuple[str, str]]:
+    def all_key_types(self) -> frozenset[tuple[str, str]]:
         """Ours and the owner's, by the names that scripts have for them."""
         return _kinds(type(self))
 
@@ -121,7 +122,7 @@ class ListLooks(ForeignQueue[C_co]):
 
     async def wrong_type_keys(self) -> list[tuple[str, str, str]]:
         """Keys that are of another type than the layout has: (key, its type, what it should be)."""
-        kinds = {self.keys[part]: kind for part, kind in (FIXED | self.parts).items()}
+        kinds = {self.keys[part]: kind for part, kind in (FIXED | self.key_types).items()}
         kinds |= self._their_keys()
         if self.own_name:
             kinds[self.list_key] = "list"
@@ -413,7 +414,7 @@ class ListLooks(ForeignQueue[C_co]):
         (askers, now), (processes, found) = await both(
             both(self._recent_consumers(), self._now()),
             both(
-                self._unless(self.processes.op(), [], wrong),
+                self._unless(self.worker_processes.op(), [], wrong),
                 self._located([id] if id else [], "waiting", False),
             ),
         )
@@ -435,7 +436,7 @@ class ListLooks(ForeignQueue[C_co]):
             return own
         names = await self.names.op()
         keys = [self._keys(self._name_of(name))["callers"] for name in names]
-        return joined([own, *await together(map(asking, keys))])
+        return joined([own, *await together(map(recent_consumers, keys))])
 
     def _serves(self, queues: Sequence[str]) -> bool:
         return not self.own_name or self.own_name in queues or "*" in queues

@@ -219,7 +219,7 @@ class JobReplayTracker(ReplayTracker):
         lists = await together(queue._list(name).window(0, AHEAD) for name in names)
         held, processes = await both(
             together(queue._holding(name).window(0, AHEAD) for name in names),
-            queue.processes.op(),
+            queue.worker_processes.op(),
         )
         for name, (waiting, many), (taken, more) in zip(names, lists, held, strict=True):
             if many > AHEAD:

@@ -34,7 +34,6 @@ class ResqueQueue(ListLayout[C_co]):
     home: ClassVar[str] = "resque:"
     side: ClassVar[Literal["LEFT", "RIGHT"]] = "LEFT"
     pause: ClassVar[str] = "pause-all-workers"
-    capabilities: ClassVar[frozenset[str]] = frozenset({"processes"})
     replay_note: ClassVar[str] = "as new jobs: Resque counts no attempts"
     stops_at: ClassVar[str] = "a Resque worker that takes one stops, and it is lost"
     prune_note: ClassVar[str] = "what they had becomes failures, which can be replayed"
@@ -163,7 +162,7 @@ class ResqueQueue(ListLayout[C_co]):
     async def _busy(self) -> list[LocatedEntry]:
         place = self._gathered(())
         rows = []
-        for worker in await self.processes.op():
+        for worker in await self.worker_processes.op():
             consumer = worker.name if job.legal(worker.name) else None
             for work in worker.work:
                 if self._means(work.queue):
@@ -175,13 +174,13 @@ class ResqueQueue(ListLayout[C_co]):
         return rows
 
     @operation
-    async def processes(self) -> list[Process]:
+    async def worker_processes(self) -> list[Process]:
         """The deployment's Resque workers; those silent for five minutes are not `alive`."""
         names = await of_set(self.keys["t_workers"])
         return list(await resque_workers(names, self.keys, self.id_of))
 
     @property
-    def register(self) -> str:
+    def process_registry(self) -> str:
         return self.keys["t_workers"]
 
     @operation

@@ -15,6 +15,7 @@ from itertools import pairwise
 from math import isfinite
 from typing import Any, ClassVar, Literal
 
+from ...engine.optional_features import HasTimeline
 from ...model.clock import Duration, Moment, checked_moment, checked_ms
 from ...model.entry import Counts, Entry, Failure, Settlement, State
 from ...model.errors import BadInput, WrongKind
@@ -33,7 +34,7 @@ MAX_RETRIES = 25
 _GIVEN = {"class", "args", "jid", "queue", "at", "created_at", "enqueued_at"}
 
 
-class SidekiqQueue(ListLayout[C_co]):
+class SidekiqQueue(ListLayout[C_co], HasTimeline[C_co]):
     """``sidekiq:<queue>``, or ``sidekiq``: the deployment with all its queues."""
 
     kind: ClassVar[str] = "sidekiq"
@@ -41,7 +42,6 @@ class SidekiqQueue(ListLayout[C_co]):
     side: ClassVar[Literal["LEFT", "RIGHT"]] = "RIGHT"
     pause: ClassVar[str] = "paused"
     unit: ClassVar[str] = "s"
-    capabilities: ClassVar[frozenset[str]] = frozenset({"timeline", "processes"})
     replay_note: ClassVar[str] = (
         "with the retries they have left (if none, one attempt), as with Sidekiq's own"
     )
@@ -237,7 +237,7 @@ class SidekiqQueue(ListLayout[C_co]):
         """As its own workers said at their last beat."""
         place = self._gathered(())
         rows = []
-        for process in await self.processes.op():
+        for process in await self.worker_processes.op():
             consumer = process.name if job.legal(process.name) else None
             for work in process.work:
                 if self._means(work.queue):
@@ -250,13 +250,13 @@ class SidekiqQueue(ListLayout[C_co]):
         return rows
 
     @operation
-    async def processes(self) -> list[Process]:
+    async def worker_processes(self) -> list[Process]:
         """The deployment's Sidekiq processes; those not heard of for a minute are not `alive`."""
         names = await of_set(self.keys["t_processes"])
         return await sidekiq_processes(names, self.keys, self.id_of)
 
     @property
-    def register(self) -> str:
+    def process_registry(self) -> str:
         return self.keys["t_processes"]
 
     @operation
@@ -361,7 +361,7 @@ class SidekiqQueue(ListLayout[C_co]):
         )  # fmt: skip
 
     @operation
-    async def upcoming(self, edges: Sequence[int]) -> list[int]:
+    async def due_counts(self, edges: Sequence[int]) -> list[int]:
         """Of the whole deployment, whichever queue is looked at: the sets are one for all."""
         parts = [self.keys["t_retry"], self.keys["t_schedule"]]
         found = await together(

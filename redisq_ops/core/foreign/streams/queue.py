@@ -15,6 +15,7 @@ from typing import ClassVar
 from redis import RedisCluster
 from redis.asyncio import RedisCluster as AsyncRedisCluster
 
+from ...engine.optional_features import HasConsumerGroups
 from ...engine.registry import Registered, adopt, find, server_ms
 from ...model.consumer_load import PENDING_PAGE, GroupLoad, PendingDelivery, PendingPage, Reassigned
 from ...model.entry import Checkup, Consumer, Counts, Entry, Page, State
@@ -33,13 +34,12 @@ AHEAD = 100
 """entries looked at to count what comes before one: reading them is reading their fields"""
 
 
-class StreamQueue(ForeignQueue[C_co]):
+class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
     """One stream. Who reads it settles what it reads, with XACK; all that is changed from here is
     which consumer holds what, and that one is removed."""
 
     kind: ClassVar[str] = "stream"
-    room: ClassVar[str] = "foreign.streams"
-    capabilities: ClassVar[frozenset[str]] = frozenset({"consumers"})
+    package: ClassVar[str] = "foreign.streams"
     layout_faults: ClassVar[tuple[str, ...]] = (
         "a pending entry has no deadline: what a dead consumer holds stays there until somebody "
         "claims it",
@@ -152,7 +152,7 @@ class StreamQueue(ForeignQueue[C_co]):
         return [part for part in there if group in ("", part.label[:-1])]
 
     @operation
-    async def loads(self, group: str = "") -> list[GroupLoad]:
+    async def group_loads(self, group: str = "") -> list[GroupLoad]:
         """Of a group, or of all."""
         return [
             GroupLoad(part.label[:-1], part.group.pending, part.group.lag)

@@ -36,7 +36,7 @@ class CarmineLayout(ForeignQueue[C_co]):
     """A queue named ``carmine:<q>`` that is Carmine's own."""
 
     kind: ClassVar[str] = "carmine"
-    room: ClassVar[str] = "queues.carmine"
+    package: ClassVar[str] = "queues.carmine"
     home: ClassVar[str] = HOME
     layout_faults: ClassVar[tuple[str, ...]] = (
         "a worker whose lock ran out can still end the message, over the head of who has it now",

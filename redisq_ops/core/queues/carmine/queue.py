@@ -55,9 +55,9 @@ class CarmineQueue(TimedQueue[C_co]):
     """Messages with ids of their own, which guard against having the same one twice."""
 
     kind: ClassVar[str] = "carmine"
-    room: ClassVar[str] = "queues.carmine"
-    accepts: ClassVar[frozenset[State]] = frozenset({"waiting", "delayed"})
-    parts: ClassVar[dict[str, str]] = {
+    package: ClassVar[str] = "queues.carmine"
+    importable_states: ClassVar[frozenset[State]] = frozenset({"waiting", "delayed"})
+    key_types: ClassVar[dict[str, str]] = {
         **{part: type_ for part, (_, type_) in THEIRS.items()},
         "body": "hash",
         "next": "hash",
@@ -166,7 +166,7 @@ class CarmineQueue(TimedQueue[C_co]):
         return said
 
     @operation
-    async def accept(self, entries: Sequence[Entry], op: str) -> list[str]:
+    async def import_entries(self, entries: Sequence[Entry], op: str) -> list[str]:
         now = await self._now()
         said: dict[str, str] = {}
         for wait in dict.fromkeys(_left(entry, now) for entry in entries):

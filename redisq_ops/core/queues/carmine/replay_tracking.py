@@ -24,6 +24,8 @@ READS = 10
 class CarmineReplayTracker(ReplayTracker):
     """Follows replayed messages by their ids, and hears of deaths from the history."""
 
+    _queue: CarmineQueue[Any]
+
     def __init__(self, queue: CarmineQueue[Any]) -> None:
         super().__init__(queue)
         self._heard: dict[str, str] = {}
@@ -34,7 +36,7 @@ class CarmineReplayTracker(ReplayTracker):
 
     async def begin(self) -> None:
         leaves = self._queue.shard_queues
-        found = await together(leaf.reach.op() for leaf in leaves)
+        found = await together(leaf.history_extent.op() for leaf in leaves)
         for leaf, reach in zip(leaves, found, strict=True):
             self._heard[leaf.keys["hist"]] = reach.last
 
@@ -42,11 +44,11 @@ class CarmineReplayTracker(ReplayTracker):
         super().forget()
         self._deaths.clear()
 
-    async def _read_extra(self) -> None:
+    async def _read_history(self) -> None:
         for _ in range(READS):
             leaves = {leaf.keys["hist"]: leaf for leaf in self._queue.shard_queues}
             pages = await together(
-                leaf.happened.op(self._heard.get(key, "0-0"), "+", EVENTS)
+                leaf.history_range.op(self._heard.get(key, "0-0"), "+", EVENTS)
                 for key, leaf in leaves.items()
             )
             for key, page in zip(leaves, pages, strict=True):

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ...engine.reads import QueueReads
 from ...model.states import ZSETS
 from ...redis.operation import Call, together
 from ...redis.parsers import fields, members
 from .list_pages import WINDOW
 from .variants import Shape, recorded
 
-if TYPE_CHECKING:
-    from .queue import CircularQueue
 
-
-async def violations(queue: CircularQueue[Any]) -> list[str]:
+async def violations(queue: QueueReads[Any]) -> list[str]:
     """Every broken rule, in words.
 
     An element nobody knows of is no fault: another producer pushed it.
@@ -57,7 +55,7 @@ async def violations(queue: CircularQueue[Any]) -> list[str]:
     return said
 
 
-async def _elements(queue: CircularQueue[Any]) -> Counter[str]:
+async def _elements(queue: QueueReads[Any]) -> Counter[str]:
     key = queue.keys["queue"]
     found: Counter[str] = Counter()
     while True:

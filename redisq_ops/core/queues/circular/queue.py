@@ -15,6 +15,7 @@ from dataclasses import asdict, replace
 from typing import Any, ClassVar
 
 from ...engine.idempotency import CallerSlots
+from ...engine.operator_changes import OperatorChanges
 from ...engine.queue import Queue
 from ...engine.registry import find
 from ...engine.state_scan import WaitingIds
@@ -47,13 +48,13 @@ class CircularQueue(Queue[C_co]):
     """
 
     kind: ClassVar[str] = "circular"
-    room: ClassVar[str] = "queues.circular"
-    parts: ClassVar[dict[str, str]] = {
+    package: ClassVar[str] = "queues.circular"
+    key_types: ClassVar[dict[str, str]] = {
         "queue": "list",
         **dict.fromkeys(("body", "again", "spent", "transit"), "hash"),
         "seen": "zset",
     }
-    accepts: ClassVar[frozenset[State]] = frozenset({"waiting", "delayed", "dead"})
+    importable_states: ClassVar[frozenset[State]] = frozenset({"waiting", "delayed", "dead"})
 
     def __init__(
         self,
@@ -178,13 +179,13 @@ class CircularQueue(Queue[C_co]):
         return said
 
     @operation
-    async def accept(self, entries: Sequence[Entry], op: str) -> list[str]:
+    async def import_entries(self, entries: Sequence[Entry], op: str) -> list[str]:
         """What waits is pushed: who pushes such an id at the same moment pushes it once more."""
         await self._ensure_registered()
         known = [there is not None for there in await together(self.get.op(e.id) for e in entries)]
         if any(known):
             rest = [entry for entry, there in zip(entries, known, strict=True) if not there]
-            said_ = iter(await self.accept.op(rest, op) if rest else [])
+            said_ = iter(await self.import_entries.op(rest, op) if rest else [])
             return ["exists" if there else next(said_) for there in known]
         waiting = [(e.id, e.payload or b"") for e in entries if e.state == "waiting"]
         others = [record.arrival(e, op) for e in entries if e.state != "waiting"]
@@ -202,7 +203,7 @@ class CircularQueue(Queue[C_co]):
         return said
 
     @operation
-    async def transfer_obstacle(self, other: Queue[Any]) -> str:
+    async def transfer_obstacle(self, other: OperatorChanges[Any]) -> str:
         """What is to run again after a delivery is a number in one, a payload in the other."""
         shapes = await together(recorded(queue.keys) for queue in (self, other))
         here, there = ((shape or Shape()).repeats for shape in shapes)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ...engine.reads import QueueReads
 from ...model.states import ZSETS
 from ...redis.parsers import fields, members
 
-if TYPE_CHECKING:
-    from .queue import DelaySet
 
-
-async def violations(queue: DelaySet[Any]) -> list[str]:
+async def violations(queue: QueueReads[Any]) -> list[str]:
     """Every broken rule, in words."""
     seen: Counter[str] = Counter()
     places: dict[str, set[str]] = {}

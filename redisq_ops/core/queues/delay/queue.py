@@ -45,12 +45,12 @@ class DelaySet(TimedQueue[C_co]):
     """Entries by ready time, with a lease per delivery."""
 
     kind: ClassVar[str] = "delay"
-    room: ClassVar[str] = "queues.delay"
-    parts: ClassVar[dict[str, str]] = {
+    package: ClassVar[str] = "queues.delay"
+    key_types: ClassVar[dict[str, str]] = {
         **dict.fromkeys(("body", "next", "transit", "periodic", "periodic_run"), "hash"),
         **dict.fromkeys(("seen", "periodic_at"), "zset"),
     }
-    accepts: ClassVar[frozenset[State]] = frozenset({"waiting", "delayed", "dead"})
+    importable_states: ClassVar[frozenset[State]] = frozenset({"waiting", "delayed", "dead"})
 
     @operation
     async def schedule(
@@ -229,7 +229,7 @@ class DelaySet(TimedQueue[C_co]):
         return said
 
     @operation
-    async def accept(self, entries: Sequence[Entry], op: str) -> list[str]:
+    async def import_entries(self, entries: Sequence[Entry], op: str) -> list[str]:
         await self._ensure_registered()
         return await self._accepted([record.arrival(entry, op) for entry in entries])
 

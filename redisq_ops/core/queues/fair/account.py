@@ -1,11 +1,14 @@
-"""A client's account line, as `room.lua` writes it; the two files are one format."""
+"""A client's account: its counts and rules in one line, in the format that `storage.lua` writes."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...model.entry import Client
 from ...model.errors import Unreadable
+from ...model.keys import Keys
+from ...redis.operation import Call
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,3 +54,12 @@ class Account:
         return Client(
             name, self.waiting, self.pending, self.weight, bool(self.blocked), self.cap or None
         )
+
+
+async def accounts(keys: Keys, names: Sequence[str]) -> dict[str, Account | None]:
+    """The accounts of these clients; None for one that has none."""
+    if not names:
+        return {}
+    key = keys["accounts"]
+    lines = await Call(("HMGET", key, *names), list[bytes | None], key=key)
+    return {name: Account.read(line) for name, line in zip(names, lines, strict=True)}

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ...engine.reads import QueueReads
 from ...model.entry import State
 from ...model.keys import Keys
 from ...model.quoting import text
@@ -18,13 +19,10 @@ from ...redis.operation import Call, both, together
 from ...redis.parsers import fields, members, scored, words
 from .account import Account
 
-if TYPE_CHECKING:
-    from .queue import FairQueue
-
 _PAGE = 1000
 
 
-async def violations(queue: FairQueue[Any]) -> list[str]:
+async def violations(queue: QueueReads[Any]) -> list[str]:
     """Every broken rule, in words."""
     keys = queue.keys
     (zsets, hashes), ring = await both(

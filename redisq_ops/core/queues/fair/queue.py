@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, cast
 
+from ...engine.optional_features import HasClients
 from ...engine.queue import Queue
 from ...engine.state_scan import WaitingIds
 from ...model.entry import Client, Clients, Counts, Delivery, Entry, Limit, Page, State
@@ -29,7 +30,7 @@ from ...model.validation import PAIR, PAYLOAD, checked_pairs, listed, pair
 from ...redis.operation import C_co, Call, Description, both, operation, together
 from ...redis.parsers import row_words, words
 from . import waiting_pages
-from .account import Account
+from .account import accounts
 from .client import ClientQueue
 from .ids import new_ids
 
@@ -54,7 +55,7 @@ class Deleted:
     entries: int
 
 
-class FairQueue(Queue[C_co]):
+class FairQueue(HasClients[C_co]):
     """Entries of clients that take turns, with a lease per delivery.
 
     >>> FairQueue(None, "jobs").keys["c_"]
@@ -62,13 +63,12 @@ class FairQueue(Queue[C_co]):
     """
 
     kind: ClassVar[str] = "fair"
-    room: ClassVar[str] = "queues.fair"
-    capabilities: ClassVar[frozenset[str]] = frozenset({"clients"})
-    accepts: ClassVar[frozenset[State]] = frozenset({"waiting"})
-    rules: ClassVar[Mapping[str, range]] = {
+    package: ClassVar[str] = "queues.fair"
+    importable_states: ClassVar[frozenset[State]] = frozenset({"waiting"})
+    client_rules: ClassVar[Mapping[str, range]] = {
         "weight": range(1, MAX_WEIGHT + 1), "cap": range(10**9), "blocked": range(2)
     }  # fmt: skip
-    parts: ClassVar[dict[str, str]] = {
+    key_types: ClassVar[dict[str, str]] = {
         **dict.fromkeys(("body", "owner", "accounts", "holes"), "hash"),
         **dict.fromkeys(("clients", "ring", "packing"), "zset"),
     }
@@ -122,7 +122,7 @@ class FairQueue(Queue[C_co]):
         return done
 
     @operation
-    async def accept(self, entries: Sequence[Entry], op: str) -> list[str]:
+    async def import_entries(self, entries: Sequence[Entry], op: str) -> list[str]:
         await self._ensure_registered()
         said: dict[str, str] = {}
         for client in dict.fromkeys(entry.client or "" for entry in entries):
@@ -147,7 +147,7 @@ class FairQueue(Queue[C_co]):
             Call(("ZRANGE", key, start, start + max - 1), words, key=key),
             Call(("ZCARD", key), int, key=key),
         )
-        found = await self._accounts(names)
+        found = await accounts(self.keys, names)
         return Clients(tuple(a.shown(name) for name, a in found.items() if a is not None), total)
 
     @operation
@@ -161,7 +161,7 @@ class FairQueue(Queue[C_co]):
     @operation
     async def get_client(self, client: str) -> Client | None:
         """A client as it stands; None when it has nothing waiting or pending, and no rules."""
-        found = (await self._accounts([client]))[client]
+        found = (await accounts(self.keys, [client]))[client]
         return None if found is None else found.shown(client)
 
     @operation
@@ -170,17 +170,10 @@ class FairQueue(Queue[C_co]):
         found = await self.get_client.op(client)
         return 0 if found is None else found.waiting
 
-    async def _accounts(self, names: Sequence[str]) -> dict[str, Account | None]:
-        if not names:
-            return {}
-        key = self.keys["accounts"]
-        lines = await Call(("HMGET", key, *names), list[bytes | None], key=key)
-        return {name: Account.read(line) for name, line in zip(names, lines, strict=True)}
-
     @operation
     async def weigh(self, client: str, weight: int) -> int:
         """How many turns a client gets where another gets one (1–100); what it was before."""
-        if weight not in self.rules["weight"]:
+        if weight not in self.client_rules["weight"]:
             raise BadInput(f"weight {weight}: 1 to {MAX_WEIGHT}")
         return await self._set_rule("weight", client, weight)
 
@@ -190,7 +183,7 @@ class FairQueue(Queue[C_co]):
 
         What is pending already stays so.
         """
-        if cap not in self.rules["cap"]:
+        if cap not in self.client_rules["cap"]:
             raise BadInput(f"cap {cap}: 0 (none) or more")
         return await self._set_rule("cap", client, cap)
 

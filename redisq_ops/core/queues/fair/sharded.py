@@ -21,7 +21,7 @@ from ...model.settings import BATCH
 from ...redis.operation import C_co, Call, Description, both, operation, together
 from ...redis.parsers import members, scored
 from ...sharding.sharded_queue import NEVER, Head, ShardedQueue, home
-from .account import Account
+from .account import Account, accounts
 from .queue import Deleted, FairQueue, Rule, SubmittedEntry, together_with
 
 _ATTEMPTS = 4
@@ -212,7 +212,7 @@ class ShardedFairQueue(ShardedQueue[C_co, FairQueue[None]], FairQueue[C_co]):
         ]
         left = 0
         for low in range(0, len(names), BATCH):
-            for name, account in (await part._accounts(names[low : low + BATCH])).items():
+            for name, account in (await accounts(part.keys, names[low : low + BATCH])).items():
                 if account is None:
                     continue
                 left += account.waiting + account.pending
@@ -224,7 +224,7 @@ class ShardedFairQueue(ShardedQueue[C_co, FairQueue[None]], FairQueue[C_co]):
         self, part: FairQueue[None], client: str, own: tuple[int, int, int]
     ) -> None:
         there = self._shard(home(client, self.shards))
-        known = (await there._accounts([client]))[client] or _NOBODY
+        known = (await accounts(there.keys, [client]))[client] or _NOBODY
         usual = _rules(_NOBODY)
         lacking = [n for n, rule in enumerate(_rules(known)) if rule == usual[n]]
         copied = usual
@@ -232,7 +232,7 @@ class ShardedFairQueue(ShardedQueue[C_co, FairQueue[None]], FairQueue[C_co]):
         while changes := [(_RULES[n], own[n]) for n in lacking if own[n] != copied[n]]:
             await together(there._set_rule(rule, client, value) for rule, value in changes)
             copied = own
-            own = _rules((await part._accounts([client]))[client] or _NOBODY)
+            own = _rules((await accounts(part.keys, [client]))[client] or _NOBODY)
 
     async def _clear_given_up(self, parts: Sequence[FairQueue[None]]) -> None:
         """Before the rest goes, clients go: a page of their lists and accounts in a call."""

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ...engine.reads import QueueReads
 from ...engine.state_scan import Unread, WaitingIds
 from ...model.errors import Refused
 from ...model.queue_position import DEPTH, Ahead, QueuePosition
 from ...redis.operation import Call, attempt, both, together
 from ...redis.parsers import number
-from .account import Account
-
-if TYPE_CHECKING:
-    from .queue import FairQueue
+from .account import Account, accounts
 
 NEAR, FAR = 100, 1_000
 """clients looked at in one round; the latter when a window by rank is far away"""
@@ -60,14 +58,14 @@ class Position:
 
 
 async def window(
-    queue: FairQueue[Any], client: str, behind: int | None, most: int, skip: int = 0
+    queue: QueueReads[Any], client: str, behind: int | None, most: int, skip: int = 0
 ) -> ListWindow:
     """Up to ``most`` places behind one, or from ``skip`` places after the front.
 
     A list that ends before its account does is `Refused`: nobody would get to its end.
     """
     client.encode()  # what is no name isn't asked about
-    account = (await queue._accounts([client]))[client]
+    account = (await accounts(queue.keys, [client]))[client]
     for margin in _MARGINS:
         if account is None:
             return ListWindow()
@@ -88,7 +86,7 @@ async def window(
 
 
 async def _seen(
-    queue: FairQueue[Any],
+    queue: QueueReads[Any],
     client: str,
     account: Account,
     first: int,
@@ -109,7 +107,7 @@ async def _seen(
 
 
 async def _elements(
-    queue: FairQueue[Any], client: str, account: Account, first: int, length: int
+    queue: QueueReads[Any], client: str, account: Account, first: int, length: int
 ) -> tuple[Account | None, list[bytes], Account | None]:
     """The account before and after, and the ids from an index on, in one round trip."""
     accounts = queue.keys["accounts"]
@@ -124,7 +122,7 @@ async def _elements(
 
 
 async def page(
-    queue: FairQueue[Any], cursor: str | None, most: int, start: int | None
+    queue: QueueReads[Any], cursor: str | None, most: int, start: int | None
 ) -> WaitingIds:
     """Up to ``most`` ids of clients by name, each in the order of its list.
 
@@ -169,19 +167,19 @@ async def page(
 
 
 async def queue_position(
-    queue: FairQueue[Any], client: str, id: str, known: QueuePosition
+    queue: QueueReads[Any], client: str, id: str, known: QueuePosition
 ) -> QueuePosition:
     """What comes before an entry of a client: those whose turn is earlier, and its own list."""
     keys = queue.keys
     lists = [keys["f_"] + client, keys["c_"] + client]
-    accounts, (rank, found) = await both(
-        queue._accounts([client]),
+    account_of, (rank, found) = await both(
+        accounts(queue.keys, [client]),
         both(
             Call(("ZRANK", keys["ring"], client), number, key=keys["ring"]),
             together(Call(("LPOS", key, id, "MAXLEN", DEPTH), number, key=key) for key in lists),
         ),
     )
-    account = accounts[client]
+    account = account_of[client]
     if account is None:
         return known
     packed, rest = found
@@ -203,7 +201,7 @@ async def queue_position(
     )  # fmt: skip
 
 
-def _names(queue: FairQueue[Any], at: Position | None, most: int) -> Call[list[str]]:
+def _names(queue: QueueReads[Any], at: Position | None, most: int) -> Call[list[str]]:
     """Clients by name, from that one on; bytes that are no text are escaped."""
     key = queue.keys["clients"]
     low = b"-" if at is None else b"[" + _encoded(at.client)
@@ -219,7 +217,7 @@ def _encoded(client: str) -> bytes:
 
 
 async def _accounts(
-    queue: FairQueue[Any], names: Sequence[str]
+    queue: QueueReads[Any], names: Sequence[str]
 ) -> dict[str, Account | Exception | None]:
     """Their accounts; an error is one that can't be read."""
     if not names:

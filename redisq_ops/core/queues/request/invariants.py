@@ -7,7 +7,7 @@ may be a moment's; seen twice it is real. Reads by pages only.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...model.keys import Keys
 from ...model.settings import PRIORITIES
@@ -15,14 +15,12 @@ from ...model.states import ZSETS
 from ...redis.operation import Call, both, together
 from ...redis.parsers import members, words
 from . import stream
-
-if TYPE_CHECKING:
-    from .queue import RequestQueue
+from .records import RequestRecords
 
 _FIELDS = ("again", "gen", "tok", "waiting", "trash")
 
 
-async def violations(queue: RequestQueue[Any]) -> list[str]:
+async def violations(queue: RequestRecords[Any]) -> list[str]:
     """Every broken rule, in words."""
     keys = queue.keys
     said: list[str] = []
@@ -106,7 +104,7 @@ def _must(said: list[str], what: str, name: str, have: int, should: int) -> None
         said.append(f"{what}: {name} is {have}, counted {should}")
 
 
-async def _looked_at(queue: RequestQueue[Any], rids: list[str]) -> list[Any]:
+async def _looked_at(queue: RequestRecords[Any], rids: list[str]) -> list[Any]:
     """Record, marks, stream and pending list of each request, 100 requests a round trip."""
 
     def all_of(rid: str) -> Any:

@@ -13,7 +13,7 @@ from ...redis.parsers import moment, number
 from . import stream
 
 if TYPE_CHECKING:
-    from .reads import RequestReads
+    from .records import RequestRecords
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class SubRequestOutcome:
 
 
 async def outcomes(
-    queue: RequestReads[Any], id: str, start: int, max: int
+    queue: RequestRecords[Any], id: str, start: int, max: int
 ) -> list[SubRequestOutcome]:
     """Sub-requests ``start …``; a round trip, and one more each for dead and for removed ones."""
     queue = await queue._holder(id)
@@ -95,7 +95,7 @@ async def outcomes(
 
 
 async def entries(
-    queue: RequestReads[Any], id: str, start: int, max: int, payloads: bool
+    queue: RequestRecords[Any], id: str, start: int, max: int, payloads: bool
 ) -> list[Entry]:
     """Sub-requests ``start …`` as entries, whatever their state; what is done keeps no record.
     Raises what the first corrupt one raises: of one request, who reads asks again for fewer."""

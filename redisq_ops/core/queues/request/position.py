@@ -18,18 +18,18 @@ from ...redis.parsers import moment, number, scored
 from . import stream
 
 if TYPE_CHECKING:
-    from .reads import RequestReads
+    from .records import RequestRecords
 
 _ROWS = 100
 
 
-def tokens(queue: RequestReads[Any]) -> list[Call[int]]:
+def tokens(queue: RequestRecords[Any]) -> list[Call[int]]:
     """How many tokens lie in the list of each priority."""
     lists = [f"{queue.keys['p_']}{priority}" for priority in range(PRIORITIES)]
     return [Call(("LLEN", key), int, key=key) for key in lists]
 
 
-async def queue_position(queue: RequestReads[Any], rid: str, n: int | None) -> QueuePosition:
+async def queue_position(queue: RequestRecords[Any], rid: str, n: int | None) -> QueuePosition:
     """Of a request, or of its sub-request ``n``."""
     keys = queue.keys
     group, record_key = keys["s_"] + rid, keys["r_"] + rid
@@ -115,7 +115,7 @@ def _before(request: Request, own: int, others: Sequence[Request | None]) -> int
     return before
 
 
-async def _holders(queue: RequestReads[Any], ids: Sequence[str]) -> list[Holder]:
+async def _holders(queue: RequestRecords[Any], ids: Sequence[str]) -> list[Holder]:
     if not ids:
         return []
     meta = queue.keys["meta"]
@@ -130,7 +130,7 @@ async def _holders(queue: RequestReads[Any], ids: Sequence[str]) -> list[Holder]
     return found
 
 
-async def _scores(queue: RequestReads[Any], part: str, ids: Sequence[str]) -> list[float | None]:
+async def _scores(queue: RequestRecords[Any], part: str, ids: Sequence[str]) -> list[float | None]:
     if not ids:
         return []
     key = queue.keys[part]

@@ -48,9 +48,8 @@ class RequestQueue(RequestReads[C_co]):
     """
 
     kind: ClassVar[str] = "request"
-    room: ClassVar[str] = "queues.request"
-    capabilities: ClassVar[frozenset[str]] = frozenset({"requests", "levels"})
-    parts: ClassVar[dict[str, str]] = {
+    package: ClassVar[str] = "queues.request"
+    key_types: ClassVar[dict[str, str]] = {
         **dict.fromkeys(("prios", "open", "fin", "retire"), "zset"),
         **dict.fromkeys((f"p:{priority}" for priority in range(PRIORITIES)), "list"),
         "edited": "hash",

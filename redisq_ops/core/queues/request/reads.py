@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from ...engine.queue import Queue
-from ...engine.state_scan import ScoreRange, WaitingIds, page, spans
+from ...engine.state_scan import ScoreRange, WaitingIds, page, score_ranges
 from ...model.clock import Moment, bound_ms
 from ...model.consumer_load import PENDING_PAGE, GroupLoad, PendingPage, pending_delivery
 from ...model.entry import Consumer, Counts, Entry, Level, Limit, Page, Request, State
-from ...model.errors import BadInput, NotFound
+from ...model.errors import BadInput
 from ...model.queue_position import OTHERS, QueuePosition
 from ...model.settings import PRIORITIES
 from ...model.states import ZSETS
-from ...redis.operation import C_co, Call, attempt, both, operation, together
+from ...redis.operation import C_co, Call, both, operation, together
 from ...redis.parsers import moment, scored, words
 from . import stream
 from .position import queue_position, tokens
+from .records import RequestRecords, found
 from .waiting import waiting
 
 _DIGITS = 18
 """a stream's ids have at most 64 bits"""
-_RECORD = (
-    "state", "priority", "limit", "paused", "total", "waiting", "pending", "delayed", "done",
-    "dead", "trash", "purged", "tok", "created", "added", "closed", "bytes", "dropped", "digest",
-    "moving",
-)  # fmt: skip
 
 
-class RequestReads(Queue[C_co]):
+class RequestReads(RequestRecords[C_co]):
     """A queue of requests, looked at."""
 
     @operation
@@ -86,7 +81,7 @@ class RequestReads(Queue[C_co]):
     ) -> list[ScoreRange]:
         key = self.keys["fin" if settled else "open"]
         low, high = bound_ms(low_ms, "low_ms"), bound_ms(high_ms, "high_ms")
-        return await spans(key, size, low, high)
+        return await score_ranges(key, size, low, high)
 
     @operation
     async def read_request_range(
@@ -99,14 +94,6 @@ class RequestReads(Queue[C_co]):
         ids = [member.decode("utf-8", "backslashreplace") for member in members]
         return list(zip(ids, found, strict=True)), onward
 
-    async def _readable(self, member: bytes) -> Request | Exception | None:
-        try:
-            asked: Call[Request | None] = self._record(member.decode())
-        except UnicodeDecodeError as error:  # no id that anybody could have submitted
-            return error
-        said: Request | Exception | None = await attempt(asked)
-        return said
-
     @operation
     async def subrequests(
         self, id: str, start: int = 1, max: int = 100, payloads: bool = False
@@ -114,31 +101,6 @@ class RequestReads(Queue[C_co]):
         from .outcomes import entries
 
         return await entries(self, id, start, max, payloads)
-
-    @operation
-    async def request(self, id: str) -> Request | None:
-        return await self._record(id)
-
-    def _record(self, id: str) -> Call[Request | None]:
-        key = self.keys["r_"] + id
-
-        def read(reply: list[bytes | None]) -> Request | None:
-            row = dict(zip(_RECORD, reply, strict=True))
-            if row["state"] is None:
-                return None
-            n = {name: int(row[name] or 0) for name in _RECORD if name not in ("state", "digest")}
-            state = row["state"].decode()
-            trash, waiting = n["trash"] + n["purged"], n["waiting"]
-            if state == "cancelled":
-                trash, waiting = trash + waiting, 0
-            return Request(
-                id, state, n["priority"], n["limit"], bool(n["paused"]), n["total"], waiting,
-                n["pending"], n["delayed"], n["done"], n["dead"], trash, n["tok"], n["created"],
-                n["added"] or None, n["closed"] or None, n["bytes"], n["dropped"],
-                (row["digest"] or b"").decode(), n["moving"],
-            )  # fmt: skip
-
-        return Call(("HMGET", key, *_RECORD), read, key=key)
 
     @operation
     async def unsettled(self, id: str, max: int = 100) -> list[tuple[str, State]]:
@@ -170,7 +132,7 @@ class RequestReads(Queue[C_co]):
         return stream.consumers(self.keys["s_"] + id)
 
     @operation
-    async def loads(self, group: str = "") -> list[GroupLoad]:
+    async def group_loads(self, group: str = "") -> list[GroupLoad]:
         """Of one request's group, or of those of the hundred oldest open requests."""
         found = [await self.request.op(group)] if group else await self.requests.op(0, OTHERS)
         requests = [request for request in found if request is not None]
@@ -234,28 +196,6 @@ class RequestReads(Queue[C_co]):
         total = found(request, id, self.name).total
         return [(n, value) for n, value in enumerate(values, start) if n <= total]
 
-    async def _results(self, id: str, start: int, max: int) -> list[bytes | None]:
-        """As `results`, whether there are so many or not."""
-        base = f"{self.keys['res_']}{id}:"
-        parts: list[list[bytes | None]] = await together(
-            Call(("HMGET", f"{base}{piece}", *ns), list[Any], key=base)
-            for piece, ns in _pieces(range(start, start + max))
-        )
-        return [value for part in parts for value in part]
-
-    async def _holder(self, id: str) -> RequestReads[Any]:
-        """The queue that has a request: itself, or one of its shards."""
-        return self
-
-    async def stream_purged(self, id: str, start: int, max: int) -> list[bool]:
-        """Which of sub-requests ``start …`` were removed for good."""
-        base = f"{self.keys['res_']}{id}:"
-        found: list[list[bytes | None]] = await together(
-            Call(("HMGET", f"{base}{piece}", *(f"-{n}" for n in ns)), list[Any], key=base)
-            for piece, ns in _pieces(range(start, start + max))
-        )
-        return [mark is not None for part in found for mark in part]
-
     @operation
     async def levels(self) -> list[Level]:
         lists = [f"{self.keys['p_']}{priority}" for priority in range(PRIORITIES)]
@@ -274,28 +214,6 @@ class RequestReads(Queue[C_co]):
             Level(priority, length, next_requests())
             for priority, length in enumerate(lengths)
             if length
-        ]
-
-    async def _payloads(self, ids: Sequence[str]) -> list[bytes | None]:
-        found: list[bytes | None] = []
-        for payload in await self._payloads_or_errors(ids):
-            if isinstance(payload, Exception):
-                raise payload
-            found.append(payload)
-        return found
-
-    async def _payloads_or_errors(self, ids: Sequence[str]) -> list[bytes | Exception | None]:
-        if not ids:
-            return []
-        places = [id.rpartition("/") for id in ids]
-        key = self.keys["edited"]
-        found, edited = await both(
-            together(stream.payload(self.keys["s_"] + rid, n) for rid, _, n in places),
-            Call(("HMGET", key, *ids), list[bytes | None], key=key),
-        )
-        return [
-            other if other is not None else payload
-            for payload, other in zip(found, edited, strict=True)
         ]
 
     async def _get_waiting(self, id: str) -> Entry | None:
@@ -340,15 +258,3 @@ class RequestReads(Queue[C_co]):
         return replace(
             own, asked_ms=askers.asked_ms, askers=askers.askers, askers_all=askers.askers_all
         )
-
-
-def found(request: Request | None, id: str, queue: str) -> Request:
-    if request is None:
-        raise NotFound(f"no request {id} in queue {queue}")
-    return request
-
-
-def _pieces(numbers: range) -> Iterator[tuple[int, range]]:
-    """Sub-requests by the hashes that have their results."""
-    for piece in range(numbers.start // 1000, (numbers.stop - 1) // 1000 + 1):
-        yield piece, range(max(numbers.start, 1000 * piece), min(numbers.stop, 1000 * piece + 1000))

@@ -19,7 +19,7 @@ from ...model.errors import translate
 from ...model.settings import BATCH
 from ...redis.operation import AsyncClient, BlockingClient, arun, run, together
 from . import RequestQueue
-from .reads import found
+from .records import found
 
 REREAD_S = 2.0
 
