@@ -420,8 +420,9 @@ class Change:
                 return False
         else:
             some, held.groups = held.groups[:PAGE_OF_GROUPS], held.groups[PAGE_OF_GROUPS:]
-            assert isinstance(queue, HasRequests), "only requests and groups list consumers"
-            words = await together(queue.remove_consumer.op(group, held.consumer) for group in some)
+            words: list[str] = []
+            if isinstance(queue, HasRequests):  # others have no groups
+                words = await together(queue.remove_consumer.op(g, held.consumer) for g in some)
             self.removed += words.count("gone")
             busy = [group for group, word in zip(some, words, strict=True) if word == "holds"]
             if not busy:

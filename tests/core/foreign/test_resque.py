@@ -357,7 +357,7 @@ def test_a_worker_that_came_back_is_not_pruned(
         client.hset("resque:workers:heartbeat", DEAD, "2024-06-10T06:15:20Z")
         return await guarded(self, *args, **given)
 
-    monkeypatch.setattr(ResqueQueue, "_guarded", after_a_beat)
+    monkeypatch.setattr(ResqueQueue, "_call_idempotent", after_a_beat)
     assert live.prune_process(DEAD).word == "changed"
     assert client.sismember("resque:workers", DEAD) and client.llen("resque:failed") == 2
 

@@ -174,7 +174,7 @@ def test_the_window_is_stated(
     orders: StreamQueue[redis.Redis], client: redis.Redis, redisq: Redisq,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr("redisq_ops.ops.inspect.consumers.HOLDINGS", 4)
+    monkeypatch.setattr("redisq_ops.ops.inspect.consumers.PENDING_PAGE", 4)
     seen = report(orders)
     assert (seen.looked, seen.pending) == (4, 10)
     assert "of the 4 first of 10 pending" in redisq("consumers", "ls", "stream:orders")
