@@ -662,6 +662,7 @@ class Findings:
         self._looks = list(looks)
         self.checkup = self
         self.unfinished_transfers = self.now = Nothing()
+        self.shard_keys: tuple[Any, ...] = ()
 
     async def op(self, thorough: bool) -> Checkup:
         return Checkup(tuple(self._looks.pop(0)))

@@ -161,7 +161,7 @@ class Queue(OperatorChanges[C_co]):
         """What a worker does for the queue about every 30 s; returns how much there was to do."""
         return await self.sweep.op()
 
-    def retry_delay_ms(self, settlement: Settlement) -> int | None:
+    def _retry_delay_ms(self, settlement: Settlement) -> int | None:
         """How long a failed entry waits for its next attempt; None: decided as it is settled."""
         return checked_ms(settlement.delay_ms, "delay_ms")
 

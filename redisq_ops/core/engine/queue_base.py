@@ -90,7 +90,7 @@ class QueueBase(Bound[C_co], ABC):
     # --- scripts and the registry --------------------------------------------------------------
 
     def _script(self, name: str) -> Script:
-        return script(self.package, name, self.all_key_types)
+        return script(self.package, name, self._all_key_types)
 
     async def _ensure_registered(self) -> None:
         """Find the queue's registry entry or create it, once per object."""
@@ -114,16 +114,16 @@ class QueueBase(Bound[C_co], ABC):
             await self._refuse_wrong_types()
             self._key_types_checked = True
 
-    async def wrong_type_keys(self) -> list[tuple[str, str, str]]:
+    async def _wrong_type_keys(self) -> list[tuple[str, str, str]]:
         """Keys of another Redis type than the queue's: (key, its type, the expected type)."""
-        expected = {self.keys[part]: type_ for part, type_ in sorted(self.all_key_types)}
+        expected = {self.keys[part]: type_ for part, type_ in sorted(self._all_key_types)}
         found = await together(Call(("TYPE", key), bytes.decode, key=key) for key in expected)
         return [(key, type_, expected[key]) for key, type_ in zip(expected, found, strict=True)
                 if type_ not in ("none", expected[key])]  # fmt: skip
 
     async def _refuse_wrong_types(self) -> None:
         """Raise `WrongKind` for a key of another type; a script finds out after its first write."""
-        for key, is_, kind in await self.wrong_type_keys():
+        for key, is_, kind in await self._wrong_type_keys():
             raise WrongKind(f"key {key} is a {is_} where queue {self.name} has a {kind}")
 
     async def _call_idempotent(self, name: str, read: Any, rows: Any = (), **argv: Any) -> Any:
@@ -142,12 +142,12 @@ class QueueBase(Bound[C_co], ABC):
     # --- keys ----------------------------------------------------------------------------------
 
     @property
-    def all_key_types(self) -> frozenset[tuple[str, str]]:
+    def _all_key_types(self) -> frozenset[tuple[str, str]]:
         """Every fixed key of the queue: (key part, Redis type)."""
-        return _all_key_types(type(self))
+        return _types_of_keys(type(self))
 
     @property
-    def wake_key(self) -> str:
+    def _wake_key(self) -> str:
         """The list an idle worker blocks on; an element is a hint, never work."""
         return self.keys["wake"]
 
@@ -210,5 +210,5 @@ class QueueBase(Bound[C_co], ABC):
 
 
 @cache
-def _all_key_types(queue: type[QueueBase[Any]]) -> frozenset[tuple[str, str]]:
+def _types_of_keys(queue: type[QueueBase[Any]]) -> frozenset[tuple[str, str]]:
     return frozenset((FIXED | queue.key_types).items())

@@ -251,7 +251,7 @@ class QueueReads(QueueBase[C_co]):
     async def checkup(self, thorough: bool = False) -> Checkup:
         """Faults of the queue's data: keys of another type; with ``thorough`` also broken
         `invariants` and corrupt records, which takes time in proportion to the entries."""
-        if wrong := await self.wrong_type_keys():
+        if wrong := await self._wrong_type_keys():
             flaws_ = (f"key {key} is a {is_} where a {kind} belongs" for key, is_, kind in wrong)
             return Checkup(tuple(flaws_))
         if not thorough:

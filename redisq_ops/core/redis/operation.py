@@ -183,11 +183,20 @@ class Bound(Generic[C_co]):
         return self._client
 
 
+def _documentation(bound: BoundOperation[..., Any]) -> str | None:
+    """The docstring of the method, or of the method it overrides."""
+    method = bound._method
+    methods = (vars(cls).get(method.func.__name__) for cls in type(method.args[0]).__mro__)
+    doc = next((doc for each in methods if (doc := getattr(each, "__doc__", None))), None)
+    return None if doc is None else inspect.cleandoc(doc)
+
+
 class BoundOperation(Generic[P, T_co]):
-    # An operation of one object: it documents itself as the method that it stands for. (A
-    # docstring here would be in the way of the property of that name.)
+    # An operation of one object. `help`, `inspect` and `repr` show the method it stands for; so its
+    # subclasses, each of which has a ``__doc__`` of its own, have no docstring here.
 
     __slots__ = ("op",)
+    __doc__: Any = property(_documentation)
 
     def __init__(self, op: Callable[P, Description[T_co]]) -> None:
         self.op = op
@@ -200,11 +209,6 @@ class BoundOperation(Generic[P, T_co]):
     @property
     def __name__(self) -> str:
         return str(self._method.func.__name__)
-
-    @property
-    def __doc__(self) -> str | None:  # type: ignore[override]
-        doc = _documentation(self._method)
-        return None if doc is None else inspect.cleandoc(doc)
 
     @property
     def __signature__(self) -> inspect.Signature:
@@ -221,6 +225,7 @@ class BoundOperation(Generic[P, T_co]):
 
 class BlockingOperation(BoundOperation[P, T_co]):
     __slots__ = ("_client",)
+    __doc__: Any = property(_documentation)
 
     def __init__(self, client: BlockingClient, op: Callable[P, Description[T_co]]) -> None:
         self._client = client
@@ -232,6 +237,7 @@ class BlockingOperation(BoundOperation[P, T_co]):
 
 class AsyncOperation(BoundOperation[P, T_co]):
     __slots__ = ("_client",)
+    __doc__: Any = property(_documentation)
 
     def __init__(self, client: AsyncClient, op: Callable[P, Description[T_co]]) -> None:
         self._client = client
@@ -243,6 +249,7 @@ class AsyncOperation(BoundOperation[P, T_co]):
 
 class DescribedOperation(BoundOperation[P, T_co]):
     __slots__ = ()
+    __doc__: Any = property(_documentation)
 
 
 class operation(Generic[P, T_co]):
@@ -319,9 +326,3 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature:
         found = _DESCRIPTION.fullmatch(returns)
         returns = _Annotation(found[1] if found else returns)
     return signature.replace(parameters=parameters, return_annotation=returns)
-
-
-def _documentation(method: functools.partial[Any]) -> str | None:
-    """A method's docstring, or that of the method it overrides."""
-    methods = (vars(cls).get(method.func.__name__) for cls in type(method.args[0]).__mro__)
-    return next((doc for each in methods if (doc := getattr(each, "__doc__", None))), None)

@@ -99,10 +99,10 @@ class ShardMap(Queue[C_co], Generic[C_co, ShardT]):
             await self._refuse_wrong_types()
             self._registered = True
 
-    async def wrong_type_keys(self) -> list[tuple[str, str, str]]:
+    async def _wrong_type_keys(self) -> list[tuple[str, str, str]]:
         """What each shard says, in one round trip. A script for each were quicker, but who only
         looks may run none, and it is refused where a slot is on its way to another node."""
-        found = await together(part.wrong_type_keys() for part in self._all_shards())
+        found = await together(part._wrong_type_keys() for part in self._all_shards())
         return [row for rows in found for row in rows]
 
     async def _refresh(self) -> None:

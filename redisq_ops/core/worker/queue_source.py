@@ -139,7 +139,7 @@ class QueueSource:
                 attempts = f" after attempt {work.attempt}"
                 self._log_failure(logging.WARNING, "dead letter", work, attempts, failure)
             else:
-                wait = self.queue.retry_delay_ms(work.settlement)
+                wait = self.queue._retry_delay_ms(work.settlement)
                 when = "" if wait is None else f" in {wait / 1000:.1f} s"
                 # One is news, a thousand are noise.
                 level = logging.INFO if failure.type in self.known else logging.WARNING

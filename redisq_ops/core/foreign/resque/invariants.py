@@ -27,7 +27,7 @@ async def violations(queue: ListLayout[Any]) -> list[str]:
     """Every broken rule, in words."""
     said = [
         f"key {key} is a {is_}, and {queue.kind} has a {kind} there"
-        for key, is_, kind in await queue.wrong_type_keys()
+        for key, is_, kind in await queue._wrong_type_keys()
     ]
     if said:
         return said

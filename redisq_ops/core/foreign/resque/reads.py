@@ -87,7 +87,7 @@ class ListLooks(ForeignQueue[C_co], HasWorkerProcesses[C_co]):
     # --- being there ---------------------------------------------------------------------------
 
     @property
-    def all_key_types(self) -> frozenset[tuple[str, str]]:
+    def _all_key_types(self) -> frozenset[tuple[str, str]]:
         """Ours and the owner's, by the names that scripts have for them."""
         return _kinds(type(self))
 
@@ -120,7 +120,7 @@ class ListLooks(ForeignQueue[C_co], HasWorkerProcesses[C_co]):
         found = await together(place.window(0, PAGE) for place in sound)
         return [seen for rows, _ in found for seen in rows]
 
-    async def wrong_type_keys(self) -> list[tuple[str, str, str]]:
+    async def _wrong_type_keys(self) -> list[tuple[str, str, str]]:
         """Keys that are of another type than the layout has: (key, its type, what it should be)."""
         kinds = {self.keys[part]: kind for part, kind in (FIXED | self.key_types).items()}
         kinds |= self._their_keys()
@@ -130,7 +130,7 @@ class ListLooks(ForeignQueue[C_co], HasWorkerProcesses[C_co]):
         return [(k, is_, kinds[k]) for k, is_ in found.items() if is_ not in ("none", kinds[k])]
 
     async def _refuse_wrong_types(self) -> None:
-        for key, is_, kind in await self.wrong_type_keys():
+        for key, is_, kind in await self._wrong_type_keys():
             raise WrongKind(f"key {key} is a {is_} where queue {self.name} has a {kind}")
 
     # --- what the owner's records say ----------------------------------------------------------

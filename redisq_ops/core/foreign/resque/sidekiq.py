@@ -178,12 +178,12 @@ class SidekiqQueue(ListLayout[C_co], HasTimeline[C_co]):
             return "rejected", text, unit, 0
         if count >= _attempts(record) or _is_over(record, settlement.delivery.deadline_ms):
             return "discarded" if record.get("dead") is False else "failed", text, unit, 0
-        if asked := self.retry_delay_ms(settlement):
+        if asked := self._retry_delay_ms(settlement):
             return "retry", text, unit, asked
         wait = count**4 + 15 + int(self.random() * 10) * (count + 1)
         return "retry", text, unit, wait * 1000
 
-    def retry_delay_ms(self, settlement: Settlement) -> int | None:
+    def _retry_delay_ms(self, settlement: Settlement) -> int | None:
         """What the handler asked for. A worker's own backoff isn't heeded: Sidekiq has one."""
         failure = Failure.decoded(settlement.value)
         asked = checked_ms(settlement.delay_ms, "delay_ms")

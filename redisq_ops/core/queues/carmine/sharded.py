@@ -75,5 +75,5 @@ class ShardedCarmineQueue(ShardedTimedQueue[C_co, CarmineQueue[None]], CarmineQu
 
     def _forget(self, part: CarmineQueue[None], max: int) -> Description[int]:
         """Ours alone: by now Carmine may have a queue of that name."""
-        keys = [part.keys[name] for name, _ in sorted(part.all_key_types) if name not in THEIRS]
+        keys = [part.keys[name] for name, _ in sorted(part._all_key_types) if name not in THEIRS]
         return Call(("UNLINK", *keys), int, key=keys[0])

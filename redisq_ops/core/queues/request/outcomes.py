@@ -61,7 +61,7 @@ async def outcomes(
     undelivered: State = "waiting" if int(waiting or 0) and state != b"cancelled" else "trash"
     returned = set(again)
     found = []
-    removed = await queue.stream_purged(id, start, max) if int(purged or 0) else [False] * max
+    removed = await queue._purged_numbers(id, start, max) if int(purged or 0) else [False] * max
     rows = zip(results, removed, *scores, strict=True)
     for n, (result, gone, *ranks) in enumerate(rows, start):
         if n > int(total or 0):

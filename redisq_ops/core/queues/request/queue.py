@@ -210,7 +210,7 @@ class RequestQueue(RequestReads[C_co]):
     def transferred_id(self, op: str, id: str) -> str:
         """A request of its own for each that the move takes from, named after both.
 
-        >>> RequestQueue(None, "mail").abroad("move-0123456789", "r1/17")
+        >>> RequestQueue(None, "mail").transferred_id("move-0123456789", "r1/17")
         'r1.move-0123456789'
         """
         whole = id.partition("/")[0]

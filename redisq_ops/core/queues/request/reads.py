@@ -136,14 +136,14 @@ class RequestReads(RequestRecords[C_co]):
         """Of one request's group, or of those of the hundred oldest open requests."""
         found = [await self.request.op(group)] if group else await self.requests.op(0, OTHERS)
         requests = [request for request in found if request is not None]
-        returned = await together(self.retry_counts.op(request.id) for request in requests)
+        returned = await together(self._retry_counts.op(request.id) for request in requests)
         return [
             GroupLoad(one.id, one.pending, max(0, one.waiting - again), again + later)
             for one, (again, later) in zip(requests, returned, strict=True)
         ]
 
     @operation
-    async def retry_counts(self, id: str) -> tuple[int, int]:
+    async def _retry_counts(self, id: str) -> tuple[int, int]:
         """How many sub-requests of a request are to run again: now, and later."""
         keys = (self.keys["again_"] + id, self.keys["later_"] + id)
         again, later = await together(Call(("ZCARD", key), int, key=key) for key in keys)
@@ -226,7 +226,7 @@ class RequestReads(RequestRecords[C_co]):
         entry = (await self._entries("waiting", [(id, None)]))[0]
         if entry.payload is None:  # its stream entry is gone: settled, or swept from the trash
             ((result,), (purged,)) = await both(
-                self._results(rid, int(n), 1), self.stream_purged(rid, int(n), 1)
+                self._results(rid, int(n), 1), self._purged_numbers(rid, int(n), 1)
             )
             return None if purged else Entry(id, "done", payload=result)
         if request.state == "cancelled":

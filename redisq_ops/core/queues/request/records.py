@@ -67,7 +67,7 @@ class RequestRecords(HasRequests[C_co], HasPriorityLevels[C_co]):
         """The queue that has a request: itself, or one of its shards."""
         return self
 
-    async def stream_purged(self, id: str, start: int, max: int) -> list[bool]:
+    async def _purged_numbers(self, id: str, start: int, max: int) -> list[bool]:
         """Which of sub-requests ``start …`` were removed for good."""
         base = f"{self.keys['res_']}{id}:"
         found: list[list[bytes | None]] = await together(

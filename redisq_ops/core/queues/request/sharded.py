@@ -136,8 +136,8 @@ class ShardedRequestQueue(ShardedQueue[C_co, RequestQueue[None]], RequestQueue[C
         return await (await self._holder(id)).held.op(id, numbers)
 
     @operation
-    async def retry_counts(self, id: str) -> tuple[int, int]:
-        return await (await self._holder(id)).retry_counts.op(id)
+    async def _retry_counts(self, id: str) -> tuple[int, int]:
+        return await (await self._holder(id))._retry_counts.op(id)
 
     @operation
     async def consumers(self, id: str) -> list[Consumer]:
