@@ -15,7 +15,11 @@ from .queue import DelaySet, Scheduled
 
 
 class ShardedDelaySet(ShardedTimedQueue[C_co, DelaySet[None]], DelaySet[C_co]):
-    """A delay set of N shards, used like one. Periodic entries and the journal are in shard 0."""
+    """A `DelaySet` over several hash slots, used like one: see there.
+
+    ``shards`` (1 to 256): how many a new queue gets; an existing one keeps its number until
+    `resize`. Entries are in order within a shard. Shard 0 has the periodic entries.
+    """
 
     part: ClassVar[Any] = DelaySet
 

@@ -1,4 +1,4 @@
-"""What is seen of requests, their sub-requests and who works on them."""
+"""Reads of a request queue: requests, sub-requests, and who works on them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DIGITS = 18
 
 
 class RequestReads(RequestRecords[C_co]):
-    """A queue of requests, looked at."""
+    """The reads of a request queue."""
 
     @operation
     async def counts(self, now_ms: int | None = None) -> Counts:
@@ -67,7 +67,7 @@ class RequestReads(RequestRecords[C_co]):
 
     @operation
     def requests_total(self, settled: bool = False) -> Call[int]:
-        """How many requests are open, or settled and still kept."""
+        """Number of open requests, or of finished ones that are still kept."""
         key = self.keys["fin" if settled else "open"]
         return Call(("ZCARD", key), int, key=key)
 
@@ -104,7 +104,7 @@ class RequestReads(RequestRecords[C_co]):
 
     @operation
     async def unsettled(self, id: str, max: int = 100) -> list[tuple[str, State]]:
-        """Sub-requests of a request that are pending or delayed: (id, state)."""
+        """Up to ``max`` sub-requests of a request that are pending or delayed: (id, state)."""
         pending, delayed = await both(
             stream.held(self.keys["s_"] + id, "-", "+", max),
             stream.again(self.keys["later_"] + id, "-inf", "+inf", max),
@@ -115,25 +115,25 @@ class RequestReads(RequestRecords[C_co]):
 
     @operation
     def stream_of(self, id: str) -> Call[stream.Stream]:
-        """A request's stream, as `redis-cli` would find it; empty when it is gone."""
+        """The key and the length of a request's stream, as `redis-cli` shows them."""
         key = self.keys["s_"] + id
         return Call(("XLEN", key), lambda length: stream.Stream(key, int(length)), key=key)
 
     @operation
     async def held(self, id: str, numbers: Sequence[int]) -> list[stream.PendingSubRequest | None]:
-        """How the stream's own pending list has sub-requests of a request; None: it doesn't."""
+        """The rows that the stream's pending list has for these sub-requests, or None for each."""
         key = self.keys["s_"] + id
         rows = await together(stream.held(key, f"{n}-0", f"{n}-0", 1) for n in numbers)
         return [found[0] if found else None for found in rows]
 
     @operation
     def consumers(self, id: str) -> Call[list[Consumer]]:
-        """The group's consumers; an empty list when the stream is gone."""
+        """The consumers of a request, by name; empty when its stream is gone."""
         return stream.consumers(self.keys["s_"] + id)
 
     @operation
     async def group_loads(self, group: str = "") -> list[GroupLoad]:
-        """Of one request's group, or of those of the hundred oldest open requests."""
+        """Pending and waiting entries of one request, or of each of the 100 oldest open ones."""
         found = [await self.request.op(group)] if group else await self.requests.op(0, OTHERS)
         requests = [request for request in found if request is not None]
         returned = await together(self._retry_counts.op(request.id) for request in requests)
@@ -144,7 +144,7 @@ class RequestReads(RequestRecords[C_co]):
 
     @operation
     async def _retry_counts(self, id: str) -> tuple[int, int]:
-        """How many sub-requests of a request are to run again: now, and later."""
+        """Number of a request's sub-requests that wait for a retry: (due now, later)."""
         keys = (self.keys["again_"] + id, self.keys["later_"] + id)
         again, later = await together(Call(("ZCARD", key), int, key=key) for key in keys)
         return again, later
@@ -157,8 +157,8 @@ class RequestReads(RequestRecords[C_co]):
         consumer: str = "",
         after: str | None = None,
     ) -> PendingPage:
-        """Of one request's group as many of the oldest as are among its first ``max`` unsettled
-        ones, or all of one consumer's, by pages."""
+        """Deliveries that aren't settled; of one request (``group``): those among its first ``max``
+        unsettled sub-requests, or with ``consumer`` a page of that consumer's."""
         if not group:
             return await Queue.pending_deliveries(self, group, max, consumer, after)
         last = None
@@ -185,10 +185,12 @@ class RequestReads(RequestRecords[C_co]):
     async def results(
         self, id: str, start: int = 1, max: int = 100
     ) -> list[tuple[int, bytes | None]]:
-        """Results of sub-requests ``start …`` (from 1) in order: (number, bytes, or None for none).
+        """Results of up to ``max`` sub-requests from number ``start`` (1 is the first) on.
 
-        Not more than the request has; raises `NotFound` if there is no such request. One round
-        trip.
+        Returns (number, result) in order; the result is None where there is none (yet). Results
+        are kept for 24 hours after the request ended (setting ``keep_ms``). Raises `NotFound`.
+
+            for number, result in queue.results("monday"): ...
         """
         if start < 1:
             raise BadInput(f"start must be at least 1, not {start}")
@@ -252,7 +254,7 @@ class RequestReads(RequestRecords[C_co]):
         if not rid:
             askers, listed = await both(self._recent_consumers(), together(tokens(self)))
             return replace(askers, open=sum(listed))
-        # What no stream can number is nothing of it, as what is no number.
+        # Anything but a number that a stream id can have is no sub-request.
         number = int(n) if n.isdecimal() and len(n) <= _DIGITS else None
         askers, own = await both(self._recent_consumers(), queue_position(self, rid, number))
         return replace(

@@ -49,13 +49,13 @@ class RequestRecords(HasRequests[C_co], HasPriorityLevels[C_co]):
     async def _readable(self, member: bytes) -> Request | Exception | None:
         try:
             asked: Call[Request | None] = self._record(member.decode())
-        except UnicodeDecodeError as error:  # no id that anybody could have submitted
+        except UnicodeDecodeError as error:  # no submission can have such an id
             return error
         said: Request | Exception | None = await attempt(asked)
         return said
 
     async def _results(self, id: str, start: int, max: int) -> list[bytes | None]:
-        """As `results`, whether there are so many or not."""
+        """Results from number ``start`` on, without a check of how many there are."""
         base = f"{self.keys['res_']}{id}:"
         parts: list[list[bytes | None]] = await together(
             Call(("HMGET", f"{base}{piece}", *ns), list[Any], key=base)
@@ -64,11 +64,11 @@ class RequestRecords(HasRequests[C_co], HasPriorityLevels[C_co]):
         return [value for part in parts for value in part]
 
     async def _holder(self, id: str) -> RequestRecords[Any]:
-        """The queue that has a request: itself, or one of its shards."""
+        """The queue that has a request: this one, or one of its shards."""
         return self
 
     async def _purged_numbers(self, id: str, start: int, max: int) -> list[bool]:
-        """Which of sub-requests ``start …`` were removed for good."""
+        """Which of the sub-requests from ``start`` on were deleted for good."""
         base = f"{self.keys['res_']}{id}:"
         found: list[list[bytes | None]] = await together(
             Call(("HMGET", f"{base}{piece}", *(f"-{n}" for n in ns)), list[Any], key=base)
@@ -106,6 +106,6 @@ def found(request: Request | None, id: str, queue: str) -> Request:
 
 
 def _pieces(numbers: range) -> Iterator[tuple[int, range]]:
-    """Sub-requests by the hashes that have their results."""
+    """The hashes that have results of these numbers, 1,000 in each, with the numbers of each."""
     for piece in range(numbers.start // 1000, (numbers.stop - 1) // 1000 + 1):
         yield piece, range(max(numbers.start, 1000 * piece), min(numbers.stop, 1000 * piece + 1000))

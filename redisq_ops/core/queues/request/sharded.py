@@ -27,7 +27,11 @@ from .submission import SubmittedRequest
 
 
 class ShardedRequestQueue(ShardedQueue[C_co, RequestQueue[None]], RequestQueue[C_co]):
-    """A request queue of N shards, used like one."""
+    """A `RequestQueue` over several hash slots, used like one: see there.
+
+    ``shards`` (1 to 256): how many a new queue gets; an existing one keeps its number until
+    `resize`. Each request is whole in one shard, so priorities are strict within a shard only.
+    """
 
     part: ClassVar[Any] = RequestQueue
 
