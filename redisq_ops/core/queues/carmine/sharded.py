@@ -22,7 +22,12 @@ from .queue import CarmineQueue, Enqueued
 
 
 class ShardedCarmineQueue(ShardedTimedQueue[C_co, CarmineQueue[None]], CarmineQueue[C_co]):
-    """A Carmine queue of N shards, used like one."""
+    """A Carmine queue over several hash slots, used like one: see `CarmineQueue`.
+
+    ``shards`` (1 to 256): how many a new queue gets; an existing one keeps its number until
+    `resize`. Messages are in
+    order within a shard.
+    """
 
     part: ClassVar[Any] = CarmineQueue
     id_hashes: ClassVar[tuple[str, ...]] = ("messages", "body")

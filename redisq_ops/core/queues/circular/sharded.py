@@ -28,7 +28,12 @@ from .variants import Completed, Idle, Repeats, Residence, recorded
 
 
 class ShardedCircularQueue(RebalancingQueue[C_co, CircularQueue[None]], CircularQueue[C_co]):
-    """A circular queue of N shards, used like one."""
+    """A circular queue over several hash slots, used like one: see `CircularQueue`.
+
+    ``shards`` (1 to 256): how many a new queue gets; an existing one keeps its number until
+    `resize`. Ids are in order within
+    a shard.
+    """
 
     part: ClassVar[Any] = CircularQueue
 

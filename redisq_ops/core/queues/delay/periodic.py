@@ -54,7 +54,7 @@ class Periodic:
     overlap: bool = False
 
     def checked(self) -> Periodic:
-        """Return self; raises `BadInput` for a name, cron expression, zone or option that is bad."""
+        """Return self; raises `BadInput` for a bad name, cron expression, zone or option."""
         checked_name(run_id(self.name, 0), "periodic name")
         if self.missed not in ("one", "all", "none"):
             raise BadInput(f"missed runs: one, all or none, not {self.missed!r}")

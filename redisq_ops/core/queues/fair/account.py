@@ -13,16 +13,16 @@ from ...redis.operation import Call
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Counts and rules of one client, and where its list begins."""
+    """Counts and rules of one client, and the place where its list begins."""
 
     waiting: int
     pending: int
     head: int
-    """absolute place of the first id in its list"""
+    """the place of the first id in its list, counted from the list's beginning"""
     turn: int
     """virtual time of its next turn"""
     holes: int = 0
-    """ids in the list that don't wait there any more"""
+    """ids in the list that don't wait any more"""
     spent: int = 0
     """holes whose entries have ended"""
     packed: int = 0
@@ -47,7 +47,7 @@ class Account:
 
     @property
     def servable(self) -> bool:
-        """Whether it belongs into the ring."""
+        """Whether it can have a turn."""
         return self.waiting > 0 and not self.blocked and not 0 < self.cap <= self.pending
 
     def shown(self, name: str) -> Client:

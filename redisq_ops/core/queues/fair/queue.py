@@ -1,8 +1,8 @@
-"""The fair queue: a list of entries per client, served in turn.
+"""The fair queue: a list of entries for each client; clients take turns.
 
-From article 004, with its protocol mended (docs/faults.md). Clients take turns by start-time fair
-queueing: with k busy clients each gets every k-th delivery, a client of weight 3 three times as
-many, whatever each has waiting. FIFO inside a client.
+From article 004, with its protocol corrected (docs/faults.md). Start-time fair queueing: with k
+busy clients each gets every k-th delivery, a client of weight 3 three times as many, however many
+entries each has waiting. First in, first out within a client.
 
 Keys beside the common ones (docs/fair-queue.md): ``c:<client>`` its waiting ids, ``f:<client>``
 their front part while the list is packed, ``body`` id → client and payload, ``owner`` delivered
@@ -40,23 +40,35 @@ Rule = Literal["weight", "cap", "blocked"]
 
 @dataclass(frozen=True, slots=True)
 class SubmittedEntry:
-    """What became of one entry: ok | same (it is there) | exists (its id is taken)."""
+    """The reply to the submission of one entry."""
 
     id: str
     word: str
+    """``ok``; ``same``: the same entry is there; ``exists``: another entry has the id"""
 
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """What a deletion did: its name, in how many steps, and how many entries are in the trash."""
+    """The result of `FairQueue.delete`."""
 
     op: str
+    """the operation, for `undo`"""
     steps: int
+    """its number of steps"""
     entries: int
+    """entries that it moved to the trash"""
 
 
 class FairQueue(HasClients[C_co]):
-    """Entries of clients that take turns, with a lease per delivery.
+    """A queue in which clients take turns, so none waits because another submitted a lot.
+
+    Every entry belongs to a client and has an id and a payload. A client has a weight (its share of
+    the turns), a cap (how many of its entries may be pending), and can be blocked. Delivery is at
+    least once, in the order of submission within a client.
+
+        queue = FairQueue(connect("redis://127.0.0.1:6379/0"), "jobs")
+        queue.submit("acme", [b"payload", ("my-id", b"another")])
+        queue.weigh("acme", 3)
 
     >>> FairQueue(None, "jobs").keys["c_"]
     'rq:{jobs}:c:'
@@ -83,11 +95,15 @@ class FairQueue(HasClients[C_co]):
         *,
         max_payload: int = MAX_PAYLOAD,
     ) -> list[SubmittedEntry]:
-        """Put a client's entries in, behind what it has waiting: payloads, or (id, payload) pairs.
+        """Submit entries of a client: payloads (each gets a new id) or (id, payload) pairs.
 
-        Without an id an entry gets a new one. An id that is there with the same client and payload
-        answers ``same``, any other ``exists``, and neither changes anything. An id is free again
-        when its entry is done.
+        Up to 500; ``client``: 1 to 128 printable ASCII characters; ``max_payload``: bytes. Returns
+        a `SubmittedEntry` for each, in their order. Safe to repeat with ids: an id that is there
+        with the same client and payload answers ``same``, with others ``exists``, and neither
+        changes anything. An id is free again once its entry is done. Raises `BadInput` and
+        `TooLarge` before anything is sent, `QueueFull`, `QueueClosed`.
+
+            queue.submit("acme", [("my-id", b"payload")])
         """
         checked_name(client, "client name")
         given = listed(entries, "entries")
@@ -109,7 +125,7 @@ class FairQueue(HasClients[C_co]):
     async def _submit(
         self, client: str, pairs: Sequence[tuple[str, bytes]], given: Collection[str]
     ) -> list[SubmittedEntry]:
-        """``given``: the ids that aren't ours, and so may be taken."""
+        """``given``: the ids that the caller chose; others are new for sure."""
 
         def read(reply: list[bytes]) -> list[SubmittedEntry]:
             return [SubmittedEntry(id, w) for (id, _), w in zip(pairs, each(reply), strict=True)]
@@ -136,12 +152,13 @@ class FairQueue(HasClients[C_co]):
     # --- clients -------------------------------------------------------------------------------
 
     def of(self, client: str) -> ClientQueue[C_co]:
-        """One client's part of the queue, by itself."""
+        """An object for one client: the same operations without the client's name."""
         return ClientQueue(self, client)
 
     @operation
     async def clients(self, start: int = 0, max: int = BATCH) -> Clients:
-        """Clients that have something waiting or pending, or rules of their own, by name."""
+        """Up to ``max`` clients by name from rank ``start`` on: those that have entries waiting or
+        pending, or rules."""
         key = self.keys["clients"]
         names, total = await both(
             Call(("ZRANGE", key, start, start + max - 1), words, key=key),
@@ -160,28 +177,32 @@ class FairQueue(HasClients[C_co]):
 
     @operation
     async def get_client(self, client: str) -> Client | None:
-        """A client as it stands; None when it has nothing waiting or pending, and no rules."""
+        """One client; None when it has no entries waiting or pending and no rules."""
         found = (await accounts(self.keys, [client]))[client]
         return None if found is None else found.shown(client)
 
     @operation
     async def length(self, client: str) -> int:
-        """How many entries of a client wait."""
+        """Number of a client's waiting entries."""
         found = await self.get_client.op(client)
         return 0 if found is None else found.waiting
 
     @operation
     async def weigh(self, client: str, weight: int) -> int:
-        """How many turns a client gets where another gets one (1–100); what it was before."""
+        """Set a client's weight: its number of turns for each turn of a client of weight 1.
+
+        ``weight``: 1 to 100. Returns the weight before. Clients can have rules before their first
+        entry. Raises `BadInput`.
+        """
         if weight not in self.client_rules["weight"]:
             raise BadInput(f"weight {weight}: 1 to {MAX_WEIGHT}")
         return await self._set_rule("weight", client, weight)
 
     @operation
     async def limit(self, client: str, cap: int) -> int:
-        """At most ``cap`` entries of a client pending at a time, 0: any; what it was before.
+        """Set how many of a client's entries may be pending at a time; 0: no cap.
 
-        What is pending already stays so.
+        Returns the cap before. Entries that are pending already stay pending. Raises `BadInput`.
         """
         if cap not in self.client_rules["cap"]:
             raise BadInput(f"cap {cap}: 0 (none) or more")
@@ -189,12 +210,12 @@ class FairQueue(HasClients[C_co]):
 
     @operation
     async def block(self, client: str) -> bool:
-        """Hand out nothing more of a client; whether that is new. Its submissions still wait."""
+        """Stop handing out a client's entries; it can still submit. False: it was blocked."""
         return not await self._set_rule("blocked", client, 1)
 
     @operation
     async def unblock(self, client: str) -> bool:
-        """Serve a client again, from the present turn on; whether it was blocked."""
+        """Hand out a client's entries again, from the present turn on. False: it wasn't blocked."""
         return bool(await self._set_rule("blocked", client, 0))
 
     async def _set_rule(self, rule: Rule, client: str, value: int) -> int:
@@ -209,10 +230,10 @@ class FairQueue(HasClients[C_co]):
     def control(
         self, op: str, seq: int, rule: Rule, client: str, value: int, since: int | None = None
     ) -> Call[tuple[str, int]]:
-        """`weigh`, `limit`, `block` and `unblock` as an operator's change that can be taken back.
+        """Set a rule of a client (weight, cap or blocked) as step ``seq`` of operation ``op``.
 
-        Only where it still is ``since``, if that is given. Returns (``ok``, ``same`` or
-        ``changed``: it is not; and the value before).
+        With ``since`` only where that is the present value. Returns (word, the value before):
+        ``ok``; ``same``: it had that value; ``changed``: it isn't ``since``.
         """
         checked_name(client, "client name")
         return self._script("set_client_rule").call(
@@ -254,10 +275,10 @@ class FairQueue(HasClients[C_co]):
 
     @operation
     async def delete(self, client: str, op: str, max: int = BATCH) -> Deleted:
-        """Put all that a client has waiting into the trash, ``max`` entries a step.
+        """Move a client's waiting entries to the trash, ``max`` at a step. Pending ones stay.
 
-        ``op`` names the change; sent again it goes on. Steps 1 to ``steps`` can be taken back:
-        ``undo(op, step, target="trash", …)``, the last first. Pending entries go on.
+        ``op``: a name for the operation; the same one again continues it. To take it back call
+        ``undo(op, step, target="trash", …)`` for its steps, the last one first.
         """
         now = await self._now()
         journal = self.keys["op_"] + op
@@ -279,7 +300,7 @@ class FairQueue(HasClients[C_co]):
         return Deleted(op, steps, gone)
 
     def _holders(self) -> Sequence[FairQueue[Any]]:
-        """Where a client may have something waiting."""
+        """The queues in which a client may have entries waiting."""
         return [self]
 
     # --- workers -------------------------------------------------------------------------------
@@ -304,7 +325,7 @@ class FairQueue(HasClients[C_co]):
 
     @operation
     async def counts(self, now_ms: int | None = None) -> Counts:
-        """Since when the oldest waits isn't known: nobody writes down when an entry came."""
+        """`Counts.oldest_ms` is None: the queue doesn't store when an entry was submitted."""
         sizes, (counters, (paused, closed)) = await both(
             together(
                 Call(("ZCARD", self.keys[part]), int, key=self.keys[part])
@@ -355,9 +376,9 @@ class FairQueue(HasClients[C_co]):
     async def _page_waiting(
         self, cursor: str | None, max: int, start: int | None, payloads: bool
     ) -> Page:
-        """By client in the order of names, each in the order of its list.
+        """Clients by name, each client's entries in the order of its list.
 
-        A window by rank (``start``) is off by the holes in front of it, where there are some.
+        A window by rank (``start``) is off by the number of holes before it.
         """
         line, (total,) = await both(
             self._waiting_ids(cursor, max, start), self._counters("waiting")
@@ -417,7 +438,7 @@ class FairQueue(HasClients[C_co]):
 
 
 def together_with(client: str, payload: bytes) -> bytes:
-    """A payload as it is kept, its client in front."""
+    """The value that is stored for an entry: its client, a space, its payload."""
     return b"%b %b" % (client.encode(), payload)
 
 
@@ -425,12 +446,12 @@ def _content(body: bytes | None) -> bytes | Exception | None:
     try:
         if body is not None:
             body.partition(b" ")[0].decode()
-    except ValueError as error:  # whose it is, is no name
+    except ValueError as error:  # the client's name is corrupt
         return error
     return None if body is None else parted(body)[1]
 
 
 def parted(body: bytes | None) -> tuple[str, bytes]:
-    """The client and the payload that are kept together; both empty where they are gone."""
+    """The client and the payload in a stored value; both empty where there is none."""
     client, _, payload = (body or b"").partition(b" ")
     return text(client), payload
