@@ -47,10 +47,11 @@ class Queue(OperatorChanges[C_co]):
         """Take up to ``n`` entries (1 to 500), each under a lease of ``lease_ms``.
 
         ``lease_ms``: ms or a timedelta. Returns a `TakeResult`: the deliveries, and when to look
-        again. Delayed entries
-        that are due and entries whose lease expired are handed out, too. At least once: an entry
-        whose lease expires is delivered again, and its old receipt is void. Doesn't block, and
-        doesn't create a queue that doesn't exist. Raises `BadInput` for a bad number or name.
+        again. Delayed entries that are due and entries whose lease expired are handed out, too.
+        Doesn't block, and doesn't create a queue that doesn't exist.
+
+        At least once: an entry whose lease expires is delivered again, and its old receipt is void.
+        Raises `BadInput` for a bad number or name, `Unreachable`.
 
             taken = queue.take(10, consumer="worker-1", lease_ms=30_000)
             queue.settle([Settlement(each, "ack") for each in taken.deliveries])
