@@ -326,7 +326,7 @@ class Level:
     priority: int
     tokens: int
     requests: tuple[str, ...] = ()
-    """the requests whose tokens come next, up to five"""
+    """some of the requests whose tokens come next"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,7 +116,7 @@ class BadInput(RedisqError):
 class Unreachable(RedisqError):
     """The server can't be reached, or the connection was lost: a later try may succeed.
 
-    A change that was on its way may have been made; the same call again is safe.
+    A change that was on its way may have been made.
     """
 
     exit_code = 4
