@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from .core.queues.delay import DelaySet, Periodic, ShardedDelaySet
     from .core.queues.fair import FairQueue, ShardedFairQueue
     from .core.queues.request import RequestQueue, ShardedRequestQueue
-    from .core.queues.request.wait import await_, wait
+    from .core.queues.request.wait import async_wait, wait
     from .core.redis.client import aconnect, connect
     from .core.worker import Worker, run_processes
     from .core.worker.handler import Reject, Retry, Work
-    from .core.worker.lease_reclaimer import Monitor
+    from .core.worker.lease_reclaimer import LeaseReclaimer
 
 __version__ = "0.1.0"
 
@@ -39,7 +39,7 @@ __all__ = [
     "Failure",
     "FairQueue",
     "Job",
-    "Monitor",
+    "LeaseReclaimer",
     "Periodic",
     "Reject",
     "RequestQueue",
@@ -56,7 +56,7 @@ __all__ = [
     "Work",
     "Worker",
     "aconnect",
-    "await_",
+    "async_wait",
     "connect",
     "errors",
     "run_processes",
@@ -72,7 +72,7 @@ _HOMES = {
     "Failure": "model.entry",
     "FairQueue": "queues.fair",
     "Job": "foreign.resque",
-    "Monitor": "worker.lease_reclaimer",
+    "LeaseReclaimer": "worker.lease_reclaimer",
     "Periodic": "queues.delay",
     "Reject": "worker.handler",
     "RequestQueue": "queues.request",
@@ -89,7 +89,7 @@ _HOMES = {
     "Work": "worker.handler",
     "Worker": "worker",
     "aconnect": "redis.client",
-    "await_": "queues.request.wait",
+    "async_wait": "queues.request.wait",
     "connect": "redis.client",
     "run_processes": "worker",
     "unless_done": "queues.circular",

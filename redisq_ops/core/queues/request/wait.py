@@ -54,7 +54,7 @@ def wait(
             watch.check_time()
 
 
-async def await_(
+async def async_wait(
     queue: RequestQueue[AsyncClient],
     ids: Sequence[str],
     timeout_s: float | None = None,
