@@ -134,7 +134,7 @@ def _ours(client: redis.Redis, kind: str) -> Stage:
     rows = [entry.id for entry in other.page("waiting", None, 9).entries]
     _move(CAME, 1, rows[:2], "waiting", "trash")(other)
     _move(CAME, 2, rows[2:], "waiting", "trash")(other)
-    came = [run(client, transfer.taken_out(other, CAME, step)) for step in (1, 2)]
+    came = [run(client, transfer.read_step(other, CAME, step)) for step in (1, 2)]
 
     _put(queue, 0, 17)
     held = queue.take(11, consumer="w1", lease_ms=5000).deliveries
@@ -165,9 +165,9 @@ def _ours(client: redis.Redis, kind: str) -> Stage:
     if isinstance(queue, CircularQueue):
         queue.push([(ids[8], b"" if _each(queue) else b"payload-80")])
     _move(MOVE, 1, waiting[-2:], "waiting", "trash")(queue)
-    away = run(client, transfer.taken_out(queue, MOVE, 1))
-    run(client, transfer.land(queue, CAME, 1, came[0], DAY))
-    known = list(run(client, transfer.verdict(queue, CAME, 1)))
+    away = run(client, transfer.read_step(queue, MOVE, 1))
+    run(client, transfer.accept_entries(queue, CAME, 1, came[0], DAY))
+    known = list(run(client, transfer.read_results(queue, CAME, 1)))
     clock.advance(1)
 
     dead = [entry.id for entry in queue.page("dead", None, 9).entries]
@@ -232,10 +232,10 @@ def _ours(client: redis.Redis, kind: str) -> Stage:
         "sweep": lambda queue: queue.sweep(),
         "sweep of leases": later(6000, lambda queue: queue.sweep()),
         "sweep of the trash": later(DAY + 1, lambda queue: queue.sweep()),
-        "land": relocated(lambda queue: transfer.land(queue, CAME, 2, came[1], DAY)),
-        "withdraw": relocated(lambda queue: transfer.withdraw(
+        "land": relocated(lambda queue: transfer.accept_entries(queue, CAME, 2, came[1], DAY)),
+        "withdraw": relocated(lambda queue: transfer.revert_entries(
             queue, "undo-00000000bb", 1, CAME, 1, known, "waiting", "trash")),
-        "return": relocated(lambda queue: transfer.put_back(
+        "return": relocated(lambda queue: transfer.restore_entries(
             queue, "undo-00000000aa", 1, MOVE, 1, away, undone=True)),
     }  # fmt: skip
     if kind == "request":
@@ -244,7 +244,9 @@ def _ours(client: redis.Redis, kind: str) -> Stage:
             ("priority", "r", "3"), ("reopen", "cut", "sealed"),
         ):  # fmt: skip
             built.operations[verb] = _controlled(verb, rid, value)
-        built.operations["free"] = relocated(lambda queue: transfer.free(queue, MOVE, 1, "waiting"))
+        built.operations["free"] = relocated(
+            lambda queue: transfer.end_step(queue, MOVE, 1, "waiting")
+        )
         built.operations["strike"] = lambda queue: queue.remove_consumer("r", "w9")
     if kind == "fair":
         for rule, to in (("weight", 3), ("cap", 1), ("blocked", 1)):

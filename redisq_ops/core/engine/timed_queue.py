@@ -1,6 +1,6 @@
-"""Queues in which every entry has a ready time: delayed until then, and waiting from then on.
+"""Queues in which every entry has a ready time: it is delayed until then, waiting afterwards.
 
-One sorted set holds both, so becoming due costs nothing.
+One sorted set has both, so an entry becomes due without any work.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .queue import Queue
 
 
 class TimedQueue(HasTimeline[C_co]):
-    """What the delay set and its like show of their one sorted set."""
+    """Reads of a queue that has delayed and waiting entries in one sorted set, by ready time."""
 
     actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {
         **Queue.actions,
@@ -72,7 +72,7 @@ class TimedQueue(HasTimeline[C_co]):
 
     @operation
     async def queue_position(self, id: str = "") -> QueuePosition:
-        """Its rank among all ready times is exactly what comes first."""
+        """The entry's rank among all ready times: exactly that many come first."""
         key = self.keys["delay"]
         askers, rank = await both(
             self._recent_consumers(), Call(("ZRANK", key, id), number, key=key)
@@ -90,7 +90,8 @@ class TimedQueue(HasTimeline[C_co]):
 
 
 class ShardedTimedQueue(RebalancingQueue[C_co, ShardT]):
-    """Several shards of such a queue: each has its order, and what is due first goes first."""
+    """A `TimedQueue` over several shards: each is ordered, and the shard that is due first is
+    asked first."""
 
     timed: ClassVar[bool] = True
 
@@ -108,7 +109,7 @@ class ShardedTimedQueue(RebalancingQueue[C_co, ShardT]):
         start: int | None = None,
         payloads: bool = False,
     ) -> Page:
-        if state == "delayed" and start is not None:  # its sorted set begins with what is due
+        if state == "delayed" and start is not None:  # the set begins with waiting entries
             start += (await self.counts.op()).waiting
         return await ShardedQueue.page(self, state, cursor, max, start, payloads)
 

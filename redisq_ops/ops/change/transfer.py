@@ -81,7 +81,7 @@ class Onward(EntryAction):
         if len(said) != len(picks):  # somebody else's step of that number
             return said
         landed = await self._land(op, seq, again=False) if "moved" in said else {}
-        await transfer.free(self.queue, op, seq, self.state)
+        await transfer.end_step(self.queue, op, seq, self.state)
         self.going.reached = seq
         now = {id: "moved" if word == OK else word for id, word in landed.items()}
         return [
@@ -98,7 +98,7 @@ class Onward(EntryAction):
             step = self.going.reached + 1
             with suppress(Superseded, NotFound):  # an undo has them; they are back
                 await self._land(op, step, again=True)
-            await transfer.free(self.queue, op, step, self.state)
+            await transfer.end_step(self.queue, op, step, self.state)
             self.going.reached = step
 
     async def noted(self, op: str) -> None:
@@ -112,7 +112,7 @@ class Onward(EntryAction):
     async def _land(self, op: str, step: int, *, again: bool) -> dict[str, str]:
         """Put in at the target what a step took out; what was said of each."""
         way = self.way
-        return await transfer.bring(
+        return await transfer.complete_step(
             self.queue, way.target, way.into_ms, op, step, self.state, way.keep_ms,
             again=again, timed=self.going.call,
         )  # fmt: skip

@@ -356,18 +356,20 @@ def test_a_move_from_or_to_such_a_client_is_refused(
     op, some = "move-00000000aa", [e.id for e in source.page("waiting", None, 9).entries]
     said = source.move(op, 1, some, source="waiting", target="trash", high_water_ms=clock.now_ms)
     assert said == ["moved"] * len(some)
-    cargo = run(client, transfer.taken_out(source, op, 1))
+    cargo = run(client, transfer.read_step(source, op, 1))
     with in_the_way(client, target.keys["c_"] + "ann"):
         seen = picture(client)
         with pytest.raises(WrongKind, match=r"into}:c:ann is a string"):
-            run(client, transfer.land(target, op, 1, cargo, 1000))
+            run(client, transfer.accept_entries(target, op, 1, cargo, 1000))
         assert picture(client) == seen
     with in_the_way(client, source.keys["c_"] + "ann"):
         seen = picture(client)
         with pytest.raises(WrongKind, match=r"q}:c:ann is a string"):
-            run(client, transfer.put_back(source, "back", 1, op, 1, cargo[::-1], undone=True))
+            run(
+                client, transfer.restore_entries(source, "back", 1, op, 1, cargo[::-1], undone=True)
+            )
         assert picture(client) == seen
-    run(client, transfer.put_back(source, "back", 1, op, 1, cargo, undone=True))
+    run(client, transfer.restore_entries(source, "back", 1, op, 1, cargo, undone=True))
     assert source.invariants() == target.invariants() == []
     assert {e.id for e in source.page("waiting", None, 9).entries} == set(some)
 

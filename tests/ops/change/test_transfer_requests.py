@@ -259,14 +259,14 @@ def test_two_undo_it_at_once(
     before = of_payload(source, state)
     op = redisq.rows("move", "a", "--to", "b", "--state", state, "--yes")[0]["op"]
     one, other = recalled(client, op), recalled(client, op)
-    real = core_relocation.put_back
+    real = core_relocation.restore_entries
 
     async def late(*given: Any, **more: Any) -> set[str]:
-        monkeypatch.setattr(core_relocation, "put_back", real)
+        monkeypatch.setattr(core_relocation, "restore_entries", real)
         await run_inside(other)
         return await real(*given, **more)
 
-    monkeypatch.setattr(core_relocation, "put_back", late)
+    monkeypatch.setattr(core_relocation, "restore_entries", late)
     finish(client, one)
     assert of_payload(source, state) == before and other.outcome.done == 6
     assert (one.outcome.done, one.outcome.skipped) == (0, {audit_log.OTHERS: 6})
@@ -625,18 +625,18 @@ def test_every_call_can_be_sent_twice(redisq: Redisq, client: redis.Redis) -> No
     assert requests(target)[f"r0.{op}"].total == 3
     with pytest.raises(Superseded):
         run(client, order.move(op, 0, picks, (0, 6)))
-    cargo = run(client, core_relocation.taken_out(source, op, 1))
+    cargo = run(client, core_relocation.read_step(source, op, 1))
 
     def withdraw(seq: int, to: Any) -> set[str]:
         return run_twice(
-            client, core_relocation.withdraw(target, "undo-x", seq, op, 1, dead, "dead", to)
+            client, core_relocation.revert_entries(target, "undo-x", seq, op, 1, dead, "dead", to)
         )
 
     assert withdraw(2, "trash") == set(dead) and not entries(target, "dead")
     assert withdraw(3, "back") == set(dead) and len(entries(target, "dead")) == 6
     assert withdraw(4, "trash") == set(dead)
     back = run_twice(
-        client, core_relocation.put_back(source, "undo-x", 1, op, 1, cargo, undone=True)
+        client, core_relocation.restore_entries(source, "undo-x", 1, op, 1, cargo, undone=True)
     )
     assert back == set(dead)
     assert withdraw(5, "gone") == set(dead)
