@@ -1,4 +1,4 @@
-"""What operators see of several shards: all of them as one queue."""
+"""Reads of a queue with several shards: merged, as if it were one."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ..redis.parsers import scored, spelt
 from .shard_map import ShardMap, ShardT
 
 _FURTHEST = 10**14
-"""ms: the year 5138, as far as the library takes times"""
+"""ms: the year 5138, the last time that the library accepts"""
 
 
 class MergedReads(ShardMap[C_co, ShardT]):
-    """The looks of a queue of several shards; see `QueueReads` for what each is."""
+    """The reads of `QueueReads` over all shards."""
 
     @operation
     async def counts(self, now_ms: int | None = None) -> Counts:
@@ -44,9 +44,9 @@ class MergedReads(ShardMap[C_co, ShardT]):
         start: int | None = None,
         payloads: bool = False,
     ) -> Page:
-        """As of one queue: shards are merged by time, and a cursor is good for all of them.
+        """As for one queue: the shards' pages are merged by time, and a cursor is for all of them.
 
-        What waits without a time comes a shard after the other; its cursor is ``shard~cursor``.
+        Waiting entries without a time come one shard after another, with cursors ``shard~cursor``.
         """
         if state == "waiting" and not self.timed:
             return await self._page_by_shards(cursor, max, start, payloads)
@@ -73,7 +73,7 @@ class MergedReads(ShardMap[C_co, ShardT]):
     async def _page_by_shards(
         self, cursor: str | None, max: int, start: int | None, payloads: bool
     ) -> Page:
-        """What waits, where waiting has no times to merge by: a shard after the other."""
+        """Waiting entries that have no time to merge by: one shard after another."""
         sizes = [
             counts.waiting for counts in await self._on_each_shard(lambda part: part.counts.op(0))
         ]
@@ -95,13 +95,13 @@ class MergedReads(ShardMap[C_co, ShardT]):
         return Page(tuple(entries), onward, sum(sizes), problem="; ".join(problems) or None)
 
     def _zset(self, state: State) -> str:
-        """The sorted set that keeps a state."""
+        """The key part of a state's sorted set."""
         return ZSETS[state]
 
     async def _seek(self, state: State, rank: int) -> tuple[str | None, int]:
-        """A cursor before the time of the ``rank``-th entry, and how many to skip from there.
+        """A cursor before the time of the ``rank``-th entry, and how many entries to skip from it.
 
-        No shard knows ranks of the whole, so the time is bisected: some 40 rounds of ZCOUNT.
+        Ranks are per shard, so the time is bisected: about 40 round trips of ZCOUNT.
         """
         zset = self._zset(state)
 
@@ -112,7 +112,7 @@ class MergedReads(ShardMap[C_co, ShardT]):
             return together(scored(part.keys[zset], "0", "0", *rev) for rev in ((), ("REV",)))
 
         found = await self._on_each_shard(ends)
-        # What no clock counts to comes before or behind all that is bisected.
+        # Scores that are no times come before or after all times.
         times = [
             int(min(_FURTHEST, max(-_FURTHEST, score)))
             for pair in found
@@ -136,14 +136,14 @@ class MergedReads(ShardMap[C_co, ShardT]):
 
     @operation
     async def get_many(self, ids: Sequence[str]) -> list[Entry | None]:
-        # Before a kind's own way in the order of bases: that one looks at one shard's keys.
+        # Overrides a kind's own `get_many`, which reads one shard's keys.
         return await together(self.get.op(id) for id in ids)
 
     async def _get(self, id: str) -> Entry | None:
         return await self._found(id, sorted((await self._shards_of([id]))[id]))
 
     async def _found(self, id: str, shards: Sequence[int]) -> Entry | None:
-        """What the first of these shards that knows it says."""
+        """The entry from the first of these shards that has it."""
         found = await together(self._shard(k).get.op(id) for k in shards)
         entries = (_marked_entry(e, k) for k, e in zip(shards, found, strict=True) if e is not None)
         return next(entries, None)
@@ -165,7 +165,7 @@ class MergedReads(ShardMap[C_co, ShardT]):
     async def history(self, max: int = 100, before: str = "+") -> list[Event]:
         found = await self._on_each_shard(lambda part: part.history.op(max, before))
         events = sorted((e for part in found for e in part), key=_place, reverse=True)
-        # Events of one moment stay together: the next page begins behind that moment in all shards.
+        # Events of one ms stay together: the next page begins after that ms in all shards.
         end = next((i for i in range(max, len(events)) if events[i].id != events[i - 1].id), None)
         return events[:end]
 

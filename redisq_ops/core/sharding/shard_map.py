@@ -1,4 +1,4 @@
-"""The shards of one queue: which there are, where an id is at home, what workers do with them."""
+"""The shards of a queue: which there are, which has an id, and how workers take from them."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ X = TypeVar("X")
 Y = TypeVar("Y")
 ShardT = TypeVar("ShardT", bound=Queue[None])
 Head = tuple[float, float]
-"""What a shard has next: due when (ms; 0: now, inf: nothing), and its rank, the lowest first."""
+"""A shard's next entry: when it is due (ms; 0: now, inf: none), and its rank, the lowest first"""
 
 
 def home(id: str, shards: int) -> int:
-    """The shard of an entry or request, and of a request's sub-requests.
+    """The number of the shard that has an entry, or a request and its sub-requests.
 
-    Runs of periodic entries stay in shard 0, beside their schedule: one script writes both.
+    Runs of periodic entries are in shard 0 with their schedule: one script writes both.
     """
     if _RUN.search(id):
         return 0
@@ -45,16 +45,17 @@ def home(id: str, shards: int) -> int:
 
 
 class ShardMap(Queue[C_co], Generic[C_co, ShardT]):
-    """A queue of ``shards`` shards (used when it is created; later the registry's number counts).
+    """A queue of several shards: which there are, and what workers do with them.
 
-    ``entry``: what the registry says, where the caller knows it already. ``random`` picks where a
-    look begins, so that many workers don't all begin at the same shard.
+    ``shards``: number of shards of a new queue; an existing one has the registry's number.
+    ``entry``: its registry entry, if the caller has it. ``random`` chooses the shard with which a
+    take begins, so that workers don't all begin with the same one.
     """
 
     part: ClassVar[Callable[..., Any]]
     """the class of one shard"""
     timed: ClassVar[bool] = False
-    """whether what waits has a time to merge shards by"""
+    """whether waiting entries have a time by which shards are merged"""
 
     def __init__(
         self,
@@ -80,7 +81,7 @@ class ShardMap(Queue[C_co], Generic[C_co, ShardT]):
     # --- which shards there are ----------------------------------------------------------------
 
     def _apply_registry(self, entry: Registered | None) -> None:
-        """Go by what the registry says."""
+        """Use the number of shards that a registry entry has."""
         if entry is not None:
             self.shards, self.old_shards = entry.shards, entry.old_shards
             self.layout = entry.layout
@@ -100,8 +101,7 @@ class ShardMap(Queue[C_co], Generic[C_co, ShardT]):
             self._registered = True
 
     async def _wrong_type_keys(self) -> list[tuple[str, str, str]]:
-        """What each shard says, in one round trip. A script for each were quicker, but who only
-        looks may run none, and it is refused where a slot is on its way to another node."""
+        """Of all shards, in one round trip; without scripts, because readers may not run any."""
         found = await together(part._wrong_type_keys() for part in self._all_shards())
         return [row for rows in found for row in rows]
 
@@ -109,14 +109,14 @@ class ShardMap(Queue[C_co], Generic[C_co, ShardT]):
         self._apply_registry(await find(self.name, self.prefix))
 
     def _shard(self, k: int, layout: int | None = None) -> ShardT:
-        """Shard ``k``, as someone sees it who knows that layout."""
+        """Shard ``k`` for a caller that knows version ``layout`` of the number of shards."""
         at = (k, self.layout if layout is None else layout)
         if at not in self._parts:
             made = self.part(
                 None, self.name, prefix=self.prefix, clock=self.clock, callers=self.callers,
                 shard=k, layout=at[1],
             )  # fmt: skip
-            made._registered = True  # by us
+            made._registered = True  # this object registers the queue
             self._parts[at] = made
         return self._parts[at]
 
@@ -124,7 +124,7 @@ class ShardMap(Queue[C_co], Generic[C_co, ShardT]):
         return [self._shard(k) for k in range(max(self.shards, self.old_shards))]
 
     async def _with_known_shards(self, make: Callable[[], Description[T]]) -> T:
-        """Run a description; again if the registry, read beside it, says that shards changed."""
+        """Run a description; run it again where the registry has another number of shards."""
         while True:
             known = self.shards, self.old_shards
             result, entry = await both(make(), find(self.name, self.prefix))
@@ -145,7 +145,7 @@ class ShardMap(Queue[C_co], Generic[C_co, ShardT]):
                 return result
 
     async def _on_each_shard(self, ask: Callable[[ShardT], Description[T]]) -> list[T]:
-        """Ask every shard, all in one round trip."""
+        """Run a description on every shard, all in one round trip."""
         return await self._with_known_shards(
             lambda: together(ask(part) for part in self._all_shards())
         )
@@ -162,24 +162,24 @@ class ShardMap(Queue[C_co], Generic[C_co, ShardT]):
         return None
 
     def _possible_shards(self, id: str) -> set[int]:
-        """Where an entry can be: its home, and while the number changes its old one."""
+        """The shards an entry can be in: its home, and during a resize also the old one."""
         return {home(id, n) for n in (self.shards, self.old_shards) if n}
 
     async def _shards_of(self, ids: Sequence[str]) -> dict[str, set[int]]:
-        """Which shards to ask for each id."""
+        """The shards to ask for each id."""
         return {id: self._possible_shards(id) for id in ids}
 
     # --- what workers do -----------------------------------------------------------------------
 
     @abstractmethod
     def _peek(self, part: ShardT) -> Description[Head]:
-        """What a shard has next; a few cheap reads in one round trip."""
+        """A shard's next entry; a few cheap reads in one round trip."""
 
     async def _take(self, n: int, consumer: str, lease_ms: Duration) -> TakeResult:
-        """Look at all shards, then take from those that have something, best first.
+        """Peek at all shards, then take from those that have entries, the best first.
 
-        One round trip to look and at most `_ROUNDS` to take, whatever N is. The number is asked
-        for on the way, so a worker learns of new shards by itself.
+        One round trip to peek and at most `_ROUNDS` to take, for any number of shards. The registry
+        is read on the way, so a worker notices new shards by itself.
         """
         checked_take(n)
         checked_consumer(consumer)
@@ -190,12 +190,12 @@ class ShardMap(Queue[C_co], Generic[C_co, ShardT]):
         )
         self._apply_registry(entry)
         fell, self._latest_ms = now < self._latest_ms - FELL_MS, now
-        if fell:  # no shard that has nothing due would be asked, and so learn of it
+        if fell:  # shards without due entries must notice that the clock was set back, too
             await together(part.sweep.op() for part in parts)
         begin = self._random.randrange(len(parts))
         turn = [*range(begin, len(parts)), *range(begin)]
         ranked = sorted((k for k in turn if heads[k][0] < NEVER), key=lambda k: heads[k][::-1])
-        # With nothing due, the one that is next decides who of the idle workers watches for it.
+        # With nothing due, the shard with the next entry chooses the worker that watches for it.
         ready = [k for k in ranked if heads[k][0] <= now] or ranked[:1]
         taken: list[Delivery] = []
         look, more = None, False
@@ -216,11 +216,11 @@ class ShardMap(Queue[C_co], Generic[C_co, ShardT]):
                     ready.append(k)
             more = more or bool(unasked)
             ready = unasked + ready
-        # While it is paused what shards have stays there, and looking again would find it again.
+        # In a paused queue the entries stay where they are: taking again would not help.
         return TakeResult(tuple(taken), None if taken else look, more and not paused)
 
     def _share_out(self, n: int, ready: Sequence[int], heads: Sequence[Head]) -> dict[int, int]:
-        """How many of ``n`` to take from each shard that has something, the best first."""
+        """How many of ``n`` entries to take from each shard that has some, the best first."""
         return _shares(n, ready)
 
     async def _settle(self, settlements: Sequence[Settlement]) -> list[str]:
@@ -245,7 +245,7 @@ class ShardMap(Queue[C_co], Generic[C_co, ShardT]):
         ask: Callable[[ShardT, list[X]], Description[list[Y]]],
         layout: int | None = None,
     ) -> list[Y]:
-        """Ask each shard about its items, all in one round trip; answers in the items' order."""
+        """Send each shard its items, all in one round trip; results in the order of ``items``."""
         places: dict[int, list[int]] = {}
         for place, item in enumerate(items):
             places.setdefault(shard(item), []).append(place)
@@ -269,7 +269,7 @@ def checked_shards(shards: int) -> int:
 
 
 def _shares(n: int, ready: Sequence[int]) -> dict[int, int]:
-    """How many of ``n`` to take from each shard; the best get one more, and all when n is small."""
+    """Share ``n`` out among shards; the best get one more, and all of it where n is small."""
     if not ready:
         return {}
     each, extra = divmod(n, len(ready))
@@ -277,7 +277,7 @@ def _shares(n: int, ready: Sequence[int]) -> dict[int, int]:
 
 
 def _marked(delivery: Delivery, k: int) -> Delivery:
-    """With a receipt that says which shard it is of: two shards count receipts by themselves."""
+    """The delivery with its shard in front of the receipt: shards number receipts separately."""
     return delivery._replace(receipt=f"{k}:{delivery.receipt}")
 
 

@@ -44,14 +44,18 @@ __all__ = [
 
 
 class ShardedQueue(MergedReads[C_co, ShardT]):
-    """A queue of several shards: how their number changes, and what operators change in them."""
+    """A queue over several hash slots: `resize`, and the operators' changes in all shards."""
 
     @operation
     async def resize(self, shards: int) -> int:
-        """Change the number of shards, or go on with it; returns what still is in an old place.
+        """Change the number of shards (1 to 256), or continue a change that was interrupted.
 
-        Everything that can move moves now, in steps of at most 100; what is pending stays until
-        it is settled. Call it again until it says 0: only then is the change complete.
+        Returns how many entries are still in an old shard: pending ones stay until they are
+        settled. Call it again until it returns 0; then the change is complete. Producers and
+        workers go on meanwhile. Raises `NotFound`, and `Refused` during another resize or a
+        transfer from or to another queue.
+
+            while queue.resize(24): time.sleep(1)
         """
         checked_shards(shards)
         entry = await find(self.name, self.prefix)
@@ -68,12 +72,12 @@ class ShardedQueue(MergedReads[C_co, ShardT]):
             begun = replace(entry, shards=shards, old_shards=entry.shards, layout=entry.layout + 1)
             entry = await self._replace_entry(entry, begun)
         self._apply_registry(entry)
-        # Once more, now that every change of settings reaches the new shards by itself.
+        # Again, now that every change of settings is made in the new shards, too.
         await self._copy_settings(range(entry.old_shards, shards))
         await self._reject_stale_producers()
         await (
             self._refuse_unfinished_transfers()
-        )  # a move that began before it could learn of the change
+        )  # a transfer may have begun before it could notice the change
         left = await self._rebalance_step()
         if not left:
             await self._clear_given_up([self._shard(k) for k in range(shards, entry.old_shards)])
@@ -81,8 +85,8 @@ class ShardedQueue(MergedReads[C_co, ShardT]):
         return left
 
     async def _refuse_unfinished_transfers(self) -> None:
-        """Refuse while a move from or to another queue is under way: its undo lists and what was
-        said of its entries are in the shards they were in when it began."""
+        """Raise `Refused` during a transfer from or to another queue: its undo lists and results
+        are in the shards that had its entries when it began."""
         for op in await self.unfinished_transfers.op():
             raise Refused(
                 f"{op} between queue {self.name} and another isn't finished: change the shards when"
@@ -90,10 +94,10 @@ class ShardedQueue(MergedReads[C_co, ShardT]):
             )
 
     async def _copy_settings(self, new: Iterable[int]) -> None:
-        """Give shards the settings and flags of the first, until these stay as they are.
+        """Copy the first shard's settings and flags to other shards, until nothing changes.
 
-        One that was given up before may still have those of that time. Settings are changed in
-        the first shard first: what it doesn't have yet comes to the others later than we do.
+        A shard that was given up before may have old ones. Settings are changed in the first shard
+        first, so one that it doesn't have yet reaches the others after this.
         """
 
         def read(reply: dict[bytes, bytes]) -> dict[str, bytes]:
@@ -114,7 +118,7 @@ class ShardedQueue(MergedReads[C_co, ShardT]):
             await together(changes)
 
     async def _replace_entry(self, before: Registered, after: Registered) -> Registered:
-        # A re-sent change finds itself done, so what counts is what stands there now.
+        # A call that was sent twice fails the second time, so read what the entry is now.
         if (
             not await amend(before, after, self.prefix)
             and await find(self.name, self.prefix) != after
@@ -123,7 +127,7 @@ class ShardedQueue(MergedReads[C_co, ShardT]):
         return after
 
     async def _reject_stale_producers(self) -> None:
-        """Have every shard turn away producers who don't know of the change."""
+        """Make every shard refuse producers that don't know of the change."""
         fence = self._script("reject_stale_layout")
         await together(
             fence.call(
@@ -135,13 +139,12 @@ class ShardedQueue(MergedReads[C_co, ShardT]):
 
     @abstractmethod
     async def _rebalance_step(self) -> int:
-        """Bring what can be moved to its home; how much can't, for now."""
+        """Move entries to their new homes; returns how many can't move yet."""
 
     async def _clear_given_up(self, parts: Sequence[ShardT]) -> None:
-        """Clear the rest of shards that are given up; what they settled goes on counting,
-        in all and by the minute.
+        """Delete the rest of shards that are given up, and add their counters to the first shard's.
 
-        A kill between the two steps loses that from the count, and nothing else.
+        A crash between the two steps loses these counts, and nothing else.
         """
         if not parts:
             return
@@ -155,10 +158,10 @@ class ShardedQueue(MergedReads[C_co, ShardT]):
         await self._merge_rates(parts)
 
     async def _merge_rates(self, given_up: Sequence[ShardT]) -> None:
-        """What those shards counted by the minute is the first one's from now on.
+        """Add the per-minute counters of these shards to the first shard's.
 
-        Rather lost than told twice: a kill loses the hours that are under way, of few shards the
-        whole day. A key of another type stays as it is.
+        A crash loses some hours of them rather than counting them twice. A key of another type
+        stays as it is.
         """
         now = await self._now()
         counted_in = [self._rate_keys(now), *(part._rate_keys(now) for part in given_up)]
@@ -185,7 +188,7 @@ class ShardedQueue(MergedReads[C_co, ShardT]):
             )
 
     async def _merge_audit_log(self, given_up: Sequence[Keys]) -> None:
-        """What operations did in those shards is counted by the first one from now on."""
+        """Add what the audit log of these shards counted to the first shard's."""
         if not given_up:
             return
         listed, step = 0, max(1, MAX_BATCH // len(given_up))
@@ -249,23 +252,23 @@ class ShardedQueue(MergedReads[C_co, ShardT]):
     async def _step_in_shards(
         self, ids: Sequence[str], ask: Callable[[ShardT, Sequence[int]], Description[list[str]]]
     ) -> list[str]:
-        """Carry a step out in every shard that may have some of the ids (told by their index).
+        """Run a step in every shard that may have some of the ids (given by their index).
 
-        A shard takes one list under a step's number: asked for other ids, it would answer for the
-        first ones. So the present shards are learnt of before, and what is carried away while we
-        ask is `changed`, as if somebody had touched it.
+        A shard accepts one list for a step's number: with other ids it would repeat its first
+        reply. So the number of shards is read before, and an entry that moves to another shard
+        meanwhile is `changed`, as if somebody had touched it.
         """
         await self._refresh()
         places = await self._shards_of(ids)
-        # The journal is in the first: it learns of every step. One of nothing is for all: it ends
-        # the operation, since none of them takes another under its number.
+        # The first shard has the audit log, so it gets every step. A step without ids goes to all:
+        # it ends the operation, since no shard accepts another one with its number.
         asked: dict[int, list[int]] = {k: [] for k in range(1 if ids else len(self._all_shards()))}
         for i, id in enumerate(ids):
             for k in places[id]:
                 asked.setdefault(k, []).append(i)
-        said = await together(ask(self._shard(k), some) for k, some in asked.items())
+        replies = await together(ask(self._shard(k), some) for k, some in asked.items())
         best = [len(_WORDS)] * len(ids)
-        for heard, (k, some) in zip(said, asked.items(), strict=True):
+        for heard, (k, some) in zip(replies, asked.items(), strict=True):
             if len(heard) != len(some):
                 raise Superseded(f"shard {k}: that step was carried out with other entries")
             for i, word in zip(some, heard, strict=True):
@@ -285,7 +288,7 @@ class ShardedQueue(MergedReads[C_co, ShardT]):
         left: Sequence[int] = (),
         last: bool = False,
     ) -> MovedRange:
-        """As of one shard: of each the first of its share of ``n``, all at once."""
+        """As for one shard: the first entries of each, an equal share of ``n``, all at once."""
         share = -(-n // len(self._all_shards()))
 
         def each() -> Description[list[MovedRange]]:
@@ -322,10 +325,10 @@ class ShardedQueue(MergedReads[C_co, ShardT]):
     async def _configure(
         self, op: str, seq: int, changes: dict[str, str], since: Mapping[str, str] | None = None
     ) -> dict[str, str]:
-        """In the first shard first, from which `_copy_settings` has what new shards get.
+        """In the first shard first: new shards get its settings.
 
-        What is another value there by now (not as ``since`` says, nor changed already, as by an
-        undo that was interrupted) stays in the others, too.
+        A name that has another value there (not as in ``since``, and not changed already) stays
+        unchanged in the others, too.
         """
 
         async def everywhere() -> dict[str, str]:
@@ -352,13 +355,13 @@ class ShardedQueue(MergedReads[C_co, ShardT]):
         gone = sum(await self._on_each_shard(lambda part: part.destroy_step.op(max)))
         if gone:
             return gone
-        # Shards given up once: their fences would shut out a later queue of this name, and what
-        # an interrupted change or an earlier release left there would come back in it.
+        # Shards that were given up: their marks would refuse a later queue of this name, and it
+        # would get the entries that an interrupted resize left there.
         once = [self._shard(k) for k in range(len(self._all_shards()), MAX_SHARDS)]
         return sum(await together(self._forget(part, max) for part in once))
 
     def _forget(self, part: ShardT, max: int) -> Description[int]:
-        """Remove what a shard that was given up has left."""
+        """Delete what is left in a shard that was given up."""
         return part.destroy_step.op(max)
 
 

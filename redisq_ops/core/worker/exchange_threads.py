@@ -20,7 +20,7 @@ class Answer:
     """The replies of an exchange; an exception in the place of each that failed."""
 
     then: Then
-    said: list[Any]
+    replies: list[Any]
 
 
 class ExchangeThreads:
@@ -55,7 +55,7 @@ class ExchangeThreads:
 
     def hear(self, answer: Answer) -> None:
         self.busy -= 1
-        answer.then(answer.said)
+        answer.then(answer.replies)
 
     def _exchanged(self, asks: Sequence[Description[Any]], then: Then) -> Answer:
         try:

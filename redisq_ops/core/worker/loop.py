@@ -242,13 +242,13 @@ class Worker:
             asks = [source.queue.limits_reached.op(MAX_BATCH) for source in self._sources]
             self._exchanges.send(asks, self._read_limits)
 
-    def _read_limits(self, said: list[Any]) -> None:
-        if any(isinstance(answer, Exception) for answer in said):
+    def _read_limits(self, replies: list[Any]) -> None:
+        if any(isinstance(answer, Exception) for answer in replies):
             for source in self._sources:
                 source.empty = False  # check all queues again
         else:
-            self._limits = [limit for limits in said for limit in limits]
-        self._quiet_until = monotonic() + self._connection.pause_for(said, work=False)
+            self._limits = [limit for limits in replies for limit in limits]
+        self._quiet_until = monotonic() + self._connection.pause_for(replies, work=False)
 
     def _is_late(self) -> bool:
         return self._stops > 1 or (self._stops > 0 and monotonic() >= self._leave_by)
@@ -372,7 +372,7 @@ class Worker:
             asks.append(source.ask(free, self.consumer))
         self._sources.since = now if self._sources.finished() else None
         self._exchanges.send(
-            asks, lambda said: self._exchange_done(settling, source, free, alone, said)
+            asks, lambda replies: self._exchange_done(settling, source, free, alone, replies)
         )
 
     def _exchange_done(
@@ -381,12 +381,12 @@ class Worker:
         source: QueueSource | None,
         asked: int,
         alone: bool,
-        said: list[Any],
+        replies: list[Any],
     ) -> None:
         """``alone``: nothing else was in progress when the exchange began."""
         if source:
             source.asked -= asked
-            taken = said[-1]
+            taken = replies[-1]
             if isinstance(taken, TakeResult):
                 source.plenty = len(taken.deliveries) == asked
                 self._took(source, taken)
@@ -400,12 +400,12 @@ class Worker:
             elif isinstance(taken, Unreadable) and not self._burst and self._connection.met:
                 # Nothing was taken; the worker goes on with its other queues.
                 source.set_aside(taken)
-                said = [*said[:-1], None]
-        for (one, works), words in zip(settling, said, strict=False):
+                replies = [*replies[:-1], None]
+        for (one, works), words in zip(settling, replies, strict=False):
             one.settled(works, words)
         if self._sources.since is None and self._sources.finished():
             self._sources.since = monotonic()
-        self._quiet_until = monotonic() + self._connection.pause_for(said, work=True)
+        self._quiet_until = monotonic() + self._connection.pause_for(replies, work=True)
 
     def _ask_limits(self, source: QueueSource) -> None:
         """Once in a while, find out whether slots are idle only because of a limit."""
@@ -414,9 +414,9 @@ class Worker:
             return
         source.limits_at = now + UPKEEP_S
 
-        def tell(said: list[Any]) -> None:
-            if isinstance(said[0], list) and (idle := self._idle_slots()) > 0:
-                source.tell_limits(said[0], idle, self._concurrency)
+        def tell(replies: list[Any]) -> None:
+            if isinstance(replies[0], list) and (idle := self._idle_slots()) > 0:
+                source.tell_limits(replies[0], idle, self._concurrency)
 
         self._exchanges.send([source.queue.limits_reached.op()], tell)
 
@@ -435,15 +435,15 @@ class Worker:
     def _ask_clock(self) -> None:
         self._exchanges.send([server_ms()], self._read_clock)
 
-    def _read_clock(self, said: list[Any]) -> None:
-        if not isinstance(said[0], Exception):
-            self._clock_s = said[0] / 1000 - monotonic()
+    def _read_clock(self, replies: list[Any]) -> None:
+        if not isinstance(replies[0], Exception):
+            self._clock_s = replies[0] / 1000 - monotonic()
 
-    def _upkeep_done(self, said: list[Any]) -> None:
-        self._read_clock(said)
-        if any(isinstance(went, int) and went >= MUCH for went in said[1:]):
+    def _upkeep_done(self, replies: list[Any]) -> None:
+        self._read_clock(replies)
+        if any(isinstance(went, int) and went >= MUCH for went in replies[1:]):
             self._upkeep_at = monotonic() + 1.0  # there is more to do
-        self._quiet_until = monotonic() + self._connection.pause_for(said, work=False)
+        self._quiet_until = monotonic() + self._connection.pause_for(replies, work=False)
 
     def _took(self, source: QueueSource, taken: TakeResult) -> None:
         works = [Work(delivery, source.renew) for delivery in taken.deliveries]

@@ -73,15 +73,15 @@ class QueueSource:
 
     def renew(self, works: Sequence[Work]) -> list[bool]:
         """Extend leases; False for each that is lost, which is marked as such."""
-        said: list[bool] = []
+        replies: list[bool] = []
         for at in range(0, len(works), MAX_BATCH):
             part = works[at : at + MAX_BATCH]
-            said += self.queue.extend([work.delivery for work in part], self.lease_ms)
-        for work, ours in zip(works, said, strict=True):
+            replies += self.queue.extend([work.delivery for work in part], self.lease_ms)
+        for work, ours in zip(works, replies, strict=True):
             # A lease that is gone while it is being settled may be gone because of that.
             if not ours and work.settlement is None:
                 self.lose(work)
-        return said
+        return replies
 
     def lose(self, work: Work) -> None:
         if not work.lost:
@@ -102,14 +102,14 @@ class QueueSource:
         self.settling += len(part)
         return part
 
-    def settled(self, works: Sequence[Work], said: Sequence[str] | Exception) -> None:
+    def settled(self, works: Sequence[Work], replies: Sequence[str] | Exception) -> None:
         """Take in the queue's replies for ``works``; after an error they are settled again."""
         self.settling -= len(works)
-        if isinstance(said, Exception):
+        if isinstance(replies, Exception):
             self.finished[:0] = works
             return
         self.held.difference_update(works)
-        for work, word in zip(works, said, strict=True):
+        for work, word in zip(works, replies, strict=True):
             if word != "done":
                 self._report(work, word)
 

@@ -64,12 +64,12 @@ class ReconnectingConnection:
         error."""
         return run(self._client, insistent(together(map(attempt, asks)), self._wait))
 
-    def pause_for(self, said: Sequence[Any], *, work: bool) -> float:
+    def pause_for(self, replies: Sequence[Any], *, work: bool) -> float:
         """Seconds to wait where a call was refused for now (a full server, a replica); else 0.
 
         Raises an error that waiting can't mend. ``work``: whether entries were taken or settled.
         """
-        refused = next((answer for answer in said if isinstance(answer, Exception)), None)
+        refused = next((answer for answer in replies if isinstance(answer, Exception)), None)
         if refused:
             return self._pause(refused)
         with self._lock:

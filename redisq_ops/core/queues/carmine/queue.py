@@ -158,10 +158,10 @@ class CarmineQueue(TimedQueue[C_co]):
         backoff = checked_ms(backoff_ms, "backoff")
         await self._ensure_registered()
 
-        said = await self._enqueue(rows, backoff, int(requeue), int(update))
-        if any(one.word == "elsewhere" for one in said):
+        replies = await self._enqueue(rows, backoff, int(requeue), int(update))
+        if any(one.word == "elsewhere" for one in replies):
             raise Refused(f"queue {self.name} has shards now: open it as a sharded queue")
-        return said
+        return replies
 
     async def _enqueue(
         self, entries: Sequence[tuple[str, bytes]], backoff: int, requeue: int, update: int
@@ -170,22 +170,22 @@ class CarmineQueue(TimedQueue[C_co]):
             return [Enqueued(id, w) for (id, _), w in zip(entries, each(reply), strict=True)]
 
         each = row_words(len(entries))
-        said: list[Enqueued] = await self._call_idempotent(
+        replies: list[Enqueued] = await self._call_idempotent(
             "enqueue", read, entries, backoff=backoff, requeue=requeue, update=update,
             layout=self.layout,
         )  # fmt: skip
-        return said
+        return replies
 
     @operation
     async def import_entries(self, entries: Sequence[Entry], op: str) -> list[str]:
         now = await self._now()
-        said: dict[str, str] = {}
+        replies: dict[str, str] = {}
         for wait in dict.fromkeys(_left(entry, now) for entry in entries):
             pairs = [(e.id, e.payload or b"") for e in entries if _left(e, now) == wait]
             most = max(len(payload) for _, payload in pairs)
             put = await self.enqueue.op(pairs, backoff_ms=wait, max_payload=most)
-            said |= {one.id: "ok" if one.accepted else "exists" for one in put}
-        return [said[entry.id] for entry in entries]
+            replies |= {one.id: "ok" if one.accepted else "exists" for one in put}
+        return [replies[entry.id] for entry in entries]
 
     def replay_tracker(self) -> ReplayTracker:
         """Reads the history too: newer content of an id hides that the message died."""
@@ -238,13 +238,13 @@ class CarmineQueue(TimedQueue[C_co]):
     async def _facts(self, ids: Sequence[str]) -> list[Facts]:
         asked = [("HMGET", part) for part in ("locks", "backoffs", "nattempts")]
         asked += [("SMISMEMBER", part) for part in ("finished", "requeued")]
-        said = await together(
+        replies = await together(
             Call((verb, self.keys[part], *ids), list[Any], key=self.keys[part])
             for verb, part in asked
         )
         return [
             Facts(whole(lock), whole(backoff), whole(attempts), bool(done), bool(requeue))
-            for lock, backoff, attempts, done, requeue in zip(*said, strict=True)
+            for lock, backoff, attempts, done, requeue in zip(*replies, strict=True)
         ]
 
     async def _payloads(self, ids: Sequence[str]) -> list[bytes | None]:

@@ -1,7 +1,7 @@
-"""What becomes of replayed messages, whose ids may have newer content of theirs at any time.
+"""Follows replayed messages, whose ids may get newer content at any time.
 
-A message that dies while newer content waits has its place taken at once: its id waits again, as
-if nothing had happened, and may well be done at the next look. Only the history has its death.
+When a message dies while newer content waits for its id, the id waits again at once and may be done
+at the next read. Then only the history shows that the message died.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
     from .queue import CarmineQueue
 
 EVENTS = 500
-"""of the history of a shard, in one read"""
+"""history events of a shard that one call reads"""
 READS = 10
-"""of a look; while there is more to read, nothing is called well"""
+"""calls of one `look`; while there is more to read, no message counts as succeeded"""
 
 
 class CarmineReplayTracker(ReplayTracker):
-    """Follows replayed messages by their ids, and hears of deaths from the history."""
+    """Follows replayed messages by their ids, and reads deaths from the history."""
 
     _queue: CarmineQueue[Any]
 
     def __init__(self, queue: CarmineQueue[Any]) -> None:
         super().__init__(queue)
         self._heard: dict[str, str] = {}
-        """how far the history was read, by its key"""
+        """history key -> id of the last event read"""
         self._deaths: dict[str, int] = {}
-        """of followed ids the latest; forgotten with them"""
+        """followed id -> time of its last death"""
         self._behind = False
 
     async def begin(self) -> None:
@@ -72,7 +72,7 @@ class CarmineReplayTracker(ReplayTracker):
             self._since.pop(id, None)
             self._failing.discard(id)
             return True
-        if died is False and self._behind:  # its death may be in what isn't read yet
+        if died is False and self._behind:  # the death may be in events that aren't read yet
             self._since[id] = since_ms
             return None
         return died

@@ -1,4 +1,4 @@
-"""The Carmine queue over several shards; how its messages move when their number changes: `carry`.
+"""The Carmine queue over several shards; how its messages move when N changes: `rebalance`.
 
 To Carmine each shard is a queue by itself (``mail``, ``mail/1``, …), with a circle of its own. What
 is done moves too while equal messages are to be refused, so an id is guarded wherever its home is.
@@ -46,7 +46,7 @@ class ShardedCarmineQueue(ShardedTimedQueue[C_co, CarmineQueue[None]], CarmineQu
             entries,
             lambda entry: entry[0],
             lambda part, some: part._enqueue(some, backoff, requeue, update),
-            lambda said: said.word == "elsewhere",
+            lambda replies: replies.word == "elsewhere",
         )
 
     # --- moving to other shards ----------------------------------------------------------------
@@ -64,7 +64,7 @@ class ShardedCarmineQueue(ShardedTimedQueue[C_co, CarmineQueue[None]], CarmineQu
         return await ShardedQueue.resize(self, shards)
 
     async def _rebalance_step(self) -> int:
-        """Not complete either while something went back into Carmine's sight behind the mover."""
+        """Not complete while a message that was moved is in Carmine's keys again."""
         before = await self._shown()
         left = await RebalancingQueue._rebalance_step(self)
         return left + await self._shown() - before
@@ -79,6 +79,6 @@ class ShardedCarmineQueue(ShardedTimedQueue[C_co, CarmineQueue[None]], CarmineQu
         )
 
     def _forget(self, part: CarmineQueue[None], max: int) -> Description[int]:
-        """Ours alone: by now Carmine may have a queue of that name."""
+        """Delete our keys only: Carmine may have a queue of that name by now."""
         keys = [part.keys[name] for name, _ in sorted(part._all_key_types) if name not in THEIRS]
         return Call(("UNLINK", *keys), int, key=keys[0])

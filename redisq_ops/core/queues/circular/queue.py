@@ -177,16 +177,16 @@ class CircularQueue(Queue[C_co]):
             raise BadInput(
                 "with repeats='each' ids have no payloads: equal ids couldn't have different ones"
             )
-        said = await self._push(rows)
-        if "elsewhere" in said:
+        replies = await self._push(rows)
+        if "elsewhere" in replies:
             raise Refused(f"queue {self.name} has shards now: open it as a sharded queue")
-        return said
+        return replies
 
     async def _push(self, rows: Sequence[tuple[str, bytes]]) -> list[str]:
-        said: list[str] = await self._call_idempotent(
+        replies: list[str] = await self._call_idempotent(
             "push", row_words(len(rows)), rows, layout=self.layout
         )
-        return said
+        return replies
 
     @operation
     async def import_entries(self, entries: Sequence[Entry], op: str) -> list[str]:
@@ -195,22 +195,22 @@ class CircularQueue(Queue[C_co]):
         known = [there is not None for there in await together(self.get.op(e.id) for e in entries)]
         if any(known):
             rest = [entry for entry, there in zip(entries, known, strict=True) if not there]
-            said_ = iter(await self.import_entries.op(rest, op) if rest else [])
-            return ["exists" if there else next(said_) for there in known]
+            rest_replies = iter(await self.import_entries.op(rest, op) if rest else [])
+            return ["exists" if there else next(rest_replies) for there in known]
         waiting = [(e.id, e.payload or b"") for e in entries if e.state == "waiting"]
         others = [record.arrival(e, op) for e in entries if e.state != "waiting"]
         pushed = iter(await self._push(waiting) if waiting else [])
         arrived = iter(await self._accepted(others) if others else [])
-        said = [next(pushed if e.state == "waiting" else arrived) for e in entries]
-        if "elsewhere" in said:
+        replies = [next(pushed if e.state == "waiting" else arrived) for e in entries]
+        if "elsewhere" in replies:
             raise Refused(f"the shards of queue {self.name} are changing; try again")
-        return [{"new": "ok", "queued": "exists", "again": "exists"}.get(w, w) for w in said]
+        return [{"new": "ok", "queued": "exists", "again": "exists"}.get(w, w) for w in replies]
 
     async def _accepted(self, rows: Sequence[tuple[str | bytes, ...]]) -> list[str]:
-        said: list[str] = await self._script("rebalance_accept").call(
+        replies: list[str] = await self._script("rebalance_accept").call(
             self.keys, self.clock, words, rows, layout=self.layout
         )
-        return said
+        return replies
 
     @operation
     async def transfer_obstacle(self, other: OperatorChanges[Any]) -> str:

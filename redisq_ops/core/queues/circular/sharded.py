@@ -1,4 +1,4 @@
-"""The circular queue over several shards; how its ids move when the number changes: `carry`.
+"""The circular queue over several shards; how its ids move when N changes: `rebalance`.
 
 First in, first out holds within a shard; between shards a take is shared out evenly. Another
 producer pushes to shard 0, and its ids stay there: found like any other, but what is pushed here
@@ -89,13 +89,13 @@ class ShardedCircularQueue(RebalancingQueue[C_co, CircularQueue[None]], Circular
         )
 
     def _possible_shards(self, id: str) -> set[int]:
-        """Shard 0 too: other producers push there."""
+        """Shard 0 too: other programs push there."""
         return ShardedQueue._possible_shards(self, id) | {0}
 
     # --- workers -------------------------------------------------------------------------------
 
     async def _peek(self, part: CircularQueue[None]) -> Head:
-        """What waits first; what is to come back, from a delay or a lease, behind it."""
+        """Waiting ids first; delayed and pending ones rank after them."""
         rotates = self.shape.residence == "rotate" and self.shape.idle != "lap"
         counted = [("LLEN", "queue")]
         counted += [("ZCARD", "delay"), ("ZCARD", "lease")] if rotates else []
@@ -122,7 +122,7 @@ class ShardedCircularQueue(RebalancingQueue[C_co, CircularQueue[None]], Circular
     async def resize(self, shards: int) -> int:
         checked_shards(shards)
         entry = await find(self.name, self.prefix)
-        if entry is not None:  # before anybody can learn of shards that don't know what they are
+        if entry is not None:  # before other processes can notice shards without a shape
             self._apply_registry(entry)
             most = range(max(shards, entry.all_shards))
             await self._settled_shape([self._shard(k).keys for k in most])
@@ -136,7 +136,7 @@ class ShardedCircularQueue(RebalancingQueue[C_co, CircularQueue[None]], Circular
     async def _rebalance_step(self) -> int:
         rotates = (await recorded(self.keys) or self.shape).residence == "rotate"
         left = 0
-        for part in self._all_shards():  # first what waits, in its order
+        for part in self._all_shards():  # waiting ids first, in their order
             place = None
             while True:
                 elements, place, _ = await list_pages.waiting(part.keys, rotates, place, 0, BATCH)
@@ -145,13 +145,15 @@ class ShardedCircularQueue(RebalancingQueue[C_co, CircularQueue[None]], Circular
                 if place is None:
                     break
         left = await RebalancingQueue._rebalance_step(self)
-        for part in self._all_shards()[self.shards :]:  # another producer's, until a take meets it
+        for part in self._all_shards()[
+            self.shards :
+        ]:  # pushed by another program, and not taken yet
             left += (await part.counts.op()).waiting
         return left
 
     async def _bring_home_from(self, source: CircularQueue[None], ids: Sequence[str]) -> int:
-        """Another producer's ids are carried too, but don't hold up the change while they are
-        pending: neither number makes shard 0 their home, and there they are looked for anyway."""
+        """Ids that another program pushed move too. Pending ones don't delay the resize: they are
+        in shard 0, which is asked anyway."""
         known = (self.shards, self.old_shards)
         guests = [
             id for id in ids

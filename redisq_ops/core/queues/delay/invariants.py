@@ -20,11 +20,11 @@ async def violations(queue: QueueReads[Any]) -> list[str]:
         seen.update(ids)
     transit = queue.keys["transit"]
     seen.update([*await fields(transit)])
-    said = [f"{id} is in {n} states" for id, n in seen.items() if n > 1]
+    problems = [f"{id} is in {n} states" for id, n in seen.items() if n > 1]
     body, next_ = queue.keys["body"], queue.keys["next"]
     bodies = set(await fields(body))
-    said += [f"{id} has no payload" for id in sorted(set(seen) - bodies)]
-    said += [f"{id} has a payload and no state" for id in sorted(bodies - set(seen))]
+    problems += [f"{id} has no payload" for id in sorted(set(seen) - bodies)]
+    problems += [f"{id} has a payload and no state" for id in sorted(bodies - set(seen))]
     following = set(await fields(next_))
-    said += [f"{id} is to run again and is not there" for id in sorted(following - set(seen))]
-    return said
+    problems += [f"{id} is to run again and is not there" for id in sorted(following - set(seen))]
+    return problems

@@ -92,10 +92,10 @@ class DelaySet(TimedQueue[C_co]):
         if not rows:
             return []
         await self._ensure_registered()
-        said = await self._schedule(rows, at, mode)
-        if any(one.word == "elsewhere" for one in said):
+        replies = await self._schedule(rows, at, mode)
+        if any(one.word == "elsewhere" for one in replies):
             raise Refused(f"queue {self.name} has shards now: open it as a sharded queue")
-        return said
+        return replies
 
     async def _schedule(
         self, entries: Sequence[tuple[str, bytes]], at: str, mode: str
@@ -238,12 +238,12 @@ class DelaySet(TimedQueue[C_co]):
         """
         await self._ensure_registered()
         rows = [(id, id, "delayed", "", "", payload, "", "") for id, payload in entries]
-        said = await self._script("rebalance_accept").call(
+        replies = await self._script("rebalance_accept").call(
             self.keys, self.clock, words, rows, new=1, layout=self.layout
         )
-        if "elsewhere" in said:
+        if "elsewhere" in replies:
             raise Refused(f"the shards of queue {self.name} are changing; try again")
-        return said
+        return replies
 
     @operation
     async def import_entries(self, entries: Sequence[Entry], op: str) -> list[str]:
@@ -251,12 +251,12 @@ class DelaySet(TimedQueue[C_co]):
         return await self._accepted([record.arrival(entry, op) for entry in entries])
 
     async def _accepted(self, rows: Sequence[tuple[str | bytes, ...]]) -> list[str]:
-        said: list[str] = await self._script("rebalance_accept").call(
+        replies: list[str] = await self._script("rebalance_accept").call(
             self.keys, self.clock, words, rows, new=1, layout=self.layout
         )
-        if "elsewhere" in said:
+        if "elsewhere" in replies:
             raise Refused(f"the shards of queue {self.name} are changing; try again")
-        return said
+        return replies
 
     # --- looking -------------------------------------------------------------------------------
 

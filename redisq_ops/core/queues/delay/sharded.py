@@ -1,4 +1,4 @@
-"""The delay set over several shards; how its entries move when their number changes: `carry`."""
+"""The delay set over several shards; how its entries move when N changes: `rebalance`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ShardedDelaySet(ShardedTimedQueue[C_co, DelaySet[None]], DelaySet[C_co]):
             entries,
             lambda entry: entry[0],
             lambda part, some: part._schedule(some, at, mode),
-            lambda said: said.word == "elsewhere",
+            lambda replies: replies.word == "elsewhere",
         )
 
     @operation

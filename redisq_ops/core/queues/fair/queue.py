@@ -117,10 +117,10 @@ class FairQueue(HasClients[C_co]):
             return []
         await self._ensure_registered()
         theirs = {each[0] for each in given if not isinstance(each, bytes)}
-        said = await self._submit(client, pairs, theirs)
-        if any(one.word == "elsewhere" for one in said):
+        replies = await self._submit(client, pairs, theirs)
+        if any(one.word == "elsewhere" for one in replies):
             raise Refused(f"queue {self.name} has shards now: open it as a sharded queue")
-        return said
+        return replies
 
     async def _submit(
         self, client: str, pairs: Sequence[tuple[str, bytes]], given: Collection[str]
@@ -140,14 +140,14 @@ class FairQueue(HasClients[C_co]):
     @operation
     async def import_entries(self, entries: Sequence[Entry], op: str) -> list[str]:
         await self._ensure_registered()
-        said: dict[str, str] = {}
+        replies: dict[str, str] = {}
         for client in dict.fromkeys(entry.client or "" for entry in entries):
             pairs = [(e.id, e.payload or b"") for e in entries if e.client == client]
             put = await self._submit(client, pairs, {id for id, _ in pairs})
-            said |= {one.id: one.word for one in put}
-        if "elsewhere" in said.values():
+            replies |= {one.id: one.word for one in put}
+        if "elsewhere" in replies.values():
             raise Refused(f"queue {self.name} has shards now: open it as a sharded queue")
-        return ["ok" if said[entry.id] == "ok" else "exists" for entry in entries]
+        return ["ok" if replies[entry.id] == "ok" else "exists" for entry in entries]
 
     # --- clients -------------------------------------------------------------------------------
 
@@ -221,10 +221,10 @@ class FairQueue(HasClients[C_co]):
     async def _set_rule(self, rule: Rule, client: str, value: int) -> int:
         checked_name(client, "client name")
         await self._ensure_registered()
-        said: list[str] = await self._call_idempotent(
+        replies: list[str] = await self._call_idempotent(
             "set_client_rule", words, rule=rule, client=client, value=value, was=""
         )
-        return int(said[1])
+        return int(replies[1])
 
     @operation
     def control(
@@ -292,11 +292,11 @@ class FairQueue(HasClients[C_co]):
                 if seen.live:
                     steps += 1
                     ids = [text(id) for _, id in seen.live]
-                    said = await self.move.op(
+                    replies = await self.move.op(
                         op, steps, ids, source="waiting", target="trash",
                         high_water_ms=now,
                     )  # fmt: skip
-                    gone += said.count("moved")
+                    gone += replies.count("moved")
         return Deleted(op, steps, gone)
 
     def _holders(self) -> Sequence[FairQueue[Any]]:

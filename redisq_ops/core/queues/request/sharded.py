@@ -1,11 +1,11 @@
-"""The request queue over several shards, each request whole in one of them.
+"""The request queue over several shards; each request is whole in one of them.
 
-A request stays where it was submitted until it is gone: changing the number of shards decides
-where *new* requests go, and everything about a known one asks all shards. Shards that are given up
-take no new requests; they are done with when their last request has left (`keep_ms` after its end).
+A request stays in its shard until it is deleted. The number of shards decides where *new* requests
+go; an operation on a known one asks all shards. Shards that are given up accept no new requests and
+are deleted after their last one (``keep_ms`` after its end).
 
-Priorities hold strictly within a shard. Between shards a worker goes by what each says is its most
-urgent level, and that one has run dry is found out one entry late.
+Priorities are strict within a shard. Between shards a worker goes by each shard's most urgent
+priority, and notices one entry late that a shard has none left.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ShardedRequestQueue(ShardedQueue[C_co, RequestQueue[None]], RequestQueue[C
     part: ClassVar[Any] = RequestQueue
 
     async def _holder(self, id: str) -> RequestQueue[None]:
-        """The shard a request is in, or where it would be created."""
+        """The shard that has a request, or would get it."""
         found = await self._on_each_shard(lambda part: part.request.op(id))
         there = (part for part, request in zip(self._all_shards(), found, strict=True) if request)
         return next(there, self._shard(home(id, self.shards)))
@@ -78,7 +78,7 @@ class ShardedRequestQueue(ShardedQueue[C_co, RequestQueue[None]], RequestQueue[C
                 )  # fmt: skip
             except QueueClosed:
                 await self._refresh()
-                if self.layout == layout:  # it is draining, not one of its shards given up
+                if self.layout == layout:  # the queue is draining; no shard was given up
                     raise
 
     @operation
@@ -90,7 +90,7 @@ class ShardedRequestQueue(ShardedQueue[C_co, RequestQueue[None]], RequestQueue[C
     # --- workers -------------------------------------------------------------------------------
 
     async def _peek(self, part: RequestQueue[None]) -> Head:
-        """Tokens by their priority; what is to come back, from a delay or a lease, behind them."""
+        """The most urgent priority with tokens; delayed and pending entries rank after all."""
         tokens, *first = await together(
             scored(part.keys[zset], "0", "0") for zset in ("prios", "delay", "lease")
         )
