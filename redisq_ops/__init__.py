@@ -4,10 +4,18 @@
 
     queue = RequestQueue(connect("redis://127.0.0.1:6379/0"), "mail")
     queue.submit([b"one", b"two"], id="monday")
-    Worker(queue, lambda delivery: delivery.payload.upper(), burst=True).run()
+    Worker(queue, lambda work: work.payload.upper(), burst=True).run()
     print(queue.results("monday"))
 
-Names are imported when first used, so that importing the package alone costs nothing.
+Clients: `connect`, `aconnect`. Queues: `RequestQueue`, `DelaySet` (with `Periodic`), `FairQueue`,
+`CircularQueue`, `CarmineQueue`, each also ``Sharded…`` over several hash slots; of other programs:
+`SidekiqQueue`, `ResqueQueue` (with `Job`), `StreamQueue`. Workers: `Worker`, `Work`, `Retry`,
+`Reject`, `unless_done`, `run_processes`, `LeaseReclaimer`. By hand: `Delivery`, `Settlement`,
+`Failure`. Waiting for requests: `wait`, `async_wait`. Errors: `errors`, all subclasses of
+`errors.RedisqError`.
+
+Times are integer ms or timedelta and datetime objects, payloads are bytes. Delivery is at least
+once. A name is imported when it is first used, so importing the package alone is cheap.
 """
 
 from importlib import import_module

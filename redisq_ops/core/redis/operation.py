@@ -1,15 +1,15 @@
 """One description of an operation, three ways to run it.
 
-An operation is described free of I/O: a frozen `Call` (what goes out, how the reply is read) or,
+An operation is described without I/O: a frozen `Call` (a command, and how to read its reply) or,
 where a second round trip depends on the first, an ``async def`` that awaits Calls. The same
-description then runs
+description runs
 
 * blocking, on a blocking client:      ``queue.counts()``
 * awaited, on an asyncio client:       ``await queue.counts()``
-* beside others in one round trip:     ``run(client, together([a.counts.op(), b.counts.op()]))``
+* with others in one round trip:       ``run(client, together([a.counts.op(), b.counts.op()]))``
 
-on one server, Sentinel or Cluster. `operation` makes a method of the first two from one
-definition, typed by the client the queue was given; ``.op(...)`` is the description itself.
+on one server, Sentinel or Cluster. `operation` makes the method for the first two from one
+definition, typed by the queue's client; ``.op(...)`` returns the description.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _run(client: BlockingClient, description: Description[T]) -> T:
                     replies = exchange(client, calls)
             except BaseException as error:
                 _interrupted(client, error)
-                # Thrown in at the await, so that `finally` and `except` in an operation work.
+                # Raised at the await, so that `finally` and `except` in an operation work.
                 calls = checked(description.throw(_outward(error)))
             else:
                 calls = checked(description.send(replies))
@@ -128,7 +128,7 @@ async def _arun(client: AsyncClient, description: Description[T]) -> T:
 
 
 def user(client: Client) -> str:
-    """The name as which a client connects; empty: it isn't known."""
+    """The user name with which a client logs in; empty: unknown."""
     for holder in ("connection_pool", "nodes_manager"):
         known = getattr(getattr(client, holder, None), "connection_kwargs", None)
         if known is not None:
@@ -137,8 +137,8 @@ def user(client: Client) -> str:
 
 
 def _interrupted(client: BlockingClient, error: BaseException) -> None:
-    """After Ctrl+C hang up: a reply may be on its way, or a greeting half said, and redis-py would
-    take that for the reply to whatever comes next."""
+    """After Ctrl+C close the connections: redis-py would take a reply that is still on its way for
+    the reply to the next command."""
     if isinstance(error, Exception):
         return
     lines: Any = client  # partly untyped in redis-py
@@ -153,7 +153,7 @@ def _outward(error: BaseException) -> BaseException:
 
 
 def checked_client(client: T) -> T:
-    """``client`` itself when operations can run on it."""
+    """Return ``client``; raises `BadInput` or TypeError unless operations can run on it."""
     if hasattr(client, "command_stack"):
         raise TypeError("a pipeline can't be a queue's client: use together() to gather calls")
     if client is not None and not hasattr(client, "execute_command"):
