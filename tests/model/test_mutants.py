@@ -6,8 +6,11 @@ A mutant that lives means that the model looks away there, or that the line does
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
+
+from redisq_ops import core
 
 from .carmine_shards import ShardedCarmineModel
 from .carmines import CarmineModel
@@ -339,7 +342,7 @@ TOOLKIT = [
     mutant(
         "a run that forgets what leaves the dead",
         (
-            "move_order",
+            "range",
             "request_last.dead, request_last[to] = request_last.dead - 1, request_last[to] + 1",
             "request_last[to] = request_last[to] + 1",
         ),
@@ -348,13 +351,13 @@ TOOLKIT = [
     ),
     mutant(
         "a run that goes on into the next request",
-        ("move_order", "find(id, request_ahead, 1, true) == 1", "true"),
+        ("range", "find(id, request_ahead, 1, true) == 1", "true"),
         models=REQUESTS,
         often=("move_whole",),
     ),
     mutant(
         "a whole state emptied, and its payloads kept",
-        ("move_order", "list_append(gone, moved)", ""),
+        ("storage", "list_append(gone, moved)", ""),
         models=DELAYS,
         often=("move_whole",),
     ),
@@ -985,6 +988,19 @@ CASES = [
     for mutant in MUTANTS
     for model in mutant.models
 ]
+
+
+def test_every_line_to_spoil_is_in_its_file() -> None:
+    texts: dict[str, list[str]] = {}
+    for path in Path(core.__file__).parent.rglob("*.lua"):
+        texts.setdefault(path.stem, []).append(path.read_text())
+    missing = [
+        (mutant.name, file)
+        for mutant in MUTANTS
+        for file, good, _ in mutant.changes
+        if not any(good in text for text in texts.get(file, ()))
+    ]
+    assert missing == []
 
 
 @pytest.mark.slow
