@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_OURS = re.compile(r"redisq_ops\.core\.errors\.(\w+): (.*)")
+_OURS = re.compile(r"redisq_ops\.core\.model\.errors\.(\w+): (.*)")
 _TRACE = "Traceback (most recent call last):"
 _HEADER = re.compile(r"CSV header does not conform to the schema.*?CSV file: (\S+)", re.DOTALL)
 _FILE = re.compile(r"\[FAILED_READ_FILE\S*\] .*? file (\S+?)\. ")

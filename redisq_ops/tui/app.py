@@ -13,7 +13,6 @@ from textual.binding import BindingType
 from textual.screen import ModalScreen
 from textual.widgets import ContentSwitcher, Footer, Input, Static
 
-from redisq_ops.core.engine.optional_features import HasRequests, HasTimeline
 from redisq_ops.ops.inspect.snapshot import About, ListedQueue, Snapshot, View, Wish
 from redisq_ops.ops.terminal import printable
 from redisq_ops.tui import keys
@@ -274,7 +273,7 @@ class Top(App[Exception]):
         """The view that shows what this queue is about."""
         has = self._chosen.features if self._chosen else frozenset()
         home: View = (
-            "requests" if HasRequests in has else "delayed" if HasTimeline in has else "dead"
+            "requests" if "HasRequests" in has else "delayed" if "HasTimeline" in has else "dead"
         )
         self._show_view(home)
 

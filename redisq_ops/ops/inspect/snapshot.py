@@ -72,8 +72,8 @@ class ListedQueue:
 
     name: str
     kind: str
-    features: frozenset[type] = frozenset()
-    """its `optional_features`"""
+    features: frozenset[str] = frozenset()
+    """the names of its `optional_features`, such as HasRequests"""
     actions: Mapping[Verb, tuple[State, ...]] = field(default_factory=dict)
     editable_states: tuple[State, ...] = ()
     has_settings: bool = True
