@@ -8,15 +8,15 @@ from typing import Any
 import redis
 
 from redisq_ops.core.model.entry import Failure, Settlement
-from redisq_ops.pipeline.options import parsed
-from redisq_ops.pipeline.reading import Reading
+from redisq_ops.pipeline.options import parse_options
+from redisq_ops.pipeline.table_reader import TableReader
 from redisq_ops.pipeline.tables import TABLES
 
 ERROR = Failure("SMTP", "no such mailbox", "Traceback\n  line 2").encoded()
 
 
-def reading(url: str, table: str, **options: str) -> Reading:
-    return Reading(parsed({"table": table, "url": url, **options}))
+def reading(url: str, table: str, **options: str) -> TableReader:
+    return TableReader(parse_options({"table": table, "url": url, **options}))
 
 
 def rows(url: str, table: str, **options: str) -> list[dict[str, Any]]:

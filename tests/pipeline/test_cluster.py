@@ -15,11 +15,11 @@ import redis
 
 from redisq_ops.core.model.errors import Unreachable
 from redisq_ops.core.queues.request import RequestQueue
-from redisq_ops.pipeline.session import knock
+from redisq_ops.pipeline.session import check_reachable
 
 from ..command_line import dead_letters
-from .cluster import CONF, Cluster, connect_server
-from .on_cluster import REQUESTS, ROWS
+from .cluster_application import REQUESTS, ROWS
+from .spark_cluster import CONF, Cluster, connect_server
 
 if TYPE_CHECKING:
     from redisq_ops.demo.server import EmbeddedServer
@@ -60,7 +60,7 @@ def test_two_workers_read_and_write_and_one_that_cant_reach_the_server_is_named(
     cluster: Cluster, client: redis.Redis, server: EmbeddedServer, url: str, tmp_path: Path
 ) -> None:
     dead_letters(client, 200, "letters")
-    done = ran("tests.pipeline.on_cluster", url, cluster.url, str(tmp_path))
+    done = ran("tests.pipeline.cluster_application", url, cluster.url, str(tmp_path))
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert [one["ok"] for one in told["executors"]] == [True, True], told
@@ -120,7 +120,7 @@ def test_a_spark_connect_server_reads_the_server_of_the_command(
 )
 def test_who_isnt_there_is_said_at_once_and_without_secrets(address: str, said: str) -> None:
     with pytest.raises(Unreachable) as refused:
-        knock(address)
+        check_reachable(address)
     assert str(refused.value).startswith(said) and "secret" not in str(refused.value)
-    knock("yarn")
-    knock("local[2]")
+    check_reachable("yarn")
+    check_reachable("local[2]")

@@ -13,7 +13,7 @@ import pytest
 from redisq_ops.core.model.errors import Unreachable
 from redisq_ops.core.redis.client import ServerAddress
 from redisq_ops.pipeline import doctor
-from redisq_ops.pipeline.doctor import Finding, attended, driver, workers
+from redisq_ops.pipeline.doctor import DoctorCheck, check_driver, check_executors, wait_for_executor
 
 from ..command_line import Redisq, everywhere
 from .conftest import QUICK
@@ -26,7 +26,7 @@ NOWHERE = "redis://:hunter2@127.0.0.1:1"
 
 
 def test_everything_is_looked_at(url: str) -> None:
-    found = {finding.name: finding for finding in driver(ServerAddress(url))}
+    found = {finding.name: finding for finding in check_driver(ServerAddress(url))}
     assert {"python", "java", "pyspark", "pyarrow", "pandas", "redis", "server"} <= set(found)
     assert all(finding.ok for finding in found.values()), found
 
@@ -35,11 +35,11 @@ def test_what_is_wrong_is_said_without_secrets(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(
         doctor, "_version", lambda name: {"pyspark": "4.0.1", "pandas": "3.1.1"}.get(name)
     )
-    found = {f.name: f for f in driver(ServerAddress(NOWHERE), {"PATH": ""}, connects=True)}
+    found = {f.name: f for f in check_driver(ServerAddress(NOWHERE), {"PATH": ""}, remote=True)}
     wrong = {name: finding.says for name, finding in found.items() if not finding.ok}
     assert "java" not in found  # Spark Connect needs none here
-    assert wrong["pyspark"] == "4.0.1, and >=4.2,<5 is needed"
-    assert wrong["pandas"] == "3.1.1, and >=2.2,<3 is needed"
+    assert wrong["pyspark"] == "4.0.1, but >=4.2,<5 is required"
+    assert wrong["pandas"] == "3.1.1, but >=2.2,<3 is required"
     assert "redisq-ops[spark]" in wrong["pyarrow"] and "can't reach" in wrong["server"]
     assert "hunter2" not in str(found)
 
@@ -48,8 +48,8 @@ def test_what_is_wrong_is_said_without_secrets(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize("server", ["valkey"], indirect=True)
 def test_every_executor_is_asked(spark: SparkSession, client: redis.Redis) -> None:
     """The session's workers were told of no server, so they look where there is none."""
-    (found,) = workers(spark, 2)
-    assert isinstance(found, Finding) and not found.ok
+    (found,) = check_executors(spark, 2)
+    assert isinstance(found, DoctorCheck) and not found.ok
     assert "can't reach the server" in found.says and "Python" not in found.says
 
 
@@ -57,18 +57,18 @@ def test_every_executor_is_asked(spark: SparkSession, client: redis.Redis) -> No
 def test_executors_that_never_come_are_not_waited_for_for_ever(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doctor, "_known", lambda spark: 0)
-    (found,) = workers(spark, 8, patience_s=0)
+    monkeypatch.setattr(doctor, "_executor_count", lambda spark: 0)
+    (found,) = check_executors(spark, 8, max_wait_s=0)
     assert not found.ok and "no free cores or memory" in found.says
     assert spark.range(5).count() == 5, "the job that was given up holds nothing"
     with pytest.raises(Unreachable, match=r"spark\.driver\.host"):
-        attended(spark, 0)
+        wait_for_executor(spark, 0)
 
 
 def test_schema_needs_no_spark(redisq: Redisq) -> None:
     assert {row["table"] for row in redisq.rows("spark", "schema")} >= {"dead", "history"}
     columns = redisq.rows("spark", "schema", "dead")
-    assert {"name": "failures", "type": "int", "says": "how often a handler said no"} in columns
+    assert {"name": "failures", "type": "int", "says": "how often its handler failed"} in columns
     assert "deadline_at" in redisq("spark", "schema", "pending")
     assert "no table 'letters'" in redisq.refusal("spark", "schema", "letters", code=2)
 

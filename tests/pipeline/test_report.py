@@ -24,7 +24,7 @@ from redisq_ops.ops.redaction import NOTHING
 from redisq_ops.pipeline import schemas, svg_plot
 from redisq_ops.pipeline.tables import TABLES
 
-from .afternoon import BEGIN, MINUTE, Afternoon
+from .synthetic_history import BEGIN, MINUTE, Afternoon
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -149,7 +149,7 @@ def test_an_afternoon_from_its_history_to_a_browser(
 
     its_incidents_stand_out(figures, afternoon)
     its_slowest_request_is_explained(figures)
-    text = page(figures, title="Queues of an afternoon", whence="a generated history")
+    text = page(figures, title="Queues of an afternoon", source="a generated history")
     its_page_is_one_file_that_loads_nothing(text)
     its_page_in_a_browser(text, tmp_path)
 
@@ -171,7 +171,7 @@ def its_incidents_stand_out(figures: "Figures", afternoon: Afternoon) -> None:
         "mail": 0, "push": 0,
     }  # fmt: skip
     assert notes(figures) == [
-        "Percentiles are exact.", "Clients' weights are not known here: they count alike.",
+        "Percentiles are exact.", "Clients' weights are unknown: all count as 1.",
     ]  # fmt: skip
     assert figures.step_ms == 5 * MINUTE and figures.anomaly_ms == MINUTE
 
@@ -189,7 +189,7 @@ def test_a_report_of_nothing(spark: "SparkSession") -> None:
     from redisq_ops.pipeline.report import QueueReport
 
     report = QueueReport(frame(spark, "history", []), frame(spark, "dead", []))
-    figures = report.figures(("anomalies", "critical_paths"))
+    figures = report.figures()
     report.close()
     assert figures.begin_ms is None and not any(figures.tables.values())
 
@@ -259,8 +259,8 @@ def test_a_page_holds_no_one_elses_markup() -> None:
     from dataclasses import replace
 
     text = page(
-        replace(figures, begin_ms=BEGIN, end_ms=BEGIN + MINUTE, silent=(HOSTILE,)),
-        title=HOSTILE, whence=HOSTILE,
+        replace(figures, begin_ms=BEGIN, end_ms=BEGIN + MINUTE, failures_only=(HOSTILE,)),
+        title=HOSTILE, source=HOSTILE,
     )  # fmt: skip
     elements = Elements(text)
     assert not {"script", "img"} & set(elements.tags)
@@ -453,13 +453,13 @@ def test_spark_is_set_for_as_much_as_there_is_to_read(client: redis.Redis, tmp_p
 
     worked(client)
     events = sum(client.xlen(f"rq:{{{name}}}:hist") for name in ("mail", "push"))
-    assert run(client, spark_tuning.of_server(["history"], (), "rq")) == events > 5
+    assert run(client, spark_tuning.server_rows(["history"], (), "rq")) == events > 5
     assert (
-        run(client, spark_tuning.of_server(["history", "dead"], ("mail", "push"), "rq"))
+        run(client, spark_tuning.server_rows(["history", "dead"], ("mail", "push"), "rq"))
         == events + 1
     )
     assert run(client, spark_tuning.weights((), "rq")) == {("push", "acme"): 3}
-    few, many = spark_tuning.started_with(events), spark_tuning.started_with(spark_tuning.SMALL)
+    few, many = spark_tuning.startup_conf(events), spark_tuning.startup_conf(spark_tuning.SMALL)
     assert any("TieredStopAtLevel" in word for word in few)
     assert "spark.sql.codegen.wholeStage=false" in few
     assert many == ["spark.sql.shuffle.partitions=4"], "the rest is Spark's own"
@@ -467,8 +467,8 @@ def test_spark_is_set_for_as_much_as_there_is_to_read(client: redis.Redis, tmp_p
     day.mkdir(parents=True)
     (day / "a.parquet").write_bytes(b"x" * 20_000)
     assert (
-        spark_tuning.of_lake(tmp_path, ["history"]) == 1000
-        and spark_tuning.of_lake(tmp_path, ["dead"]) == 0
+        spark_tuning.lake_rows(tmp_path, ["history"]) == 1000
+        and spark_tuning.lake_rows(tmp_path, ["dead"]) == 0
     )
 
 

@@ -58,7 +58,7 @@ def test_results_are_written_in_order_as_bytes(
     spark: "SparkSession", valkey: redis.Redis, valkey_url: str, tmp_path: Path
 ) -> None:
     worked(valkey)
-    picked = results.chosen(table(spark, valkey_url, queue="mail"), beginning="day-")
+    picked = results.select_requests(table(spark, valkey_url, queue="mail"), prefix="day-")
     done = results.write(picked, tmp_path / "out", "parquet")
     assert (dict(done.states), done.results, done.exit_code) == ({"done": 240}, 238, 0)
     rows = spark.read.parquet(str(tmp_path / "out")).orderBy("request", "number").collect()
@@ -69,7 +69,8 @@ def test_results_are_written_in_order_as_bytes(
     with pytest.raises(Refused, match="--overwrite"):
         results.write(picked, tmp_path / "out", "parquet")
     everything = results.write(
-        results.chosen(table(spark, valkey_url, queue="mail")), tmp_path / "out", "parquet",
+        results.select_requests(table(spark, valkey_url, queue="mail")), tmp_path / "out",
+        "parquet",
         overwrite=True,
     )  # fmt: skip
     assert everything.states["waiting"] == 1 and everything.exit_code == 3
@@ -81,7 +82,9 @@ def test_results_as_lines_and_as_json(
     spark: "SparkSession", valkey: redis.Redis, valkey_url: str, tmp_path: Path
 ) -> None:
     worked(valkey)
-    picked = results.chosen(table(spark, valkey_url, queue="mail", request="day-1"), ["day-1"])
+    picked = results.select_requests(
+        table(spark, valkey_url, queue="mail", request="day-1"), ["day-1"]
+    )
     results.write(picked, tmp_path / "text", "text")
     lines = b"".join(path.read_bytes() for path in sorted((tmp_path / "text").glob("part-*")))
     expected = [b"\xff8" if n == 8 else b"result %d" % n for n in range(120) if n != 7]
@@ -110,7 +113,7 @@ def test_one_file_of_an_echo_is_the_input(
     for n in range(11, 0, -1):
         queue.submit(lines[n * 10 - 10 : n * 10 if n < 11 else None], id=f"day-{n}")
     Worker(queue, lambda delivery: delivery.payload, burst=True).run()
-    picked = results.chosen(table(spark, valkey_url, queue="mail"))
+    picked = results.select_requests(table(spark, valkey_url, queue="mail"))
     out = tmp_path / "out.txt"
     results.write(picked, out, "text", single_file=True)
     assert out.read_bytes() == given

@@ -22,14 +22,14 @@ from redisq_ops.core.redis.client import connect
 from redisq_ops.core.redis.operation import Call
 from redisq_ops.demo.server import binaries, cluster
 from redisq_ops.ops.groups.fingerprint import fingerprint
-from redisq_ops.pipeline import connection, decode, records
-from redisq_ops.pipeline.batch import RowOrigin
+from redisq_ops.pipeline import connection, entry_decoder, model_rows
+from redisq_ops.pipeline.arrow_batch import RowOrigin
 from redisq_ops.pipeline.call_size import CallSize
-from redisq_ops.pipeline.connection import NotARead, look, patiently
-from redisq_ops.pipeline.options import parsed
-from redisq_ops.pipeline.partitions import Numbers, _shared_out
-from redisq_ops.pipeline.reading import Reading
+from redisq_ops.pipeline.connection import WriteInReader, retry_unreachable, run_read_only
+from redisq_ops.pipeline.options import parse_options
+from redisq_ops.pipeline.partitions import NumberRange, _lots
 from redisq_ops.pipeline.schemas import arrow, struct
+from redisq_ops.pipeline.table_reader import TableReader
 from redisq_ops.pipeline.tables import TABLES
 
 from ..command_line import dead_letters, everywhere
@@ -201,10 +201,11 @@ def test_requests_their_parts_and_results(client: redis.Redis, url: str) -> None
 
 
 def test_large_requests_are_in_several_parts() -> None:
-    numbers = [Numbers("a", 1, 5), Numbers("b", 1, 1), Numbers("c", 1, 2)]
-    lots = list(_shared_out(numbers, 3))
+    numbers = [NumberRange("a", 1, 5), NumberRange("b", 1, 1), NumberRange("c", 1, 2)]
+    lots = list(_lots(numbers, 3))
     assert lots == [
-        (Numbers("a", 1, 3),), (Numbers("a", 4, 5), Numbers("b", 1, 1)), (Numbers("c", 1, 2),)
+        (NumberRange("a", 1, 3),), (NumberRange("a", 4, 5), NumberRange("b", 1, 1)),
+        (NumberRange("c", 1, 2),),
     ]  # fmt: skip
 
 
@@ -256,7 +257,7 @@ def test_parts_are_even_and_meet_each_entry_once(client: redis.Redis, url: str) 
     key = "rq:{mail}:dead"
     client.zadd(key, {f"r1/{n}": 5 for n in range(100, 900)})
     made = reading(url, "dead", rowsPerPartition="90")
-    made.pace.size = 7
+    made.call_size.size = 7
     parts = made.plan()
     sizes = [sum(batch.num_rows for batch in made.read(part)) for part in parts]
     assert len(sizes) == 12 and max(sizes) - min(sizes) <= 1 and sum(sizes) == 1000
@@ -392,7 +393,7 @@ def test_columns_at_once_say_what_the_core_says_of_each() -> None:
     ]  # fmt: skip
     table = TABLES["dead"]
     schema = arrow(table)
-    place = RowOrigin("q", "delay", 0, False)
+    origin = RowOrigin("q", "delay", 0, False)
     for _ in range(200):
         n = chance.randrange(1, 6)
         errors = [chance.choice(odd) for _ in range(n)]
@@ -404,11 +405,13 @@ def test_columns_at_once_say_what_the_core_says_of_each() -> None:
             [b"e%d" % i for i in range(n)], [1000.0 + i for i in range(n)], None, 0,
             list(lines), list(errors),
         )  # fmt: skip
-        slow = records.entries(decode._one_by_one(page, "dead"), place, schema)
-        assert decode.sheet(page, place, "dead", schema).to_pylist() == slow.to_pylist()
+        slow = model_rows.entry_batch(entry_decoder._decode_rows(page, "dead"), origin, schema)
+        assert (
+            entry_decoder.decode_sheet(page, origin, "dead", schema).to_pylist() == slow.to_pylist()
+        )
 
 
-def trimmed(client: redis.Redis, url: str, **options: str) -> tuple[Reading, Any]:
+def trimmed(client: redis.Redis, url: str, **options: str) -> tuple[TableReader, Any]:
     """A read of ten events of which three go between planning and reading."""
     queue: DelaySet[redis.Redis] = DelaySet(client, "q")
     queue.configure("c", 1, {"history": "all"})
@@ -461,18 +464,20 @@ def test_reading_changes_nothing(kind: str, client: redis.Redis, url: str) -> No
     for name, table in TABLES.items():
         options = {"payloads": "true"} if table.column("payload") else {}
         rows(url, name, queue=queue.name, **options)
-    sent = calls(client)
+    command_counts = calls(client)
     assert content(client) == before
     writes: Any = client.command_list(category="write")
-    assert not {name.decode() for name in writes} & {name.partition("|")[0] for name in sent}
-    assert not {"eval", "evalsha", "fcall", "keys", "scan"} & set(sent)
+    assert not {name.decode() for name in writes} & {
+        name.partition("|")[0] for name in command_counts
+    }
+    assert not {"eval", "evalsha", "fcall", "keys", "scan"} & set(command_counts)
 
 
 @pytest.mark.parametrize("command", ["ZADD", "EVALSHA", "del", "CONFIG", "KEYS"])
 def test_a_reader_refuses_to_send_anything_else(command: str, client: redis.Redis) -> None:
     client.config_resetstat()
-    with pytest.raises(NotARead):
-        look(client, Call((command, "k", "x"), str, key="k"))
+    with pytest.raises(WriteInReader):
+        run_read_only(client, Call((command, "k", "x"), str, key="k"))
     assert command.lower() not in calls(client)
 
 
@@ -494,14 +499,14 @@ def test_a_page_costs_two_round_trips(client: redis.Redis, url: str) -> None:
     dead_letters(client, 1000)
     made = reading(url, "dead")
     parts = made.plan()
-    made.pace = CallSize(10**9, 20, most=20)
+    made.call_size = CallSize(10**9, 20, max_rows=20)
     client.config_resetstat()
     before = client.info("stats")["total_reads_processed"]
     assert sum(batch.num_rows for part in parts for batch in made.read(part)) == 1000
-    sent = calls(client)
+    command_counts = calls(client)
     # Places of 320 entries 20 at a time by 16 calls together, and so both their columns by 32.
-    assert sent["zrange"] == 4 * 16 and sent["hmget"] == 2 * 50
-    assert "zcount" not in sent and "zrank" not in sent
+    assert command_counts["zrange"] == 4 * 16 and command_counts["hmget"] == 2 * 50
+    assert "zcount" not in command_counts and "zrank" not in command_counts
     assert client.info("stats")["total_reads_processed"] - before < 24, "two for each of 4 pages"
 
 
@@ -537,10 +542,10 @@ def test_a_server_that_is_away_for_a_moment_is_asked_again() -> None:
             raise said
         return int(said)
 
-    assert patiently(ask, waited.append) == 7 and waited == [0.2, 0.4]
-    answers = [Unreachable("gone")] * connection.TRIES
+    assert retry_unreachable(ask, waited.append) == 7 and waited == [0.2, 0.4]
+    answers = [Unreachable("gone")] * connection.ATTEMPTS
     with pytest.raises(Unreachable):
-        patiently(ask, waited.append)
+        retry_unreachable(ask, waited.append)
 
 
 def test_arrow_and_spark_have_one_schema() -> None:
@@ -553,12 +558,12 @@ def test_arrow_and_spark_have_one_schema() -> None:
 def test_filters_of_a_query_become_bounds(client: redis.Redis, url: str) -> None:
     from pyspark.sql import datasource as ds
 
-    from redisq_ops.pipeline.source import PushingReader
+    from redisq_ops.pipeline.source import FilteringReader
 
     everywhere(client)
 
-    def pushed(*filters: ds.Filter) -> PushingReader:
-        reader = PushingReader(parsed({"table": "dead", "url": url}))
+    def pushed(*filters: ds.Filter) -> FilteringReader:
+        reader = FilteringReader(parse_options({"table": "dead", "url": url}))
         assert list(reader.pushFilters(list(filters))) == list(filters)  # all are given back
         return reader
 
@@ -609,13 +614,13 @@ def test_spark_hands_time_and_queue_down(client: redis.Redis, load: Any) -> None
     client.zadd("rq:{mail}:dead", {f"r1/{n}": 1_000_000_000 + n for n in range(1, 1001)})
     dead_letters(client, 100, name="other")
     moment = "timestamp_millis(1000000500)"
-    sent = []
+    results = []
     for condition in (f"queue = 'mail' and since_at > {moment}", "true", "queue = 'other'"):
         before = answered(client)
         found = load("dead", pushdown="true").where(condition).where("number % 2 = 0").count()
-        sent.append((found, answered(client) - before))
-    assert [found for found, _ in sent] == [250, 550, 50]
-    assert sent[0][1] < 0.6 * sent[1][1] and sent[2][1] < 0.2 * sent[1][1]
+        results.append((found, answered(client) - before))
+    assert [found for found, _ in results] == [250, 550, 50]
+    assert results[0][1] < 0.6 * results[1][1] and results[2][1] < 0.2 * results[1][1]
     assert load("dead", pushdown="true").where("queue = 'nope'").count() == 0
 
 
@@ -687,7 +692,7 @@ def test_the_docs_viewer_may_read_every_table(
     password = line.partition(">")[2].split()[0]
     monkeypatch.setenv("VIEWER", url.replace("://", f"://redisq-viewer:{password}@"))
     for name in TABLES:
-        made = Reading(parsed({"table": name, "url_env": "VIEWER"}))
+        made = TableReader(parse_options({"table": name, "url_env": "VIEWER"}))
         assert sum(batch.num_rows for part in made.plan() for batch in made.read(part))
 
 
@@ -734,10 +739,10 @@ def test_behind_sentinel_the_replica_is_read() -> None:
 def test_a_wrong_type_is_refused_before_anything_is_read() -> None:
     from pyspark.sql.types import IntegerType, StructType
 
-    from redisq_ops.pipeline.schemas import chosen
+    from redisq_ops.pipeline.schemas import selected_columns
 
     with pytest.raises(BadInput, match="column id of table dead is string, not int"):
-        chosen(TABLES["dead"], StructType().add("id", IntegerType()))
+        selected_columns(TABLES["dead"], StructType().add("id", IntegerType()))
 
 
 def test_batches_are_of_the_declared_types(client: redis.Redis, url: str) -> None:

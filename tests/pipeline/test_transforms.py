@@ -13,7 +13,7 @@ from redisq_ops.ops.groups.fingerprint import fingerprint
 from redisq_ops.ops.groups.traits import difference
 from redisq_ops.ops.redaction import Redaction
 from redisq_ops.pipeline import schemas
-from redisq_ops.pipeline.critical_path import Attempt, path
+from redisq_ops.pipeline.critical_path import Attempt, critical_path
 from redisq_ops.pipeline.tables import TABLES
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def test_rows_of_one_millisecond_keep_the_order_of_the_stream(spark: "SparkSessi
 
 @slow
 def test_a_row_that_could_not_be_read_counts_for_nothing(spark: "SparkSession") -> None:
-    from redisq_ops.pipeline.transforms import attempts, occurrences, throughput
+    from redisq_ops.pipeline.transforms import attempts, entry_events, throughput
 
     history = frame(
         spark,
@@ -153,7 +153,7 @@ def test_a_row_that_could_not_be_read_counts_for_nothing(spark: "SparkSession") 
         ],
     )
     assert attempts(history).count() == 0
-    assert occurrences(history).where("id like 's/%'").count() == 10_000
+    assert entry_events(history).where("id like 's/%'").count() == 10_000
     assert throughput(history).count() == 1
 
 
@@ -231,7 +231,7 @@ def fair(at: int, what: str, id: str, client: str | None) -> dict[str, Any]:
 
 @slow
 def test_jains_index_of_max_min_fair_parts(spark: "SparkSession") -> None:
-    from redisq_ops.pipeline.transforms import attempts, demanded, fairness
+    from redisq_ops.pipeline.transforms import attempts, client_submissions, fairness
 
     history = [fair(0, "submitted", f"a{i}", "a") for i in range(6)]
     history += [fair(1, "submitted", f"b{i}", "b") for i in range(6)]
@@ -241,7 +241,7 @@ def test_jains_index_of_max_min_fair_parts(spark: "SparkSession") -> None:
     history += [fair(100 + i, "taken", id, id[0]) for i, id in enumerate(first)]
     history += [fair(3_600_000 + i, "taken", f"b{i}", "b") for i in range(2, 6)]
     table = frame(spark, "history", history)
-    found = fairness(attempts(table), demanded(table))
+    found = fairness(attempts(table), client_submissions(table))
     # 9 deliveries; c wants 1, the other two get (9 - 1) / 2 = 4 each.
     jain = (6 / 4 + 2 / 4 + 1) ** 2 / (3 * ((6 / 4) ** 2 + (2 / 4) ** 2 + 1))
     assert rows(found, "client", "demand", "taken", "fair", "ratio", "jain") == [
@@ -253,7 +253,7 @@ def test_jains_index_of_max_min_fair_parts(spark: "SparkSession") -> None:
     assert rows(found, "share")[0] == (6 / 9,)
     # Where a counts twice, 8 are shared 2 to 1: its six are a bit more than that.
     weights = spark.createDataFrame([("f", "a", 2)], "queue string, client string, weight int")
-    found = fairness(attempts(table), demanded(table), weights=weights)
+    found = fairness(attempts(table), client_submissions(table), weights=weights)
     assert rows(found, "client", "weight", "fair", "ratio")[:3] == [
         ("a", 2, pytest.approx(16 / 3), pytest.approx(6 * 3 / 16)),
         ("b", 1, pytest.approx(8 / 3), pytest.approx(2 * 3 / 8)),
@@ -263,7 +263,7 @@ def test_jains_index_of_max_min_fair_parts(spark: "SparkSession") -> None:
 
 @slow
 def test_clients_can_be_part_of_the_id(spark: "SparkSession") -> None:
-    from redisq_ops.pipeline.transforms import attempts, demanded, fairness
+    from redisq_ops.pipeline.transforms import attempts, client_submissions, fairness
 
     history = frame(
         spark,
@@ -275,11 +275,11 @@ def test_clients_can_be_part_of_the_id(spark: "SparkSession") -> None:
             event(6, "taken", "zoo-1/1"),
         ],
     )
-    found = fairness(attempts(history, r"^(\w+)-"), demanded(history, r"^(\w+)-"))
+    found = fairness(attempts(history, r"^(\w+)-"), client_submissions(history, r"^(\w+)-"))
     assert rows(found, "client", "demand", "taken", "jain") == [
         ("acme", 2, 1, 1.0), ("zoo", 1, 1, 1.0),
     ]  # fmt: skip
-    assert fairness(attempts(history), demanded(history)).count() == 0
+    assert fairness(attempts(history), client_submissions(history)).count() == 0
 
 
 # --- anomalies ---------------------------------------------------------------------------------
@@ -408,13 +408,13 @@ def ran(id: str, begun: int, end: int | None, attempt: int = 1, **more: Any) -> 
     return Attempt(id=id, attempt=attempt, **(since | how | more))
 
 
-def stretches(*attempts: Attempt) -> list[tuple[str, str, int, int]]:
-    return [(s.what, s.id, s.from_ms, s.to_ms) for s in path(attempts)]
+def segments(*attempts: Attempt) -> list[tuple[str, str, int, int]]:
+    return [(s.what, s.id, s.from_ms, s.to_ms) for s in critical_path(attempts)]
 
 
 def test_the_critical_path_follows_what_each_delivery_waited_for() -> None:
     # Two at a time: 1 and 2 begin, 3 begins when 1 ends, 4 a while after 2 ended; 3 fails once.
-    found = stretches(
+    found = segments(
         ran("r/1", 50, 100),
         ran("r/2", 50, 150),
         ran("r/3", 100, 200, ended="failed"),
@@ -433,12 +433,12 @@ def test_the_critical_path_follows_what_each_delivery_waited_for() -> None:
 
 
 def test_a_delivery_nobody_was_in_the_way_of_waited_for_a_worker() -> None:
-    assert stretches(ran("r/1", 10, 20), ran("r/2", 500, 600)) == [
+    assert segments(ran("r/1", 10, 20), ran("r/2", 500, 600)) == [
         ("queue", "r/1", 0, 10), ("run", "r/1", 10, 20), ("turn", "r/2", 20, 500),
         ("run", "r/2", 500, 600),
     ]  # fmt: skip
     late = ran("r/2", 500, 600, since_ms=450)  # added when 1 was done long ago
-    assert stretches(ran("r/1", 10, 20), late) == [
+    assert segments(ran("r/1", 10, 20), late) == [
         ("queue", "r/2", 450, 500),
         ("run", "r/2", 500, 600),
     ]
@@ -446,25 +446,25 @@ def test_a_delivery_nobody_was_in_the_way_of_waited_for_a_worker() -> None:
 
 def test_one_millisecond_may_hold_an_attempt_its_failure_and_the_next_attempt() -> None:
     first = ran("r/1", 1, 1, ended="failed")
-    assert stretches(first, ran("r/1", 1, 5, attempt=2, since_ms=1)) == [
+    assert segments(first, ran("r/1", 1, 5, attempt=2, since_ms=1)) == [
         ("queue", "r/1", 0, 1), ("run", "r/1", 1, 1), ("run", "r/1", 1, 5),
     ]  # fmt: skip
     # Replayed, its attempts are counted from 1 again.
     again = ran("r/1", 9, 9, ended="failed", since=None, since_ms=None)
-    found = stretches(first, again, ran("r/1", 9, 12, attempt=2, since_ms=9))
+    found = segments(first, again, ran("r/1", 9, 12, attempt=2, since_ms=9))
     assert found[-2:] == [("run", "r/1", 9, 9), ("run", "r/1", 9, 12)]
 
 
 def test_critical_paths_end_whatever_the_history_holds() -> None:
-    assert path([]) == [] and path([ran("r/1", 5, None)]) == []
+    assert critical_path([]) == [] and critical_path([ran("r/1", 5, None)]) == []
     same = [ran(f"r/{n}", 7, 7) for n in range(50)]
-    assert stretches(*same)[-1][2:] == (7, 7)
+    assert segments(*same)[-1][2:] == (7, 7)
     chained = [ran(f"r/{n}", n, n + 1) for n in range(2000)]
-    assert len(stretches(*chained)) == 2000
+    assert len(segments(*chained)) == 2000
     cut = ran("r/1", 50, 90, attempt=2, since_ms=40)  # its first attempt was trimmed
-    assert stretches(cut) == [("again", "r/1", 40, 50), ("run", "r/1", 50, 90)]
+    assert segments(cut) == [("again", "r/1", 40, 50), ("run", "r/1", 50, 90)]
     own = ran("r/1", 50, 50, attempt=2, since_ms=50)
-    assert stretches(own) == [("run", "r/1", 50, 50)]
+    assert segments(own) == [("run", "r/1", 50, 50)]
 
 
 @slow

@@ -1,7 +1,8 @@
-"""Bare queues: scripts that do the same writes as ours, a batch a call, and nothing else.
+"""Baseline queues: scripts with the same writes as ours, a batch per call, and nothing else.
 
-No fence, no guard against re-sending, no limits, weights or caps, no look at the types of keys, no
-counts but that of what is done. `tests/test_bare.py` compares what both leave behind, step by step.
+No fence, no guard against repeated calls, no limits, weights or caps, no type checks, no counters
+but that of done entries. `tests/benchmarks/test_baseline.py` compares the data of both after each
+step.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ import redis
 
 _NOW_MS = 1_700_000_000_000
 RECORD = f"1234-5 0 0 {_NOW_MS} {_NOW_MS} w - - 0"
-"""as long as a record of ours"""
+"""a record as long as ours"""
 
-# ARGV: a record, or '' for none; of `put` then the payload, the client, and ids; of `take` how
-# many, and a number no other take had; of `settle` ids.
+# ARGV: a record, or '' for none. `put`: then payload, client, ids. `take`: then the number of
+# entries and a number unique to the call. `settle`: then ids.
 _COMMON = """
 local function valued(ids, value)
   local rows = {}
@@ -44,19 +45,20 @@ _BODIES = "\nreturn {ids, redis.call('HMGET', 'b:body', unpack(ids))}"
 
 
 @dataclass(frozen=True, slots=True)
-class Bare:
-    """One kind: what each of its scripts does beside lease, record and the count of the done."""
+class BaselineScripts:
+    """The scripts of one kind: what each does besides lease, record and the counter of done
+    entries."""
 
     put: str
     take: str
-    """up to `_TAKEN`: what finds ``ids``"""
+    """the part before `_TAKEN`, which sets ``ids``"""
     payloads: str = _BODIES
-    """after it: what answers"""
+    """the part after it, which returns the reply"""
     settle: str = ""
 
 
 KINDS = {
-    "request queue": Bare(
+    "request queue": BaselineScripts(
         put="""
 local tokens = {}
 for i, id in ipairs(ids) do
@@ -74,7 +76,7 @@ for i, entry in ipairs(read and read[1][2] or {}) do ids[i] = entry[1] end""",
 redis.call('XACK', 'b:s', 'g', unpack(ids))
 redis.call('XDEL', 'b:s', unpack(ids))""",
     ),
-    "delay set": Bare(
+    "delay set": BaselineScripts(
         put="""
 redis.call('HSET', 'b:body', unpack(valued(ids, ARGV[2])))
 redis.call('ZADD', 'b:delay', unpack(scored(ids, 1)))""",
@@ -83,14 +85,14 @@ local ids = redis.call('ZRANGE', 'b:delay', '-inf', 1700000000000, 'BYSCORE', 'L
 if #ids > 0 then redis.call('ZREM', 'b:delay', unpack(ids)) end""",
         settle="redis.call('HDEL', 'b:body', unpack(ids))",
     ),
-    "circular queue": Bare(
+    "circular queue": BaselineScripts(
         put="""
 redis.call('HSET', 'b:body', unpack(valued(ids, ARGV[2])))
 redis.call('LPUSH', 'b:list', unpack(ids))""",
         take="local ids = redis.call('RPOP', 'b:list', ARGV[2]) or {}",
         settle="redis.call('HDEL', 'b:body', unpack(ids))",
     ),
-    "fair queue": Bare(
+    "fair queue": BaselineScripts(
         put="""
 redis.call('HSET', 'b:body', unpack(valued(ids, ARGV[2])))
 redis.call('RPUSH', 'b:c:' .. ARGV[3], unpack(ids))
@@ -132,8 +134,9 @@ end
 redis.call('HDEL', 'b:body', unpack(ids))
 redis.call('HDEL', 'b:owner', unpack(ids))""",
     ),
-    # What is done stays in Carmine's circle until it comes by: a batch of it goes with each take.
-    "carmine queue": Bare(
+    # Carmine keeps done messages in its circle until they come by: each take removes a batch of
+    # them.
+    "carmine queue": BaselineScripts(
         put="""
 redis.call('HSET', 'b:messages', unpack(valued(ids, ARGV[2])))
 redis.call('LPUSH', 'b:circle', unpack(ids))
@@ -157,8 +160,8 @@ end""",
 redis.call('HDEL', 'b:locks', unpack(ids))
 redis.call('SADD', 'b:done', unpack(ids))""",
     ),
-    # Jobs of a list are told apart by the ticket each gets when it is taken.
-    "jobs": Bare(
+    # Jobs of a list have no ids: each gets a ticket when it is taken.
+    "jobs": BaselineScripts(
         put="""
 local jobs = {}
 for i = 1, #ids do jobs[i] = ARGV[2] end
@@ -176,9 +179,9 @@ if #ids > 0 then redis.call('HSET', 'b:body', unpack(held)) end""",
 }  # fmt: skip
 
 
-class BareQueue:
-    """A kind of `KINDS` at work. Without ``records`` it writes the least that kind can do with:
-    nothing of who took an entry, when, and how often, or of how much each client has."""
+class BaselineQueue:
+    """A queue of one of `KINDS`. Without ``records`` it writes the minimum of that kind: not who
+    took an entry, when and how often, nor how much each client has."""
 
     def __init__(self, client: redis.Redis, kind: str, records: bool = True) -> None:
         bare, load = KINDS[kind], client.register_script
@@ -194,7 +197,7 @@ class BareQueue:
         self._put(args=[self._record, payload, client, *ids])
 
     def take(self, n: int) -> list[bytes]:
-        """The names of what was taken; the last takes may find nothing, and still do something."""
+        """Ids of the taken entries; the last calls may find none."""
         self._takes += 1
         found: list[bytes] = self._take(args=[self._record, n, self._takes])[0]
         return found

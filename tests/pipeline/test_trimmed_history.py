@@ -17,10 +17,10 @@ from redisq_ops.core.model.errors import Lost
 from redisq_ops.core.queues.delay import ShardedDelaySet
 from redisq_ops.core.redis.client import ServerAddress
 from redisq_ops.core.redis.operation import run
-from redisq_ops.pipeline import lake, ranges
+from redisq_ops.pipeline import history_ranges, lake
 from redisq_ops.pipeline.call_size import CallSize
+from redisq_ops.pipeline.connection import Server
 from redisq_ops.pipeline.partitions import TablePart
-from redisq_ops.pipeline.writing import Server
 
 from .rows import reading, rows
 
@@ -92,19 +92,19 @@ def test_what_goes_while_a_part_is_read_is_missed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made = reading(url, "history", onTrim="report", **bounds)
-    made.pace = CallSize(10**9, 25, most=25)
+    made.call_size = CallSize(10**9, 25, max_rows=25)
     (part,) = made.plan()
-    asked = made.happened
+    asked = made.read_events
     pages: list[int] = []
 
-    def happened(*given: Any) -> Any:
+    def read_events(*given: Any) -> Any:
         if len(pages) == 1:
             trim(past, left)
         page = asked(*given)
         pages.append(len(page[0]))
         return page
 
-    monkeypatch.setattr(made, "happened", happened)
+    monkeypatch.setattr(made, "read_events", read_events)
     found = of_part(made, part)
     lost = max(0, 100 - left - pages[0])
     assert len(pages) > 1 and len(seen(found)) == 100 - lost
@@ -148,8 +148,10 @@ def test_a_part_has_events_and_begins_with_one(past: redis.Redis, url: str) -> N
         ("7-0", Reach(15, 0, None, "15-0"), "events from 7-0 on"),
     ],
 )
-def test_a_mark_says_what_went_since(mark: ranges.Mark, reach: Reach, said: str | None) -> None:
-    found = ranges.missing(mark, reach)
+def test_a_mark_says_what_went_since(
+    mark: history_ranges.Mark, reach: Reach, said: str | None
+) -> None:
+    found = history_ranges.trimmed_since(mark, reach)
     assert (found is None) if said is None else (found is not None and said in found)
 
 
@@ -160,7 +162,7 @@ def test_marks_of_all_shards_travel_with_the_options(client: redis.Redis, url: s
         queue.schedule([(f"e{n}", b"")], after_ms=0)
     until = run(client, server_ms()) + 1
 
-    def marks() -> dict[str, ranges.Mark]:
+    def marks() -> dict[str, history_ranges.Mark]:
         return run(client, lake._marks("rq", ["s"], until))
 
     before = marks()
@@ -172,20 +174,20 @@ def test_marks_of_all_shards_travel_with_the_options(client: redis.Redis, url: s
     later = marks()
     assert all(type(m) is str for m in later.values()), "the first event that wasn't read"
     for known in (before, later):
-        bounds = {"since": str(until), "marks": ranges.encoded(known)}
+        bounds = {"since": str(until), "marks": history_ranges.encode_marks(known)}
         assert sorted(row["id"] for row in rows(url, "history", **bounds)) == [
             f"e{n}" for n in range(60, 90)
         ]
     client.xtrim("rq:{s/1}:hist", maxlen=1, approximate=False)
     for known in (before, later):
-        bounds = {"since": str(until), "marks": ranges.encoded(known)}
+        bounds = {"since": str(until), "marks": history_ranges.encode_marks(known)}
         with pytest.raises(Lost, match=r"queue s \(shard 1\).*trimmed before they were read"):
             rows(url, "history", **bounds)
         (gap,) = [r for r in rows(url, "history", onTrim="report", **bounds) if r["_corrupt"]]
         assert (gap["event"], gap["queue"], gap["shard"]) == ("gap", "s", 1)
     client.xtrim("rq:{s/1}:hist", maxlen=0, approximate=False)
     with pytest.raises(Lost):
-        rows(url, "history", marks=ranges.encoded(before))
+        rows(url, "history", marks=history_ranges.encode_marks(before))
 
 
 # --- the lake ----------------------------------------------------------------------------------
@@ -214,12 +216,12 @@ def test_what_was_trimmed_between_two_exports_fails_the_run_or_is_reported(
         for k in range(n):
             queue.schedule([(f"e{k}-{time.monotonic_ns()}", b"")], after_ms=0)
 
-    def export(**options: str) -> lake.Exported:
+    def export(**options: str) -> lake.ExportResult:
         until = run(valkey, server_ms()) + 1
         while run(valkey, server_ms()) < until:
             pass
         return lake.export(
-            spark, server, read, "history", tmp_path, until_ms=until, **{"onTrim": "fail"} | options
+            server, read, "history", tmp_path, until_ms=until, **{"onTrim": "fail"} | options
         )
 
     def lying(folder: str = "day=*") -> int:

@@ -1,4 +1,4 @@
-"""Latency, throughput, retries."""
+"""Latency, throughput and retries."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pyspark.sql.window import Window
 
 from redisq_ops.ops.groups.traits import HOUR
 
-from .events import COUNTED, ENDS, sized
-from .steps import MINUTE, ms, step
+from .events import ENDS, ENTRY_EVENTS, with_entry_counts
+from .time_steps import MINUTE, step_start, step_start_ms
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -19,12 +19,14 @@ PERCENTILES = (0.5, 0.95, 0.99)
 
 
 def latency(attempts: DataFrame, step_ms: int = HOUR, accuracy: int | None = None) -> DataFrame:
-    """Waits for a first delivery and run times of deliveries that ended done, per queue and step,
-    by the time of delivery."""
+    """Waits for first deliveries, and run times of deliveries that ended done, per queue and step.
+
+    A delivery counts in the step in which it began.
+    """
     wait = F.when(F.col("since") == "submitted", F.col("wait_ms"))
     run = F.when(F.col("ended") == "done", F.col("run_ms"))
-    found = (
-        attempts.groupBy("queue", step("taken_at", step_ms).alias("from_at"))
+    summary = (
+        attempts.groupBy("queue", step_start("taken_at", step_ms).alias("from_at"))
         .agg(
             F.count("*").alias("taken"),
             F.count(wait).alias("waits"),
@@ -36,43 +38,46 @@ def latency(attempts: DataFrame, step_ms: int = HOUR, accuracy: int | None = Non
         )
         .orderBy("queue", "from_at")
     )
-    return found.select(
+    return summary.select(
         "queue", "from_at", "taken",
-        "waits", *_spread("wait"), "wait_max_ms", "runs", *_spread("run"), "run_max_ms",
+        "waits", *_percentile_columns("wait"), "wait_max_ms",
+        "runs", *_percentile_columns("run"), "run_max_ms",
     )  # fmt: skip
 
 
 def throughput(history: DataFrame, step_ms: int = MINUTE) -> DataFrame:
-    """Events per queue and step. ``grown``: how many entries more than at the beginning of the
-    history are open (neither done nor dead) at the step's end, as far as it says; ``peak``: at most
-    in it, looked at every 10 s, of steps of 5 min and more every minute. ``before``: how many were
-    open at the beginning, at least: without them there would be fewer than none later.
-    ``bad``: deliveries that failed, were lost or rejected; who is buried after a lost lease is one
-    of them, not two."""
+    """Events per queue and step, and the backlog.
+
+    ``grown``: change of open entries (neither done nor dead) from the beginning of the history to
+    the end of the step; ``peak``: its maximum in the step, sampled every 10 s, or every minute for
+    steps of 5 min and more. ``before``: the minimum number of entries open at the beginning of the
+    history, so that the backlog is never negative. ``bad``: deliveries that failed, were lost or
+    were rejected; an entry that is dead after a lost lease counts once.
+    """
     fine_ms = MINUTE if step_ms >= 5 * MINUTE else 10_000 if step_ms >= MINUTE else step_ms
     n = F.col("entries")
     bad = F.col("event").isin("failed", "lost") | (
         (F.col("event") == "dead") & ~F.col("detail").eqNullSafe("lost")
     )
     counted = (
-        sized(history)
-        .groupBy("queue", ms("at", fine_ms).alias("fine"))
+        with_entry_counts(history)
+        .groupBy("queue", step_start_ms("at", fine_ms).alias("fine"))
         .agg(
-            *(F.sum(F.when(F.col("event") == e, n).otherwise(0)).alias(e) for e in COUNTED),
+            *(F.sum(F.when(F.col("event") == e, n).otherwise(0)).alias(e) for e in ENTRY_EVENTS),
             F.count(F.when(bad, 1)).alias("bad"),
             F.sum(F.when(F.col("event") == "op", n).otherwise(0)).alias("reopened"),
         )
     )
     queue = Window.partitionBy("queue")
-    more = F.col("submitted") + F.col("reopened") - F.col("done") - F.col("dead")
+    change = F.col("submitted") + F.col("reopened") - F.col("done") - F.col("dead")
     return (
-        counted.withColumn("grown", F.sum(more).over(queue.orderBy("fine")))
+        counted.withColumn("grown", F.sum(change).over(queue.orderBy("fine")))
         .withColumn("before", F.greatest(F.lit(0), -F.min("grown").over(queue)))
         .groupBy(
             "queue", F.expr(f"timestamp_millis(fine - pmod(fine, {step_ms}))").alias("from_at")
         )
         .agg(
-            *(F.sum(e).alias(e) for e in (*COUNTED, "bad")),
+            *(F.sum(e).alias(e) for e in (*ENTRY_EVENTS, "bad")),
             F.max_by("grown", "fine").alias("grown"),
             F.max("grown").alias("peak"),
             F.max("before").alias("before"),
@@ -82,7 +87,7 @@ def throughput(history: DataFrame, step_ms: int = MINUTE) -> DataFrame:
 
 
 def retries(attempts: DataFrame) -> DataFrame:
-    """How deliveries end, by which attempt they are. ``unsaid``: not yet, or released."""
+    """How deliveries end, by attempt. ``unsaid``: not ended yet, or released."""
     ended = F.col("ended")
     return (
         attempts.groupBy("queue", "attempt")
@@ -106,7 +111,7 @@ def _percentiles(value: Column, accuracy: int | None) -> Column:
     return F.percentile_approx(value, list(PERCENTILES), accuracy).cast("array<double>")
 
 
-def _spread(name: str) -> list[Column]:
+def _percentile_columns(name: str) -> list[Column]:
     return [
         F.col(name)[i].alias(f"{name}_p{round(100 * share)}_ms")
         for i, share in enumerate(PERCENTILES)

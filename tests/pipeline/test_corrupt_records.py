@@ -12,13 +12,13 @@ import redis
 from redisq_ops import CarmineQueue, CircularQueue, DelaySet, FairQueue, RequestQueue
 from redisq_ops.core.engine.state_scan import Sheet
 from redisq_ops.core.model.entry import Settlement
-from redisq_ops.pipeline import decode
-from redisq_ops.pipeline.batch import RowOrigin
+from redisq_ops.pipeline import entry_decoder
+from redisq_ops.pipeline.arrow_batch import RowOrigin
 from redisq_ops.pipeline.schemas import arrow
 from redisq_ops.pipeline.tables import TABLES
 
 from .rows import ERROR, rows
-from .test_spoilt import sorted_by
+from .test_unreadable_values import sorted_by
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -114,7 +114,9 @@ def test_every_broken_record_is_a_row_aside_and_no_other_is() -> None:
     for lines in (*alone, *pairs):
         ids, times = [b"e%d" % n for n in range(len(lines))], [5.0] * len(lines)
         page = Sheet([*ids], [*times], None, 0, [*lines])
-        found = decode.sheet(page, RowOrigin("q", "delay", 0, False), "pending", schema)
+        found = entry_decoder.decode_sheet(
+            page, RowOrigin("q", "delay", 0, False), "pending", schema
+        )
         assert [row["failures"] for row in found.to_pylist()] == [
             1 if line is right else None for line in lines
         ]
@@ -247,7 +249,7 @@ def test_spark_keeps_it_aside_and_counts_it(
 ) -> None:
     from redisq_ops.core.redis.client import ServerAddress
     from redisq_ops.pipeline import lake
-    from redisq_ops.pipeline.writing import Server
+    from redisq_ops.pipeline.connection import Server
 
     queue = in_state(kind, "waiting", client)
     id = list(whole(url, "waiting"))[BROKEN]
@@ -258,5 +260,5 @@ def test_spark_keeps_it_aside_and_counts_it(
 
     corrupt = read("waiting").where("_corrupt is not null").collect()
     assert [row.id for row in corrupt] == [id]
-    done = lake.export(spark, Server(ServerAddress(url)), read, "waiting", tmp_path)
+    done = lake.export(Server(ServerAddress(url)), read, "waiting", tmp_path)
     assert (done.rows, done.corrupt) == (N - 1, 1)

@@ -39,7 +39,7 @@ class Cluster:
 
         self.folder = folder
         self._spark = Path(pyspark.__file__).parent
-        found = java.find()
+        found = java.find_java()
         self._java = str(found.home / "bin" / "java")
         self._running: list[tuple[subprocess.Popen[bytes], Path]] = []
         self._home = str(found.home)
@@ -108,8 +108,8 @@ def connect_server(folder: Path, environment: Mapping[str, str]) -> Iterator[str
     command = [str(home / "bin" / "spark-submit"), "--master", "local[2]", "--class",
                "org.apache.spark.sql.connect.service.SparkConnectServer"]  # fmt: skip
     given = os.environ | {
-        "SPARK_HOME": str(home), "JAVA_HOME": str(java.find().home), "SPARK_LOCAL_IP": LOOPBACK,
-        "PYSPARK_PYTHON": sys.executable, **environment,
+        "SPARK_HOME": str(home), "JAVA_HOME": str(java.find_java().home),
+        "SPARK_LOCAL_IP": LOOPBACK, "PYSPARK_PYTHON": sys.executable, **environment,
     }  # fmt: skip
     log = folder / "connect.log"
     with log.open("wb") as out:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import redis
 
-from benchmarks.bare import BareQueue
+from benchmarks.baseline import BaselineQueue
 from benchmarks.cost import BATCH, KINDS, batches
 from redisq_ops.core.model.entry import Settlement
 
@@ -42,7 +42,7 @@ def test_a_bare_queue_writes_after_each_step_what_ours_has(client: redis.Redis, 
     some = [list(pair) for pair in zip(*two, strict=True)] if clients > 1 else two
 
     def ours() -> list[Step]:
-        queue = mine.made(client)
+        queue = mine.make(client)
         mine.put(queue, some)
         steps = [written(client)]
         taken = queue.take(BATCH, consumer="w").deliveries
@@ -51,7 +51,7 @@ def test_a_bare_queue_writes_after_each_step_what_ours_has(client: redis.Redis, 
         return [*steps, written(client)]
 
     def bare() -> list[Step]:
-        queue = BareQueue(client, mine.bare)
+        queue = BaselineQueue(client, mine.baseline)
         for nth, few in enumerate(some):
             queue.put(few, mine.payload, f"c{nth % mine.clients}")
         steps = [written(client)]

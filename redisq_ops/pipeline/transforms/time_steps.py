@@ -1,4 +1,4 @@
-"""Time in steps."""
+"""Time steps: a timestamp rounded down to the beginning of its step."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 MINUTE = 60_000
 
 
-def ms(at: str, step_ms: int) -> Column:
+def step_start_ms(at: str, step_ms: int) -> Column:
     return F.expr(f"unix_millis({at}) - pmod(unix_millis({at}), {int(step_ms)})")
 
 
-def step(at: str, step_ms: int) -> Column:
-    return F.timestamp_millis(ms(at, step_ms))
+def step_start(at: str, step_ms: int) -> Column:
+    return F.timestamp_millis(step_start_ms(at, step_ms))

@@ -1,4 +1,4 @@
-"""Requests that ended, and what each of them waited for."""
+"""Requests that ended, and their critical paths."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from .events import occurrences
+from .events import entry_events
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 def requests(history: DataFrame, attempts: DataFrame) -> DataFrame:
     """Requests that ended within the history, the slowest first."""
-    begun = (
-        occurrences(history)
+    submitted = (
+        entry_events(history)
         .where((F.col("event") == "submitted") & F.col("request").isNotNull())
         .groupBy("queue", "request")
         .agg(F.min("at").alias("submitted_at"), F.count("*").alias("entries"))
@@ -26,7 +26,7 @@ def requests(history: DataFrame, attempts: DataFrame) -> DataFrame:
         .groupBy("queue", F.coalesce("request", "id").alias("request"))
         .agg(F.max("at").alias("done_at"))
     )
-    tried = (
+    delivered = (
         attempts.where(F.col("request").isNotNull())
         .groupBy("queue", "request")
         .agg(
@@ -37,8 +37,8 @@ def requests(history: DataFrame, attempts: DataFrame) -> DataFrame:
     )
     took = F.unix_millis("done_at") - F.unix_millis("submitted_at")
     return (
-        ended.join(begun, ["queue", "request"])
-        .join(tried, ["queue", "request"], "left")
+        ended.join(submitted, ["queue", "request"])
+        .join(delivered, ["queue", "request"], "left")
         .fillna(0, ["deliveries", "bad", "dead"])
         .withColumn("took_ms", took)
         .orderBy(F.desc("took_ms"), "queue", "request")
@@ -46,39 +46,38 @@ def requests(history: DataFrame, attempts: DataFrame) -> DataFrame:
 
 
 def critical_paths(attempts: DataFrame) -> DataFrame:
-    """What each request waited for, from its submission to its last end: see `critical.path`.
+    """The critical path of each request: see `critical_path.critical_path`.
 
-    One row per stretch of time; the stretches of a request follow each other without a gap. A
-    request's deliveries are looked at by one task.
+    One row per segment, in order and without gaps. One task reads all deliveries of a request.
     """
     rows = attempts.where(F.col("request").isNotNull()).select(
         "queue", "request", "id", "attempt", "consumer", "since", "ended",
         *(F.unix_millis(f"{name}_at").alias(f"{name}_ms") for name in ("since", "taken", "ended")),
     )  # fmt: skip
-    walked = rows.groupBy("queue", "request").applyInPandas(
-        _walked,
+    paths = rows.groupBy("queue", "request").applyInPandas(
+        _path_rows,
         "queue string, request string, place int, what string, id string, attempt int, "
         "consumer string, ended string, from_ms long, to_ms long",
     )
-    return walked.select(
+    return paths.select(
         "queue", "request", "place", "what", "id", "attempt", "consumer", "ended",
         F.timestamp_millis("from_ms").alias("from_at"), F.timestamp_millis("to_ms").alias("to_at"),
         (F.col("to_ms") - F.col("from_ms")).alias("took_ms"),
     ).orderBy("queue", "request", "place")  # fmt: skip
 
 
-def _walked(rows: pd.DataFrame) -> pd.DataFrame:
+def _path_rows(rows: pd.DataFrame) -> pd.DataFrame:
     import pandas as pd
 
-    from ..critical_path import Attempt, path
+    from ..critical_path import Attempt, critical_path
 
-    def whole(value: Any) -> int | None:
+    def optional_int(value: Any) -> int | None:
         return None if pd.isna(value) else int(value)
 
-    stretches = path(
+    segments = critical_path(
         Attempt(
-            row.id, int(row.attempt), row.consumer, row.since, whole(row.since_ms),
-            int(row.taken_ms), row.ended, whole(row.ended_ms),
+            row.id, int(row.attempt), row.consumer, row.since, optional_int(row.since_ms),
+            int(row.taken_ms), row.ended, optional_int(row.ended_ms),
         )
         for row in rows.itertuples(index=False)
     )  # fmt: skip
@@ -87,7 +86,7 @@ def _walked(rows: pd.DataFrame) -> pd.DataFrame:
         [
             (queue, request, place, s.what, s.id, s.attempt, s.consumer, s.ended, s.from_ms,
              s.to_ms)
-            for place, s in enumerate(stretches, 1)
+            for place, s in enumerate(segments, 1)
         ],
         columns=["queue", "request", "place", "what", "id", "attempt", "consumer", "ended",
                  "from_ms", "to_ms"],

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from redisq_ops.core.redis.client import ServerAddress
 from redisq_ops.pipeline import dataset, submit
+from redisq_ops.pipeline.connection import Server
 from redisq_ops.pipeline.dataset import DatasetOptions
-from redisq_ops.pipeline.doctor import workers
+from redisq_ops.pipeline.doctor import check_executors
 from redisq_ops.pipeline.session import session
-from redisq_ops.pipeline.writing import Server
 
-from .cluster import CONF
+from .spark_cluster import CONF
 
 REQUESTS, ROWS = 40, 4000
 
@@ -24,7 +24,7 @@ REQUESTS, ROWS = 40, 4000
 def main(url: str, master: str, folder: Path) -> None:
     target = ServerAddress(url)
     spark = session("tests", master=master, conf=CONF, target=target)
-    executors = workers(spark, 4)
+    executors = check_executors(spark, 4)
     dead = spark.read.format("redisq").options(table="dead", rowsPerPartition="50").load()
     rows = dead.select("id", "error").collect()
 
@@ -45,15 +45,15 @@ def main(url: str, master: str, folder: Path) -> None:
     source.write_text("\n".join(["request,text", *lines]))
     wanted = DatasetOptions("mail", id="request", payload="text", parts=2)
     frame = dataset.read(spark, source.as_uri())
-    done = submit.submit(spark, Server(target), frame, wanted, "job", told=kill)
+    done = submit.submit(spark, Server(target), frame, wanted, "job", on_progress=kill)
     spark.stop()
-    told = {
+    summary = {
         "executors": [asdict(finding) for finding in executors],
         "rows": sorted(row["id"] for row in rows),
         "requests": done.requests,
         "entries": done.entries,
     }
-    print(json.dumps(told))
+    print(json.dumps(summary))
 
 
 if __name__ == "__main__":

@@ -13,9 +13,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from redisq_ops import DelaySet
 from redisq_ops.core.model.errors import BadInput, Lost
 from redisq_ops.core.queues.delay import ShardedDelaySet
-from redisq_ops.pipeline.options import parsed
+from redisq_ops.pipeline.history_stream import HistoryStreamReader
+from redisq_ops.pipeline.options import parse_options
 from redisq_ops.pipeline.source import RedisqDataSource
-from redisq_ops.pipeline.stream import HistoryStream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -39,11 +39,11 @@ def happen(queue: Any, first: int, last: int) -> None:
         queue.schedule([(f"e{n}", b"")], after_ms=3_600_000)
 
 
-def stream(url: str, **options: str) -> HistoryStream:
-    return HistoryStream(parsed({"table": "history", "url": url, **options}))
+def stream(url: str, **options: str) -> HistoryStreamReader:
+    return HistoryStreamReader(parse_options({"table": "history", "url": url, **options}))
 
 
-def batch(reader: HistoryStream, start: Any, end: Any) -> list[dict[str, Any]]:
+def batch(reader: HistoryStreamReader, start: Any, end: Any) -> list[dict[str, Any]]:
     """The rows of a micro-batch. Offsets go through a checkpoint's JSON, as Spark's do."""
     start, end = json.loads(json.dumps([start, end]))
     return [
@@ -54,7 +54,9 @@ def batch(reader: HistoryStream, start: Any, end: Any) -> list[dict[str, Any]]:
     ]
 
 
-def drained(reader: HistoryStream, start: Any, limit: Any = ALL) -> tuple[list[str | None], Any]:
+def drained(
+    reader: HistoryStreamReader, start: Any, limit: Any = ALL
+) -> tuple[list[str | None], Any]:
     """Batch by batch until nothing is new: ids, and the offset at the end."""
     found: list[str | None] = []
     for _ in range(1000):
@@ -194,7 +196,7 @@ def test_a_history_that_was_begun_anew(client: redis.Redis, url: str) -> None:
     happen(queue, 11, 12)
     strict, lenient = stream(url), stream(url, onTrim="report")
     latest = strict.latestOffset(end, ALL)
-    with pytest.raises(Lost, match="begun anew"):
+    with pytest.raises(Lost, match="started anew"):
         batch(strict, end, latest)
     found = batch(lenient, end, latest)
     assert {row["id"] for row in found} == {None, *names(11, 12)}
@@ -211,7 +213,9 @@ def test_a_queue_that_leaves_the_registry_with_unread_events_is_missed(
     end = strict.latestOffset(start, ALL)
     client.hdel("rq:registry", "q")
     client.delete(HIST)
-    with pytest.raises(Lost, match=r"history of queue q, after .*: 9 events went with the queue"):
+    with pytest.raises(
+        Lost, match=r"history of queue q, after .*: 9 events were deleted with the queue"
+    ):
         batch(strict, start, end)
     found = batch(lenient, start, end)
     (gap,) = [row for row in found if row["event"] == "gap"]
@@ -225,11 +229,11 @@ def test_a_shard_whose_history_is_gone_is_missed_too(client: redis.Redis, url: s
     reader = stream(url)
     end = reader.latestOffset({}, ALL)
     client.delete("rq:{q/1}:hist")
-    with pytest.raises(Lost, match=r"queue q \(shard 1\).*went with the queue, or with its shard"):
+    with pytest.raises(Lost, match=r"queue q \(shard 1\).*deleted with the queue or its shard"):
         batch(reader, {}, end)
 
 
-def parts_of(reader: HistoryStream, start: Any, end: Any) -> list[Any]:
+def parts_of(reader: HistoryStreamReader, start: Any, end: Any) -> list[Any]:
     start, end = json.loads(json.dumps([start, end]))
     return [partition.value for partition in reader.partitions(start, end)]
 
@@ -283,14 +287,14 @@ def test_what_is_trimmed_of_a_large_batch_is_missed(
 @pytest.mark.parametrize("option", [{"maxEventsPerTrigger": "5"}, {"startingOffsets": "latest"}])
 def test_what_only_a_stream_has_is_refused_elsewhere(option: dict[str, str], url: str) -> None:
     source = RedisqDataSource({"table": "history", "url": url, **option})
-    assert isinstance(source.streamReader(source.schema()), HistoryStream)
+    assert isinstance(source.streamReader(source.schema()), HistoryStreamReader)
     with pytest.raises(BadInput, match="are for a stream"):
         source.reader(source.schema())
 
 
 def test_only_the_history_is_a_stream_and_all_of_it(url: str) -> None:
     with pytest.raises(BadInput, match="only the table history"):
-        HistoryStream(parsed({"table": "dead", "url": url}))
+        HistoryStreamReader(parse_options({"table": "dead", "url": url}))
     for bound in ("since", "until"):
         with pytest.raises(BadInput, match=f"option {bound} is not for a stream"):
             stream(url, **{bound: "5"})

@@ -1,6 +1,6 @@
-"""A queue with very many entries in every state, within seconds: copies of a few real ones.
+"""A queue with very many entries in every state within seconds, by copying some real entries.
 
-What is copied went where it is by the queue's own operations, and each copy is complete: the
+The originals got into their states by the queue's own operations, and each copy is complete: the
 queue's `invariants()` hold before and after.
 """
 
@@ -64,22 +64,22 @@ redis.call('HINCRBY', base .. 'stat', 'waiting', waiting * (last - first + 1))
 
 
 def seed(queue: RequestQueue[redis.Redis]) -> None:
-    """A waiting request of each priority, and `BATCH` entries each pending, delayed and dead."""
+    """A waiting request of each priority, and `BATCH` pending, delayed and dead entries each."""
     for state in ("pending", "delayed", "dead"):
         queue.submit([PAYLOAD] * BATCH, id=state, limit=1000)
         taken = queue.take(BATCH, consumer="worker-1", lease_ms=DAY_MS).deliveries
         if state == "delayed":
-            queue.settle([Settlement(one, "fail", ERROR, DAY_MS) for one in taken])
+            queue.settle([Settlement(delivery, "fail", ERROR, DAY_MS) for delivery in taken])
         if state == "dead":
-            queue.settle([Settlement(one, "reject", ERROR) for one in taken])
+            queue.settle([Settlement(delivery, "reject", ERROR) for delivery in taken])
     for priority in range(PRIORITIES):
         queue.submit([PAYLOAD], id=f"waiting-{priority}", priority=priority)
 
 
 def grow(queue: RequestQueue[redis.Redis], entries: int) -> None:
-    """From what `seed` or `grow` made to ``entries`` in each state.
+    """Grow what `seed` or `grow` made to ``entries`` in each state.
 
-    The waiting ones are a request each, the others `BATCH` to a request.
+    Each waiting entry is a request of its own; the others are `BATCH` per request.
     """
     client: Any = queue.client
     copy, counts = client.register_script(COPY), queue.counts()

@@ -8,7 +8,8 @@ import pytest
 from pyspark.errors import PySparkException, PythonException
 
 from redisq_ops.core.model.errors import BadInput, NotFound, RedisqError
-from redisq_ops.pipeline.writing import attended, failed, tasks
+from redisq_ops.pipeline.job_errors import translate_job_error
+from redisq_ops.pipeline.spark_jobs import run_job, task_progress
 
 WORKER = """
   An exception was thrown from the Python worker. Please see the stack trace below.
@@ -57,26 +58,26 @@ CSV file: file:///in/a.csv"""
         (
             JVM.format(end="csv", cause=HEADER),
             BadInput,
-            "file:///in/a.csv: its header differs from that of other files, or its order",
+            "file:///in/a.csv: its header differs from the other files' in names or order",
         ),
         (
             "[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012\n== SQL ==\nselect 1/0",
             RedisqError,
             "the job failed: Division by zero.",
         ),
-        ("", RedisqError, "the job failed: Spark doesn't say why"),
+        ("", RedisqError, "the job failed: Spark gives no reason"),
     ],
     ids=lambda word: word.__name__ if isinstance(word, type) else word.strip()[-25:],
 )
 def test_a_failure_is_its_last_word(text: str, kind: type[RedisqError], said: str) -> None:
     for thrown in (PySparkException(text), PythonException(text)):
-        known = failed(thrown)
+        known = translate_job_error(thrown)
         assert (type(known), str(known)) == (kind, said)
 
 
 def test_what_isnt_sparks_stays_what_it_is() -> None:
     for error in (OSError("no such file"), BadInput("--rate"), KeyError("x")):
-        assert failed(error) is error
+        assert translate_job_error(error) is error
 
 
 class Session:
@@ -115,14 +116,14 @@ def test_a_person_is_told_how_far_a_job_is() -> None:
     shown = threading.Event()
 
     def tell() -> None:
-        told.append(tasks(session))
+        told.append(task_progress(session))
         shown.set()
 
     def job() -> str:
         assert shown.wait(30)
         return "done"
 
-    assert attended(session, job, tell) == "done"
+    assert run_job(session, job, tell) == "done"
     assert told[0] == (7, 20)
 
 
@@ -139,5 +140,5 @@ def test_an_interrupt_ends_the_job_and_waits_for_its_end() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        attended(cast(Any, session), job, tell)
+        run_job(cast(Any, session), job, tell)
     assert ended == ["here"]

@@ -57,7 +57,7 @@ def test_any_bytes_and_any_scores_are_gone_through_once(
     client.zadd(DEAD, odd)
     client.zadd(DEAD, {f"r1/{n}": chance.choice([5, 5.125, 6]) for n in range(1, 101)})
     made = reading(url, "dead", rowsPerPartition="13")
-    made.pace = CallSize(10**9, 1, most=2)
+    made.call_size = CallSize(10**9, 1, max_rows=2)
     parts = made.plan()
     assert len(parts) == 13
     found = [row for part in parts for batch in made.read(part) for row in batch.to_pylist()]
@@ -101,7 +101,7 @@ def test_requests_that_are_read_by_age_say_so_too(
 
     everywhere(client)
     client.hset("rq:{mail}:r:r1", "total", "many")
-    monkeypatch.setattr(partitions, "NAMED", 0)
+    monkeypatch.setattr(partitions, "MAX_SIZED_REQUESTS", 0)
     (row,) = rows(url, "results")
     assert row["request"] == "r1" and row["_corrupt"]
 

@@ -11,8 +11,8 @@ import pytest
 from redisq_ops.core.engine.state_scan import Sheet
 from redisq_ops.core.model.entry import Entry, Failure
 from redisq_ops.ops.groups import fingerprint
-from redisq_ops.pipeline import decode, failures
-from redisq_ops.pipeline.batch import RowOrigin
+from redisq_ops.pipeline import entry_decoder, failure_columns
+from redisq_ops.pipeline.arrow_batch import RowOrigin
 from redisq_ops.pipeline.schemas import arrow
 from redisq_ops.pipeline.tables import TABLES
 
@@ -62,14 +62,14 @@ def test_texts_are_cut_out_exactly_or_not_at_all(seed: int) -> None:
             None if chance.random() < 0.1 else encoded(chance)
             for _ in range(chance.randrange(1, 6))
         ]
-        found = failures.cut(errors)
+        found = failure_columns.split_failures(errors)
         if found is None:
             assert any(error and b"\\u" in error for error in errors)
             continue
         cut += 1
         for nth, error in enumerate(errors):
-            told = {name: found[name][nth].as_py() for name in failures.FIELDS}
-            expected = dict.fromkeys(failures.FIELDS) if error is None else json.loads(error)
+            told = {name: found[name][nth].as_py() for name in failure_columns.FIELDS}
+            expected = dict.fromkeys(failure_columns.FIELDS) if error is None else json.loads(error)
             assert told == expected, error
     assert cut > 300
 
@@ -78,7 +78,7 @@ def test_texts_are_cut_out_exactly_or_not_at_all(seed: int) -> None:
 def test_what_is_written_otherwise_is_not_guessed_at(other: bytes) -> None:
     plain = Failure("T", "m", "t").encoded()
     for errors in ([other], [plain, other], [other, plain], [plain, other, plain]):
-        assert failures.cut(errors) is None
+        assert failure_columns.split_failures(errors) is None
 
 
 def test_two_wrong_errors_that_look_right_together_are_not_cut() -> None:
@@ -86,17 +86,17 @@ def test_two_wrong_errors_that_look_right_together_are_not_cut() -> None:
     for quotes in range(12):
         one = b'{"type": "T", "message": "m", "traceback": "t%s"}' % (b'"' * quotes)
         two = b"{%s}" % (b'"' * (12 - quotes)) + b" " * 40
-        assert failures.cut([one, two]) is None
-        assert failures.cut([two, one]) is None
+        assert failure_columns.split_failures([one, two]) is None
+        assert failure_columns.split_failures([two, one]) is None
 
 
 def test_errors_with_letters_of_any_alphabet_are_still_read_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(decode, "_one_by_one", lambda *_: pytest.fail("read one by one"))
+    monkeypatch.setattr(entry_decoder, "_decode_rows", lambda *_: pytest.fail("read one by one"))
     texts = ["nö", "\U0001f600 дом", 'a "b"\\\n']
     errors = [Failure("É", text, text).encoded() for text in texts]
-    columns = decode._failed([*errors, None], with_traceback=True)
+    columns = entry_decoder._error_columns([*errors, None], with_traceback=True)
     assert columns["error"].to_pylist() == [*texts, None]
     assert columns["traceback"].to_pylist() == [*texts, None]
     assert columns["error_type"].to_pylist() == ["É"] * 3 + [None]
@@ -122,7 +122,7 @@ def test_errors_that_are_the_same_are_looked_at_once(monkeypatch: pytest.MonkeyP
         [None if error is None else error.encoded() for error in told],
     )  # fmt: skip
     schema = arrow(TABLES["dead"], ("id", "fingerprint"))
-    found = decode.sheet(page, RowOrigin("q", "delay", 0, False), "dead", schema)
+    found = entry_decoder.decode_sheet(page, RowOrigin("q", "delay", 0, False), "dead", schema)
     assert len(asked) == 3 and len(set(found["fingerprint"].to_pylist())) == 3
     assert found["fingerprint"].to_pylist()[:3] == [
         fingerprint.fingerprint(Entry("e", "dead", error=error, reason="lost")) for error in some

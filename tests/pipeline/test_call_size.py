@@ -17,7 +17,7 @@ LARGE = b"x" * 100_000
 N = 120
 
 
-def sent(client: redis.Redis, *names: str) -> list[list[bytes]]:
+def sent_commands(client: redis.Redis, *names: str) -> list[list[bytes]]:
     """These commands, as the server had them since `listening`, the first one first."""
     shown: Any = client.slowlog_get(10_000)
     commands = [row["command"].split(b" ") for row in reversed(shown)]
@@ -54,7 +54,7 @@ def test_results_are_asked_for_a_few_first(client: redis.Redis, url: str, listen
     listening()
     found = rows(url, "results", maxCallMs="0.05")
     assert [row["number"] for row in found if row["result"] == LARGE] == list(range(1, N + 1))
-    sizes = [fields(words) for words in sent(client, "HMGET") if b":res:r1" in words[1]]
+    sizes = [fields(words) for words in sent_commands(client, "HMGET") if b":res:r1" in words[1]]
     assert sizes[0] == 10 and sum(sizes) == N
     assert max(sizes) == 10 and median(sizes) < 6, "1 MB took longer than 0.05 ms"
 
@@ -68,7 +68,7 @@ def test_small_results_are_asked_for_in_ever_larger_calls(
     queue.settle([Settlement(one, "result", b"y") for one in taken])
     listening()
     assert len(rows(url, "results", maxCallMs="1")) == 500
-    sizes = [fields(words) for words in sent(client, "HMGET") if b":res:" in words[1]]
+    sizes = [fields(words) for words in sent_commands(client, "HMGET") if b":res:" in words[1]]
     assert sizes[0] == 10 and max(sizes) > 40 and len(sizes) < 25
 
 
@@ -82,13 +82,15 @@ def test_what_waits_in_streams_is_read_a_few_first(
     assert len(rows(url, "waiting", payloads="true", maxCallMs="0.05")) == 40
     counts = [
         int(words[words.index(b"COUNT") + 1])
-        for words in sent(client, "XRANGE")
+        for words in sent_commands(client, "XRANGE")
         if b"COUNT" in words
     ]
     assert counts and max(counts) <= 11
     listening()
     assert len(rows(url, "subrequests", payloads="true", maxCallMs="0.05")) == 40
-    records = [fields(words) for words in sent(client, "HMGET") if words[1].endswith(b":meta")]
+    records = [
+        fields(words) for words in sent_commands(client, "HMGET") if words[1].endswith(b":meta")
+    ]
     assert max(records) == 10 and median(records) < 6
 
 
@@ -100,7 +102,9 @@ def test_what_waits_in_lists_is_read_a_few_first(
         queue.submit("ann", [(f"e{n}", LARGE) for n in range(at, at + 20)])
     listening()
     assert len(rows(url, "waiting", payloads="true", maxCallMs="0.05")) == N
-    sizes = [fields(words) for words in sent(client, "HMGET") if words[1].endswith(b":body")]
+    sizes = [
+        fields(words) for words in sent_commands(client, "HMGET") if words[1].endswith(b":body")
+    ]
     assert max(sizes) <= 11 and median(sizes) < 6
 
 

@@ -1,4 +1,4 @@
-"""What the report's page is written with: text made safe, tables, and times in words."""
+"""HTML fragments of the report page: escaped text, tables, times."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from html import escape
 
-from .svg_plot import duration, told
+from .svg_plot import duration, safe
 
 
-class Safe(str):
-    """Text that is escaped already."""
+class EscapedText(str):
+    """Text that is already escaped."""
 
 
-def told_plain(text: str) -> Safe:
-    return Safe(told(text, 140))
+def escaped_text(text: str) -> EscapedText:
+    return EscapedText(safe(text, 140))
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]], numbers_from: int) -> str:
-    """A table; columns from ``numbers_from`` on are numbers."""
+    """An HTML table; columns from index ``numbers_from`` on are right-aligned."""
 
     def cell(tag: str, i: int, text: str) -> str:
-        shown = text if isinstance(text, Safe) else escape(text)
+        shown = text if isinstance(text, EscapedText) else escape(text)
         return f"<{tag}{' class=n' if i >= numbers_from else ''}>{shown}</{tag}>"
 
     head = "".join(cell("th", i, text) for i, text in enumerate(headers))
@@ -32,7 +32,7 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]], numbers_from: i
 
 
 def each_step(step_ms: int) -> str:
-    """``per min``, ``per 5 min``."""
+    """The unit of a count per step: ``per min``, ``per 5 min``."""
     return f"per {duration(step_ms)}".replace("per 1 ", "per ")
 
 
@@ -45,10 +45,10 @@ def moment(ms: int) -> str:
 
 
 def between(begin: int, end: int) -> str:
-    """``2026-03-01 10:00 – 14:00 UTC``, with seconds where it is short."""
-    one, two = (datetime.fromtimestamp(ms / 1000, UTC) for ms in (begin, end))
+    """A range of time: ``2026-03-01 10:00 – 14:00 UTC``, with seconds if it is short."""
+    first, last = (datetime.fromtimestamp(ms / 1000, UTC) for ms in (begin, end))
     clock = "%H:%M:%S" if begin % 60_000 or end % 60_000 else "%H:%M"
     if end - begin >= 600_000:
         clock = "%H:%M"
-    later = two.strftime(clock if one.date() == two.date() else f"%Y-%m-%d {clock}")
-    return f"{one.strftime(f'%Y-%m-%d {clock}')} – {later} UTC"
+    last_text = last.strftime(clock if first.date() == last.date() else f"%Y-%m-%d {clock}")
+    return f"{first.strftime(f'%Y-%m-%d {clock}')} – {last_text} UTC"

@@ -13,8 +13,8 @@ from pyspark.sql import datasource as ds
 
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.pipeline import source
-from redisq_ops.pipeline.connection import unswept
-from redisq_ops.pipeline.options import parsed
+from redisq_ops.pipeline.connection import gc_paused
+from redisq_ops.pipeline.options import parse_options
 
 from ..command_line import dead_letters
 from .rows import reading
@@ -39,23 +39,23 @@ def test_no_cycle_is_looked_for_while_a_page_comes(
 ) -> None:
     queue = dead_letters(client, 3000)
     made, page = reading(url, "dead"), partial(queue.page.op, "dead", None, 3000)
-    made.ask(page)
+    made.run(page)
     gc.collect()
     swept.clear()
-    assert len(made.ask(page).entries) == 3000
+    assert len(made.run(page).entries) == 3000
     assert len(swept) <= 1  # of what is left over, when it is allowed again
     queue.page("dead", None, 3000)
     assert len(swept) > 3
 
 
 def test_it_is_allowed_again_as_it_was() -> None:
-    with pytest.raises(BadInput), unswept():
+    with pytest.raises(BadInput), gc_paused():
         assert not gc.isenabled()
         raise BadInput("no")
     assert gc.isenabled()
     gc.disable()
     try:
-        with unswept():
+        with gc_paused():
             pass
         assert not gc.isenabled()
     finally:
@@ -66,7 +66,7 @@ def test_a_worker_of_spark_settles_once_and_nobody_else_does(
     client: redis.Redis, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dead_letters(client, 3)
-    reader = source.Reader(parsed({"table": "dead", "url": url}))
+    reader = source.TableDataSourceReader(parse_options({"table": "dead", "url": url}))
     (partition,) = reader.partitions()
     before = gc.get_freeze_count()
 
@@ -75,7 +75,7 @@ def test_a_worker_of_spark_settles_once_and_nobody_else_does(
 
     assert rows() == 3 and gc.get_freeze_count() == before
     monkeypatch.setattr(TaskContext, "get", lambda: object())
-    source._settled.cache_clear()
+    source._freeze_objects.cache_clear()
     try:
         assert rows() == 3
         settled = gc.get_freeze_count()
@@ -84,4 +84,4 @@ def test_a_worker_of_spark_settles_once_and_nobody_else_does(
         assert gc.get_freeze_count() <= settled
     finally:
         gc.unfreeze()
-        source._settled.cache_clear()
+        source._freeze_objects.cache_clear()
