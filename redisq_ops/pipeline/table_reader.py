@@ -279,24 +279,26 @@ class TableReader:
             return
         # A new call size for each request: sizes of its payloads say nothing about the next
         # request's.
-        call_size, start, room = self._entry_call_size(), numbers.first, numbers.last
+        call_size, start, limit = self._entry_call_size(), numbers.first, numbers.last
         while start <= numbers.last:
-            size = min(call_size.size, room, numbers.last - start + 1)
+            size = min(call_size.size, limit, numbers.last - start + 1)
             try:
                 batch, took = self._subrequest_batch(numbers.request, start, size, leaf, origin)
                 call_size.learn(size, took)
             except WrongKind as error:  # a key of another type fails for all of them
-                what = f"its request's keys can't be read: {describe_error(error)}"
-                yield model_rows.unreadable_row(numbers.request, None, what, origin, self.schema)
+                reason = f"its request's keys can't be read: {describe_error(error)}"
+                yield model_rows.unreadable_row(numbers.request, None, reason, origin, self.schema)
                 return
             except (ValueError, LookupError, TypeError, OverflowError) as error:
-                room = size // 2
-                if room:  # halve: only one of them is unreadable
+                limit = size // 2
+                if limit:  # halve: only one of them is unreadable
                     continue
-                what = f"its record can't be read: {describe_error(error)}"
-                batch = model_rows.unreadable_row(numbers.request, start, what, origin, self.schema)
+                reason = f"its record can't be read: {describe_error(error)}"
+                batch = model_rows.unreadable_row(
+                    numbers.request, start, reason, origin, self.schema
+                )
             yield batch
-            start, room = start + size, numbers.last
+            start, limit = start + size, numbers.last
 
     def _subrequest_batch(
         self, request: str, start: int, size: int, leaf: Queue[Any], origin: RowOrigin

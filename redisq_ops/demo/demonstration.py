@@ -1,4 +1,4 @@
-"""The demo: a real server, a living workload, and the dashboard on top."""
+"""The demo: a temporary server with a workload on it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .server import EmbeddedServer
 
 @contextmanager
 def demonstration() -> Iterator[str]:
-    """The URL of a server of its own with a workload on it; both end with the block."""
+    """The URL of a temporary server with a workload; both end with the block."""
     with EmbeddedServer() as server:
         command = [sys.executable, "-m", "redisq_ops.demo.workload", server.url]
         workload = subprocess.Popen(
