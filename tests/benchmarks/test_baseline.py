@@ -15,55 +15,59 @@ ONCE = (b"clients",)
 Step = list[tuple[bytes, int, int]]
 
 
-def written(client: redis.Redis) -> Step:
+def stored_sizes(client: redis.Redis) -> Step:
     """What has about a batch of members: type, how many, their bytes."""
     found = []
-    some: Any = client
+    untyped: Any = client
     for key in client.scan_iter(count=1000):
         kind: Any = client.type(key)
         if kind == b"string" or key.endswith(ONCE):
             continue
-        held = {
-            b"hash": lambda key: [word for row in some.hgetall(key).items() for word in row],
-            b"list": lambda key: some.lrange(key, 0, -1),
-            b"set": some.smembers,
-            b"zset": lambda key: some.zrange(key, 0, -1),
-            b"stream": lambda key: [word for _, row in some.xrange(key) for word in row.values()],
+        members = {
+            b"hash": lambda key: [word for row in untyped.hgetall(key).items() for word in row],
+            b"list": lambda key: untyped.lrange(key, 0, -1),
+            b"set": untyped.smembers,
+            b"zset": lambda key: untyped.zrange(key, 0, -1),
+            b"stream": lambda key: [
+                word for _, row in untyped.xrange(key) for word in row.values()
+            ],
         }[kind](key)
-        if len(held) > BATCH // 2:
-            found.append((kind, round(len(held), -1), sum(map(len, held))))
+        if len(members) > BATCH // 2:
+            found.append((kind, round(len(members), -1), sum(map(len, members))))
     return sorted(found)
 
 
 @pytest.mark.parametrize("kind", CASES)
-def test_a_bare_queue_writes_after_each_step_what_ours_has(client: redis.Redis, kind: str) -> None:
-    mine, clients = KINDS[kind], CASES[kind]
+def test_a_baseline_queue_stores_as_much_as_ours_after_each_step(
+    client: redis.Redis, kind: str
+) -> None:
+    queue_kind, clients = KINDS[kind], CASES[kind]
     two = batches(2 * BATCH)
-    some = [list(pair) for pair in zip(*two, strict=True)] if clients > 1 else two
+    ordered = [list(pair) for pair in zip(*two, strict=True)] if clients > 1 else two
 
-    def ours() -> list[Step]:
-        queue = mine.make(client)
-        mine.put(queue, some)
-        steps = [written(client)]
+    def measure_ours() -> list[Step]:
+        queue = queue_kind.make(client)
+        queue_kind.put(queue, ordered)
+        steps = [stored_sizes(client)]
         taken = queue.take(BATCH, consumer="w").deliveries
-        steps.append(written(client))
+        steps.append(stored_sizes(client))
         queue.settle([Settlement(delivery, "ack") for delivery in taken])
-        return [*steps, written(client)]
+        return [*steps, stored_sizes(client)]
 
-    def bare() -> list[Step]:
-        queue = BaselineQueue(client, mine.baseline)
-        for nth, few in enumerate(some):
-            queue.put(few, mine.payload, f"c{nth % mine.clients}")
-        steps = [written(client)]
+    def measure_baseline() -> list[Step]:
+        queue = BaselineQueue(client, queue_kind.baseline)
+        for nth, ids in enumerate(ordered):
+            queue.put(ids, queue_kind.payload, f"c{nth % queue_kind.clients}")
+        steps = [stored_sizes(client)]
         taken = queue.take(BATCH)
         assert len(taken) == BATCH
-        steps.append(written(client))
+        steps.append(stored_sizes(client))
         queue.settle(taken)
-        return [*steps, written(client)]
+        return [*steps, stored_sizes(client)]
 
-    found = ours()
+    found = measure_ours()
     client.flushall()
-    for step, (theirs, its) in enumerate(zip(found, bare(), strict=True)):
-        assert [row[:2] for row in theirs] == [row[:2] for row in its], f"step {step}"
-        for (type, _, size), (_, _, beside) in zip(theirs, its, strict=True):
-            assert 0.75 < size / beside < 1.33, (step, type, size, beside)
+    for step, (measured, baseline) in enumerate(zip(found, measure_baseline(), strict=True)):
+        assert [row[:2] for row in measured] == [row[:2] for row in baseline], f"step {step}"
+        for (type, _, size), (_, _, baseline_size) in zip(measured, baseline, strict=True):
+            assert 0.75 < size / baseline_size < 1.33, (step, type, size, baseline_size)

@@ -43,7 +43,9 @@ def fields(words: list[bytes]) -> int:
     return len(words) - 4 - 2 + int(words[-3].strip(b"("))
 
 
-def test_results_are_asked_for_a_few_first(client: redis.Redis, url: str, listening: Any) -> None:
+def test_results_are_read_in_small_calls_first(
+    client: redis.Redis, url: str, listening: Any
+) -> None:
     """Of each request anew: those of another one may have been small."""
     queue = RequestQueue(client, "mail")
     queue.submit([b"x"] * N, id="r1", limit=500)
@@ -59,7 +61,7 @@ def test_results_are_asked_for_a_few_first(client: redis.Redis, url: str, listen
     assert max(sizes) == 10 and median(sizes) < 6, "1 MB took longer than 0.05 ms"
 
 
-def test_small_results_are_asked_for_in_ever_larger_calls(
+def test_call_size_grows_while_results_are_small(
     client: redis.Redis, url: str, listening: Any
 ) -> None:
     queue = RequestQueue(client, "mail")
@@ -72,7 +74,7 @@ def test_small_results_are_asked_for_in_ever_larger_calls(
     assert sizes[0] == 10 and max(sizes) > 40 and len(sizes) < 25
 
 
-def test_what_waits_in_streams_is_read_a_few_first(
+def test_waiting_entries_in_streams_are_read_in_small_calls_first(
     client: redis.Redis, url: str, listening: Any
 ) -> None:
     queue = RequestQueue(client, "mail")
@@ -94,7 +96,7 @@ def test_what_waits_in_streams_is_read_a_few_first(
     assert max(records) == 10 and median(records) < 6
 
 
-def test_what_waits_in_lists_is_read_a_few_first(
+def test_waiting_entries_in_lists_are_read_in_small_calls_first(
     client: redis.Redis, url: str, listening: Any
 ) -> None:
     queue = FairQueue(client, "mail")
@@ -108,7 +110,7 @@ def test_what_waits_in_lists_is_read_a_few_first(
     assert max(sizes) <= 11 and median(sizes) < 6
 
 
-def test_every_round_is_between_two_looks_at_the_clock(client: redis.Redis) -> None:
+def test_every_round_trip_is_between_two_reads_of_the_clock(client: redis.Redis) -> None:
     from redisq_ops.core.engine.state_scan import clocked
     from redisq_ops.core.redis.operation import Call, run
 

@@ -56,17 +56,17 @@ def ran(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("server", ["valkey"], indirect=True)
-def test_two_workers_read_and_write_and_one_that_cant_reach_the_server_is_named(
+def test_two_workers_read_and_write_and_doctor_names_one_that_cant_reach_the_server(
     cluster: Cluster, client: redis.Redis, server: EmbeddedServer, url: str, tmp_path: Path
 ) -> None:
     dead_letters(client, 200, "letters")
     done = ran("tests.pipeline.cluster_application", url, cluster.url, str(tmp_path))
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert [one["ok"] for one in told["executors"]] == [True, True], told
-    assert told["rows"] == sorted(f"r1/{n}" for n in range(1, 201))
+    summary = json.loads(done.stdout)
+    assert [check["ok"] for check in summary["executors"]] == [True, True], summary
+    assert summary["rows"] == sorted(f"r1/{n}" for n in range(1, 201))
     assert (tmp_path / "killed").exists() and (tmp_path / "again").exists()
-    assert sum(told["requests"].values()) == REQUESTS and told["entries"] == ROWS
+    assert sum(summary["requests"].values()) == REQUESTS and summary["entries"] == ROWS
     mail = RequestQueue(client, "mail")
     found = Counter(
         entry.payload
@@ -91,7 +91,7 @@ def test_two_workers_read_and_write_and_one_that_cant_reach_the_server_is_named(
 
 
 @pytest.mark.parametrize("server", ["valkey"], indirect=True)
-def test_a_spark_connect_server_reads_the_server_of_the_command(
+def test_a_spark_connect_session_reads_the_commands_server(
     client: redis.Redis, url: str, tmp_path: Path
 ) -> None:
     """Whatever its own environment says: the workers there were started by somebody else."""
@@ -111,16 +111,18 @@ def test_a_spark_connect_server_reads_the_server_of_the_command(
 
 
 @pytest.mark.parametrize(
-    ("address", "said"),
+    ("address", "message"),
     [
         ("spark://127.0.0.1:1", "no Spark master at spark://127.0.0.1:1: Connection refused"),
         ("sc://127.0.0.1:1/;token=secret", "no Spark Connect at sc://127.0.0.1:1: Connection"),
         ("spark://[::1", "no Spark master"),
     ],
 )
-def test_who_isnt_there_is_said_at_once_and_without_secrets(address: str, said: str) -> None:
+def test_an_unreachable_master_is_reported_at_once_without_secrets(
+    address: str, message: str
+) -> None:
     with pytest.raises(Unreachable) as refused:
         check_reachable(address)
-    assert str(refused.value).startswith(said) and "secret" not in str(refused.value)
+    assert str(refused.value).startswith(message) and "secret" not in str(refused.value)
     check_reachable("yarn")
     check_reachable("local[2]")

@@ -90,7 +90,7 @@ def whole(url: str, table: str) -> dict[str, dict[str, Any]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("state", ["waiting", "pending", "delayed", "dead"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_broken_record_is_one_row_aside(
+def test_a_corrupt_record_is_one_corrupt_row(
     kind: str, state: str, client: redis.Redis, url: str
 ) -> None:
     queue = in_state(kind, state, client)
@@ -105,7 +105,7 @@ def test_a_broken_record_is_one_row_aside(
         assert {row["queue"] for row in bad} == {queue.name}
 
 
-def test_every_broken_record_is_a_row_aside_and_no_other_is() -> None:
+def test_every_corrupt_record_is_a_corrupt_row_and_no_other_is() -> None:
     """Also two of them, one with as many words too many as the other has too few."""
     few, many, right = b"- 1 0", b"- 0 0 0 0 - - - 0" + b" 0" * 6, b"- 1 0 5 5 w - failed 0"
     schema = arrow(TABLES["pending"], ("id", "failures", "since_at", "_corrupt"))
@@ -158,7 +158,7 @@ OTHERS = [
 
 
 @pytest.mark.parametrize(("kind", "spoil"), OTHERS)
-def test_what_waits_has_more_that_can_be_broken(
+def test_corrupt_waiting_entries_are_corrupt_rows(
     kind: str, spoil: Callable[[Any, redis.Redis], str], client: redis.Redis, url: str
 ) -> None:
     queue = in_state(kind, "waiting", client)
@@ -199,7 +199,7 @@ UNITS: list[tuple[str, str, Callable[[Any, redis.Redis], None]]] = [
 
 
 @pytest.mark.parametrize(("kind", "name", "spoil"), UNITS)
-def test_what_waits_of_one_request_or_client_is_no_others_loss(
+def test_one_unreadable_request_or_client_hides_no_other(
     kind: str, name: str, spoil: Callable[[Any, redis.Redis], None], client: redis.Redis, url: str
 ) -> None:
     queue = in_state(kind, "waiting", client)
@@ -211,7 +211,7 @@ def test_what_waits_of_one_request_or_client_is_no_others_loss(
     assert [row[column] for row in bad] == [name] and "can't be read" in bad[0]["_corrupt"]
 
 
-def test_members_that_are_no_names_are_told_of_once(client: redis.Redis, url: str) -> None:
+def test_members_that_are_not_utf8_are_reported_once(client: redis.Redis, url: str) -> None:
     """Whole pages of them, of requests and of clients."""
     requests, fair = RequestQueue(client, "mail"), FairQueue(client, "fair")
     for id in ("r1", "r2"):
@@ -230,7 +230,7 @@ def test_members_that_are_no_names_are_told_of_once(client: redis.Redis, url: st
         )
 
 
-def test_screens_say_that_a_record_cannot_be_read(client: redis.Redis) -> None:
+def test_pages_mark_a_record_that_cannot_be_read(client: redis.Redis) -> None:
     """It is listed with why, among the others: who acts on an entry has to know it."""
     for kind in ("request", "fair", "circular"):
         client.flushall()
@@ -244,7 +244,7 @@ def test_screens_say_that_a_record_cannot_be_read(client: redis.Redis) -> None:
 @pytest.mark.slow
 @pytest.mark.alike
 @pytest.mark.parametrize("kind", ["request", "fair", "circular"])
-def test_spark_keeps_it_aside_and_counts_it(
+def test_an_export_keeps_corrupt_rows_apart_and_counts_them(
     kind: str, spark: SparkSession, client: redis.Redis, url: str, tmp_path: Path
 ) -> None:
     from redisq_ops.core.redis.client import ServerAddress

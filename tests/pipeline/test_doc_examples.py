@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.slow
-def test_the_page_runs_as_printed(
+def test_the_docs_page_runs_as_printed(
     spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str], programs: Path,
 ) -> None:  # fmt: skip

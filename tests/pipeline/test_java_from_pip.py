@@ -61,7 +61,7 @@ def test_spark_runs_on_the_java_that_pip_brought(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("server", ["valkey"], indirect=True)
-def test_a_java_that_is_too_old_is_named_in_one_line(
+def test_an_old_java_is_reported_in_one_line(
     bare: dict[str, str], client: redis.Redis, url: str, tmp_path: Path
 ) -> None:
     """With nothing else there: the package with its Java is not installed either."""
@@ -73,7 +73,7 @@ def test_a_java_that_is_too_old_is_named_in_one_line(
     given = bare | {"JAVA_HOME": str(tmp_path / "old"), "PYTHONPATH": str(tmp_path)}
     done = ran(given, "--url", url, "spark", "report")
     assert done.returncode == 2 and done.stdout == "", done.stdout
-    begun, said = done.stderr.splitlines()
-    assert begun == "starting Spark…"
-    assert "Spark needs Java 17 or newer (found JAVA_HOME: Java 11)" in said
-    assert "redisq-ops[spark]" in said
+    first_line, message = done.stderr.splitlines()
+    assert first_line == "starting Spark…"
+    assert "Spark needs Java 17 or newer (found JAVA_HOME: Java 11)" in message
+    assert "redisq-ops[spark]" in message

@@ -59,7 +59,7 @@ def written(shelf: LakeTable, run: str, days: dict[str, int], **given: Any) -> M
 # --- without Spark --------------------------------------------------------------------------------
 
 
-def test_files_go_where_they_belong_and_the_manifest_says_which(tmp_path: Path) -> None:
+def test_files_are_placed_and_listed_in_the_manifest(tmp_path: Path) -> None:
     shelf = LakeTable(tmp_path, HISTORY)
     with shelf.locked():
         shelf.place_files(written(shelf, "r1", {"2026-11-20": 3, "2026-11-21": 2}))
@@ -71,7 +71,7 @@ def test_files_go_where_they_belong_and_the_manifest_says_which(tmp_path: Path) 
     assert (made.state, made.rows) == ("done", 5) and len(there(shelf)) == 5
 
 
-def test_what_was_interrupted_before_its_manifest_leaves_nothing(tmp_path: Path) -> None:
+def test_a_run_interrupted_before_its_manifest_leaves_nothing(tmp_path: Path) -> None:
     shelf = LakeTable(tmp_path, HISTORY)
     with shelf.locked():
         spilled(shelf, "r1", {"2026-11-20": 3})
@@ -81,9 +81,7 @@ def test_what_was_interrupted_before_its_manifest_leaves_nothing(tmp_path: Path)
 
 
 @pytest.mark.parametrize("placed", [0, 1, 2, 3])
-def test_what_was_interrupted_while_it_placed_its_files_is_finished(
-    tmp_path: Path, placed: int
-) -> None:
+def test_a_run_interrupted_while_placing_files_is_finished(tmp_path: Path, placed: int) -> None:
     shelf = LakeTable(tmp_path, HISTORY)
     with shelf.locked():
         made = written(shelf, "r1", {"2026-11-19": 1, "2026-11-20": 2, "2026-11-21": 3})
@@ -97,7 +95,7 @@ def test_what_was_interrupted_while_it_placed_its_files_is_finished(
     assert [each.state for each in shelf.runs()] == ["done"]
 
 
-def test_a_later_run_takes_the_place_of_an_earlier_one(tmp_path: Path) -> None:
+def test_a_later_snapshot_replaces_an_earlier_one_of_the_day(tmp_path: Path) -> None:
     shelf = LakeTable(tmp_path, HISTORY)
     with shelf.locked():
         shelf.place_files(written(shelf, "r1", {"2026-11-21": 4}))
@@ -108,7 +106,7 @@ def test_a_later_run_takes_the_place_of_an_earlier_one(tmp_path: Path) -> None:
     assert there(shelf) == ["r2-2026-11-21-0", "r2-2026-11-21-1"]
 
 
-def test_so_do_its_rows_that_could_not_be_read(tmp_path: Path) -> None:
+def test_a_later_snapshot_replaces_corrupt_rows_too(tmp_path: Path) -> None:
     shelf = LakeTable(tmp_path, HISTORY)
     with shelf.locked():
         shelf.place_files(written(shelf, "r1", {"__HIVE_DEFAULT_PARTITION__": 1, "1970-01-01": 2}))
@@ -120,8 +118,11 @@ def test_so_do_its_rows_that_could_not_be_read(tmp_path: Path) -> None:
 def test_marks_are_the_latest_of_each_shard_and_older_manifests_have_none(tmp_path: Path) -> None:
     shelf = LakeTable(tmp_path, HISTORY)
     with shelf.locked():
-        told: list[dict[str, int | str]] = [{"a/0": 5, "a/1": "7-0", "b/0": 1}, {"a/0": "9-1"}]
-        for k, marks in enumerate(told):
+        marks_of_runs: list[dict[str, int | str]] = [
+            {"a/0": 5, "a/1": "7-0", "b/0": 1},
+            {"a/0": "9-1"},
+        ]
+        for k, marks in enumerate(marks_of_runs):
             shelf.write_manifest(Manifest(f"r{k}", "history", "done", k, marks=marks))
         old = '{"redisq_lake":1,"run":"r9","table":"history","state":"done","at_ms":9,'
         old += '"bounds":{"a":[0,5]},"files":[],"replaces":[]}'
@@ -130,7 +131,7 @@ def test_marks_are_the_latest_of_each_shard_and_older_manifests_have_none(tmp_pa
     assert shelf.marks({"a", "b"})["b/0"] == 1
 
 
-def test_a_file_of_an_unfinished_run_that_is_gone_is_said(tmp_path: Path) -> None:
+def test_a_missing_file_of_an_unfinished_run_is_reported(tmp_path: Path) -> None:
     shelf = LakeTable(tmp_path, HISTORY)
     with shelf.locked():
         made = written(shelf, "r1", {"2026-11-21": 4})
@@ -139,7 +140,7 @@ def test_a_file_of_an_unfinished_run_that_is_gone_is_said(tmp_path: Path) -> Non
             shelf.place_files(made)
 
 
-def test_two_runs_at_once_are_refused_and_a_killed_one_holds_nothing(tmp_path: Path) -> None:
+def test_concurrent_runs_are_refused_and_a_killed_run_holds_no_lock(tmp_path: Path) -> None:
     shelf = LakeTable(tmp_path, HISTORY)
     code = (
         "import sys, time; from pathlib import Path\n"
@@ -157,7 +158,7 @@ def test_two_runs_at_once_are_refused_and_a_killed_one_holds_nothing(tmp_path: P
         pass
 
 
-def test_a_manifest_that_cant_be_read_is_named(tmp_path: Path) -> None:
+def test_an_invalid_manifest_is_named(tmp_path: Path) -> None:
     shelf = LakeTable(tmp_path, HISTORY)
     shelf.manifests.mkdir(parents=True)
     (shelf.manifests / "r1.json").write_text('{"run": ')
@@ -168,7 +169,7 @@ def test_a_manifest_that_cant_be_read_is_named(tmp_path: Path) -> None:
         shelf.runs()
 
 
-def test_bounds_are_each_queues_own(tmp_path: Path) -> None:
+def test_bounds_are_kept_per_queue(tmp_path: Path) -> None:
     shelf = LakeTable(tmp_path, HISTORY)
     with shelf.locked():
         for k, bounds in enumerate([{"a": (0, 5), "b": (0, 5)}, {"a": (5, 9)}]):
@@ -176,11 +177,11 @@ def test_bounds_are_each_queues_own(tmp_path: Path) -> None:
     assert shelf.bounds() == {"a": 9, "b": 5}
 
 
-def test_a_full_disk_is_said_in_one_line() -> None:
-    said = translate_job_error(
+def test_a_full_disk_is_reported_in_one_line() -> None:
+    error = translate_job_error(
         RuntimeError("Job aborted.\nCaused by: java.io.IOException: No space left on device")
     )
-    assert isinstance(said, RedisqError) and "the disk is full" in str(said)
+    assert isinstance(error, RedisqError) and "the disk is full" in str(error)
 
 
 # --- with Spark, where one kind of server is enough -----------------------------------------------
@@ -202,7 +203,7 @@ def reader(spark: "SparkSession", url: str) -> lake.ReadTable:
 
 
 @pytest.mark.slow
-def test_history_is_in_the_lake_once_however_often_it_is_exported(
+def test_repeated_exports_store_each_event_once(
     spark: "SparkSession", valkey: redis.Redis, valkey_url: str, tmp_path: Path
 ) -> None:
     server, read = Server(ServerAddress(valkey_url)), reader(spark, valkey_url)
@@ -263,7 +264,7 @@ def _die(self: LakeTable, manifest: Manifest) -> None:
 
 
 @pytest.mark.slow
-def test_a_states_table_has_one_state_a_day(
+def test_a_snapshot_table_has_one_snapshot_per_day(
     spark: "SparkSession", valkey: redis.Redis, valkey_url: str, tmp_path: Path
 ) -> None:
     server, read = Server(ServerAddress(valkey_url)), reader(spark, valkey_url)
@@ -276,7 +277,7 @@ def test_a_states_table_has_one_state_a_day(
 
 
 @pytest.mark.slow
-def test_dead_letters_are_added_as_they_die(
+def test_later_exports_add_new_dead_letters(
     spark: "SparkSession", valkey: redis.Redis, valkey_url: str, tmp_path: Path
 ) -> None:
     server, read = Server(ServerAddress(valkey_url)), reader(spark, valkey_url)

@@ -14,7 +14,7 @@ from redisq_ops.pipeline.tables import TABLES
 SECRET = "hunter2"
 
 
-def test_names_are_read_as_spark_passes_them_on() -> None:
+def test_lower_cased_option_names_are_recognised() -> None:
     as_typed = {"table": "history", "rowsPerPartition": "7", "url_env": "X", "onTrim": "report"}
     lowered = {name.lower(): value for name, value in as_typed.items()}
     assert parse_options(as_typed) == parse_options(lowered)
@@ -22,7 +22,7 @@ def test_names_are_read_as_spark_passes_them_on() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"table": "dead", "rowsperpartitoin": "1"}, "did you mean rowsPerPartition?"),
         ({"table": "dead", "path": "/tmp"}, "unknown option 'path'"),
@@ -47,14 +47,14 @@ def test_names_are_read_as_spark_passes_them_on() -> None:
         ({"table": "dead", "url": "redis://h", "url_env": "X"}, "give only one of"),
     ],
 )
-def test_what_cannot_be_used_is_said(given: dict[str, str], said: str) -> None:
+def test_invalid_options_are_named(given: dict[str, str], message: str) -> None:
     with pytest.raises(BadInput, match=r".") as refused:
         parse_options(given)
-    assert said in str(refused.value) and "\n" not in str(refused.value)
+    assert message in str(refused.value) and "\n" not in str(refused.value)
     assert refused.value.exit_code == 2
 
 
-def test_every_option_comes_back_as_it_was_given() -> None:
+def test_options_survive_a_round_trip_through_spark() -> None:
     options = Options(
         "history", ("mail", "later"), ("id", "at"), False, 5, 10, None, "all", None, "X", None,
         "p", True, 3, 250, "report", 9, "latest", True, '{"q/0":7,"q/1":"5-0"}',
@@ -63,14 +63,14 @@ def test_every_option_comes_back_as_it_was_given() -> None:
     assert to_spark_options(parse_options({"table": "dead"})) == {"table": "dead"}
 
 
-def test_a_password_has_no_place_among_options() -> None:
+def test_a_url_option_with_a_password_is_refused() -> None:
     for url in (f"redis://:{SECRET}@h:1", f"redis://h:1?password={SECRET}"):
         with pytest.raises(BadInput) as refused:
             parse_options({"table": "dead", "url": url})
         assert SECRET not in str(refused.value) and "url_env" in str(refused.value)
 
 
-def test_a_url_comes_by_the_environment_or_a_file(tmp_path: Path) -> None:
+def test_the_url_is_read_from_the_environment_or_a_file(tmp_path: Path) -> None:
     url = f"redis://me:{SECRET}@h:1"
     by_name = parse_options({"table": "dead", "url_env": "MINE"})
     assert by_name.target({"MINE": url}).url == url
@@ -87,21 +87,21 @@ def test_a_url_comes_by_the_environment_or_a_file(tmp_path: Path) -> None:
         assert SECRET not in repr(options) + str(to_spark_options(options))
 
 
-def test_the_workers_are_told_a_password_under_a_name_that_spark_redacts() -> None:
+def test_workers_get_the_password_in_a_variable_that_spark_redacts() -> None:
     import re
 
     target = parse_options({"table": "dead", "url_env": "X"}).target(
         {"X": f"redis://me:{SECRET}@h:1/2"}
     )
-    told = environment(target)
-    assert told["REDIS_URL"] == "redis://h:1/2" and told["REDISQ_USERNAME"] == "me"
+    variables = environment(target)
+    assert variables["REDIS_URL"] == "redis://h:1/2" and variables["REDISQ_USERNAME"] == "me"
     hidden = re.compile(r"(?i)secret|password|token|access[.]?key|api[.]?key")  # Spark's default
-    assert all(hidden.search(name) for name, value in told.items() if SECRET in value)
-    back = parse_options({"table": "dead"}).target(told)
+    assert all(hidden.search(name) for name, value in variables.items() if SECRET in value)
+    back = parse_options({"table": "dead"}).target(variables)
     assert (back.url, back.username, back.password) == ("redis://h:1/2", "me", SECRET)
 
 
-def test_a_password_in_a_urls_query_is_shown_nowhere() -> None:
+def test_a_password_in_a_url_query_is_removed() -> None:
     """redis-py takes it there too."""
     url = f"redis://h:1/2?socket_timeout=3&password={SECRET}"
     assert str(ServerAddress(url)) == "redis://h:1/2?socket_timeout=3&password=***"
@@ -110,25 +110,25 @@ def test_a_password_in_a_urls_query_is_shown_nowhere() -> None:
         == "redis://u:***@h?PASSWORD=***&db=2"
     )
     assert SECRET not in repr(ServerAddress(f"rediss://h?ssl_password={SECRET}"))
-    told = environment(ServerAddress(url))
-    assert told == {"REDIS_URL": "redis://h:1/2?socket_timeout=3", "REDISQ_PASSWORD": SECRET}
-    told = environment(
+    variables = environment(ServerAddress(url))
+    assert variables == {"REDIS_URL": "redis://h:1/2?socket_timeout=3", "REDISQ_PASSWORD": SECRET}
+    variables = environment(
         ServerAddress(f"redis+sentinel://u:pw@h,g:2/m?sentinel_password={SECRET}&db=3")
     )
-    assert told == {
+    assert variables == {
         "REDIS_URL": "redis+sentinel://h,g:2/m?db=3", "REDISQ_USERNAME": "u",
         "REDISQ_PASSWORD": "pw", "REDISQ_SENTINEL_PASSWORD": SECRET,
     }  # fmt: skip
     named = f"redis+sentinel://h/m?sentinel_username=watch&sentinel_password={SECRET}"
     there = ServerAddress.from_environment(None, environment(ServerAddress(named)))
     client: Any = connect(there)
-    (asked,) = client.connection_pool.sentinel_manager.sentinels
-    kwargs = asked.connection_pool.connection_kwargs
+    (sentinel,) = client.connection_pool.sentinel_manager.sentinels
+    kwargs = sentinel.connection_pool.connection_kwargs
     assert (kwargs["username"], kwargs["password"]) == ("watch", SECRET)
     assert environment(ServerAddress("redis://h?sentinel_password=")) == {"REDIS_URL": "redis://h"}
 
 
-def test_payloads_are_read_when_their_column_is_chosen() -> None:
+def test_selecting_a_payload_column_reads_payloads() -> None:
     assert not parse_options({"table": "dead"}).reads_payloads
     assert parse_options({"table": "dead", "payloads": "true"}).reads_payloads
     assert parse_options({"table": "dead", "columns": "id,payload_bytes"}).reads_payloads
@@ -136,7 +136,7 @@ def test_payloads_are_read_when_their_column_is_chosen() -> None:
     assert not parse_options({"table": "dead"}).with_columns(every).reads_payloads
 
 
-def test_the_submit_line_says_what_the_session_would_do() -> None:
+def test_the_spark_submit_line_has_the_sessions_settings() -> None:
     line = spark_submit_line(["spark", "doctor"], "spark://head:7077", ["spark.executor.memory=2g"])
     assert line.startswith("spark-submit --master spark://head:7077 ")
     assert "--conf spark.executor.memory=2g" in line and line.endswith("__main__.py spark doctor")
@@ -144,7 +144,7 @@ def test_the_submit_line_says_what_the_session_would_do() -> None:
         parse_conf(["executor.memory=2g"])
 
 
-def test_the_docs_have_every_option() -> None:
+def test_the_docs_list_every_option() -> None:
     page = (Path(__file__).parent.parent.parent / "docs" / "spark.md").read_text()
     for option in OPTIONS:
         assert f"| `{option.name}` | {option.says} |" in page

@@ -46,7 +46,7 @@ def server_at(url: str) -> Server:
     return Server(ServerAddress(url))
 
 
-def asked(**given: Any) -> ReplayRequest:
+def replay_request(**given: Any) -> ReplayRequest:
     return ReplayRequest("replay", "dead", "all", AUTHOR, **given)
 
 
@@ -54,7 +54,7 @@ def planned(
     server: Server, path: Path, ids: list[str], queue: str = "mail", **given: Any
 ) -> ReplayPlan:
     """A plan of dead entries, as Spark would have written it."""
-    wanted = asked(queues=(queue,), **given)
+    wanted = replay_request(queues=(queue,), **given)
     (header,) = replay.plan_headers(server, wanted, [queue])
     orders = ReplayPlan(path, (QueueReplay(header, wanted.parts, len(ids)),), wanted.choice)
     for unit in range(wanted.parts):
@@ -68,10 +68,10 @@ def planned(
     return orders
 
 
-def parts(server: Server, orders: ReplayPlan, told: Any = None) -> list[OperationPart]:
+def parts(server: Server, orders: ReplayPlan, on_step: Any = None) -> list[OperationPart]:
     order = orders.queues[0]
     return [
-        OperationPart(server, orders.rows, order.header, order.parts, unit, told)
+        OperationPart(server, orders.rows, order.header, order.parts, unit, on_step)
         for unit in orders.units()
     ]
 
@@ -96,7 +96,7 @@ def undone(queue: Queue[redis.Redis], op: audit_log.Operation) -> audit_log.Chan
 # --- the line all tasks stand in ------------------------------------------------------------------
 
 
-def test_one_line_holds_all_tasks_to_one_rate(client: redis.Redis) -> None:
+def test_all_tasks_share_one_rate(client: redis.Redis) -> None:
     clock = FakeClock()
     queue = RequestQueue(client, "mail", clock=clock)
     waits = [run(client, reserve(queue, "job", 50, 500, 50)) for _ in range(5)]
@@ -106,7 +106,7 @@ def test_one_line_holds_all_tasks_to_one_rate(client: redis.Redis) -> None:
     assert run(client, reserve(queue, "another", 50, 500, 50)) == 0
 
 
-def test_a_rest_saves_up_one_burst_and_no_more(client: redis.Redis) -> None:
+def test_an_idle_rate_limiter_saves_one_burst_only(client: redis.Redis) -> None:
     clock = FakeClock()
     queue = RequestQueue(client, "mail", clock=clock)
     run(client, reserve(queue, "job", 10, 10, 10))
@@ -114,7 +114,7 @@ def test_a_rest_saves_up_one_burst_and_no_more(client: redis.Redis) -> None:
     assert [run(client, reserve(queue, "job", 10, 10, 10)) for _ in range(3)] == [0, 1000, 2000]
 
 
-def test_the_line_is_under_the_queues_tag_and_goes_by_itself(client: redis.Redis) -> None:
+def test_the_shared_rate_is_under_the_queues_hash_tag_and_expires(client: redis.Redis) -> None:
     queue = RequestQueue(client, "mail")
     run(client, reserve(queue, "job", 50, 500, 50))
     key = b"rq:{mail}:bucket:job"
@@ -122,7 +122,7 @@ def test_the_line_is_under_the_queues_tag_and_goes_by_itself(client: redis.Redis
     assert 0 < client.pttl(key) <= 60_200
 
 
-def test_a_job_of_several_queues_stands_in_one_line(
+def test_a_job_of_several_queues_has_one_rate(
     client: redis.Redis, server_at: Server, tmp_path: Path
 ) -> None:
     """Else three queues would go three times as fast as was asked for."""
@@ -133,8 +133,10 @@ def test_a_job_of_several_queues_stands_in_one_line(
     for k, plan in enumerate(plans):
         (plan.rows / "part=0").rename(_made(whole.rows) / f"part={k}")
     replay.record_operations(server_at, whole)
-    said = list(replay.ReplayTasks(server_at, whole)(iter([pa.record_batch({"unit": [0, 1, 2]})])))
-    assert [row["n"] for batch in said for row in batch.to_pylist()] == [40, 40, 40]
+    outcomes = list(
+        replay.ReplayTasks(server_at, whole)(iter([pa.record_batch({"unit": [0, 1, 2]})]))
+    )
+    assert [row["n"] for batch in outcomes for row in batch.to_pylist()] == [40, 40, 40]
     rate_header = whole.queues[0].header
     assert client.keys("*bucket*") == [f"rq:{{mail}}:bucket:{rate_header.op}".encode()]
 
@@ -147,14 +149,14 @@ def _made(folder: Path) -> Path:
 # --- parts, without Spark -------------------------------------------------------------------------
 
 
-def test_parts_move_everything_once_as_one_operation(
+def test_parts_move_each_entry_once_as_one_operation(
     client: redis.Redis, server_at: Server, tmp_path: Path
 ) -> None:
     queue = dead_letters(client, 330)
     orders = planned(server_at, tmp_path, ids(queue, "dead"), parts=4)
     replay.record_operations(server_at, orders)
-    said = [part.run() for part in parts(server_at, orders)]
-    assert sum(said, Counter()) == {"moved": 330}
+    outcomes = [part.run() for part in parts(server_at, orders)]
+    assert sum(outcomes, Counter()) == {"moved": 330}
     counts = queue.counts()
     assert (counts.waiting, counts.dead) == (330, 0)
     (listed,) = run(client, audit_log.log(Deployment(client))).operations
@@ -164,7 +166,7 @@ def test_parts_move_everything_once_as_one_operation(
     assert queue.invariants() == []
 
 
-def test_a_part_that_is_run_again_moves_nothing(
+def test_a_repeated_part_moves_nothing(
     client: redis.Redis, server_at: Server, tmp_path: Path
 ) -> None:
     queue = dead_letters(client, 120)
@@ -184,7 +186,7 @@ class Killed(Exception):
     pass
 
 
-def test_an_attempt_that_dies_anywhere_is_gone_on_with(
+def test_a_repeated_task_continues_after_any_step(
     client: redis.Redis, server_at: Server, tmp_path: Path
 ) -> None:
     queue = dead_letters(client, 300)
@@ -212,7 +214,7 @@ def _race(server: Server, path: Path, go: Any) -> None:
 
 
 @pytest.mark.slow
-def test_copies_that_run_beside_each_other_double_nothing(
+def test_concurrent_copies_of_a_part_move_each_entry_once(
     client: redis.Redis, server_at: Server, tmp_path: Path
 ) -> None:
     queue = dead_letters(client, 3000)
@@ -240,7 +242,7 @@ def test_copies_that_run_beside_each_other_double_nothing(
 
 
 @pytest.mark.slow
-def test_replies_that_are_lost_for_longer_than_the_client_tries_change_nothing(
+def test_lost_replies_beyond_the_clients_retries_change_nothing(
     client: redis.Redis, server: EmbeddedServer, tmp_path: Path
 ) -> None:
     queue = dead_letters(client, 300)
@@ -260,7 +262,7 @@ def test_replies_that_are_lost_for_longer_than_the_client_tries_change_nothing(
     assert operation(queue, orders).done == 300 and queue.invariants() == []
 
 
-def test_undo_takes_all_parts_back(client: redis.Redis, server_at: Server, tmp_path: Path) -> None:
+def test_undo_reverts_all_parts(client: redis.Redis, server_at: Server, tmp_path: Path) -> None:
     queue = dead_letters(client, 230)
     before = {entry.id: entry.error for entry in queue.page("dead", max=500).entries}
     orders = planned(server_at, tmp_path, list(before), parts=3)
@@ -273,7 +275,7 @@ def test_undo_takes_all_parts_back(client: redis.Redis, server_at: Server, tmp_p
     assert queue.counts().waiting == 0 and queue.invariants() == []
 
 
-def test_after_an_undo_no_task_that_comes_late_moves_anything(
+def test_a_late_task_moves_nothing_after_an_undo(
     client: redis.Redis, server_at: Server, tmp_path: Path
 ) -> None:
     queue = dead_letters(client, 200)
@@ -291,7 +293,7 @@ def test_after_an_undo_no_task_that_comes_late_moves_anything(
     assert (queue.counts().waiting, queue.counts().dead) == (0, 200)
 
 
-def test_entries_that_went_elsewhere_are_left_out(
+def test_entries_in_another_state_are_left_out(
     client: redis.Redis, server_at: Server, tmp_path: Path
 ) -> None:
     queue = dead_letters(client, 60)
@@ -299,11 +301,13 @@ def test_entries_that_went_elsewhere_are_left_out(
     orders = planned(server_at, tmp_path, chosen, parts=2)
     queue.move("by-hand", 1, chosen[:7], source="dead", target="trash", high_water_ms=2**52)
     replay.record_operations(server_at, orders)
-    said = sum((part.run() for part in parts(server_at, orders)), Counter())
-    assert said == {"moved": 53, "changed": 7}
+    outcomes = sum((part.run() for part in parts(server_at, orders)), Counter())
+    assert outcomes == {"moved": 53, "changed": 7}
 
 
-def test_shards_get_what_is_theirs(client: redis.Redis, server_at: Server, tmp_path: Path) -> None:
+def test_each_shard_moves_its_own_entries(
+    client: redis.Redis, server_at: Server, tmp_path: Path
+) -> None:
     queue = ShardedRequestQueue(client, "mail", shards=3)
     for n in range(30):
         queue.submit([b"x"] * 5, id=f"r{n}", limit=100)
@@ -318,7 +322,7 @@ def test_shards_get_what_is_theirs(client: redis.Redis, server_at: Server, tmp_p
 
 
 @pytest.mark.parametrize("kind", ["delay", "delay, 3 shards", "fair", "fair, 3 shards"])
-def test_other_kinds_of_queues_are_replayed_and_undone_as_well(
+def test_other_kinds_of_queues_are_replayed_and_undone(
     kind: str, client: redis.Redis, server_at: Server, tmp_path: Path
 ) -> None:
     """With an attempt of each part that dies in the middle, and one that goes on."""
@@ -346,7 +350,7 @@ def test_other_kinds_of_queues_are_replayed_and_undone_as_well(
     assert sorted(ids(queue, "dead")) == sorted(dead) and queue.counts().waiting == 0
 
 
-def test_a_full_queue_is_waited_for_and_at_last_given_up(client: redis.Redis) -> None:
+def test_the_wait_for_a_full_queue_is_limited(client: redis.Redis) -> None:
     queue = RequestQueue(client, "mail")
     queue.submit([b"x"] * 8, id="r1")
     queue.configure("op", 1, {"max_waiting": "10"})
@@ -368,7 +372,7 @@ def test_a_full_queue_is_waited_for_and_at_last_given_up(client: redis.Redis) ->
         pace.wait(client, 7, check_capacity=True)
 
 
-def test_the_rate_of_a_plan_is_kept_by_its_steps(
+def test_the_size_of_steps_follows_the_rate(
     client: redis.Redis, server_at: Server, tmp_path: Path
 ) -> None:
     queue = dead_letters(client, 40)
@@ -379,12 +383,12 @@ def test_the_rate_of_a_plan_is_kept_by_its_steps(
 # --- plans on disk --------------------------------------------------------------------------------
 
 
-def test_a_folder_without_its_last_file_is_no_plan(tmp_path: Path) -> None:
+def test_a_folder_without_plan_json_is_no_plan(tmp_path: Path) -> None:
     (tmp_path / "entries" / "part=0").mkdir(parents=True)
     assert ReplayPlan.read(tmp_path) is None
 
 
-def test_a_plan_that_cant_be_read_is_refused_in_one_line(tmp_path: Path) -> None:
+def test_an_invalid_plan_is_refused_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text("{")
     with pytest.raises(BadInput, match=r"plan\.json"):
         ReplayPlan.read(tmp_path)
@@ -404,27 +408,27 @@ def test_a_plan_that_cant_be_read_is_refused_in_one_line(tmp_path: Path) -> None
         (["--queue", "mail", "--all", "--parts", "3"], "--parts"),
     ],
 )
-def test_a_folder_is_for_what_it_was_planned_for(
+def test_a_plan_is_refused_for_another_selection(
     client: redis.Redis, server_at: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str],
     words: list[str], other: str,
 ) -> None:  # fmt: skip
-    """It would be carried out in the plan's queue, whatever was said now."""
+    """It would be carried out in the plan's queue, whatever was message now."""
     queue = dead_letters(client, 3)
     planned(server_at, tmp_path, ids(queue, "dead"))
     redisq = Redisq(server_at.target.url, capsys)
-    said = redisq.refusal("spark", "replay", "--plan", str(tmp_path), *words, "--yes", code=2)
-    assert f"holds another plan (different {other})" in said
+    message = redisq.refusal("spark", "replay", "--plan", str(tmp_path), *words, "--yes", code=2)
+    assert f"holds another plan (different {other})" in message
     assert queue.counts().dead == 3
 
 
-def test_a_plan_goes_on_at_the_rate_that_is_asked_for_now(
+def test_a_plan_continues_at_the_new_rate(
     client: redis.Redis, server_at: Server, tmp_path: Path
 ) -> None:
     queue = dead_letters(client, 60)
     planned(server_at, tmp_path, ids(queue, "dead"), parts=1, rate=500.0)
     kept = ReplayPlan.read(tmp_path)
     assert kept is not None
-    kept.check_request(asked(queues=("mail",), parts=1, rate=20.0))
+    kept.check_request(replay_request(queues=("mail",), parts=1, rate=20.0))
     slower = kept.with_rate(20.0)
     assert "at 20/s" in str(slower.descriptions()) and "at 500/s" in str(kept.descriptions())
     # Its steps stay what they were: some may have been carried out.
@@ -457,13 +461,13 @@ def dead_frame(spark: "SparkSession", queue: str, ids: list[str]) -> Any:
 
 
 @pytest.mark.slow
-def test_a_python_worker_killed_mid_task_loses_and_doubles_nothing(
+def test_a_python_worker_killed_mid_task_causes_no_loss_and_no_duplicate(
     spark: "SparkSession", valkey: redis.Redis, valkey_url: str, tmp_path: Path
 ) -> None:
     server_at, client = Server(ServerAddress(valkey_url)), valkey
     queue = dead_letters(client, 900)
     frame = dead_frame(spark, "mail", [f"r1/{n}" for n in range(1, 901)] * 2)
-    wanted = asked(parts=2)
+    wanted = replay_request(parts=2)
     orders = replay.create_plan(
         frame, replay.plan_headers(server_at, wanted, ["mail"]), wanted, tmp_path
     )

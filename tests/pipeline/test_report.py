@@ -63,10 +63,10 @@ def figures(spark: "SparkSession", afternoon: Afternoon) -> "Figures":
 
     history, dead = (frame(spark, n, getattr(afternoon, n)) for n in ("history", "dead"))
     report = QueueReport(history, dead)
-    told: list[tuple[int, int]] = []
-    found = report.figures(progress=lambda done, total: told.append((done, total)))
+    progress: list[tuple[int, int]] = []
+    found = report.figures(progress=lambda done, total: progress.append((done, total)))
     report.close()
-    assert [done for done, _ in told] == list(range(len(told))), "progress"
+    assert [done for done, _ in progress] == list(range(len(progress))), "progress"
     return found
 
 
@@ -116,7 +116,7 @@ def test_ticks_are_round() -> None:
     ]  # fmt: skip
 
 
-def test_moments_say_their_date_where_it_changes() -> None:
+def test_time_ticks_have_a_date_where_it_changes() -> None:
     night = svg_plot.moments(BEGIN + 600 * MINUTE, BEGIN + 1000 * MINUTE)
     assert [(clock, date) for _, clock, date in night] == [
         ("22:00", "01 Mar"), ("23:00", ""), ("00:00", "02 Mar"), ("01:00", ""), ("02:00", ""),
@@ -127,7 +127,7 @@ def test_moments_say_their_date_where_it_changes() -> None:
     assert len(svg_plot.moments(BEGIN, BEGIN)) <= 1
 
 
-def test_a_line_is_broken_where_nothing_is_known() -> None:
+def test_a_line_is_broken_at_missing_values() -> None:
     values = [1.0, 2.0, None, 3.0, None, None, 4.0, 5.0]
     drawn = svg_plot.lines(0, 1000, [svg_plot.Series("s", values)], axis="n", title="t")
     assert drawn.count("<polyline") == 2 and drawn.count("<circle") == 1
@@ -141,7 +141,7 @@ def test_a_line_is_broken_where_nothing_is_known() -> None:
 
 
 @slow
-def test_an_afternoon_from_its_history_to_a_browser(
+def test_a_report_from_a_history_to_a_browser(
     figures: "Figures", afternoon: Afternoon, tmp_path: Path
 ) -> None:
     """One test, so that its tables are worked out by one process of the tests only."""
@@ -185,7 +185,7 @@ def its_slowest_request_is_explained(figures: "Figures") -> None:
 
 
 @slow
-def test_a_report_of_nothing(spark: "SparkSession") -> None:
+def test_a_report_of_an_empty_history(spark: "SparkSession") -> None:
     from redisq_ops.pipeline.report import QueueReport
 
     report = QueueReport(frame(spark, "history", []), frame(spark, "dead", []))
@@ -194,7 +194,7 @@ def test_a_report_of_nothing(spark: "SparkSession") -> None:
     assert figures.begin_ms is None and not any(figures.tables.values())
 
 
-def test_a_page_of_nothing_says_so() -> None:
+def test_a_page_of_an_empty_history_gives_reasons() -> None:
     from redisq_ops.pipeline.report_page import page
 
     shown = "".join(Elements(page(empty())).text)
@@ -227,7 +227,7 @@ def its_page_is_one_file_that_loads_nothing(text: str) -> None:
     assert elements.tags.count("svg") >= 11 and "prefers-color-scheme:dark" in text
 
 
-def test_a_page_holds_no_one_elses_markup() -> None:
+def test_a_page_escapes_foreign_text() -> None:
     from redisq_ops.pipeline.report_page import page
 
     figures = empty()
@@ -269,7 +269,7 @@ def test_a_page_holds_no_one_elses_markup() -> None:
     assert "</svg><script>alert(1)</script>\\u202e\\x1b[31m" in "".join(elements.text)
 
 
-def test_a_group_that_is_alone_is_compared_with_nothing(
+def test_a_single_group_has_no_contrasts(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     from redisq_ops.cli.session import Session
@@ -290,7 +290,7 @@ def test_a_group_that_is_alone_is_compared_with_nothing(
     assert f"\nt{why}\n" in capsys.readouterr().out
 
 
-def test_the_backlog_is_never_fewer_than_none_and_says_since_when_it_counts() -> None:
+def test_the_backlog_is_never_negative_and_states_its_beginning() -> None:
     """A history that begins in the middle: ends of entries whose submission it doesn't have."""
     from dataclasses import replace
 
@@ -346,7 +346,7 @@ class Kept:
         return self
 
 
-def test_a_report_that_fails_half_way_leaves_the_earlier_tables(tmp_path: Path) -> None:
+def test_a_failed_report_leaves_the_previous_tables(tmp_path: Path) -> None:
     from redisq_ops.pipeline.report import QueueReport
 
     def report(whole: bool) -> "QueueReport":
@@ -411,8 +411,8 @@ def its_page_in_a_browser(text: str, tmp_path: Path) -> None:
         )
 
     picture = tmp_path / "report.png"
-    said = browse("--enable-logging=stderr", f"--screenshot={picture}").stderr
-    assert "CONSOLE" not in said, said  # what breaks the page's own policy is told there
+    log = browse("--enable-logging=stderr", f"--screenshot={picture}").stderr
+    assert "CONSOLE" not in log, log  # what breaks the page's own policy is told there
     assert picture.stat().st_size > 100_000, "a blank page is smaller"
     if os.environ.get("REDISQ_PICTURES") == "redraw":
         shutil.copy(picture, PICTURE)
@@ -447,7 +447,7 @@ def worked(client: redis.Redis) -> None:
     settle(push, 4, "w1", "ack")
 
 
-def test_spark_is_set_for_as_much_as_there_is_to_read(client: redis.Redis, tmp_path: Path) -> None:
+def test_spark_settings_follow_the_number_of_rows(client: redis.Redis, tmp_path: Path) -> None:
     from redisq_ops.core.redis.operation import run
     from redisq_ops.pipeline import spark_tuning
 
@@ -495,12 +495,12 @@ def test_the_commands_on_a_real_history(
         spark_report, "frame", lambda s, spark, name, **o: frame(s, spark, name, url=url, **o)
     )
 
-    def told(*words: str) -> list[dict[str, Any]]:
+    def json_rows(*words: str) -> list[dict[str, Any]]:
         assert run(["--url", url, "--json", "spark", *words]) == 0
         return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
     html, tables = tmp_path / "r.html", tmp_path / "tables"
-    rows = told("report", "--html", str(html), "--parquet", str(tables))
+    rows = json_rows("report", "--html", str(html), "--parquet", str(tables))
     by_name: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         by_name.setdefault(row.pop("table"), []).append(row)
@@ -520,19 +520,19 @@ def test_the_commands_on_a_real_history(
     }  # fmt: skip
     assert pq.read_table(tables / "dead_groups").num_rows == 1
 
-    path = told("critical-path", "mail/today")
+    path = json_rows("critical-path", "mail/today")
     assert path[0]["from_ms"] == request["submitted_ms"]
     assert sum(r["took_ms"] for r in path) == request["took_ms"]
     assert run(["--url", url, "spark", "critical-path", "tomorrow"]) == 1
     assert "no delivery of request tomorrow" in capsys.readouterr().err
-    (group,) = told("groups", "mail", "--payloads")
+    (group,) = json_rows("groups", "mail", "--payloads")
     (entry,) = RequestQueue(client, "mail").page("dead").entries
     assert (group["fingerprint"], group["entries"]) == (fingerprint(entry), 1)
     assert group["sample"] == entry.id
     client.close()
 
 
-def test_a_terminal_is_shown_no_one_elses_bytes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_foreign_bytes_are_escaped_on_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     from redisq_ops.cli.session import Session
     from redisq_ops.cli.spark_tables import groups
 
@@ -557,7 +557,7 @@ def test_a_terminal_is_shown_no_one_elses_bytes(capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "message"),
     [
         (["report", "nowhere"], 1, "nowhere"),
         (["report", "--since", "1h", "--until", "2h"], 2, "--since is not before --until"),
@@ -569,11 +569,11 @@ def test_a_terminal_is_shown_no_one_elses_bytes(capsys: pytest.CaptureFixture[st
         (["critical-path", "mail/r", "--queue", "push"], 1, "isn't in queue push"),
     ],
 )
-def test_what_can_not_be_is_said_before_spark_starts(
-    words: list[str], code: int, said: str, url: str, capsys: pytest.CaptureFixture[str]
+def test_bad_arguments_are_refused_before_spark_starts(
+    words: list[str], code: int, message: str, url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from redisq_ops.cli import run
 
     assert run(["--url", url, "spark", *words]) == code
     err = capsys.readouterr().err
-    assert said in err and len(err.splitlines()) == 1
+    assert message in err and len(err.splitlines()) == 1

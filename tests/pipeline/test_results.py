@@ -103,7 +103,7 @@ def test_results_as_lines_and_as_json(
 
 
 @pytest.mark.slow
-def test_one_file_of_an_echo_is_the_input(
+def test_results_of_an_echo_in_one_file_equal_the_input(
     spark: "SparkSession", valkey: redis.Redis, valkey_url: str, tmp_path: Path
 ) -> None:
     """Eleven requests: by their names as text the eleventh would come before the second."""
@@ -151,7 +151,7 @@ def test_the_documented_job_splits_transforms_and_collects(
     assert (collected_again, sums_again) == (collected, sums)
 
 
-def test_a_request_that_isnt_there_leaves_the_earlier_results(
+def test_a_missing_request_leaves_the_previous_results(
     valkey: redis.Redis, valkey_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Said before any JVM starts."""
@@ -161,8 +161,8 @@ def test_a_request_that_isnt_there_leaves_the_earlier_results(
     (out / "part-0").write_text("earlier")
     command = Redisq(valkey_url, capsys)
     words = ["spark", "results", str(out), "day-1", "day-2", "--overwrite"]
-    said = command.refusal(*words, "--queue", "mail", code=1)
-    assert said == "no request day-2 in queue mail"
+    message = command.refusal(*words, "--queue", "mail", code=1)
+    assert message == "no request day-2 in queue mail"
     assert "no queue 'post'" in command.refusal(*words, "--queue", "post", code=1)
     assert "--overwrite" in command.refusal(*words[:-1], "--queue", "mail", code=1)
     assert (out / "part-0").read_text() == "earlier"
@@ -209,7 +209,7 @@ def redisq(
 
 
 @pytest.mark.slow
-def test_replay_is_planned_agreed_to_done_logged_and_undone(
+def test_replay_is_planned_confirmed_carried_out_logged_and_undone(
     redisq: Redisq, valkey: redis.Redis, tmp_path: Path
 ) -> None:
     queue = dead_letters(valkey, 130)
@@ -240,7 +240,7 @@ def test_replay_is_planned_agreed_to_done_logged_and_undone(
 
 
 @pytest.mark.slow
-def test_requeue_brings_pending_entries_back_by_sql(
+def test_requeue_returns_pending_entries_selected_by_sql(
     redisq: Redisq, valkey: redis.Redis, valkey_url: str
 ) -> None:
     queue = RequestQueue(valkey, "mail")
@@ -267,8 +267,8 @@ def test_submit_export_and_results_by_command(
     assert valkey.dbsize() == 0
     rejects = tmp_path / "rejects"
     short = [*words, "--max-payload", "5", "--skip-invalid", str(rejects)]
-    said = redisq.rows(*short[:-2], "--dry-run", code=1)
-    assert (said[0]["refused"], said[0]["entries"]) == (20, 10)
+    (counted,) = redisq.rows(*short[:-2], "--dry-run", code=1)
+    assert (counted["refused"], counted["entries"]) == (20, 10)
     redisq(*short[:-2], code=1)
     assert f"redisq: {source}, row 11, request r1: 6 bytes, over the limit" in redisq.err
     assert valkey.dbsize() == 0 and not rejects.exists()
@@ -301,7 +301,7 @@ def test_submit_export_and_results_by_command(
 
 
 @pytest.mark.slow
-def test_bad_words_end_before_any_jvm_starts(valkey_url: str, tmp_path: Path) -> None:
+def test_bad_options_are_refused_before_a_jvm_starts(valkey_url: str, tmp_path: Path) -> None:
     for words, why in (
         (["submit", "x.csv"], "--id COLUMN"),
         (["submit", "x.csv", "--id", "a", "--split", "0"], "--split"),
@@ -330,12 +330,12 @@ def test_bad_words_end_before_any_jvm_starts(valkey_url: str, tmp_path: Path) ->
         ["sql", "select id from dead"],
     ],
 )
-def test_a_queue_that_isnt_there_is_said_before_any_jvm_starts(
+def test_a_missing_queue_is_refused_before_a_jvm_starts(
     valkey: redis.Redis, valkey_url: str, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch, words: list[str],
 ) -> None:  # fmt: skip
     import redisq_ops.cli.app  # noqa: F401  (the commands register themselves with it)
 
     monkeypatch.setattr(sys.modules["redisq_ops.cli.spark"], "started", None)
-    said = Redisq(valkey_url, capsys).refusal("spark", *words, "--queue", "typo", code=1)
-    assert "no queue 'typo'" in said
+    message = Redisq(valkey_url, capsys).refusal("spark", *words, "--queue", "typo", code=1)
+    assert "no queue 'typo'" in message

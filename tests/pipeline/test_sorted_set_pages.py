@@ -45,7 +45,7 @@ def read(
 
 
 @pytest.mark.parametrize("step", [1, 3, 10, 40, 100])
-def test_a_page_is_the_same_however_many_calls_it_takes(step: int, client: redis.Redis) -> None:
+def test_a_page_does_not_depend_on_the_number_of_calls(step: int, client: redis.Redis) -> None:
     client.zadd(KEY, {f"m{k:03}": k // 7 for k in range(200)})
     whole = [(float(k // 7), b"m%03d" % k) for k in range(200)]
     for span in (ScoreRange(), ScoreRange("3:m025", "20:m140")):
@@ -55,7 +55,9 @@ def test_a_page_is_the_same_however_many_calls_it_takes(step: int, client: redis
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_what_stays_is_read_once_while_others_come_and_go(seed: int, client: redis.Redis) -> None:
+def test_unchanged_members_are_read_once_while_others_change(
+    seed: int, client: redis.Redis
+) -> None:
     chance = random.Random(seed)
     n = chance.choice([4, 30, 150])
     client.zadd(KEY, {f"m{k:03}": k // 5 for k in range(n)})

@@ -38,7 +38,7 @@ CSV file: file:///in/a.csv"""
 
 
 @pytest.mark.parametrize(
-    ("text", "kind", "said"),
+    ("text", "kind", "message"),
     [
         (
             WORKER.format(raised="ValueError\nValueError: no number: x"),
@@ -69,13 +69,15 @@ CSV file: file:///in/a.csv"""
     ],
     ids=lambda word: word.__name__ if isinstance(word, type) else word.strip()[-25:],
 )
-def test_a_failure_is_its_last_word(text: str, kind: type[RedisqError], said: str) -> None:
+def test_a_job_error_is_one_line_with_the_cause(
+    text: str, kind: type[RedisqError], message: str
+) -> None:
     for thrown in (PySparkException(text), PythonException(text)):
         known = translate_job_error(thrown)
-        assert (type(known), str(known)) == (kind, said)
+        assert (type(known), str(known)) == (kind, message)
 
 
-def test_what_isnt_sparks_stays_what_it_is() -> None:
+def test_errors_that_are_not_sparks_stay_unchanged() -> None:
     for error in (OSError("no such file"), BadInput("--rate"), KeyError("x")):
         assert translate_job_error(error) is error
 
@@ -110,13 +112,13 @@ class Session:
         return None if stage == 5 else Stage
 
 
-def test_a_person_is_told_how_far_a_job_is() -> None:
+def test_progress_of_a_job_is_reported() -> None:
     session: Any = Session()
-    told: list[tuple[int, int | None]] = []
+    progress: list[tuple[int, int | None]] = []
     shown = threading.Event()
 
     def tell() -> None:
-        told.append(task_progress(session))
+        progress.append(task_progress(session))
         shown.set()
 
     def job() -> str:
@@ -124,10 +126,10 @@ def test_a_person_is_told_how_far_a_job_is() -> None:
         return "done"
 
     assert run_job(session, job, tell) == "done"
-    assert told[0] == (7, 20)
+    assert progress[0] == (7, 20)
 
 
-def test_an_interrupt_ends_the_job_and_waits_for_its_end() -> None:
+def test_an_interrupt_cancels_the_job_and_waits_for_its_end() -> None:
     session: Any = Session()
     ended: list[str] = []
 

@@ -63,7 +63,9 @@ def mixed() -> list[Row]:
     return [row for request, n in sizes.items() for row in rows(request, n)]
 
 
-def test_each_request_is_there_whole_and_in_order(client: redis.Redis, server_at: Server) -> None:
+def test_each_request_is_submitted_whole_and_in_order(
+    client: redis.Redis, server_at: Server
+) -> None:
     tally = writer(server_at).write(mixed())
     assert tally.requests == {"ok": 6} and tally.entries == 1034
     queue = RequestQueue(client, "mail")
@@ -75,14 +77,16 @@ def test_each_request_is_there_whole_and_in_order(client: redis.Redis, server_at
     assert queue.counts().waiting == 1034 and queue.invariants() == []
 
 
-def test_the_same_rows_again_add_nothing(client: redis.Redis, server_at: Server) -> None:
+def test_submitting_the_same_rows_again_adds_nothing(
+    client: redis.Redis, server_at: Server
+) -> None:
     writer(server_at).write(mixed())
     tally = writer(server_at).write(mixed())
     assert tally.requests == {"same": 6} and tally.entries == 1034
     assert RequestQueue(client, "mail").counts().waiting == 1034
 
 
-def test_what_the_command_line_submitted_is_the_same_request(
+def test_a_request_submitted_by_the_command_line_is_the_same(
     client: redis.Redis, server_at: Server
 ) -> None:
     lines = [b"%d" % n for n in range(250)]
@@ -91,7 +95,7 @@ def test_what_the_command_line_submitted_is_the_same_request(
     assert tally.requests == {"same": 1}
 
 
-def test_rows_are_joined_to_sub_requests(client: redis.Redis, server_at: Server) -> None:
+def test_rows_are_joined_into_sub_requests(client: redis.Redis, server_at: Server) -> None:
     writer(server_at, split=20, limit=8).write(rows("a", 45, priority=7))
     found = payloads(client, "a")
     assert [payload.count(b"\n") + 1 for payload in found] == [20, 20, 5]
@@ -105,7 +109,7 @@ class Died(Exception):
 
 
 @pytest.mark.parametrize("after", [1, 150, 400, 830, 1030])
-def test_a_task_that_dies_anywhere_is_gone_on_with(
+def test_a_repeated_task_continues_after_any_chunk(
     client: redis.Redis, server_at: Server, after: int
 ) -> None:
     def die(entries: int) -> None:
@@ -121,7 +125,7 @@ def test_a_task_that_dies_anywhere_is_gone_on_with(
 
 
 @pytest.mark.slow
-def test_replies_that_are_lost_for_longer_than_the_client_tries_change_nothing(
+def test_lost_replies_beyond_the_clients_retries_change_nothing(
     client: redis.Redis, server: EmbeddedServer
 ) -> None:
     with FlakyProxy(server.port) as proxy:
@@ -135,7 +139,7 @@ def test_replies_that_are_lost_for_longer_than_the_client_tries_change_nothing(
         assert payloads(client, request) == [p for id, _, p in mixed() if id == request]
 
 
-def test_what_is_begun_with_other_chunks_is_gone_on_with(
+def test_a_request_begun_with_other_chunks_is_continued(
     client: redis.Redis, server_at: Server
 ) -> None:
     given = [payload for _, _, payload in rows("r1", 330) if payload is not None]
@@ -155,7 +159,7 @@ def _copy(server: Server, go: Any) -> None:
 
 
 @pytest.mark.slow
-def test_copies_of_a_task_beside_each_other_double_nothing(
+def test_concurrent_copies_of_a_task_submit_each_row_once(
     client: redis.Redis, server_at: Server
 ) -> None:
     fork = get_context("fork")
@@ -174,7 +178,7 @@ def test_copies_of_a_task_beside_each_other_double_nothing(
 
 @pytest.mark.parametrize("there", [5, 300])
 @pytest.mark.parametrize("given", [5, 200, 400])
-def test_an_id_with_other_content_is_left_as_it_is(
+def test_an_existing_id_with_other_content_stays_unchanged(
     client: redis.Redis, server_at: Server, there: int, given: int
 ) -> None:
     others = [b"other %d" % n for n in range(there)]
@@ -187,14 +191,14 @@ def test_an_id_with_other_content_is_left_as_it_is(
     assert payloads(client, "taken") == others
 
 
-def test_less_of_what_is_there_is_other_content(client: redis.Redis, server_at: Server) -> None:
+def test_a_shorter_request_is_other_content(client: redis.Redis, server_at: Server) -> None:
     writer(server_at).write(rows("a", 300))
     for fewer in (40, 150, 200):
         assert writer(server_at).write(rows("a", fewer)).requests == {"exists": 1}
     assert len(payloads(client, "a")) == 300
 
 
-def test_what_cant_be_used_is_counted_and_named(client: redis.Redis, server_at: Server) -> None:
+def test_invalid_rows_are_counted_and_named(client: redis.Redis, server_at: Server) -> None:
     bad: list[Row] = [
         (None, 5, b"x"),
         ("a/b", 5, b"x"),
@@ -211,7 +215,7 @@ def test_what_cant_be_used_is_counted_and_named(client: redis.Redis, server_at: 
     assert RequestQueue(client, "mail").counts().waiting == 1
 
 
-def test_a_full_queue_is_waited_for(client: redis.Redis, server_at: Server) -> None:
+def test_submit_waits_for_a_full_queue(client: redis.Redis, server_at: Server) -> None:
     queue = RequestQueue(client, "mail")
     queue.submit([b"first"], id="first")
     queue.configure("op", 1, {"max_waiting": "120"})
@@ -233,7 +237,7 @@ def test_a_full_queue_is_waited_for(client: redis.Redis, server_at: Server) -> N
     assert len(set(done)) == len(done) == 651
 
 
-def test_a_queue_that_stays_full_ends_the_task_with_a_word(
+def test_a_queue_that_stays_full_ends_the_task_with_an_error(
     client: redis.Redis, server_at: Server
 ) -> None:
     queue = RequestQueue(client, "mail")
@@ -244,7 +248,7 @@ def test_a_queue_that_stays_full_ends_the_task_with_a_word(
             writer(server_at, max_wait_s=1.0, sleep=lambda seconds: None).write(given)
 
 
-def test_a_queue_that_drains_ends_the_task(client: redis.Redis, server_at: Server) -> None:
+def test_a_draining_queue_ends_the_task(client: redis.Redis, server_at: Server) -> None:
     queue = RequestQueue(client, "mail")
     queue.submit([b"first"], id="first")
     queue.configure("op", 1, {"closed": "moving"})
@@ -252,7 +256,7 @@ def test_a_queue_that_drains_ends_the_task(client: redis.Redis, server_at: Serve
         writer(server_at).write(rows("a", 3))
 
 
-def test_a_rate_is_kept_by_waiting(client: redis.Redis, server_at: Server) -> None:
+def test_the_rate_is_kept_by_waiting(client: redis.Redis, server_at: Server) -> None:
     slept: list[float] = []
     began = time.monotonic()
     writer(server_at, rate=50.0, sleep=slept.append).write(rows("a", 120))
@@ -263,7 +267,7 @@ def test_a_rate_is_kept_by_waiting(client: redis.Redis, server_at: Server) -> No
     assert len(payloads(client, "a")) == 120
 
 
-def test_small_requests_share_exchanges(client: redis.Redis, server_at: Server) -> None:
+def test_small_requests_share_round_trips(client: redis.Redis, server_at: Server) -> None:
     writer(server_at).write(rows("first", 1))
     before = client.info("stats")["total_reads_processed"]
     writer(server_at).write([row for n in range(160) for row in rows(f"s{n:03}", 5)])
@@ -281,7 +285,7 @@ def test_small_requests_share_exchanges(client: redis.Redis, server_at: Server) 
         ({"name": "a b"}, "request id"),
     ],
 )
-def test_what_cant_be_asked_for(given: dict[str, Any], why: str) -> None:
+def test_invalid_dataset_options_are_refused(given: dict[str, Any], why: str) -> None:
     with pytest.raises(BadInput, match=why):
         DatasetOptions("mail", **given)
 
@@ -301,7 +305,7 @@ def everything(client: redis.Redis, requests: Iterable[str]) -> Counter[bytes]:
 
 
 @pytest.mark.slow
-def test_a_python_worker_killed_mid_task_loses_and_doubles_nothing(
+def test_a_python_worker_killed_mid_task_causes_no_loss_and_no_duplicate(
     spark: "SparkSession", valkey: redis.Redis, valkey_url: str, tmp_path: Path
 ) -> None:
     source = tmp_path / "in.csv"
@@ -334,7 +338,7 @@ def test_a_python_worker_killed_mid_task_loses_and_doubles_nothing(
 
 
 @pytest.mark.slow
-def test_a_text_of_several_files_becomes_requests_of_so_many_lines(
+def test_text_files_become_requests_of_a_number_of_lines(
     spark: "SparkSession", valkey: redis.Redis, valkey_url: str, tmp_path: Path
 ) -> None:
     source = tmp_path / "in"
@@ -382,7 +386,7 @@ def test_rows_without_a_payload_column_are_json(
 
 
 @pytest.mark.slow
-def test_csv_is_read_as_others_write_it_or_not_at_all(
+def test_csv_is_read_in_common_dialects_or_refused(
     spark: "SparkSession", valkey: redis.Redis, valkey_url: str, tmp_path: Path
 ) -> None:
     def submit_csv(name: str, text: bytes, multiline: bool = False) -> submit.SubmitResult:
@@ -425,7 +429,7 @@ def test_csv_is_read_as_others_write_it_or_not_at_all(
 
 
 @pytest.mark.slow
-def test_rows_are_sent_as_they_stand(
+def test_rows_are_sent_unchanged(
     spark: "SparkSession", valkey: redis.Redis, valkey_url: str, tmp_path: Path
 ) -> None:
     """So that mending one row changes no other: of the whole input Spark infers types, by which
@@ -471,7 +475,7 @@ def test_rows_are_sent_as_they_stand(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("format", ["csv", "json"])
-def test_rows_that_cant_be_read_are_left_out_and_counted(
+def test_unreadable_rows_are_left_out_and_counted(
     spark: "SparkSession", valkey: redis.Redis, valkey_url: str, tmp_path: Path, format: str
 ) -> None:
     source = tmp_path / f"in.{format}"
@@ -511,7 +515,7 @@ def test_rows_that_cant_be_read_are_left_out_and_counted(
 
 
 @pytest.mark.slow
-def test_what_a_dry_run_says_would_be_refused_is_what_submit_refuses(
+def test_a_dry_run_predicts_what_submit_refuses(
     spark: "SparkSession", valkey: redis.Redis, valkey_url: str, tmp_path: Path
 ) -> None:
     """Too large, without a payload, an id or a priority: rows by themselves and as sub-requests."""
@@ -540,9 +544,11 @@ def test_what_a_dry_run_says_would_be_refused_is_what_submit_refuses(
     )
     frame, server = dataset.read(spark, str(source), "json"), Server(ServerAddress(valkey_url))
     found = validate_dataset(spark, frame, wanted)
-    said = {(Path(one.file or "").name, one.row): one.reason for one in found.rejects}
-    assert said.keys() == expected.keys()
-    assert all(expected[place] in why for place, why in said.items())  # type: ignore[index]
+    reasons = {
+        (Path(reject.file or "").name, reject.row): reject.reason for reject in found.rejects
+    }
+    assert reasons.keys() == expected.keys()
+    assert all(expected[row] in reason for row, reason in reasons.items())  # type: ignore[index]
     assert (found.requests, found.entries, found.corrupt) == (9, sum(map(len, good.values())), 0)
     assert found.rows == found.entries and found.bytes == sum(
         len(t) for g in good.values() for t in g
@@ -554,12 +560,12 @@ def test_what_a_dry_run_says_would_be_refused_is_what_submit_refuses(
     assert (done.requests, done.entries) == ({"ok": 9}, found.entries)
     for id, texts in good.items():
         assert payloads(valkey, id) == [text.encode() for text in texts]
-    # Joined by fours some are over the limit that are not by themselves.
+    # Four joined rows can exceed the limit that each of them meets.
     joined = replace(wanted, queue="joined", split=4, parts=1, max_payload=46)
     found = validate_dataset(spark, frame, joined)
     done = submit.submit(spark, server, frame, joined, "job", on_rejects=lambda found: None)
     assert (done.requests["ok"], done.entries) == (found.requests, found.entries)
-    reasons = [one.reason for one in found.rejects]
-    assert any("sub-request of 4 rows has 47 bytes" in why for why in reasons), set(reasons)
+    joined_reasons = [reject.reason for reject in found.rejects]
+    assert any("sub-request of 4 rows has 47 bytes" in r for r in joined_reasons), joined_reasons
     queue = RequestQueue(valkey, "joined")
     assert queue.counts().waiting == found.entries

@@ -76,7 +76,7 @@ REQUEST = [
 
 
 @slow
-def test_a_delivery_waits_since_its_submission_or_its_last_failure(spark: "SparkSession") -> None:
+def test_a_wait_begins_with_the_submission_or_the_last_failure(spark: "SparkSession") -> None:
     from redisq_ops.pipeline.transforms import attempts
 
     found = attempts(frame(spark, "history", reversed(REQUEST))).orderBy("id", "taken_at")
@@ -90,7 +90,7 @@ def test_a_delivery_waits_since_its_submission_or_its_last_failure(spark: "Spark
 
 
 @slow
-def test_waits_that_the_history_does_not_say_are_unknown(spark: "SparkSession") -> None:
+def test_waits_missing_from_the_history_are_unknown(spark: "SparkSession") -> None:
     from redisq_ops.pipeline.transforms import attempts
 
     delay = {"kind": "delay", "queue": "d"}
@@ -140,7 +140,7 @@ def test_rows_of_one_millisecond_keep_the_order_of_the_stream(spark: "SparkSessi
 
 
 @slow
-def test_a_row_that_could_not_be_read_counts_for_nothing(spark: "SparkSession") -> None:
+def test_corrupt_rows_are_not_counted(spark: "SparkSession") -> None:
     from redisq_ops.pipeline.transforms import attempts, entry_events, throughput
 
     history = frame(
@@ -332,7 +332,7 @@ def dead(n: int, message: str, **more: Any) -> dict[str, Any]:
 
 
 @slow
-def test_groups_have_the_same_names_as_the_cli_gives_them(spark: "SparkSession") -> None:
+def test_groups_have_the_clis_fingerprints(spark: "SparkSession") -> None:
     from redisq_ops.pipeline.transforms import dead_groups
 
     letters = [dead(n, f"smtp-3 did not answer in {n} s", client=f"c{n % 2}") for n in range(6)]
@@ -365,7 +365,7 @@ def test_groups_have_the_same_names_as_the_cli_gives_them(spark: "SparkSession")
 
 
 @slow
-def test_what_a_group_has_in_common(spark: "SparkSession") -> None:
+def test_contrasts_of_a_group(spark: "SparkSession") -> None:
     from redisq_ops.pipeline.transforms import contrasts, payload_fields
 
     def body(n: int, region: str) -> bytes:
@@ -382,15 +382,15 @@ def test_what_a_group_has_in_common(spark: "SparkSession") -> None:
         for n in range(100)
     ]  # fmt: skip
     table = frame(spark, "dead", here + rest)
-    told = {(r.fingerprint, r.field): r for r in contrasts(table).collect()}
-    trait = told["aaaa", "client"]
+    traits = {(r.fingerprint, r.field): r for r in contrasts(table).collect()}
+    trait = traits["aaaa", "client"]
     assert (trait.value, trait.share, trait.rest) == ("acme", 0.9, 0.0)
     assert trait.surely == pytest.approx(difference(45, 50, 0, 100))
-    assert ("aaaa", "consumer") not in told, "all have it"
+    assert ("aaaa", "consumer") not in traits, "all have it"
     fields = payload_fields(table, Redaction(keys=(("card",),)))
     found = contrasts(table, payloads=fields)
-    told = {(r.fingerprint, r.field): r for r in found.collect()}
-    trait = told["aaaa", "payload.region"]
+    traits = {(r.fingerprint, r.field): r for r in found.collect()}
+    trait = traits["aaaa", "payload.region"]
     assert (trait.value, trait.share, trait.rest) == ("eu", 1.0, pytest.approx(0.19))
     assert {r.value for r in fields.where("field = 'payload.card'").collect()} == {"***"}
     alone = frame(spark, "dead", here)
@@ -432,7 +432,7 @@ def test_the_critical_path_follows_what_each_delivery_waited_for() -> None:
     assert all(one[3] == two[2] for one, two in pairwise(found))
 
 
-def test_a_delivery_nobody_was_in_the_way_of_waited_for_a_worker() -> None:
+def test_an_unblocked_delivery_waited_for_a_worker() -> None:
     assert segments(ran("r/1", 10, 20), ran("r/2", 500, 600)) == [
         ("queue", "r/1", 0, 10), ("run", "r/1", 10, 20), ("turn", "r/2", 20, 500),
         ("run", "r/2", 500, 600),
@@ -455,7 +455,7 @@ def test_one_millisecond_may_hold_an_attempt_its_failure_and_the_next_attempt() 
     assert found[-2:] == [("run", "r/1", 9, 9), ("run", "r/1", 9, 12)]
 
 
-def test_critical_paths_end_whatever_the_history_holds() -> None:
+def test_critical_paths_terminate_for_any_history() -> None:
     assert critical_path([]) == [] and critical_path([ran("r/1", 5, None)]) == []
     same = [ran(f"r/{n}", 7, 7) for n in range(50)]
     assert segments(*same)[-1][2:] == (7, 7)

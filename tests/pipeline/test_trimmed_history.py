@@ -63,7 +63,7 @@ def of_part(made: Any, part: TablePart) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("bounds", BOUNDS)
 @pytest.mark.parametrize("size", ["20", "1000"])
-def test_what_goes_between_planning_and_reading_is_missed_in_its_part(
+def test_events_trimmed_between_planning_and_reading_are_a_gap_in_their_part(
     bounds: dict[str, str], size: str, past: redis.Redis, url: str
 ) -> None:
     strict = reading(url, "history", rowsPerPartition=size, **bounds)
@@ -84,7 +84,7 @@ def test_what_goes_between_planning_and_reading_is_missed_in_its_part(
 
 @pytest.mark.parametrize("left", [95, 80, 60, 3, 0])
 @pytest.mark.parametrize("bounds", BOUNDS)
-def test_what_goes_while_a_part_is_read_is_missed(
+def test_events_trimmed_while_a_part_is_read_are_a_gap(
     bounds: dict[str, str],
     left: int,
     past: redis.Redis,
@@ -94,13 +94,13 @@ def test_what_goes_while_a_part_is_read_is_missed(
     made = reading(url, "history", onTrim="report", **bounds)
     made.call_size = CallSize(10**9, 25, max_rows=25)
     (part,) = made.plan()
-    asked = made.read_events
+    read_events_before = made.read_events
     pages: list[int] = []
 
     def read_events(*given: Any) -> Any:
         if len(pages) == 1:
             trim(past, left)
-        page = asked(*given)
+        page = read_events_before(*given)
         pages.append(len(page[0]))
         return page
 
@@ -111,7 +111,7 @@ def test_what_goes_while_a_part_is_read_is_missed(
     assert len(gaps(found)) == (1 if lost else 0)
 
 
-def test_nothing_is_missed_where_nothing_went(past: redis.Redis, url: str) -> None:
+def test_no_gap_is_reported_without_trimming(past: redis.Redis, url: str) -> None:
     for bounds in BOUNDS:
         for size in ("7", "30", "1000"):
             assert len(rows(url, "history", rowsPerPartition=size, **bounds)) == 100
@@ -119,7 +119,7 @@ def test_nothing_is_missed_where_nothing_went(past: redis.Redis, url: str) -> No
     assert len(rows(url, "history", since="1", rowsPerPartition="7")) == 50
 
 
-def test_a_part_has_events_and_begins_with_one(past: redis.Redis, url: str) -> None:
+def test_every_part_begins_with_an_event(past: redis.Redis, url: str) -> None:
     """Where nothing happened for long there is no part to read."""
     past.xadd(KEY, {"t": 1, "by": "w", "taken": "late"}, id=f"{FIRST_MS * 100}-0")
     parts = reading(url, "history", since="1", rowsPerPartition="1").plan()
@@ -133,7 +133,7 @@ def test_a_part_has_events_and_begins_with_one(past: redis.Redis, url: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("mark", "reach", "said"),
+    ("mark", "reach", "expected"),
     [
         (10, Reach(10, 10, "1-0", "9-0"), None),
         (10, Reach(15, 5, "11-0", "15-0"), None),
@@ -148,14 +148,14 @@ def test_a_part_has_events_and_begins_with_one(past: redis.Redis, url: str) -> N
         ("7-0", Reach(15, 0, None, "15-0"), "events from 7-0 on"),
     ],
 )
-def test_a_mark_says_what_went_since(
-    mark: history_ranges.Mark, reach: Reach, said: str | None
+def test_a_mark_shows_what_was_trimmed_since(
+    mark: history_ranges.Mark, reach: Reach, expected: str | None
 ) -> None:
     found = history_ranges.trimmed_since(mark, reach)
-    assert (found is None) if said is None else (found is not None and said in found)
+    assert (found is None) if expected is None else (found is not None and expected in found)
 
 
-def test_marks_of_all_shards_travel_with_the_options(client: redis.Redis, url: str) -> None:
+def test_marks_of_all_shards_are_passed_as_an_option(client: redis.Redis, url: str) -> None:
     queue: Any = ShardedDelaySet(client, "s", shards=3)
     queue.configure("c", 1, {"history": "all"})
     for n in range(60):
@@ -201,7 +201,7 @@ def valkey(valkey_url: str) -> Iterator[redis.Redis]:
 
 
 @pytest.mark.slow
-def test_what_was_trimmed_between_two_exports_fails_the_run_or_is_reported(
+def test_events_trimmed_between_two_exports_fail_the_run_or_are_reported(
     spark: SparkSession, valkey: redis.Redis, valkey_url: str, tmp_path: Path
 ) -> None:
     server = Server(ServerAddress(valkey_url))

@@ -27,7 +27,9 @@ def sorted_by(found: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[d
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_member_that_is_no_text_is_a_row_aside(kind: str, client: redis.Redis, url: str) -> None:
+def test_a_member_that_is_not_utf8_is_a_corrupt_row(
+    kind: str, client: redis.Redis, url: str
+) -> None:
     make, fill = KINDS[kind]
     queue = make(client, "mail")
     fill(queue)
@@ -47,9 +49,7 @@ def test_a_member_that_is_no_text_is_a_row_aside(kind: str, client: redis.Redis,
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_any_bytes_and_any_scores_are_gone_through_once(
-    seed: int, client: redis.Redis, url: str
-) -> None:
+def test_any_bytes_and_any_scores_are_read_once(seed: int, client: redis.Redis, url: str) -> None:
     """Pages go on behind them, parts begin and end with them."""
     chance = random.Random(seed)
     dead_letters(client, 100)
@@ -68,7 +68,7 @@ def test_any_bytes_and_any_scores_are_gone_through_once(
     )
 
 
-def test_a_place_that_is_no_moment_is_a_row_aside(client: redis.Redis, url: str) -> None:
+def test_a_score_that_is_not_a_time_is_a_corrupt_row(client: redis.Redis, url: str) -> None:
     dead_letters(client, 10)
     client.zadd(DEAD, {"odd": float("inf"), "far": 5e14, "r1/3": 1e300})
     client.hset("rq:{mail}:meta", "r1/4", "- 1 0 999999999999999999 0 w - failed 0")
@@ -77,9 +77,7 @@ def test_a_place_that_is_no_moment_is_a_row_aside(client: redis.Redis, url: str)
     assert all(row["since_at"] is None for row in bad)
 
 
-def test_a_request_that_cannot_be_read_is_a_row_of_every_table(
-    client: redis.Redis, url: str
-) -> None:
+def test_an_unreadable_request_is_a_row_of_every_table(client: redis.Redis, url: str) -> None:
     everywhere(client)
     RequestQueue(client, "mail").submit([b"x"] * 3, id="r2")
     client.hset("rq:{mail}:r:r1", "total", "many")
@@ -90,11 +88,11 @@ def test_a_request_that_cannot_be_read_is_a_row_of_every_table(
             assert [row["request"] for row in good] == ["r2"] * n
             assert sorted(row["request"] for row in bad) == ["\\xff", "r1"]
         (bad_row,) = rows(url, table, request="r1")
-        said = bad_row["_corrupt"]
-        assert "can't be read" in said and "many" not in said and bad_row["queue"] == "mail"
+        message = bad_row["_corrupt"]
+        assert "can't be read" in message and "many" not in message and bad_row["queue"] == "mail"
 
 
-def test_requests_that_are_read_by_age_say_so_too(
+def test_unreadable_requests_read_by_age_are_rows_too(
     client: redis.Redis, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from redisq_ops.pipeline import partitions
@@ -106,7 +104,7 @@ def test_requests_that_are_read_by_age_say_so_too(
     assert row["request"] == "r1" and row["_corrupt"]
 
 
-def test_a_number_no_column_holds_is_no_others_loss(client: redis.Redis, url: str) -> None:
+def test_a_number_out_of_range_hides_no_other_row(client: redis.Redis, url: str) -> None:
     queue = RequestQueue(client, "mail")
     for n in range(5):
         queue.submit([b"x"], id=f"r{n}")
@@ -116,7 +114,7 @@ def test_a_number_no_column_holds_is_no_others_loss(client: redis.Redis, url: st
     assert {row["request"] for row in bad} == {"r3", "r4"} and len(good) == 3
 
 
-def test_one_bad_sub_request_is_no_others_loss(client: redis.Redis, url: str) -> None:
+def test_one_corrupt_sub_request_hides_no_other(client: redis.Redis, url: str) -> None:
     dead_letters(client, 50)
     client.hset("rq:{mail}:meta", "r1/7", b"three words \xff")
     for table in ("subrequests", "results"):
@@ -134,7 +132,7 @@ def test_one_bad_sub_request_is_no_others_loss(client: redis.Redis, url: str) ->
         ("rq:{mail}:res:r1:0", ["subrequests", "results"]),
     ],
 )
-def test_a_key_of_another_type_is_named_beside_its_request(
+def test_a_key_of_another_type_is_reported_with_its_request(
     key: str, tables: list[str], client: redis.Redis, url: str
 ) -> None:
     queue = RequestQueue(client, "mail")
@@ -153,7 +151,7 @@ def test_a_key_of_another_type_is_named_beside_its_request(
 
 
 @pytest.mark.parametrize("key", ["rq:{mail}:dead", "rq:{mail}:meta", "rq:{mail}:open"])
-def test_a_queues_own_key_of_another_type_is_said_with_its_name(
+def test_a_queue_key_of_another_type_is_reported_by_name(
     key: str, client: redis.Redis, url: str
 ) -> None:
     dead_letters(client, 3)
@@ -166,9 +164,7 @@ def test_a_queues_own_key_of_another_type_is_said_with_its_name(
     assert key in str(refused.value) and "\n" not in str(refused.value)
 
 
-def test_two_looks_at_a_corrupt_event_near_a_bound_have_it_once(
-    client: redis.Redis, url: str
-) -> None:
+def test_a_corrupt_event_near_a_bound_is_read_once(client: redis.Redis, url: str) -> None:
     DelaySet(client, "q").configure("c", 1, {"history": "all"})
     client.delete("rq:{q}:hist")
     for at in (1000, 2000, 3000):
