@@ -1,4 +1,4 @@
-"""The bare scripts beside which the benchmarks put ours: they do write what ours write."""
+"""The baseline scripts of the benchmarks store what our queues store."""
 
 from typing import Any
 
@@ -9,14 +9,14 @@ from benchmarks.baseline import BaselineQueue
 from benchmarks.cost import BATCH, KINDS, batches
 from redisq_ops.core.model.entry import Settlement
 
-# Of many clients two entries each. Whom we know of is noted once, when they come: left out here.
+# Two entries each of many clients. The clients' records, written once per client, are left out.
 CASES = {**dict.fromkeys(KINDS, 1), "fair queue, 200 clients": BATCH}
 ONCE = (b"clients",)
 Step = list[tuple[bytes, int, int]]
 
 
 def stored_sizes(client: redis.Redis) -> Step:
-    """What has about a batch of members: type, how many, their bytes."""
+    """Keys with about a batch of members: type, number of members, their bytes."""
     found = []
     untyped: Any = client
     for key in client.scan_iter(count=1000):

@@ -21,7 +21,7 @@ from redisq_ops.demo.server import (
 
 KINDS = binaries()
 
-# Says what it started, then waits to be killed.
+# Prints what it started, then waits to be killed.
 OWNER = """
 import sys
 from pathlib import Path
@@ -87,7 +87,7 @@ def test_the_server_ends_with_the_process_that_started_it(binary: Path) -> None:
         port, directory = owner.stdout.readline().split()
         assert listening(int(port))
         owner.kill()
-    # Nobody is left to say when it is done; should it never be, the test's time-out ends this.
+    # No process is left to report the end; the test's timeout ends an endless wait.
     while listening(int(port)) or Path(directory).exists():
         time.sleep(0.02)
 

@@ -1,4 +1,5 @@
-"""An application for `test_cluster`: ask every executor, read a table, submit with a kill in it."""
+"""An application for `test_cluster`: checks every executor, reads a table, submits with a killed
+task."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ def main(url: str, master: str, folder: Path) -> None:
     rows = dead.select("id", "error").collect()
 
     def kill(entries: int) -> None:
-        """The Python worker of a first attempt, in the middle of its task."""
+        """Kill the Python worker of a first attempt, in the middle of its task."""
         from pyspark import TaskContext
 
         context = TaskContext.get()

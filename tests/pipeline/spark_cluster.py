@@ -1,4 +1,4 @@
-"""A standalone cluster of Spark on this machine, from pyspark's own jars, on the loopback."""
+"""A standalone Spark cluster on this machine, from PySpark's jars, on loopback."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ CONF = (
     "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.executor.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 )
-"""settings of an application on it"""
+"""settings of an application on the cluster"""
 
 
-class Cluster:
-    """A master, and workers of one core each; ends when the block does, with all it started."""
+class SparkCluster:
+    """A master, and workers of one core each; all processes end with the block."""
 
     def __init__(self, folder: Path) -> None:
         import pyspark
@@ -44,10 +44,10 @@ class Cluster:
         self._running: list[tuple[subprocess.Popen[bytes], Path]] = []
         self._home = str(found.home)
 
-    def __enter__(self) -> Cluster:
+    def __enter__(self) -> SparkCluster:
         ports = ("--port", "0", "--webui-port", "0")
         self._start("master", "master.Master", "--host", LOOPBACK, *ports)
-        self.url = self._said(0, r"Starting Spark master at (spark://\S+)")
+        self.url = self._wait_for_log(0, r"Starting Spark master at (spark://\S+)")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -57,7 +57,7 @@ class Cluster:
             process.wait(20)
 
     def workers(self, *names: str, environment: Mapping[str, str] | None = None) -> None:
-        """Start workers and wait until the master knows them."""
+        """Start workers, and wait until they are registered with the master."""
         first = len(self._running)
         for name in names:
             self._start(
@@ -66,27 +66,27 @@ class Cluster:
                 environment=environment,
             )  # fmt: skip
         for nth in range(first, len(self._running)):
-            self._said(nth, r"(Successfully registered with master)")
+            self._wait_for_log(nth, r"(Successfully registered with master)")
 
     def _start(
         self, name: str, kind: str, *words: str, environment: Mapping[str, str] | None = None
     ) -> None:
         log = self.folder / f"{name}.log"
-        given = os.environ | {
+        variables = os.environ | {
             "SPARK_HOME": str(self._spark), "JAVA_HOME": self._home,
             "SPARK_LOCAL_IP": LOOPBACK, "PYSPARK_PYTHON": sys.executable,
-            "SPARK_SCALA_VERSION": "2.13",  # else looked for in a build of its own
+            "SPARK_SCALA_VERSION": "2.13",  # otherwise Spark looks for a build directory
         }  # fmt: skip
-        given.pop("SPARK_CONF_DIR", None)  # what they say is what is waited for
+        variables.pop("SPARK_CONF_DIR", None)  # their log lines are waited for
         command = [self._java, *SMALL, "-cp", f"{self._spark}/jars/*"]
         with log.open("wb") as out:
             started = subprocess.Popen(
                 [*command, f"org.apache.spark.deploy.{kind}", *words],
-                stdout=out, stderr=subprocess.STDOUT, env={**given, **(environment or {})},
+                stdout=out, stderr=subprocess.STDOUT, env={**variables, **(environment or {})},
             )  # fmt: skip
         self._running.append((started, log))
 
-    def _said(self, nth: int, pattern: str) -> str:
+    def _wait_for_log(self, nth: int, pattern: str) -> str:
         process, log = self._running[nth]
         deadline = time.monotonic() + 60
         while (found := re.search(pattern, log.read_text())) is None:
@@ -97,17 +97,17 @@ class Cluster:
 
 @contextmanager
 def connect_server(folder: Path, environment: Mapping[str, str]) -> Iterator[str]:
-    """A server of Spark Connect on this machine; its ``sc://`` address."""
+    """A Spark Connect server on this machine; its ``sc://`` address."""
     import pyspark
 
     home = Path(pyspark.__file__).parent
-    with socket.socket() as some:
-        some.bind((LOOPBACK, 0))
-        port = some.getsockname()[1]
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        port = probe.getsockname()[1]
     settings = ("spark.ui.enabled=false", f"spark.connect.grpc.binding.port={port}", *CONF)
     command = [str(home / "bin" / "spark-submit"), "--master", "local[2]", "--class",
                "org.apache.spark.sql.connect.service.SparkConnectServer"]  # fmt: skip
-    given = os.environ | {
+    variables = os.environ | {
         "SPARK_HOME": str(home), "JAVA_HOME": str(java.find_java().home),
         "SPARK_LOCAL_IP": LOOPBACK, "PYSPARK_PYTHON": sys.executable, **environment,
     }  # fmt: skip
@@ -115,7 +115,7 @@ def connect_server(folder: Path, environment: Mapping[str, str]) -> Iterator[str
     with log.open("wb") as out:
         server = subprocess.Popen(
             [*command, *(word for setting in settings for word in ("--conf", setting))],
-            stdout=out, stderr=subprocess.STDOUT, env=given,
+            stdout=out, stderr=subprocess.STDOUT, env=variables,
         )  # fmt: skip
     try:
         deadline = time.monotonic() + 60

@@ -1,4 +1,4 @@
-"""Calls are as large as the server time allows, by what the server says it was sent."""
+"""The size of calls follows the server time, checked by the commands that the server received."""
 
 from __future__ import annotations
 

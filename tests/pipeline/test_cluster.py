@@ -1,4 +1,4 @@
-"""On a standalone cluster: a master and two workers, each a JVM of its own on this machine."""
+"""A standalone Spark cluster: a master and two workers, each in a JVM of its own on loopback."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from redisq_ops.pipeline.session import check_reachable
 
 from ..command_line import dead_letters
 from .cluster_application import REQUESTS, ROWS
-from .spark_cluster import CONF, Cluster, connect_server
+from .spark_cluster import CONF, SparkCluster, connect_server
 
 if TYPE_CHECKING:
     from redisq_ops.demo.server import EmbeddedServer
@@ -42,8 +42,8 @@ socket.socket.connect = connect
 
 
 @pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Cluster(tmp_path_factory.mktemp("cluster")) as made:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+    with SparkCluster(tmp_path_factory.mktemp("cluster")) as made:
         made.workers("first", "second")
         yield made
 
@@ -57,7 +57,7 @@ def ran(*words: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("server", ["valkey"], indirect=True)
 def test_two_workers_read_and_write_and_doctor_names_one_that_cant_reach_the_server(
-    cluster: Cluster, client: redis.Redis, server: EmbeddedServer, url: str, tmp_path: Path
+    cluster: SparkCluster, client: redis.Redis, server: EmbeddedServer, url: str, tmp_path: Path
 ) -> None:
     dead_letters(client, 200, "letters")
     done = ran("tests.pipeline.cluster_application", url, cluster.url, str(tmp_path))

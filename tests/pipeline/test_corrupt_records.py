@@ -1,4 +1,4 @@
-"""One broken record among a thousand: a row in `_corrupt`, and every other row as it is without."""
+"""One corrupt record among a thousand: a row with `_corrupt`, and all other rows unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is looked at before Spark is blamed; and the commands that need no Spark."""
+"""The doctor's checks, and the commands that need no Spark."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_sql_over_the_tables(
     tmp_path: Path,
 ) -> None:
     everywhere(client)
-    # The tests' session stays; its workers are told the server as the command's own would be.
+    # The tests' session stays; its workers get the server's URL as an option.
     monkeypatch.setattr(type(spark), "stop", lambda self: None)
     import redisq_ops.cli.app  # noqa: F401  (the commands register themselves with it)
 
@@ -156,7 +156,7 @@ def test_sql_over_the_tables(
     (hidden,) = redisq.rows("spark", "sql", query, "--payloads")
     (open_,) = redisq.rows("spark", "sql", query, "--payloads", "--no-redact")
     assert "mailbox" not in str(hidden) and "mailbox" in str(open_)
-    # Nor is it put together from parts of what is hidden, or taken out of the server by a file.
+    # A secret is neither assembled from parts of redacted values, nor read from a file.
     (turned,) = redisq.rows("spark", "sql", "select reverse(error) e, map(error, 1) m from dead")
     assert "xobliam" not in str(turned) and "mailbox" not in str(turned)
     lake: Any = sys.modules["redisq_ops.cli.spark_lake"]

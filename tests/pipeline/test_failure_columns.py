@@ -1,4 +1,4 @@
-"""Errors of dead letters as columns, cut out of their bytes, and the groups of many at once."""
+"""Errors of dead letters split into columns, and fingerprints of many errors at once."""
 
 from __future__ import annotations
 

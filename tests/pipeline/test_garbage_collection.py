@@ -1,4 +1,4 @@
-"""Python's look for cycles, kept off rows that have none and off all that Spark loads."""
+"""Garbage collection: paused while rows are read, and objects frozen in Spark workers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .rows import reading
 
 
 @pytest.fixture
-def swept() -> Iterator[list[int]]:
+def collections() -> Iterator[list[int]]:
     """The generations that were looked through so far."""
     seen: list[int] = []
 
@@ -35,17 +35,17 @@ def swept() -> Iterator[list[int]]:
 
 
 def test_garbage_collection_is_paused_while_a_page_is_read(
-    client: redis.Redis, url: str, swept: list[int]
+    client: redis.Redis, url: str, collections: list[int]
 ) -> None:
     queue = dead_letters(client, 3000)
     made, page = reading(url, "dead"), partial(queue.page.op, "dead", None, 3000)
     made.run(page)
     gc.collect()
-    swept.clear()
+    collections.clear()
     assert len(made.run(page).entries) == 3000
-    assert len(swept) <= 1  # of what is left over, when it is allowed again
+    assert len(collections) <= 1  # of what is left over, when it is allowed again
     queue.page("dead", None, 3000)
-    assert len(swept) > 3
+    assert len(collections) > 3
 
 
 def test_garbage_collection_is_restored_to_its_previous_state() -> None:

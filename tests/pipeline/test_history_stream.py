@@ -1,4 +1,4 @@
-"""The history as a stream: exact whatever the limit, whoever restarts, whatever is trimmed."""
+"""The history as a stream: exactly once for any limit, after restarts and trimming."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ HIST = "rq:{q}:hist"
 ALL = ReadAllAvailable()
 
 
-def loud(client: redis.Redis, name: str = "q", shards: int = 1) -> Any:
-    """A queue that writes everything down."""
+def recording_queue(client: redis.Redis, name: str = "q", shards: int = 1) -> Any:
+    """A queue that records its whole history."""
     queue: Any = (
         DelaySet(client, name) if shards == 1 else ShardedDelaySet(client, name, shards=shards)
     )
@@ -33,8 +33,8 @@ def loud(client: redis.Redis, name: str = "q", shards: int = 1) -> Any:
     return queue
 
 
-def happen(queue: Any, first: int, last: int) -> None:
-    """An event for each number."""
+def append_events(queue: Any, first: int, last: int) -> None:
+    """Append one event per number."""
     for n in range(first, last + 1):
         queue.schedule([(f"e{n}", b"")], after_ms=3_600_000)
 
@@ -54,10 +54,10 @@ def batch(reader: HistoryStreamReader, start: Any, end: Any) -> list[dict[str, A
     ]
 
 
-def drained(
+def drain(
     reader: HistoryStreamReader, start: Any, limit: Any = ALL
 ) -> tuple[list[str | None], Any]:
-    """Batch by batch until nothing is new: ids, and the offset at the end."""
+    """Read batch by batch until nothing is new: ids, and the last offset."""
     found: list[str | None] = []
     for _ in range(1000):
         end = reader.latestOffset(start, limit)
@@ -76,19 +76,19 @@ def names(first: int, last: int) -> list[str]:
 def test_batches_of_any_size_have_each_event_exactly_once(
     limit: int, client: redis.Redis, url: str
 ) -> None:
-    queue = loud(client)
-    happen(queue, 1, 20)
+    queue = recording_queue(client)
+    append_events(queue, 1, 20)
     reader = stream(url)
-    found, end = drained(reader, reader.initialOffset(), ReadMaxRows(limit))
+    found, end = drain(reader, reader.initialOffset(), ReadMaxRows(limit))
     assert found == names(1, 20)
-    happen(queue, 21, 25)
-    later, _ = drained(stream(url), end, ReadMaxRows(limit))  # another process goes on
+    append_events(queue, 21, 25)
+    later, _ = drain(stream(url), end, ReadMaxRows(limit))  # another process goes on
     assert later == names(21, 25)
 
 
 def test_a_micro_batch_never_exceeds_its_limit(client: redis.Redis, url: str) -> None:
-    happen(loud(client, shards=3), 1, 60)
-    happen(loud(client, "other"), 1, 5)
+    append_events(recording_queue(client, shards=3), 1, 60)
+    append_events(recording_queue(client, "other"), 1, 5)
     reader = stream(url, maxEventsPerTrigger="10")
     limit = reader.getDefaultReadLimit()
     start = reader.initialOffset()
@@ -101,52 +101,52 @@ def test_a_micro_batch_never_exceeds_its_limit(client: redis.Redis, url: str) ->
 
 
 def test_reading_a_micro_batch_again_gives_the_same_rows(client: redis.Redis, url: str) -> None:
-    queue = loud(client)
-    happen(queue, 1, 10)
+    queue = recording_queue(client)
+    append_events(queue, 1, 10)
     reader = stream(url)
     end = reader.latestOffset({}, ReadMaxRows(6))
     once = batch(reader, {}, end)
-    happen(queue, 11, 20)
+    append_events(queue, 11, 20)
     assert batch(stream(url), {}, end) == once
 
 
 def test_new_shards_and_queues_are_read_from_the_beginning(client: redis.Redis, url: str) -> None:
-    happen(loud(client, shards=3), 1, 30)
+    append_events(recording_queue(client, shards=3), 1, 30)
     reader = stream(url)
-    found, end = drained(reader, {}, ReadMaxRows(4))
+    found, end = drain(reader, {}, ReadMaxRows(4))
     assert sorted(map(str, found)) == sorted(names(1, 30))
-    happen(loud(client, "new"), 1, 3)
-    assert drained(reader, end)[0] == names(1, 3)
+    append_events(recording_queue(client, "new"), 1, 3)
+    assert drain(reader, end)[0] == names(1, 3)
 
 
 def test_a_stream_can_begin_at_the_latest_offset(client: redis.Redis, url: str) -> None:
-    queue = loud(client)
-    happen(queue, 1, 5)
+    queue = recording_queue(client)
+    append_events(queue, 1, 5)
     reader = stream(url, startingOffsets="latest")
     start = reader.initialOffset()
-    assert drained(reader, start)[0] == []
-    happen(queue, 6, 7)
-    assert drained(reader, start)[0] == names(6, 7)
+    assert drain(reader, start)[0] == []
+    append_events(queue, 6, 7)
+    assert drain(reader, start)[0] == names(6, 7)
 
 
 def test_available_now_ends_at_the_offsets_of_its_start(client: redis.Redis, url: str) -> None:
-    queue = loud(client)
-    happen(queue, 1, 10)
+    queue = recording_queue(client)
+    append_events(queue, 1, 10)
     reader = stream(url)
     reader.prepareForTriggerAvailableNow()
-    happen(queue, 11, 12)
-    found, end = drained(reader, {}, ReadMaxRows(3))
+    append_events(queue, 11, 12)
+    found, end = drain(reader, {}, ReadMaxRows(3))
     assert found == names(1, 10)
-    happen(loud(client, "new"), 1, 1)
+    append_events(recording_queue(client, "new"), 1, 1)
     assert reader.latestOffset(end, ALL) == end
-    assert drained(stream(url), end)[0] == [*names(11, 12), "e1"]
+    assert drain(stream(url), end)[0] == [*names(11, 12), "e1"]
 
 
 def test_every_trimmed_event_is_counted_as_missing(client: redis.Redis, url: str) -> None:
-    queue = loud(client)
-    happen(queue, 1, 10)
-    _, end = drained(stream(url), {})
-    happen(queue, 11, 20)
+    queue = recording_queue(client)
+    append_events(queue, 1, 10)
+    _, end = drain(stream(url), {})
+    append_events(queue, 11, 20)
     client.xtrim(HIST, maxlen=4, approximate=False)
     strict, lenient = stream(url), stream(url, onTrim="report")
     latest = strict.latestOffset(end, ALL)
@@ -155,25 +155,25 @@ def test_every_trimmed_event_is_counted_as_missing(client: redis.Redis, url: str
     found = batch(lenient, end, latest)
     assert [row["id"] for row in found] == [*names(17, 20), None]
     assert found[-1]["event"] == "gap" and "6 events" in found[-1]["detail"]
-    happen(queue, 21, 21)
-    assert drained(strict, latest)[0] == ["e21"]
+    append_events(queue, 21, 21)
+    assert drain(strict, latest)[0] == ["e21"]
 
 
 def test_trimming_events_already_read_is_no_gap(client: redis.Redis, url: str) -> None:
-    queue = loud(client)
-    happen(queue, 1, 10)
-    _, end = drained(stream(url), {})
+    queue = recording_queue(client)
+    append_events(queue, 1, 10)
+    _, end = drain(stream(url), {})
     client.xtrim(HIST, maxlen=0, approximate=False)
-    happen(queue, 11, 13)
-    assert drained(stream(url), end)[0] == names(11, 13)
+    append_events(queue, 11, 13)
+    assert drain(stream(url), end)[0] == names(11, 13)
 
 
 @pytest.mark.parametrize("limit", [3, 1000])
 def test_a_gap_across_small_batches_is_reported_once(
     limit: int, client: redis.Redis, url: str
 ) -> None:
-    queue = loud(client)
-    happen(queue, 1, 20)
+    queue = recording_queue(client)
+    append_events(queue, 1, 20)
     reader = stream(url, onTrim="report")
     start = reader.latestOffset({}, ReadMaxRows(3))
     client.xtrim(HIST, maxlen=10, approximate=False)
@@ -187,23 +187,23 @@ def test_a_gap_across_small_batches_is_reported_once(
 
 
 def test_a_history_that_was_started_anew_is_a_gap(client: redis.Redis, url: str) -> None:
-    queue = loud(client)
-    happen(queue, 1, 10)
-    _, end = drained(stream(url), {})
+    queue = recording_queue(client)
+    append_events(queue, 1, 10)
+    _, end = drain(stream(url), {})
     client.delete(HIST)
-    happen(queue, 11, 12)
+    append_events(queue, 11, 12)
     strict, lenient = stream(url), stream(url, onTrim="report")
     latest = strict.latestOffset(end, ALL)
     with pytest.raises(Lost, match="started anew"):
         batch(strict, end, latest)
     found = batch(lenient, end, latest)
     assert {row["id"] for row in found} == {None, *names(11, 12)}
-    assert drained(strict, latest)[0] == []
+    assert drain(strict, latest)[0] == []
 
 
 def test_a_deregistered_queue_with_unread_events_is_a_gap(client: redis.Redis, url: str) -> None:
-    happen(loud(client), 1, 10)
-    happen(loud(client, "other"), 1, 5)
+    append_events(recording_queue(client), 1, 10)
+    append_events(recording_queue(client, "other"), 1, 5)
     strict, lenient = stream(url), stream(url, onTrim="report")
     start = strict.latestOffset({}, ReadMaxRows(4))
     end = strict.latestOffset(start, ALL)
@@ -217,11 +217,11 @@ def test_a_deregistered_queue_with_unread_events_is_a_gap(client: redis.Redis, u
     (gap,) = [row for row in found if row["event"] == "gap"]
     assert gap["queue"] == "q" and gap["kind"] is None and gap["_corrupt"]
     assert {row["queue"] for row in found} == {"q", "other"}
-    assert drained(strict, end)[0] == []
+    assert drain(strict, end)[0] == []
 
 
 def test_a_shard_whose_history_was_deleted_is_a_gap(client: redis.Redis, url: str) -> None:
-    happen(loud(client, shards=2), 1, 20)
+    append_events(recording_queue(client, shards=2), 1, 20)
     reader = stream(url)
     end = reader.latestOffset({}, ALL)
     client.delete("rq:{q/1}:hist")
@@ -238,7 +238,7 @@ def parts_of(reader: HistoryStreamReader, start: Any, end: Any) -> list[Any]:
 def test_a_large_micro_batch_is_read_in_several_partitions(
     size: int, client: redis.Redis, url: str
 ) -> None:
-    loud(client)
+    recording_queue(client)
     client.delete(HIST)
     for n in range(40):
         event: Any = {"t": 1_000_000 + n, "by": "w", "submitted": f"e{n}"}
@@ -255,7 +255,7 @@ def test_a_large_micro_batch_is_read_in_several_partitions(
 def test_trimmed_events_of_a_large_micro_batch_are_a_gap(
     left: int, client: redis.Redis, url: str
 ) -> None:
-    loud(client)
+    recording_queue(client)
     client.delete(HIST)
     for n in range(40):
         event: Any = {"t": 1_000_000 + n, "by": "w", "submitted": f"e{n}"}
@@ -267,7 +267,7 @@ def test_trimmed_events_of_a_large_micro_batch_are_a_gap(
     end = strict.latestOffset(start, ALL)
     planned = strict.partitions(start, end)
     client.xtrim(HIST, maxlen=left, approximate=False)
-    # Trimmed before the parts were made, and after.
+    # Trimmed before the parts were planned, and after.
     for parts in (lenient.partitions(start, end), planned):
         found = [row for one in parts for b in lenient.read(one) for row in b.to_pylist()]
         assert [r["id"] for r in found if r["event"] == "submitted"] == names(40 - left, 39)
@@ -303,8 +303,8 @@ def test_only_the_history_can_be_streamed_and_without_bounds(url: str) -> None:
 def test_a_failed_query_restarts_from_its_checkpoint_exactly_once(
     spark: SparkSession, client: redis.Redis, url: str, tmp_path: Path
 ) -> None:
-    queue = loud(client)
-    happen(queue, 1, 99)  # and the setting itself: 100 events
+    queue = recording_queue(client)
+    append_events(queue, 1, 99)  # and the setting itself: 100 events
     seen: list[str] = []
     fails = {2}
 
@@ -328,7 +328,7 @@ def test_a_failed_query_restarts_from_its_checkpoint_exactly_once(
     with pytest.raises(Exception, match="disk is full"):
         run()
     assert len(seen) == 60
-    happen(queue, 100, 109)
+    append_events(queue, 100, 109)
     run()
     assert len(seen) == len(set(seen)) == 110
     run()

@@ -1,4 +1,4 @@
-"""Which Java is taken, and that there is one line where there is none."""
+"""Which Java is used, and the one-line message if there is none."""
 
 import subprocess
 import sys
@@ -8,7 +8,7 @@ import pytest
 
 from redisq_ops.pipeline import java
 
-# A Java of a version: says so; `vector` is whether it has the module that Spark asks for.
+# A fake Java of a version; `vector` is whether it has the module that Spark requires.
 _FAKE = """#!/bin/sh
 case "$1" in --add-modules=*) {vector} ;; esac
 echo 'openjdk version "{version}" 2025-04-15' >&2

@@ -1,4 +1,4 @@
-"""A machine without Java: Spark runs from what pip installed, and from nothing else."""
+"""A machine without Java: Spark runs with what pip installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lake: each row once, whatever was interrupted and however often a run is run."""
+"""The lake: each row once, after interrupted and repeated runs."""
 
 import subprocess
 import sys
@@ -31,28 +31,28 @@ if TYPE_CHECKING:
 HISTORY = TABLES["history"]
 
 
-def spilled(shelf: LakeTable, run: str, days: dict[str, int], queue: str = "mail") -> None:
-    """Files as Spark leaves them aside; ``days``: how many rows of each."""
+def stage_files(lake_table: LakeTable, run: str, days: dict[str, int], queue: str = "mail") -> None:
+    """Files as Spark leaves them in staging; ``days``: rows of each day."""
     for day, n in days.items():
-        folder = shelf.staging / run / f"day={day}" / f"queue={queue}"
+        folder = lake_table.staging / run / f"day={day}" / f"queue={queue}"
         folder.mkdir(parents=True)
         ids = [f"{run}-{day}-{k}" for k in range(n)]
         pq.write_table(pa.table({"event_id": ids}), folder / "part-0.snappy.parquet")
 
 
-def there(shelf: LakeTable) -> list[str]:
-    """All rows a reader of the folder meets."""
+def rows_in_lake(lake_table: LakeTable) -> list[str]:
+    """All rows that a reader of the folder finds."""
     return [
         id
-        for path in sorted(shelf.path.glob("day=*/**/*.parquet"))
+        for path in sorted(lake_table.path.glob("day=*/**/*.parquet"))
         for id in pq.read_table(path, partitioning=None).column("event_id").to_pylist()
     ]
 
 
-def written(shelf: LakeTable, run: str, days: dict[str, int], **given: Any) -> Manifest:
-    spilled(shelf, run, days)
-    made = Manifest(run, "history", "placing", 1, files=shelf.staged_files(run), **given)
-    shelf.write_manifest(made)
+def written(lake_table: LakeTable, run: str, days: dict[str, int], **given: Any) -> Manifest:
+    stage_files(lake_table, run, days)
+    made = Manifest(run, "history", "placing", 1, files=lake_table.staged_files(run), **given)
+    lake_table.write_manifest(made)
     return made
 
 
@@ -60,88 +60,94 @@ def written(shelf: LakeTable, run: str, days: dict[str, int], **given: Any) -> M
 
 
 def test_files_are_placed_and_listed_in_the_manifest(tmp_path: Path) -> None:
-    shelf = LakeTable(tmp_path, HISTORY)
-    with shelf.locked():
-        shelf.place_files(written(shelf, "r1", {"2026-11-20": 3, "2026-11-21": 2}))
-    (made,) = shelf.runs()
+    lake_table = LakeTable(tmp_path, HISTORY)
+    with lake_table.locked():
+        lake_table.place_files(written(lake_table, "r1", {"2026-11-20": 3, "2026-11-21": 2}))
+    (made,) = lake_table.runs()
     assert [file.path for file in made.files] == [
         "day=2026-11-20/queue=mail/r1-00000.parquet",
         "day=2026-11-21/queue=mail/r1-00001.parquet",
     ]
-    assert (made.state, made.rows) == ("done", 5) and len(there(shelf)) == 5
+    assert (made.state, made.rows) == ("done", 5) and len(rows_in_lake(lake_table)) == 5
 
 
 def test_a_run_interrupted_before_its_manifest_leaves_nothing(tmp_path: Path) -> None:
-    shelf = LakeTable(tmp_path, HISTORY)
-    with shelf.locked():
-        spilled(shelf, "r1", {"2026-11-20": 3})
-        shelf.staged_files("r1")
-        assert shelf.finish_interrupted() == 0
-    assert there(shelf) == [] and shelf.runs() == [] and not shelf.staging.exists()
+    lake_table = LakeTable(tmp_path, HISTORY)
+    with lake_table.locked():
+        stage_files(lake_table, "r1", {"2026-11-20": 3})
+        lake_table.staged_files("r1")
+        assert lake_table.finish_interrupted() == 0
+    assert (
+        rows_in_lake(lake_table) == []
+        and lake_table.runs() == []
+        and not lake_table.staging.exists()
+    )
 
 
 @pytest.mark.parametrize("placed", [0, 1, 2, 3])
 def test_a_run_interrupted_while_placing_files_is_finished(tmp_path: Path, placed: int) -> None:
-    shelf = LakeTable(tmp_path, HISTORY)
-    with shelf.locked():
-        made = written(shelf, "r1", {"2026-11-19": 1, "2026-11-20": 2, "2026-11-21": 3})
+    lake_table = LakeTable(tmp_path, HISTORY)
+    with lake_table.locked():
+        made = written(lake_table, "r1", {"2026-11-19": 1, "2026-11-20": 2, "2026-11-21": 3})
         for file in made.files[:placed]:
-            target = shelf.path / file.path
+            target = lake_table.path / file.path
             target.parent.mkdir(parents=True)
-            (shelf.staging / "r1" / "_placed" / target.name).replace(target)
-        assert shelf.finish_interrupted() == 1
-        assert shelf.finish_interrupted() == 0
-    assert len(there(shelf)) == len(set(there(shelf))) == 6
-    assert [each.state for each in shelf.runs()] == ["done"]
+            (lake_table.staging / "r1" / "_placed" / target.name).replace(target)
+        assert lake_table.finish_interrupted() == 1
+        assert lake_table.finish_interrupted() == 0
+    assert len(rows_in_lake(lake_table)) == len(set(rows_in_lake(lake_table))) == 6
+    assert [each.state for each in lake_table.runs()] == ["done"]
 
 
 def test_a_later_snapshot_replaces_an_earlier_one_of_the_day(tmp_path: Path) -> None:
-    shelf = LakeTable(tmp_path, HISTORY)
-    with shelf.locked():
-        shelf.place_files(written(shelf, "r1", {"2026-11-21": 4}))
-        old = lake._replaced_files(shelf, "2026-11-21", ["mail"])
-        assert lake._replaced_files(shelf, "2026-11-21", ["other"]) == []
-        assert lake._replaced_files(shelf, "2026-11-20", ["mail"]) == []
-        shelf.place_files(written(shelf, "r2", {"2026-11-21": 2}, replaces=old))
-    assert there(shelf) == ["r2-2026-11-21-0", "r2-2026-11-21-1"]
+    lake_table = LakeTable(tmp_path, HISTORY)
+    with lake_table.locked():
+        lake_table.place_files(written(lake_table, "r1", {"2026-11-21": 4}))
+        old = lake._replaced_files(lake_table, "2026-11-21", ["mail"])
+        assert lake._replaced_files(lake_table, "2026-11-21", ["other"]) == []
+        assert lake._replaced_files(lake_table, "2026-11-20", ["mail"]) == []
+        lake_table.place_files(written(lake_table, "r2", {"2026-11-21": 2}, replaces=old))
+    assert rows_in_lake(lake_table) == ["r2-2026-11-21-0", "r2-2026-11-21-1"]
 
 
 def test_a_later_snapshot_replaces_corrupt_rows_too(tmp_path: Path) -> None:
-    shelf = LakeTable(tmp_path, HISTORY)
-    with shelf.locked():
-        shelf.place_files(written(shelf, "r1", {"__HIVE_DEFAULT_PARTITION__": 1, "1970-01-01": 2}))
-        old = lake._replaced_files(shelf, "1970-01-01", ["mail"])
+    lake_table = LakeTable(tmp_path, HISTORY)
+    with lake_table.locked():
+        lake_table.place_files(
+            written(lake_table, "r1", {"__HIVE_DEFAULT_PARTITION__": 1, "1970-01-01": 2})
+        )
+        old = lake._replaced_files(lake_table, "1970-01-01", ["mail"])
         assert sorted(name.partition("/")[0] for name in old) == ["_corrupt", "day=1970-01-01"]
-        assert lake._replaced_files(shelf, "1970-01-02", ["mail"]) == []
+        assert lake._replaced_files(lake_table, "1970-01-02", ["mail"]) == []
 
 
 def test_marks_are_the_latest_of_each_shard_and_older_manifests_have_none(tmp_path: Path) -> None:
-    shelf = LakeTable(tmp_path, HISTORY)
-    with shelf.locked():
+    lake_table = LakeTable(tmp_path, HISTORY)
+    with lake_table.locked():
         marks_of_runs: list[dict[str, int | str]] = [
             {"a/0": 5, "a/1": "7-0", "b/0": 1},
             {"a/0": "9-1"},
         ]
         for k, marks in enumerate(marks_of_runs):
-            shelf.write_manifest(Manifest(f"r{k}", "history", "done", k, marks=marks))
+            lake_table.write_manifest(Manifest(f"r{k}", "history", "done", k, marks=marks))
         old = '{"redisq_lake":1,"run":"r9","table":"history","state":"done","at_ms":9,'
         old += '"bounds":{"a":[0,5]},"files":[],"replaces":[]}'
-        (shelf.manifests / "r9.json").write_text(old)
-    assert shelf.marks({"a"}) == {"a/0": "9-1", "a/1": "7-0"}
-    assert shelf.marks({"a", "b"})["b/0"] == 1
+        (lake_table.manifests / "r9.json").write_text(old)
+    assert lake_table.marks({"a"}) == {"a/0": "9-1", "a/1": "7-0"}
+    assert lake_table.marks({"a", "b"})["b/0"] == 1
 
 
 def test_a_missing_file_of_an_unfinished_run_is_reported(tmp_path: Path) -> None:
-    shelf = LakeTable(tmp_path, HISTORY)
-    with shelf.locked():
-        made = written(shelf, "r1", {"2026-11-21": 4})
-        (shelf.staging / "r1" / "_placed" / "r1-00000.parquet").unlink()
+    lake_table = LakeTable(tmp_path, HISTORY)
+    with lake_table.locked():
+        made = written(lake_table, "r1", {"2026-11-21": 4})
+        (lake_table.staging / "r1" / "_placed" / "r1-00000.parquet").unlink()
         with pytest.raises(Refused, match=r"r1-00000\.parquet: the file is gone"):
-            shelf.place_files(made)
+            lake_table.place_files(made)
 
 
 def test_concurrent_runs_are_refused_and_a_killed_run_holds_no_lock(tmp_path: Path) -> None:
-    shelf = LakeTable(tmp_path, HISTORY)
+    lake_table = LakeTable(tmp_path, HISTORY)
     code = (
         "import sys, time; from pathlib import Path\n"
         "from redisq_ops.pipeline.lake import LakeTable\n"
@@ -151,30 +157,30 @@ def test_concurrent_runs_are_refused_and_a_killed_run_holds_no_lock(tmp_path: Pa
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as other:
         assert other.stdout is not None and other.stdout.readline() == b"mine\n"
-        with pytest.raises(Refused, match="another export"), shelf.locked():
+        with pytest.raises(Refused, match="another export"), lake_table.locked():
             pass
         other.kill()
-    with shelf.locked():
+    with lake_table.locked():
         pass
 
 
 def test_an_invalid_manifest_is_named(tmp_path: Path) -> None:
-    shelf = LakeTable(tmp_path, HISTORY)
-    shelf.manifests.mkdir(parents=True)
-    (shelf.manifests / "r1.json").write_text('{"run": ')
+    lake_table = LakeTable(tmp_path, HISTORY)
+    lake_table.manifests.mkdir(parents=True)
+    (lake_table.manifests / "r1.json").write_text('{"run": ')
     with pytest.raises(BadInput, match=r"r1\.json"):
-        shelf.runs()
-    (shelf.manifests / "r1.json").write_text('{"redisq_lake": 9}')
+        lake_table.runs()
+    (lake_table.manifests / "r1.json").write_text('{"redisq_lake": 9}')
     with pytest.raises(SchemaTooNew):
-        shelf.runs()
+        lake_table.runs()
 
 
 def test_bounds_are_kept_per_queue(tmp_path: Path) -> None:
-    shelf = LakeTable(tmp_path, HISTORY)
-    with shelf.locked():
+    lake_table = LakeTable(tmp_path, HISTORY)
+    with lake_table.locked():
         for k, bounds in enumerate([{"a": (0, 5), "b": (0, 5)}, {"a": (5, 9)}]):
-            shelf.write_manifest(Manifest(f"r{k}", "history", "done", k, bounds=bounds))
-    assert shelf.bounds() == {"a": 9, "b": 5}
+            lake_table.write_manifest(Manifest(f"r{k}", "history", "done", k, bounds=bounds))
+    assert lake_table.bounds() == {"a": 9, "b": 5}
 
 
 def test_a_full_disk_is_reported_in_one_line() -> None:
@@ -232,10 +238,10 @@ def test_repeated_exports_store_each_event_once(
     assert first.rows > 100 and lying() == first.rows
     assert export().rows == 0 and lying() == first.rows
     happen(20)
-    # Killed when its manifest was there: the next run finishes it and begins behind it.
-    place, LakeTable.place_files = LakeTable.place_files, _die  # type: ignore[method-assign]
+    # Killed after it wrote its manifest: the next run finishes it and continues behind it.
+    place, LakeTable.place_files = LakeTable.place_files, _raise_killed  # type: ignore[method-assign]
     try:
-        with pytest.raises(_Died):
+        with pytest.raises(_Killed):
             export()
     finally:
         LakeTable.place_files = place  # type: ignore[method-assign]
@@ -255,12 +261,12 @@ def test_repeated_exports_store_each_event_once(
     assert all(name.startswith(("day=", "_manifest")) for name in names)
 
 
-class _Died(Exception):
+class _Killed(Exception):
     pass
 
 
-def _die(self: LakeTable, manifest: Manifest) -> None:
-    raise _Died
+def _raise_killed(self: LakeTable, manifest: Manifest) -> None:
+    raise _Killed
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""What can be asked of the source, and that no secret gets into what is shown."""
+"""Options of the data source, and no secret in anything that is shown."""
 
 from pathlib import Path
 from typing import Any
@@ -102,7 +102,7 @@ def test_workers_get_the_password_in_a_variable_that_spark_redacts() -> None:
 
 
 def test_a_password_in_a_url_query_is_removed() -> None:
-    """redis-py takes it there too."""
+    """redis-py accepts a password there, too."""
     url = f"redis://h:1/2?socket_timeout=3&password={SECRET}"
     assert str(ServerAddress(url)) == "redis://h:1/2?socket_timeout=3&password=***"
     assert (

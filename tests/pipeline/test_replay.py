@@ -1,4 +1,4 @@
-"""Replay by many tasks: each entry once, one operation, one rate, and all of it comes back."""
+"""Replay by many tasks: each entry once, one operation, one rate, and a complete undo."""
 
 import os
 from collections import Counter
@@ -56,23 +56,23 @@ def planned(
     """A plan of dead entries, as Spark would have written it."""
     wanted = replay_request(queues=(queue,), **given)
     (header,) = replay.plan_headers(server, wanted, [queue])
-    orders = ReplayPlan(path, (QueueReplay(header, wanted.parts, len(ids)),), wanted.choice)
+    plan = ReplayPlan(path, (QueueReplay(header, wanted.parts, len(ids)),), wanted.choice)
     for unit in range(wanted.parts):
         mine = ids[unit :: wanted.parts]
         if mine:
-            folder = orders.rows / f"part={unit}"
+            folder = plan.rows / f"part={unit}"
             folder.mkdir(parents=True)
             rows = {"id": mine, "at_ms": pa.array([None] * len(mine), pa.int64())}
             pq.write_table(pa.table(rows), folder / "a.parquet")
-    orders.write()
-    return orders
+    plan.write()
+    return plan
 
 
-def parts(server: Server, orders: ReplayPlan, on_step: Any = None) -> list[OperationPart]:
-    order = orders.queues[0]
+def parts(server: Server, plan: ReplayPlan, on_step: Any = None) -> list[OperationPart]:
+    order = plan.queues[0]
     return [
-        OperationPart(server, orders.rows, order.header, order.parts, unit, on_step)
-        for unit in orders.units()
+        OperationPart(server, plan.rows, order.header, order.parts, unit, on_step)
+        for unit in plan.units()
     ]
 
 
@@ -80,8 +80,8 @@ def ids(queue: Queue[redis.Redis], state: Any) -> list[str]:
     return [entry.id for entry in queue.page(state, max=500).entries]
 
 
-def operation(queue: Queue[redis.Redis], orders: ReplayPlan) -> audit_log.Operation:
-    found = run(queue.client, audit_log.read(queue, orders.queues[0].header.op))
+def operation(queue: Queue[redis.Redis], plan: ReplayPlan) -> audit_log.Operation:
+    found = run(queue.client, audit_log.read(queue, plan.queues[0].header.op))
     assert found is not None
     return found
 
@@ -125,7 +125,7 @@ def test_the_shared_rate_is_under_the_queues_hash_tag_and_expires(client: redis.
 def test_a_job_of_several_queues_has_one_rate(
     client: redis.Redis, server_at: Server, tmp_path: Path
 ) -> None:
-    """Else three queues would go three times as fast as was asked for."""
+    """Otherwise three queues would run at three times the requested rate."""
     several = [dead_letters(client, 40, name) for name in ("mail", "news", "scans")]
     plans = [planned(server_at, tmp_path / q.name, ids(q, "dead"), queue=q.name, parts=1,
                      rate=1000.0) for q in several]  # fmt: skip
@@ -153,9 +153,9 @@ def test_parts_move_each_entry_once_as_one_operation(
     client: redis.Redis, server_at: Server, tmp_path: Path
 ) -> None:
     queue = dead_letters(client, 330)
-    orders = planned(server_at, tmp_path, ids(queue, "dead"), parts=4)
-    replay.record_operations(server_at, orders)
-    outcomes = [part.run() for part in parts(server_at, orders)]
+    plan = planned(server_at, tmp_path, ids(queue, "dead"), parts=4)
+    replay.record_operations(server_at, plan)
+    outcomes = [part.run() for part in parts(server_at, plan)]
     assert sum(outcomes, Counter()) == {"moved": 330}
     counts = queue.counts()
     assert (counts.waiting, counts.dead) == (330, 0)
@@ -170,16 +170,16 @@ def test_a_repeated_part_moves_nothing(
     client: redis.Redis, server_at: Server, tmp_path: Path
 ) -> None:
     queue = dead_letters(client, 120)
-    orders = planned(server_at, tmp_path, ids(queue, "dead"), parts=2)
-    replay.record_operations(server_at, orders)
-    for part in parts(server_at, orders):
+    plan = planned(server_at, tmp_path, ids(queue, "dead"), parts=2)
+    replay.record_operations(server_at, plan)
+    for part in parts(server_at, plan):
         part.run()
-    # They fail again: what is dead now came into it since, and isn't meant.
+    # They fail again: entries that died since the plan are not part of it.
     while taken := queue.take(500, consumer="w").deliveries:
         queue.settle([Settlement(each, "reject", ERROR.encoded()) for each in taken])
-    again = sum((part.run() for part in parts(server_at, orders)), Counter())
+    again = sum((part.run() for part in parts(server_at, plan)), Counter())
     assert again["moved"] == 120 and queue.counts().dead == 120
-    assert operation(queue, orders).done == 120
+    assert operation(queue, plan).done == 120
 
 
 class Killed(Exception):
@@ -190,8 +190,8 @@ def test_a_repeated_task_continues_after_any_step(
     client: redis.Redis, server_at: Server, tmp_path: Path
 ) -> None:
     queue = dead_letters(client, 300)
-    orders = planned(server_at, tmp_path, ids(queue, "dead"), parts=1)
-    replay.record_operations(server_at, orders)
+    plan = planned(server_at, tmp_path, ids(queue, "dead"), parts=1)
+    replay.record_operations(server_at, plan)
     for last in (1, 2, 4):
 
         def die(step: int, last: int = last) -> None:
@@ -199,17 +199,17 @@ def test_a_repeated_task_continues_after_any_step(
                 raise Killed
 
         with pytest.raises(Killed):
-            parts(server_at, orders, die)[0].run()
+            parts(server_at, plan, die)[0].run()
         assert queue.counts().waiting == last * STEP
-    assert parts(server_at, orders)[0].run() == {"moved": 300}
-    assert operation(queue, orders).done == 300
+    assert parts(server_at, plan)[0].run() == {"moved": 300}
+    assert operation(queue, plan).done == 300
 
 
 def _race(server: Server, path: Path, go: Any) -> None:
-    orders = ReplayPlan.read(path)
-    assert orders is not None
+    plan = ReplayPlan.read(path)
+    assert plan is not None
     go.wait()
-    for part in parts(server, orders):
+    for part in parts(server, plan):
         part.run()
 
 
@@ -225,8 +225,8 @@ def test_concurrent_copies_of_a_part_move_each_entry_once(
         everything += [entry.id for entry in page.entries]
         if (cursor := page.cursor) is None:
             break
-    orders = planned(server_at, tmp_path, everything, parts=2)
-    replay.record_operations(server_at, orders)
+    plan = planned(server_at, tmp_path, everything, parts=2)
+    replay.record_operations(server_at, plan)
     fork = get_context("fork")
     go = fork.Event()
     copies = [fork.Process(target=_race, args=(server_at, tmp_path, go)) for _ in range(3)]
@@ -237,7 +237,7 @@ def test_concurrent_copies_of_a_part_move_each_entry_once(
         copy.join(60)
     assert [copy.exitcode for copy in copies] == [0, 0, 0]
     assert (queue.counts().waiting, queue.counts().dead) == (3000, 0)
-    assert operation(queue, orders).done == 3000
+    assert operation(queue, plan).done == 3000
     assert queue.invariants() == []
 
 
@@ -248,28 +248,28 @@ def test_lost_replies_beyond_the_clients_retries_change_nothing(
     queue = dead_letters(client, 300)
     with FlakyProxy(server.port) as proxy:
         through = Server(ServerAddress(proxy.url))
-        orders = planned(through, tmp_path, ids(queue, "dead"), parts=1)
-        replay.record_operations(through, orders)
+        plan = planned(through, tmp_path, ids(queue, "dead"), parts=1)
+        replay.record_operations(through, plan)
         lost: list[int] = []
 
         def lose(step: int) -> None:
             proxy.drop_replies(4)
             lost.append(step)
 
-        (part,) = parts(through, orders, lose)
+        (part,) = parts(through, plan, lose)
         assert part.run() == {"moved": 300}
         assert len(lost) == 300 // STEP + 1
-    assert operation(queue, orders).done == 300 and queue.invariants() == []
+    assert operation(queue, plan).done == 300 and queue.invariants() == []
 
 
 def test_undo_reverts_all_parts(client: redis.Redis, server_at: Server, tmp_path: Path) -> None:
     queue = dead_letters(client, 230)
     before = {entry.id: entry.error for entry in queue.page("dead", max=500).entries}
-    orders = planned(server_at, tmp_path, list(before), parts=3)
-    replay.record_operations(server_at, orders)
-    for part in parts(server_at, orders):
+    plan = planned(server_at, tmp_path, list(before), parts=3)
+    replay.record_operations(server_at, plan)
+    for part in parts(server_at, plan):
         part.run()
-    outcome = undone(queue, operation(queue, orders))
+    outcome = undone(queue, operation(queue, plan))
     assert (outcome.matched, outcome.done, outcome.skipped) == (230, 230, {})
     assert {entry.id: entry.error for entry in queue.page("dead", max=500).entries} == before
     assert queue.counts().waiting == 0 and queue.invariants() == []
@@ -279,17 +279,17 @@ def test_a_late_task_moves_nothing_after_an_undo(
     client: redis.Redis, server_at: Server, tmp_path: Path
 ) -> None:
     queue = dead_letters(client, 200)
-    orders = planned(server_at, tmp_path, ids(queue, "dead"), parts=1)
-    replay.record_operations(server_at, orders)
+    plan = planned(server_at, tmp_path, ids(queue, "dead"), parts=1)
+    replay.record_operations(server_at, plan)
 
     def undo(step: int) -> None:
         if step == 2:
-            assert undone(queue, operation(queue, orders)).done == 2 * STEP
+            assert undone(queue, operation(queue, plan)).done == 2 * STEP
 
     with pytest.raises(Refused, match="undone"):
-        parts(server_at, orders, undo)[0].run()
+        parts(server_at, plan, undo)[0].run()
     with pytest.raises(Refused, match="undone"):
-        parts(server_at, orders)[0].run()
+        parts(server_at, plan)[0].run()
     assert (queue.counts().waiting, queue.counts().dead) == (0, 200)
 
 
@@ -298,10 +298,10 @@ def test_entries_in_another_state_are_left_out(
 ) -> None:
     queue = dead_letters(client, 60)
     chosen = ids(queue, "dead")
-    orders = planned(server_at, tmp_path, chosen, parts=2)
+    plan = planned(server_at, tmp_path, chosen, parts=2)
     queue.move("by-hand", 1, chosen[:7], source="dead", target="trash", high_water_ms=2**52)
-    replay.record_operations(server_at, orders)
-    outcomes = sum((part.run() for part in parts(server_at, orders)), Counter())
+    replay.record_operations(server_at, plan)
+    outcomes = sum((part.run() for part in parts(server_at, plan)), Counter())
     assert outcomes == {"moved": 53, "changed": 7}
 
 
@@ -313,11 +313,11 @@ def test_each_shard_moves_its_own_entries(
         queue.submit([b"x"] * 5, id=f"r{n}", limit=100)
     while taken := queue.take(100, consumer="w1").deliveries:
         queue.settle([Settlement(each, "reject", ERROR.encoded()) for each in taken])
-    orders = planned(server_at, tmp_path, ids(queue, "dead"), parts=2)
-    replay.record_operations(server_at, orders)
-    assert sum((part.run() for part in parts(server_at, orders)), Counter()) == {"moved": 150}
-    assert operation(queue, orders).done == 150
-    assert undone(queue, operation(queue, orders)).done == 150
+    plan = planned(server_at, tmp_path, ids(queue, "dead"), parts=2)
+    replay.record_operations(server_at, plan)
+    assert sum((part.run() for part in parts(server_at, plan)), Counter()) == {"moved": 150}
+    assert operation(queue, plan).done == 150
+    assert undone(queue, operation(queue, plan)).done == 150
     assert queue.counts().dead == 150 and queue.invariants() == []
 
 
@@ -332,21 +332,21 @@ def test_other_kinds_of_queues_are_replayed_and_undone(
     bury(queue, keep=3)
     dead = ids(queue, "dead")
     assert len(dead) in (22, 47)
-    orders = planned(server_at, tmp_path, dead, parts=2)
-    replay.record_operations(server_at, orders)
+    plan = planned(server_at, tmp_path, dead, parts=2)
+    replay.record_operations(server_at, plan)
 
     def dies(moved: int) -> None:
         raise RuntimeError("killed")
 
-    for part in parts(server_at, orders, dies):
+    for part in parts(server_at, plan, dies):
         with pytest.raises(RuntimeError):
             part.run()
-    for part in parts(server_at, orders):
+    for part in parts(server_at, plan):
         part.run()
     counts = queue.counts()  # by its own clock some of a delay set are not due yet
     assert counts.dead == 0 and counts.waiting + (counts.delayed or 0) == len(dead)
-    assert operation(queue, orders).done == len(dead) and queue.invariants() == []
-    assert undone(queue, operation(queue, orders)).done == len(dead)
+    assert operation(queue, plan).done == len(dead) and queue.invariants() == []
+    assert undone(queue, operation(queue, plan)).done == len(dead)
     assert sorted(ids(queue, "dead")) == sorted(dead) and queue.counts().waiting == 0
 
 
@@ -376,8 +376,8 @@ def test_the_size_of_steps_follows_the_rate(
     client: redis.Redis, server_at: Server, tmp_path: Path
 ) -> None:
     queue = dead_letters(client, 40)
-    orders = planned(server_at, tmp_path, ids(queue, "dead"), parts=2, rate=10.0)
-    assert orders.queues[0].header.step == 10
+    plan = planned(server_at, tmp_path, ids(queue, "dead"), parts=2, rate=10.0)
+    assert plan.queues[0].header.step == 10
 
 
 # --- plans on disk --------------------------------------------------------------------------------
@@ -412,7 +412,7 @@ def test_a_plan_is_refused_for_another_selection(
     client: redis.Redis, server_at: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str],
     words: list[str], other: str,
 ) -> None:  # fmt: skip
-    """It would be carried out in the plan's queue, whatever was message now."""
+    """It would run in the plan's queue, whatever the command names."""
     queue = dead_letters(client, 3)
     planned(server_at, tmp_path, ids(queue, "dead"))
     redisq = Redisq(server_at.target.url, capsys)
@@ -431,7 +431,7 @@ def test_a_plan_continues_at_the_new_rate(
     kept.check_request(replay_request(queues=("mail",), parts=1, rate=20.0))
     slower = kept.with_rate(20.0)
     assert "at 20/s" in str(slower.descriptions()) and "at 500/s" in str(kept.descriptions())
-    # Its steps stay what they were: some may have been carried out.
+    # The size of steps stays: some may have been carried out.
     assert slower.queues[0].header.step == kept.queues[0].header.step
 
 
@@ -468,10 +468,10 @@ def test_a_python_worker_killed_mid_task_causes_no_loss_and_no_duplicate(
     queue = dead_letters(client, 900)
     frame = dead_frame(spark, "mail", [f"r1/{n}" for n in range(1, 901)] * 2)
     wanted = replay_request(parts=2)
-    orders = replay.create_plan(
+    plan = replay.create_plan(
         frame, replay.plan_headers(server_at, wanted, ["mail"]), wanted, tmp_path
     )
-    assert orders.queues[0].count == 900  # each once
+    assert plan.queues[0].count == 900  # each once
 
     def kill(step: int) -> None:
         from pyspark import TaskContext
@@ -481,12 +481,12 @@ def test_a_python_worker_killed_mid_task_causes_no_loss_and_no_duplicate(
             (tmp_path / f"killed-{context.partitionId()}").touch()
             os._exit(1)
 
-    (outcome,) = replay.apply(spark, server_at, orders, on_step=kill)
+    (outcome,) = replay.apply(spark, server_at, plan, on_step=kill)
     assert {path.name for path in tmp_path.glob("killed-*")} == {"killed-0", "killed-1"}
     assert (outcome.matched, outcome.done, outcome.skipped) == (900, 900, {})
     assert (queue.counts().waiting, queue.counts().dead) == (900, 0)
-    assert operation(queue, orders).ended
-    (again,) = replay.apply(spark, server_at, orders)
+    assert operation(queue, plan).ended
+    (again,) = replay.apply(spark, server_at, plan)
     assert again.done == 900 and queue.counts().waiting == 900
-    assert undone(queue, operation(queue, orders)).done == 900
+    assert undone(queue, operation(queue, plan)).done == 900
     assert queue.counts().dead == 900 and queue.invariants() == []

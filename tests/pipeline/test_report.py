@@ -1,4 +1,4 @@
-"""The reports: what is told of the figures, the page as a browser shows it, the commands."""
+"""Reports: figures, the page in a browser, the commands."""
 
 import json
 import os
@@ -24,7 +24,7 @@ from redisq_ops.ops.redaction import NOTHING
 from redisq_ops.pipeline import schemas, svg_plot
 from redisq_ops.pipeline.tables import TABLES
 
-from .synthetic_history import BEGIN, MINUTE, Afternoon
+from .synthetic_history import BEGIN, MINUTE, SyntheticHistory
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,7 +37,7 @@ HOSTILE = "</svg><script>alert(1)</script>\u202e\x1b[31m<img src=x onerror=alert
 
 
 def table(name: str, rows: list[dict[str, Any]]) -> pa.Table:
-    """Rows as the source gives them; moments in ms."""
+    """Rows as the data source returns them; times in ms."""
     columns = []
     for field in schemas.arrow(TABLES[name]):
         values = [row.get(field.name) for row in rows]
@@ -53,15 +53,15 @@ def frame(spark: "SparkSession", name: str, rows: list[dict[str, Any]]) -> "Data
 
 
 @pytest.fixture(scope="module")
-def afternoon() -> Afternoon:
-    return Afternoon()
+def synthetic_history() -> SyntheticHistory:
+    return SyntheticHistory()
 
 
 @pytest.fixture(scope="module")
-def figures(spark: "SparkSession", afternoon: Afternoon) -> "Figures":
+def figures(spark: "SparkSession", synthetic_history: SyntheticHistory) -> "Figures":
     from redisq_ops.pipeline.report import QueueReport
 
-    history, dead = (frame(spark, n, getattr(afternoon, n)) for n in ("history", "dead"))
+    history, dead = (frame(spark, n, getattr(synthetic_history, n)) for n in ("history", "dead"))
     report = QueueReport(history, dead)
     progress: list[tuple[int, int]] = []
     found = report.figures(progress=lambda done, total: progress.append((done, total)))
@@ -142,19 +142,19 @@ def test_a_line_is_broken_at_missing_values() -> None:
 
 @slow
 def test_a_report_from_a_history_to_a_browser(
-    figures: "Figures", afternoon: Afternoon, tmp_path: Path
+    figures: "Figures", synthetic_history: SyntheticHistory, tmp_path: Path
 ) -> None:
-    """One test, so that its tables are worked out by one process of the tests only."""
+    """One test, so that one test process computes its tables once."""
     from redisq_ops.pipeline.report_page import page
 
-    its_incidents_stand_out(figures, afternoon)
+    its_incidents_stand_out(figures, synthetic_history)
     its_slowest_request_is_explained(figures)
     text = page(figures, title="Queues of an afternoon", source="a generated history")
     its_page_is_one_file_that_loads_nothing(text)
     its_page_in_a_browser(text, tmp_path)
 
 
-def its_incidents_stand_out(figures: "Figures", afternoon: Afternoon) -> None:
+def its_incidents_stand_out(figures: "Figures", synthetic_history: SyntheticHistory) -> None:
     from redisq_ops.pipeline.report import notes, totals
 
     minutes = {
@@ -164,7 +164,7 @@ def its_incidents_stand_out(figures: "Figures", afternoon: Afternoon) -> None:
     assert ("push", "submitted", 30, 90) in minutes, "a client's flood"
     assert any(m[:2] == ("mail", "failed") and m[2] == 100 and m[3] <= 128 for m in minutes)
     for row in totals(figures):
-        own = [e for e in afternoon.history if e["queue"] == row["queue"]]
+        own = [e for e in synthetic_history.history if e["queue"] == row["queue"]]
         for word in ("taken", "done", "failed", "dead"):
             assert row[word] == sum(e["event"] == word for e in own)
     assert {r["queue"]: r["submitted"] - r["done"] - r["dead"] for r in totals(figures)} == {
@@ -291,7 +291,7 @@ def test_a_single_group_has_no_contrasts(
 
 
 def test_the_backlog_is_never_negative_and_states_its_beginning() -> None:
-    """A history that begins in the middle: ends of entries whose submission it doesn't have."""
+    """A history that begins in the middle: it has ends of entries without their submission."""
     from dataclasses import replace
 
     from redisq_ops.pipeline.report import notes
@@ -399,7 +399,7 @@ def its_page_in_a_browser(text: str, tmp_path: Path) -> None:
     if chromium is None:
         if os.environ.get("REDISQ_REQUIRE_CHROMIUM"):
             pytest.fail("no chromium on this machine, and the test needs one")
-        return  # all else about the page has been looked at
+        return  # the remaining checks need Chromium
     file = tmp_path / "report.html"
     file.write_text(text, encoding="utf-8")
     base = [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
@@ -412,7 +412,7 @@ def its_page_in_a_browser(text: str, tmp_path: Path) -> None:
 
     picture = tmp_path / "report.png"
     log = browse("--enable-logging=stderr", f"--screenshot={picture}").stderr
-    assert "CONSOLE" not in log, log  # what breaks the page's own policy is told there
+    assert "CONSOLE" not in log, log  # violations of the content security policy are logged
     assert picture.stat().st_size > 100_000, "a blank page is smaller"
     if os.environ.get("REDISQ_PICTURES") == "redraw":
         shutil.copy(picture, PICTURE)
@@ -488,7 +488,7 @@ def test_the_commands_on_a_real_history(
     url, client = valkey_url, redis.Redis.from_url(valkey_url, protocol=3)
     client.flushall()
     worked(client)
-    # The tests' session is neither started nor stopped by a command; it knows no server.
+    # The tests' session is neither started nor stopped by a command, and has no server's URL.
     monkeypatch.setattr(running, "started", lambda s, given, *, waits: spark)
     monkeypatch.setattr(type(spark), "stop", lambda self: None)
     monkeypatch.setattr(

@@ -1,4 +1,4 @@
-"""Results come back as a dataset; the documented job does what it says; the commands' words."""
+"""Results as a dataset, the documented job, and the messages of the commands."""
 
 import csv
 import importlib.util
@@ -106,7 +106,7 @@ def test_results_as_lines_and_as_json(
 def test_results_of_an_echo_in_one_file_equal_the_input(
     spark: "SparkSession", valkey: redis.Redis, valkey_url: str, tmp_path: Path
 ) -> None:
-    """Eleven requests: by their names as text the eleventh would come before the second."""
+    """Eleven requests: sorted as text, the eleventh would come before the second."""
     given = b"".join(b"line %d \xff\r\n" % n for n in range(105)) + b"\n\nend\n"
     lines = given.split(b"\n")[:-1]
     queue = RequestQueue(valkey, "mail")
@@ -154,7 +154,7 @@ def test_the_documented_job_splits_transforms_and_collects(
 def test_a_missing_request_leaves_the_previous_results(
     valkey: redis.Redis, valkey_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Said before any JVM starts."""
+    """Refused before a JVM starts."""
     RequestQueue(valkey, "mail").submit([b"x"], id="day-1")
     out = tmp_path / "out.txt"
     out.mkdir()

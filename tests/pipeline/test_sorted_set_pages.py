@@ -1,4 +1,4 @@
-"""Pages of a sorted set that changes between two calls of one page."""
+"""Pages of a sorted set that changes between two calls of a page."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from redisq_ops.core.redis.operation import Call
 KEY = "z"
 
 
-def carried_out(client: redis.Redis, description: Any, between: Callable[[], None]) -> Any:
-    """A description run call by call, with something else in between."""
+def run_with_interleaving(
+    client: redis.Redis, description: Any, between: Callable[[], None]
+) -> Any:
+    """Run an operation call by call, with another action in between."""
     send: Any = client.execute_command
     try:
         calls: tuple[Call[Any], ...] = description.send(None)
@@ -36,7 +38,7 @@ def read(
     found: list[Position] = []
     cursor: str | None = None
     for _ in range(10_000):
-        rows, cursor, _ = carried_out(client, page(KEY, span, cursor, max, step), between)
+        rows, cursor, _ = run_with_interleaving(client, page(KEY, span, cursor, max, step), between)
         assert len(rows) <= max
         found += rows
         if cursor is None:

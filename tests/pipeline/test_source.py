@@ -1,4 +1,4 @@
-"""The tables as they are read: by hand, and by Spark."""
+"""Tables as read by the reader and by Spark."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ONE = pytest.mark.parametrize("server", ["valkey"], indirect=True)
-"""a session and one kind of server; the other kind is met by the readers that Spark calls"""
+"""a session and one kind of server; readers without Spark are tested on the other kind"""
 STATES = ("dead", "pending", "delayed", "waiting")
 
 
@@ -252,7 +252,7 @@ def test_a_missing_queue_is_not_found(client: redis.Redis, url: str) -> None:
 
 
 def test_parts_are_even_and_have_each_entry_once(client: redis.Redis, url: str) -> None:
-    """Also where thousands have one score, as after a bulk change."""
+    """Also with thousands of entries of one score, as after a bulk change."""
     dead_letters(client, 1000)
     key = "rq:{mail}:dead"
     client.zadd(key, {f"r1/{n}": 5 for n in range(100, 900)})
@@ -306,7 +306,7 @@ def test_a_time_range_reads_only_its_entries(client: redis.Redis, url: str) -> N
     made = reading(url, "dead", **bounds)
     (part,) = made.plan()
     assert part.span is not None and part.span.entries == 10
-    # Without columns of the record nothing but the range itself is asked for.
+    # Without columns of the record, only the range itself is read.
     assert ids(url, "dead", **bounds, columns="id") == [f"r1/{n}" for n in range(500, 510)]
 
 
@@ -341,7 +341,7 @@ def test_history_is_partitioned_by_time(client: redis.Redis, url: str) -> None:
 def test_events_are_bounded_by_their_own_time_and_corrupt_ones_by_their_id(
     client: redis.Redis, url: str
 ) -> None:
-    """The server's clock was set back: ids go on from where they were."""
+    """The server's clock was set back: ids continue from where they were."""
     DelaySet(client, "q").configure("c", 1, {"history": "all"})
     client.delete("rq:{q}:hist")
     client.xadd("rq:{q}:hist", {"t": 9000, "by": "w", "taken": "e1"}, id="10000-0")
@@ -385,7 +385,7 @@ def test_a_corrupt_request_and_a_corrupt_event_are_corrupt_rows(
 
 
 def test_column_decoding_equals_row_decoding() -> None:
-    """The quick way and the core's own readers, over errors of every make."""
+    """Column decoding and the core's parsers, over valid and invalid errors."""
     chance = random.Random(5)
     odd = [
         None, b"", b"plain", b"{", b"null", b"[1]", b'{"type": 1, "message": "m"}',
@@ -414,7 +414,7 @@ def test_column_decoding_equals_row_decoding() -> None:
 
 
 def trimmed(client: redis.Redis, url: str, **options: str) -> tuple[TableReader, Any]:
-    """A read of ten events of which three go between planning and reading."""
+    """A read of ten events of which three are trimmed between planning and reading."""
     queue: DelaySet[redis.Redis] = DelaySet(client, "q")
     queue.configure("c", 1, {"history": "all"})
     for n in range(9):
@@ -442,13 +442,13 @@ def test_trimmed_history_can_be_reported_as_a_row(client: redis.Redis, url: str)
 
 
 def answered(client: redis.Redis) -> int:
-    """Bytes the server has sent so far."""
+    """Bytes that the server has sent."""
     stats: Any = client.info("stats")
     return int(stats["total_net_output_bytes"])
 
 
 def content(client: Any) -> dict[bytes, Any]:
-    """Every key as it is. A hash by its fields: looking at one that was growing reorders it."""
+    """Every key's value. Hashes by field: reading one with HGETALL may have reordered it."""
     return {
         key: client.hgetall(key) if client.type(key) == b"hash" else client.dump(key)
         for key in client.keys("*")
@@ -506,14 +506,14 @@ def test_a_page_costs_two_round_trips(client: redis.Redis, url: str) -> None:
     before = client.info("stats")["total_reads_processed"]
     assert sum(batch.num_rows for part in parts for batch in made.read(part)) == 1000
     command_counts = calls(client)
-    # Places of 320 entries 20 at a time by 16 calls together, and so both their columns by 32.
+    # Scores of 320 entries in 16 calls of 20, and two columns of each in 32 calls.
     assert command_counts["zrange"] == 4 * 16 and command_counts["hmget"] == 2 * 50
     assert "zcount" not in command_counts and "zrank" not in command_counts
     assert client.info("stats")["total_reads_processed"] - before < 24, "two for each of 4 pages"
 
 
 def test_one_slow_call_does_not_count_as_the_cost_of_a_page() -> None:
-    """The server was not given a processor; smaller pages would only make it worse."""
+    """The server did not get a processor; smaller pages would only make it worse."""
     queue: Any = DelaySet(None, "mail")
     clock = iter([0, 100, 9_000, 0, 200, 10_200, 10_300])
     replies: dict[str, Callable[..., Any]] = {
@@ -566,7 +566,9 @@ def test_filters_of_a_query_become_bounds(client: redis.Redis, url: str) -> None
 
     def pushed(*filters: ds.Filter) -> FilteringReader:
         reader = FilteringReader(parse_options({"table": "dead", "url": url}))
-        assert list(reader.pushFilters(list(filters))) == list(filters)  # all are given back
+        assert list(reader.pushFilters(list(filters))) == list(
+            filters
+        )  # Spark still applies all of them
         return reader
 
     moment = datetime(2030, 1, 1, 0, 0, 0, 500, tzinfo=UTC)
@@ -629,7 +631,7 @@ def test_spark_pushes_down_time_and_queue(client: redis.Redis, load: Any) -> Non
 @pytest.mark.slow
 @ONE
 def test_a_frame_can_be_reused_with_other_filters(client: redis.Redis, load: Any) -> None:
-    """Spark would read for all of them what the last one pushed down."""
+    """Spark would read with the last pushed filters for all queries of the frame."""
     dead_letters(client, 30)
     dead_letters(client, 10, name="other")
     frame = load("dead")

@@ -1,4 +1,4 @@
-"""What a person sees while Spark works, and of what fails: a line, and never a trace."""
+"""Progress and interruption of Spark jobs, and job errors in one line."""
 
 import threading
 import time
@@ -82,8 +82,8 @@ def test_errors_that_are_not_sparks_stay_unchanged() -> None:
         assert translate_job_error(error) is error
 
 
-class Session:
-    """What is asked of a session while a job runs."""
+class FakeSession:
+    """A Spark session, as far as a running job uses it."""
 
     def __init__(self) -> None:
         self.stopped = threading.Event()
@@ -99,7 +99,7 @@ class Session:
         assert tag == self.tag
         self.stopped.set()
 
-    def statusTracker(self) -> "Session":
+    def statusTracker(self) -> "FakeSession":
         return self
 
     def getActiveStageIds(self) -> list[int]:
@@ -113,7 +113,7 @@ class Session:
 
 
 def test_progress_of_a_job_is_reported() -> None:
-    session: Any = Session()
+    session: Any = FakeSession()
     progress: list[tuple[int, int | None]] = []
     shown = threading.Event()
 
@@ -130,7 +130,7 @@ def test_progress_of_a_job_is_reported() -> None:
 
 
 def test_an_interrupt_cancels_the_job_and_waits_for_its_end() -> None:
-    session: Any = Session()
+    session: Any = FakeSession()
     ended: list[str] = []
 
     def job() -> None:

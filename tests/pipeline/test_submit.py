@@ -1,4 +1,4 @@
-"""A dataset becomes requests: nothing lost, nothing twice, whatever dies, however often it runs."""
+"""Datasets become requests: no loss and no duplicates, after failures and repeats."""
 
 import json
 import os
@@ -261,7 +261,7 @@ def test_the_rate_is_kept_by_waiting(client: redis.Redis, server_at: Server) -> 
     began = time.monotonic()
     writer(server_at, rate=50.0, sleep=slept.append).write(rows("a", 120))
     took = time.monotonic() - began + 0.01
-    # 50 at once, then 50 in a second, then 20: nothing is slept through here, so it adds up.
+    # 50 at once, then 50 in a second, then 20: no time passes here, so the waits add up.
     assert len(slept) == 2
     assert 1.0 - took < slept[0] <= 1.0 and 1.4 - took < slept[1] <= 1.4
     assert len(payloads(client, "a")) == 120
@@ -329,7 +329,7 @@ def test_a_python_worker_killed_mid_task_causes_no_loss_and_no_duplicate(
     ids = [f"r{n}" for n in range(37)]
     assert sum(done.requests.values()) == 37 and done.exit_code == 0
     assert everything(valkey, ids) == Counter(b"row %d" % n for n in range(9000))
-    for k, id in enumerate(ids):  # as they stood in the file
+    for k, id in enumerate(ids):  # in the order of the file
         expected = [b"row %d" % n for n in range(k, 9000, 37)]
         assert b"\n".join(payloads(valkey, id)).split(b"\n") == expected
     again = submit.submit(spark, Server(ServerAddress(valkey_url)), frame, wanted, "job")
@@ -432,8 +432,8 @@ def test_csv_is_read_in_common_dialects_or_refused(
 def test_rows_are_sent_unchanged(
     spark: "SparkSession", valkey: redis.Redis, valkey_url: str, tmp_path: Path
 ) -> None:
-    """So that mending one row changes no other: of the whole input Spark infers types, by which
-    it would write all the others anew."""
+    """Correcting one row changes no other: Spark infers types from the whole input, and would
+    rewrite all others."""
     lines = [
         '{"id": 1, "n": 1, "big": 123456789.123456789123, "o": 10}',
         '{"id": 1, "n": 2, "o": 9, "to": {"x": [1.10, null]}} ',

@@ -1,4 +1,4 @@
-"""The tables of the reports, worked out by hand on a few rows; no server."""
+"""Tables of the reports, with values computed by hand on a few rows; no server."""
 
 import json
 from collections.abc import Iterable
@@ -28,7 +28,7 @@ def moment(ms: int) -> datetime:
 
 
 def frame(spark: "SparkSession", table: str, rows: Iterable[dict[str, Any]]) -> "DataFrame":
-    """A table as the source has it; what a row doesn't name is null."""
+    """A table as the data source returns it; columns that a row does not name are null."""
     names = [column.name for column in TABLES[table].columns]
     for row in (rows := list(rows)):
         assert set(row) <= set(names)
@@ -40,7 +40,7 @@ def frame(spark: "SparkSession", table: str, rows: Iterable[dict[str, Any]]) -> 
 
 
 def event(at: int, event: str, id: str, detail: str | None = None, **more: Any) -> dict[str, Any]:
-    """A row of the history, ``at`` ms after the start; each a call of its own."""
+    """A row of the history, ``at`` ms after the start; each in a call of its own."""
     request, slash, number = id.rpartition("/")
     of = {"request": request, "number": int(number)} if slash else {}
     named = {"queue": "q", "kind": "request", "shard": 0, "event_id": f"{at}-0", "by": "w1"}
@@ -148,8 +148,8 @@ def test_corrupt_rows_are_not_counted(spark: "SparkSession") -> None:
         "history",
         [
             {"queue": "q", "kind": "request", "_corrupt": "no event"},
-            event(1, "submitted", "r", "9|3", request="r"),  # nobody writes that
-            event(2, "submitted", "s", "1|999999999999", request="s"),  # nor that
+            event(1, "submitted", "r", "9|3", request="r"),  # not written by any release
+            event(2, "submitted", "s", "1|999999999999", request="s"),  # nor is this
         ],
     )
     assert attempts(history).count() == 0
@@ -161,7 +161,7 @@ def test_corrupt_rows_are_not_counted(spark: "SparkSession") -> None:
 
 
 def served(hour: int, n: int, wait: int, run: int, step: int = 1) -> list[dict[str, Any]]:
-    """A request of n, its k-th entry waiting k × wait and running k × run ms."""
+    """A request of n sub-requests, the k-th waiting k × wait and running k × run ms."""
     at, name = hour * 3_600_000, f"h{hour}"
     found = [event(at, "submitted", name, f"1|{n}", request=name)]
     for k in range(1, n + 1):
@@ -202,7 +202,7 @@ def test_throughput_counts_entries_not_calls(spark: "SparkSession") -> None:
     ]
     (row,) = rows(throughput(history, 300_000), *names)
     assert row == (43, 4, 2, 1, 1, 1, 2, 40, 40)
-    # It begins in the middle: two that end were there before; two are replayed, one is purged.
+    # It begins in the middle: two entries were open before; two are replayed, one is purged.
     middle = [
         event(0, "done", "x"), event(1, "done", "y"), event(60_000, "submitted", "z"),
         event(120_000, "op", "-", "op1|dead|waiting|2"), event(180_000, "done", "u"),
@@ -294,7 +294,7 @@ def test_minutes_far_from_the_median_are_one_span(spark: "SparkSession") -> None
     usual[20] = ("q", moment(20 * minute), 10, 0, 50)
     usual[23] = ("q", moment(23 * minute), 10, 0, 70)
     usual[30] = ("q", moment(30 * minute), 14, 10, 0)  # more than ever, but not by 5
-    usual[31] = ("q", moment(31 * minute), 10, 99, 0)  # that is no trouble
+    usual[31] = ("q", moment(31 * minute), 10, 99, 0)  # more completions are no anomaly
     counted = spark.createDataFrame(
         usual, "queue string, from_at timestamp, submitted long, done long, bad long"
     )
@@ -356,7 +356,7 @@ def test_groups_have_the_clis_fingerprints(spark: "SparkSession") -> None:
     assert (first.failed, first.lost, found[1].lost) == (6, 0, 1)
     assert (since(first.first_at), since(first.last_at)) == (0, 5000)
     assert {row.form for row in found[1:]} == {"lost", "no such user"}
-    # Redacted before numbers are folded away and the end is cut off.
+    # Redacted before numbers are normalised and the end is cut off.
     email = Redaction.read([({"patterns": {"email": r"[\w.]+@[\w.]+\.org"}}, "")])
     texts = ("to ann7@example.org", "x" * 990 + " ann@example.org")
     letters = [dead(n, text, error_type="of ann@example.org") for n, text in enumerate(texts)]
@@ -413,7 +413,7 @@ def segments(*attempts: Attempt) -> list[tuple[str, str, int, int]]:
 
 
 def test_the_critical_path_follows_what_each_delivery_waited_for() -> None:
-    # Two at a time: 1 and 2 begin, 3 begins when 1 ends, 4 a while after 2 ended; 3 fails once.
+    # A limit of two: 1 and 2 begin, 3 begins when 1 ends, 4 a while after 2 ended; 3 fails once.
     found = segments(
         ran("r/1", 50, 100),
         ran("r/2", 50, 150),

@@ -1,4 +1,4 @@
-"""History that goes under its readers: missed in every part, between two reads, and by the lake."""
+"""Trimmed history: a gap in every part, between two reads, and in the lake."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ BOUNDS = [
 
 @pytest.fixture
 def past(client: redis.Redis) -> redis.Redis:
-    """A history of 100 events, a second between them."""
+    """A history of 100 events, a second apart."""
     DelaySet(client, "q").configure("c", 1, {"history": "all"})
     client.delete(KEY)
     for n in range(100):
@@ -115,12 +115,12 @@ def test_no_gap_is_reported_without_trimming(past: redis.Redis, url: str) -> Non
     for bounds in BOUNDS:
         for size in ("7", "30", "1000"):
             assert len(rows(url, "history", rowsPerPartition=size, **bounds)) == 100
-    trim(past, 50)  # before it was planned: nobody has ever seen it
+    trim(past, 50)  # before planning: no read has seen these events
     assert len(rows(url, "history", since="1", rowsPerPartition="7")) == 50
 
 
 def test_every_part_begins_with_an_event(past: redis.Redis, url: str) -> None:
-    """Where nothing happened for long there is no part to read."""
+    """Time ranges without events have no part."""
     past.xadd(KEY, {"t": 1, "by": "w", "taken": "late"}, id=f"{FIRST_MS * 100}-0")
     parts = reading(url, "history", since="1", rowsPerPartition="1").plan()
     assert len(parts) == 2
@@ -229,7 +229,7 @@ def test_events_trimmed_between_two_exports_fail_the_run_or_are_reported(
 
     happen(20)
     assert export().rows == 21
-    trim(valkey, 5)  # all of these are in the lake
+    trim(valkey, 5)  # the lake has all of these
     happen(10)
     valkey.xadd(KEY, {"who": "knows"})
     second = export()
@@ -241,7 +241,7 @@ def test_events_trimmed_between_two_exports_fail_the_run_or_are_reported(
         export()
     assert lying() == files
     third = export(onTrim="report")
-    # The one that can't be read is a row of what is missing: the event that says nothing is there.
+    # The unreadable row is the gap; the corrupt event is in the lake already.
     assert (third.rows, third.corrupt) == (4, 1)
     happen(3)
     fourth = export()

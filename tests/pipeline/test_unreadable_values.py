@@ -1,4 +1,4 @@
-"""Rows that can't be read: kept aside, counted, and nothing beside them is lost."""
+"""Unreadable values: rows with `_corrupt`, counted, and no other row is lost."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_member_that_is_not_utf8_is_a_corrupt_row(
 
 @pytest.mark.parametrize("seed", range(3))
 def test_any_bytes_and_any_scores_are_read_once(seed: int, client: redis.Redis, url: str) -> None:
-    """Pages go on behind them, parts begin and end with them."""
+    """Pages continue after them, and parts begin and end with them."""
     chance = random.Random(seed)
     dead_letters(client, 100)
     odd = {chance.randbytes(4) + b"\xff": chance.choice([5, 5.5, 5.25, 1e15]) for _ in range(60)}
