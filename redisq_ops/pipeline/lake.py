@@ -33,6 +33,7 @@ from redisq_ops.core.engine.registry import server_ms
 from redisq_ops.core.model.errors import BadInput, Refused, SchemaTooNew
 from redisq_ops.core.redis.operation import run, together
 
+from .atomic_json import write_json
 from .connection import Server
 from .history_ranges import Mark, encode_marks, read_mark
 from .job_errors import translating
@@ -106,7 +107,7 @@ class LakeTable:
     def locked(self) -> Iterator[None]:
         """Lock the table for a run; the lock of a killed run is released by the system."""
         self.manifests.mkdir(parents=True, exist_ok=True)
-        # Follow no symbolic links, here or for manifests: a lake may be shared by several users.
+        # Follow no symbolic link, as for manifests: a lake may be shared by several users.
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
         with os.fdopen(os.open(self.manifests / ".lock", flags, 0o666), "w") as file:
             try:
@@ -149,13 +150,8 @@ class LakeTable:
         self.write_manifest(replace(manifest, state="done"))
 
     def write_manifest(self, manifest: Manifest) -> None:
-        part = self.manifests / f".{manifest.run}.{os.getpid()}"
-        part.unlink(missing_ok=True)
-        with part.open("x", encoding="utf-8") as file:
-            json.dump({"redisq_lake": FORMAT, **asdict(manifest)}, file)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(self.manifests / f"{manifest.run}.json")
+        document = {"redisq_lake": FORMAT, **asdict(manifest)}
+        write_json(self.manifests / f"{manifest.run}.json", document)
 
     def staged_files(self, run: str) -> list[LakeFile]:
         """The files that Spark wrote for a run, renamed to their final names, with row counts."""

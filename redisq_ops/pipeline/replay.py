@@ -11,7 +11,6 @@ core's bulk move, which checks every entry again: one that is in another state b
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -32,6 +31,7 @@ from redisq_ops.ops.change.plan import PlanHeader, checked_age, home, identity
 from redisq_ops.ops.hint import hint
 from redisq_ops.ops.terminal import age, count
 
+from .atomic_json import write_json
 from .connection import Server, run_retrying
 from .rate_limiter import RateLimiter
 from .spark_jobs import (
@@ -123,13 +123,8 @@ class ReplayPlan:
     def write(self) -> None:
         """Write ``plan.json`` atomically; with it the folder is a plan."""
         rows = [asdict(each) for each in self.queues]
-        part = self.path / f".{_PLAN_FILE}.{os.getpid()}"
-        part.unlink(missing_ok=True)
-        with part.open("x", encoding="utf-8") as file:
-            json.dump({"redisq_spark_plan": FORMAT, "choice": self.choice, "orders": rows}, file)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(self.path / _PLAN_FILE)
+        document = {"redisq_spark_plan": FORMAT, "choice": self.choice, "orders": rows}
+        write_json(self.path / _PLAN_FILE, document)
 
     @property
     def rows(self) -> Path:

@@ -230,7 +230,7 @@ def _plots(
             title = {"wait": "Wait", "run": "Run time"}[kind]
             plots.append(
                 (title, caption,
-                 svg_plot.lines(begin, step, lines, unit=duration, ticks=svg_plot.durations,
+                 svg_plot.lines(begin, step, lines, unit=duration, ticks=svg_plot.duration_ticks,
                             axis=title.lower(), spans=anomaly_spans(f"{kind}_ms"),
                             title=f"{title} of {name}"))
             )  # fmt: skip
@@ -406,8 +406,9 @@ def _requests(figures: Figures) -> str:
     values = [duration(row["took_ms"]) for row in shown]
     parts.append(
         "<figure>"
-        + svg_plot.rows(bars, axis="time since submission", unit=duration, ticks=svg_plot.durations,
-                    title="Critical paths", values=values, left=230, high=24)
+        + svg_plot.rows(bars, axis="time since submission", unit=duration,
+                    ticks=svg_plot.duration_ticks,
+                    title="Critical paths", values=values, left=230, row_height=24)
         + "</figure>"
     )  # fmt: skip
     for request in shown:

@@ -18,6 +18,7 @@ WIDTH = 860
 LEFT, RIGHT, TOP, BOTTOM = 62, 118, 12, 40
 DASHES = ("", "7 4", "2 4", "10 3 2 3")
 DAY = 86_400_000
+TICKS, TIME_TICKS = 4, 8
 MAX_NAME = 64
 """characters of a label next to a plot"""
 
@@ -83,31 +84,36 @@ def _short(value: float) -> str:
 # --- scales ------------------------------------------------------------------------------------
 
 
-def nice(top: float, parts: int = 4, base: float = 10) -> list[float]:
+def round_ticks(top: float) -> list[float]:
     """Round ticks from 0 to at least ``top``."""
     if top <= 0:
         return [0.0, 1.0]
-    rough = top / parts
-    size = base ** floor(log10(rough) / log10(base))
+    rough = top / TICKS
+    size = 10 ** floor(log10(rough))
     step = next(m * size for m in (1, 2, 2.5, 5, 10, 20, 50, 100) if m * size >= rough * 0.999)
     return [step * i for i in range(ceil(top / step - 1e-9) + 1)]
 
 
-_SPANS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 15e3, 30e3, 6e4, 12e4, 3e5, 6e5,
-          9e5, 18e5, 36e5, 72e5, 108e5, 216e5, 432e5, 864e5, 1728e5, 6048e5)  # fmt: skip
+_TICK_STEPS_MS = (
+    1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 15e3, 30e3, 6e4, 12e4, 3e5, 6e5, 9e5,
+    18e5, 36e5, 72e5, 108e5, 216e5, 432e5, 864e5, 1728e5, 6048e5,
+)  # fmt: skip
 
 
-def durations(top: float, parts: int = 4) -> list[float]:
+def duration_ticks(top: float) -> list[float]:
     """Ticks of an axis of durations in ms: whole milliseconds, seconds, minutes, hours, days."""
     step = next(
-        (s for s in _SPANS if s >= top / parts * 0.999), 6048e5 * ceil(top / 6048e5 / parts)
+        (s for s in _TICK_STEPS_MS if s >= top / TICKS * 0.999), 6048e5 * ceil(top / 6048e5 / TICKS)
     )
     return [step * i for i in range(max(1, ceil(top / step - 1e-9)) + 1)]
 
 
-def moments(begin: int, end: int, parts: int = 8) -> list[tuple[int, str, str]]:
+def time_ticks(begin: int, end: int) -> list[tuple[int, str, str]]:
     """Ticks of a time axis: (ms, clock time, date if it changes), UTC."""
-    step = next((int(s) for s in _SPANS if s >= max(1000, (end - begin) / parts)), int(_SPANS[-1]))
+    step = next(
+        (int(s) for s in _TICK_STEPS_MS if s >= max(1000, (end - begin) / TIME_TICKS)),
+        int(_TICK_STEPS_MS[-1]),
+    )
     clock = "%d %b" if step >= DAY else "%H:%M" if step >= 60_000 else "%H:%M:%S"
     found, day = [], ""
     for ms in range(-(-begin // step) * step, end + 1, step):
@@ -127,7 +133,7 @@ def lines(
     series: Sequence[Series],
     *,
     unit: Callable[[float], str] = number,
-    ticks: Callable[[float], list[float]] = nice,
+    ticks: Callable[[float], list[float]] = round_ticks,
     axis: str,
     title: str,
     spans: Iterable[ShadedSpan] = (),
@@ -236,16 +242,16 @@ def rows(
     named: Sequence[tuple[str, Sequence[Bar]]],
     *,
     unit: Callable[[float], str] = number,
-    ticks: Callable[[float], list[float]] = nice,
+    ticks: Callable[[float], list[float]] = round_ticks,
     axis: str,
     title: str,
     values: Sequence[str] = (),
     left: int = 200,
-    high: int = 20,
+    row_height: int = 20,
 ) -> str:
     """Horizontal bars, each with a name at its left and, if given, a value at its right."""
     scale = ticks(max((bar.end for _, bars in named for bar in bars), default=0))
-    plot_width, plot_height = WIDTH - left - 70, max(1, len(named)) * high
+    plot_width, plot_height = WIDTH - left - 70, max(1, len(named)) * row_height
     height = plot_height + 8 + BOTTOM
 
     def x(value: float) -> float:
@@ -265,21 +271,22 @@ def rows(
         f"{escape(axis)}</text>"
     )
     for i, (name, bars) in enumerate(named):
-        top = 6 + i * high
+        top = 6 + i * row_height
         parts.append(
-            f'<text class="name" x="{left - 8}" y="{top + high / 2 + 2:.1f}" text-anchor="end">'
+            f'<text class="name" x="{left - 8}" y="{top + row_height / 2 + 2:.1f}" '
+            f'text-anchor="end">'
             f"{safe(name, left // 7)}</text>"
         )
         for bar in bars:
             parts.append(
                 f'<rect class="bar c{bar.colour}" x="{x(bar.begin):.1f}" y="{top}" '
-                f'height="{high - 6}" width="{max(1, x(bar.end) - x(bar.begin)):.1f}">'
+                f'height="{row_height - 6}" width="{max(1, x(bar.end) - x(bar.begin)):.1f}">'
                 f"<title>{safe(bar.tooltip, 200)}</title></rect>"
             )
         if values:
             last = max((bar.end for bar in bars), default=0)
             parts.append(
-                f'<text class="tick" x="{x(last) + 6:.1f}" y="{top + high / 2 + 2:.1f}">'
+                f'<text class="tick" x="{x(last) + 6:.1f}" y="{top + row_height / 2 + 2:.1f}">'
                 f"{safe(values[i], 20)}</text>"
             )
     parts.append("</svg>")
@@ -301,7 +308,7 @@ def _svg_start(height: int, title: str) -> str:
 
 def _time_axis(begin: int, end: int, x: Callable[[float], float], bottom: float) -> str:
     parts = []
-    for ms, clock, date in moments(begin, end):
+    for ms, clock, date in time_ticks(begin, end):
         parts.append(
             f'<line class="grid" x1="{x(ms):.1f}" x2="{x(ms):.1f}" y1="{bottom}" '
             f'y2="{bottom + 4}"/><text class="tick" x="{x(ms):.1f}" y="{bottom + 16}" '

@@ -103,11 +103,11 @@ class Elements(HTMLParser):
 
 
 def test_ticks_are_round() -> None:
-    assert svg_plot.nice(7) == [0, 2, 4, 6, 8]
-    assert svg_plot.nice(1000) == [0, 250, 500, 750, 1000]
-    assert svg_plot.nice(0.3)[-1] == pytest.approx(0.3) and svg_plot.nice(0) == [0, 1]
-    assert svg_plot.durations(45 * MINUTE) == [0, 15 * MINUTE, 30 * MINUTE, 45 * MINUTE]
-    assert svg_plot.durations(90 * 86_400_000)[-1] >= 90 * 86_400_000
+    assert svg_plot.round_ticks(7) == [0, 2, 4, 6, 8]
+    assert svg_plot.round_ticks(1000) == [0, 250, 500, 750, 1000]
+    assert svg_plot.round_ticks(0.3)[-1] == pytest.approx(0.3) and svg_plot.round_ticks(0) == [0, 1]
+    assert svg_plot.duration_ticks(45 * MINUTE) == [0, 15 * MINUTE, 30 * MINUTE, 45 * MINUTE]
+    assert svg_plot.duration_ticks(90 * 86_400_000)[-1] >= 90 * 86_400_000
     assert [svg_plot.duration(ms) for ms in (0, 0.5, 999, 1500, 90_000, 5_400_000, 2e8)] == [
         "0", "0.5 ms", "999 ms", "1.5 s", "1.5 min", "1.5 h", "2.31 d",
     ]  # fmt: skip
@@ -117,14 +117,14 @@ def test_ticks_are_round() -> None:
 
 
 def test_time_ticks_have_a_date_where_it_changes() -> None:
-    night = svg_plot.moments(BEGIN + 600 * MINUTE, BEGIN + 1000 * MINUTE)
+    night = svg_plot.time_ticks(BEGIN + 600 * MINUTE, BEGIN + 1000 * MINUTE)
     assert [(clock, date) for _, clock, date in night] == [
         ("22:00", "01 Mar"), ("23:00", ""), ("00:00", "02 Mar"), ("01:00", ""), ("02:00", ""),
         ("03:00", ""), ("04:00", ""),
     ]  # fmt: skip
-    month = svg_plot.moments(BEGIN, BEGIN + 30 * 86_400_000)
+    month = svg_plot.time_ticks(BEGIN, BEGIN + 30 * 86_400_000)
     assert len(month) <= 9 and [date for *_, date in month if date] == ["2026"]
-    assert len(svg_plot.moments(BEGIN, BEGIN)) <= 1
+    assert len(svg_plot.time_ticks(BEGIN, BEGIN)) <= 1
 
 
 def test_a_line_is_broken_at_missing_values() -> None:

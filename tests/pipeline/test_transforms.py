@@ -327,8 +327,13 @@ def test_minutes_far_from_the_median_are_one_span(spark: "SparkSession") -> None
 
 def dead(n: int, message: str, **more: Any) -> dict[str, Any]:
     named = {"queue": "q", "kind": "request", "id": f"r{n % 4}/{n}", "state": "dead"}
-    error = {"reason": "failed", "error_type": "Timeout", "error": message}
-    return named | error | {"since_at": moment(n * 1000), "consumer": f"w{n % 3}"} | more
+    row: dict[str, Any] = named | {
+        "reason": "failed", "error_type": "Timeout", "error": message,
+        "since_at": moment(n * 1000), "consumer": f"w{n % 3}",
+    } | more  # fmt: skip
+    error = None if row["error_type"] is None else Failure(row["error_type"], row["error"])
+    entry = Entry("", "dead", reason=row["reason"], error=error)
+    return {"fingerprint": fingerprint(entry)} | row
 
 
 @slow
@@ -348,7 +353,7 @@ def test_groups_have_the_clis_fingerprints(spark: "SparkSession") -> None:
             (1, "lost", None),
         )
     }
-    found = dead_groups(table.drop("fingerprint")).collect()
+    found = dead_groups(table).collect()
     assert {row.fingerprint: row.entries for row in found} == expected
     first = found[0]
     assert first.form == "smtp-<n> did not answer in <n> s" and first.message.endswith("in 5 s")
@@ -360,7 +365,7 @@ def test_groups_have_the_clis_fingerprints(spark: "SparkSession") -> None:
     email = Redaction.read([({"patterns": {"email": r"[\w.]+@[\w.]+\.org"}}, "")])
     texts = ("to ann7@example.org", "x" * 990 + " ann@example.org")
     letters = [dead(n, text, error_type="of ann@example.org") for n, text in enumerate(texts)]
-    shown = dead_groups(frame(spark, "dead", letters).drop("fingerprint"), email).collect()
+    shown = dead_groups(frame(spark, "dead", letters), email).collect()
     assert len(shown) == 2 and not [row for row in shown if "ann" in str(row)]
 
 

@@ -6,7 +6,7 @@ most 1/accuracy of all values, in bounded memory.
 """
 
 from .anomalies import anomalies
-from .dead_letters import contrasts, dead_groups, payload_fields, with_fingerprints
+from .dead_letters import contrasts, dead_groups, payload_fields
 from .delivery_stats import latency, retries, throughput
 from .events import attempts, entry_events
 from .fairness import client_submissions, fairness
@@ -15,5 +15,4 @@ from .requests import critical_paths, requests
 __all__ = [
     "anomalies", "attempts", "client_submissions", "contrasts", "critical_paths", "dead_groups",
     "entry_events", "fairness", "latency", "payload_fields", "requests", "retries", "throughput",
-    "with_fingerprints",
 ]  # fmt: skip

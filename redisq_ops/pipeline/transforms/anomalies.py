@@ -32,11 +32,10 @@ def anomalies(
     throughput: DataFrame,
     latency: DataFrame,
     step_ms: int = MINUTE,
-    threshold: float = THRESHOLD,
 ) -> DataFrame:
     """Spans of steps that are far from a queue's median: one row per metric and span.
 
-    Far: the robust z = 0.6745 (value − median) / MAD is at least `threshold`, and the distance is
+    Far: the robust z = 0.6745 (value − median) / MAD is at least `THRESHOLD`, and the distance is
     at least `FLOORS` and `MIN_SHARE` of the median. If more than half of the values are equal, so
     that MAD is 0, z = (value − median) / (1.2533 mean absolute deviation). For failures, waits and
     run times only high values count, for completions only low ones; a step without events counts as
@@ -88,7 +87,7 @@ def anomalies(
         .withColumn("z", z)
         .where(
             (F.col("steps") >= BASELINE)
-            & (F.abs("z") >= threshold)
+            & (F.abs("z") >= THRESHOLD)
             & (F.abs("away") >= F.greatest(floor, MIN_SHARE * F.col("median")))
             & relevant_side
         )

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from redisq_ops.core.model.entry import Entry, Failure
-from redisq_ops.ops.groups.fingerprint import fingerprint, normal
+from redisq_ops.ops.groups.fingerprint import normal
 from redisq_ops.ops.groups.traits import DEPTH, ENVELOPE, HOUR, SAID, SUPPORT, difference, told
 from redisq_ops.ops.redaction import NOTHING, Redaction
 
@@ -22,23 +21,17 @@ if TYPE_CHECKING:
 _REASONS = ("failed", "lost", "rejected")
 _ENVELOPE_KINDS = ("resque", "sidekiq")
 """kinds whose payloads are wrapped in another program's envelope"""
-
-
-def with_fingerprints(dead: DataFrame) -> DataFrame:
-    """The rows with their ``fingerprint``, computed if the table does not have it."""
-    if "fingerprint" in dead.columns:
-        return dead
-    return dead.withColumn("fingerprint", _fingerprints("error_type", "error", "reason"))
+MAX_TRAITS = 5
+"""traits of a group that are kept"""
 
 
 def dead_groups(dead: DataFrame, redaction: Redaction = NOTHING) -> DataFrame:
     """Dead letters by error, the largest group of each queue first.
 
-    Groups and fingerprints are those of `redisq dlq groups`. Errors are redacted before they are
-    cut.
+    Groups are those of `redisq dlq groups`. Errors are redacted before they are cut.
     """
     latest = F.struct("since_at", "id")
-    rows = readable(with_fingerprints(dead))
+    rows = readable(dead)
     reasons = [F.count(F.when(F.col("reason") == r, 1)).alias(r) for r in _REASONS]
     groups = rows.groupBy("queue", "fingerprint").agg(
         F.count("*").alias("entries"),
@@ -67,15 +60,15 @@ def dead_groups(dead: DataFrame, redaction: Redaction = NOTHING) -> DataFrame:
     )  # fmt: skip
 
 
-def contrasts(dead: DataFrame, max_traits: int = 5, payloads: DataFrame | None = None) -> DataFrame:
+def contrasts(dead: DataFrame, payloads: DataFrame | None = None) -> DataFrame:
     """Values that are more frequent in a group than in the rest of the queue's dead letters.
 
     As in `redisq dlq group`: shares are compared by the lower bound of their difference
-    (``surely``), and the ``max_traits`` values with the highest bound are kept. A queue with one
+    (``surely``), and the `MAX_TRAITS` values with the highest bound are kept. A queue with one
     group has no rows: there is nothing to compare with. ``payloads``: queue, fingerprint, id,
     field, value, from `payload_fields`.
     """
-    rows = readable(with_fingerprints(dead))
+    rows = readable(dead)
     request = F.when(F.instr("id", "/") > 0, F.regexp_extract("id", r"^(.*)/", 1))
     fields = {
         "client": F.col("client"), "request": F.coalesce("request", request),
@@ -115,7 +108,7 @@ def contrasts(dead: DataFrame, max_traits: int = 5, payloads: DataFrame | None =
     )
     return (
         leaves_found.withColumn("place", F.row_number().over(best))
-        .where(F.col("place") <= max_traits)
+        .where(F.col("place") <= MAX_TRAITS)
         .select("queue", "fingerprint", "place", "field", "value", "share", "rest", "surely")
         .orderBy("queue", "fingerprint", "place")
     )
@@ -123,7 +116,7 @@ def contrasts(dead: DataFrame, max_traits: int = 5, payloads: DataFrame | None =
 
 def payload_fields(dead: DataFrame, redaction: Redaction = NOTHING) -> DataFrame:
     """Fields of JSON payloads, redacted: queue, fingerprint, id, field, value (as text)."""
-    rows = readable(with_fingerprints(dead)).where(F.col("payload").isNotNull())
+    rows = readable(dead).where(F.col("payload").isNotNull())
     paths = F.explode(_payload_leaves(redaction, "payload", F.col("kind").isin(*_ENVELOPE_KINDS)))
     return rows.select("queue", "fingerprint", "id", paths.alias("field", "value"))
 
@@ -141,14 +134,6 @@ def _counted_payloads(fields: DataFrame) -> DataFrame:
 
 
 # Python functions that run in Spark's workers, on Arrow batches.
-
-
-def _fingerprints(*columns: str) -> Column:
-    def fingerprint_of(type: str | None, message: str | None, reason: str | None) -> str:
-        error = None if type is None else Failure(type, message or "")
-        return fingerprint(Entry("", "dead", reason=reason, error=error))
-
-    return F.udf(fingerprint_of, "string", useArrow=True)(*columns)
 
 
 def _forms(column: str) -> Column:

@@ -19,33 +19,32 @@ if TYPE_CHECKING:
 def fairness(
     attempts: DataFrame,
     submissions: DataFrame,
-    step_ms: int = HOUR,
     weights: DataFrame | None = None,
 ) -> DataFrame:
-    """Fairness between the clients of a queue in each step, by the first deliveries of their
+    """Fairness between the clients of a queue in each hour, by the first deliveries of their
     entries.
 
-    ``demand``: entries of the client that could have been delivered in the step: waiting at its
+    ``demand``: entries of the client that could have been delivered in the hour: waiting at its
     beginning, or submitted in it. ``fair``: the client's max-min fair share of all deliveries of
-    the step (nobody gets more than the demand; clients that want more get equal shares, times the
+    the hour (nobody gets more than the demand; clients that want more get equal shares, times the
     weight). ``ratio`` = taken / fair. ``jain``: Jain's index of the ratios: 1 if shares are fair,
     1/n if one of n clients gets everything. ``weights`` (queue, client, weight) has the weights
     other than 1, which are not in the history. ``submissions``: see `client_submissions`.
     """
     first_deliveries = attempts.where(F.col("client").isNotNull() & (F.col("since") == "submitted"))
     taken = first_deliveries.groupBy(
-        "queue", "client", step_start_ms("taken_at", step_ms).alias("step")
+        "queue", "client", step_start_ms("taken_at", HOUR).alias("step")
     ).agg(
         F.count("*").alias("taken"),
         F.percentile("wait_ms", F.lit(0.5)).alias("wait_p50_ms"),
     )
-    submitted = submissions.groupBy(
-        "queue", "client", step_start_ms("at", step_ms).alias("step")
-    ).agg(F.count("*").alias("came"))
+    submitted = submissions.groupBy("queue", "client", step_start_ms("at", HOUR).alias("step")).agg(
+        F.count("*").alias("came")
+    )
     steps_with_events = submitted.join(taken, ["queue", "client", "step"], "full")
     last = F.max("step").over(Window.partitionBy("queue"))
     steps = steps_with_events.withColumn("last", last).groupBy("queue", "client").agg(
-        F.explode(F.sequence(F.min("step"), F.max("last"), F.lit(step_ms))).alias("step")
+        F.explode(F.sequence(F.min("step"), F.max("last"), F.lit(HOUR))).alias("step")
     )  # fmt: skip
     w = Window.partitionBy("queue", "client").orderBy("step")
     taken_so_far = F.sum("taken").over(w)
