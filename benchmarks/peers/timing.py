@@ -1,7 +1,7 @@
 """Shared by the scripts of all peers; standard library only, because it runs in every environment.
 
-A script is started as ``SCRIPT work|submit MODE URL JOBS`` and prints one JSON line: ``{"jobs": …,
-"seconds": …}``.
+A script is started as ``SCRIPT work|submit MODE URL JOBS`` and prints one JSON line:
+``{"jobs": …, "seconds": …}``.
 
 *work*: the script fills the queue, then runs the worker in the same process. The time is from the
 first call of the handler to the last one, so starting, connecting, filling and stopping do not

@@ -25,15 +25,8 @@ def entry_events(history: DataFrame) -> DataFrame:
     The submission of a request becomes one row per sub-request, with ``id`` and ``number``. Adds
     ``order``, the sort key of an entry's events.
     """
-    rows = history
-    if "_corrupt" in rows.columns:
-        rows = rows.where(F.col("_corrupt").isNull())
-    rows = rows.where(F.col("event").isin(*ENTRY_EVENTS))
-    ranged = (
-        (F.col("event") == "submitted")
-        & (F.col("kind") == "request")
-        & F.col("detail").rlike(r"^\d{1,18}\|\d{1,18}$")
-    )
+    rows = readable(history).where(F.col("event").isin(*ENTRY_EVENTS))
+    ranged = _submits_range()
     first = F.split("detail", r"\|")[0].cast("long")
     last = F.least(F.split("detail", r"\|")[1].cast("long"), first + MAX_EXPANDED - 1)
     numbers = F.when(ranged & (last >= first), F.sequence(first, last)).otherwise(
@@ -125,11 +118,6 @@ def with_entry_counts(history: DataFrame) -> DataFrame:
     fewer (``entries`` is negative), such as a purge. The effect of an undo is unknown.
     """
     detail, event = F.col("detail"), F.col("event")
-    ranged = (
-        (event == "submitted")
-        & (F.col("kind") == "request")
-        & detail.rlike(r"^\d{1,18}\|\d{1,18}$")
-    )
     part = F.split("detail", r"\|")
     before, after, number = (F.regexp_extract(detail, _MOVED, n) for n in (1, 2, 3))
     opens = before.isin(*_CLOSED) & after.isin(*_OPEN)
@@ -137,7 +125,7 @@ def with_entry_counts(history: DataFrame) -> DataFrame:
     delta = F.when(opens, number.cast("long")).when(closes, -number.cast("long"))
     size = (
         F.when(event == "op", delta)
-        .when(ranged, part[1].cast("long") - part[0].cast("long") + 1)
+        .when(_submits_range(), part[1].cast("long") - part[0].cast("long") + 1)
         .otherwise(1)
     )
     rows = readable(history).where(event.isin(*ENTRY_EVENTS, "op"))
@@ -146,6 +134,15 @@ def with_entry_counts(history: DataFrame) -> DataFrame:
 
 _MOVED = r"^[^|]*\|(\w+)\|(\w+)\|(\d{1,15})$"
 _OPEN, _CLOSED = ("waiting", "pending", "delayed"), ("dead", "done", "trash")
+
+
+def _submits_range() -> Column:
+    """Whether an event is the submission of sub-requests FIRST|LAST of a request."""
+    return (
+        (F.col("event") == "submitted")
+        & (F.col("kind") == "request")
+        & F.col("detail").rlike(r"^\d{1,18}\|\d{1,18}$")
+    )
 
 
 def client_from_id(column: str, pattern: str) -> Column:
