@@ -309,6 +309,7 @@ def _table(
     payloads: bool = False,
 ) -> DataFrame:
     from redisq_ops.pipeline import report
+    from redisq_ops.pipeline.lake import read_table
     from redisq_ops.pipeline.schemas import struct
     from redisq_ops.pipeline.tables import TABLES
 
@@ -326,7 +327,7 @@ def _table(
         if name == "history":
             wanted["onTrim"] = "report"
         return frame(s, running, name, **wanted)
-    found = report.lake_table(running, lake, name)
+    found = read_table(running, lake, name)
     if names:
         found = found.where(found["queue"].isin(*names))
     return _between(found, "at" if name == "history" else "since_at", since, until)

@@ -38,10 +38,10 @@ from .connection import Server
 from .history_ranges import Mark, encode_marks, read_mark
 from .job_errors import translating
 from .options import Options
-from .tables import TABLES, Table
+from .tables import TABLES, TableDefinition
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 FORMAT = 1
 APPEND_TABLES: Mapping[str, str] = {"history": "at", "dead": "since_at"}
@@ -97,7 +97,7 @@ class Manifest:
 class LakeTable:
     """A table's folder in a lake."""
 
-    def __init__(self, lake: Path, table: Table) -> None:
+    def __init__(self, lake: Path, table: TableDefinition) -> None:
         self.table = table
         self.path = (lake / table.name).absolute()
         self.manifests = self.path / "_manifest"
@@ -290,6 +290,17 @@ def export(
         until_ms,
         recovered,
     )
+
+
+def read_table(spark: SparkSession, folder: Path, table: str) -> DataFrame:
+    """A table of a lake; empty if the lake does not have it."""
+    from .schemas import struct
+
+    schema = struct(TABLES[table])
+    path = folder / table
+    if not path.is_dir():
+        return spark.createDataFrame([], schema)
+    return spark.read.schema(schema).parquet(str(path))
 
 
 async def _marks(prefix: str, names: Sequence[str], until_ms: int) -> dict[str, Mark]:

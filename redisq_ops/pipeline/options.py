@@ -22,7 +22,7 @@ from redisq_ops.core.model.keys import PREFIX, checked_name
 from redisq_ops.core.redis.client import ServerAddress
 
 from .history_ranges import Mark, decode_marks, encode_marks
-from .tables import TABLES, Table
+from .tables import TABLES, TableDefinition
 
 ROWS = 250_000
 """target rows per partition: a task costs about as much as reading 10,000 rows"""
@@ -63,7 +63,7 @@ class Options:
     """`history_ranges.Mark` by ``queue/shard``, as JSON"""
 
     @property
-    def definition(self) -> Table:
+    def definition(self) -> TableDefinition:
         return TABLES[self.table]
 
     @property
@@ -138,7 +138,7 @@ def folded(name: str) -> str:
     return name.lower().replace("_", "").replace("-", "")
 
 
-def table(name: str) -> Table:
+def table(name: str) -> TableDefinition:
     """The definition of a table; `BadInput` if there is none."""
     if name not in TABLES:
         raise BadInput(f"no table {name!r}: there are {', '.join(TABLES)}")
@@ -148,7 +148,7 @@ def table(name: str) -> Table:
 # --- parsing values ----------------------------------------------------------------------------
 
 
-def _columns(table: Table, names: tuple[str, ...]) -> tuple[str, ...]:
+def _columns(table: TableDefinition, names: tuple[str, ...]) -> tuple[str, ...]:
     by_folded_name = {column.name.lower(): column.name for column in table.columns}
     for name in names:
         if name.lower() not in by_folded_name:

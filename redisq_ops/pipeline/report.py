@@ -20,7 +20,7 @@ from redisq_ops.ops.groups.traits import has
 from redisq_ops.ops.redaction import NOTHING, Redaction
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 HISTORY_COLUMNS = (
     "queue", "kind", "event_id", "at", "by", "event", "id", "request", "number", "run_ms", "detail",
@@ -321,18 +321,6 @@ def step_for(range_ms: int) -> int:
         (s * 1000 for s in STEP_CHOICES_S if range_ms <= s * 1000 * MAX_STEPS),
         STEP_CHOICES_S[-1] * 1000,
     )
-
-
-def lake_table(spark: SparkSession, folder: Path, table: str) -> DataFrame:
-    """A table of a lake, as `redisq spark export` writes it; empty if the lake does not have it."""
-    from .schemas import struct
-    from .tables import TABLES
-
-    schema = struct(TABLES[table])
-    path = folder / table
-    if not path.is_dir():
-        return spark.createDataFrame([], schema)
-    return spark.read.schema(schema).parquet(str(path))
 
 
 def by_queue(rows: Iterable[Row]) -> dict[str, list[Row]]:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from redisq_ops.core.model.errors import BadInput
 
-from .tables import Column, Table, Type
+from .tables import Column, TableDefinition, Type
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -25,7 +25,7 @@ ARROW: dict[Type, pa.DataType] = {
 }
 
 
-def columns(table: Table, names: Sequence[str] = ()) -> list[Column]:
+def columns(table: TableDefinition, names: Sequence[str] = ()) -> list[Column]:
     """The named columns; all columns if no names are given."""
     if not names:
         return list(table.columns)
@@ -33,12 +33,12 @@ def columns(table: Table, names: Sequence[str] = ()) -> list[Column]:
     return [by_name[name] for name in names]
 
 
-def arrow(table: Table, names: Sequence[str] = ()) -> pa.Schema:
+def arrow(table: TableDefinition, names: Sequence[str] = ()) -> pa.Schema:
     """The Arrow schema of the batches that readers return."""
     return pa.schema([pa.field(c.name, ARROW[c.type]) for c in columns(table, names)])
 
 
-def struct(table: Table, names: Sequence[str] = ()) -> StructType:
+def struct(table: TableDefinition, names: Sequence[str] = ()) -> StructType:
     """The same schema for Spark, with each column's description as its comment."""
     from pyspark.sql import types
 
@@ -61,7 +61,7 @@ def struct(table: Table, names: Sequence[str] = ()) -> StructType:
     )
 
 
-def selected_columns(table: Table, requested: StructType) -> tuple[str, ...]:
+def selected_columns(table: TableDefinition, requested: StructType) -> tuple[str, ...]:
     """The names of a user's schema; `BadInput` if a column's name or type is not the table's."""
     own = {field.name: field.dataType for field in struct(table).fields}
     for field in requested.fields:

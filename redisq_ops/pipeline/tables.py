@@ -23,7 +23,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TableDefinition:
     """A table: name, description and columns."""
 
     name: str
@@ -70,11 +70,11 @@ _ERROR = (
     Column("fingerprint", "string", "its error group"),
 )
 
-TABLES: dict[str, Table] = {
+TABLES: dict[str, TableDefinition] = {
     table.name: table
     for table in (
-        Table("dead", "dead letters", (*_ENTRY, *_ERROR, *_BODY), time="since_at"),
-        Table(
+        TableDefinition("dead", "dead letters", (*_ENTRY, *_ERROR, *_BODY), time="since_at"),
+        TableDefinition(
             "pending",
             "entries leased to consumers",
             (
@@ -85,13 +85,13 @@ TABLES: dict[str, Table] = {
             ),
             time="deadline_at",
         ),
-        Table(
+        TableDefinition(
             "delayed",
             "entries scheduled for later",
             (*_ENTRY, Column("ready_at", "timestamp", "when it becomes ready"), *_ERROR, *_BODY),
             time="ready_at",
         ),
-        Table(
+        TableDefinition(
             "waiting",
             "entries waiting for a worker",
             (
@@ -100,7 +100,7 @@ TABLES: dict[str, Table] = {
                 *_BODY,
             ),
         ),
-        Table(
+        TableDefinition(
             "requests",
             "requests, open and settled",
             (
@@ -122,12 +122,12 @@ TABLES: dict[str, Table] = {
                 Column("_corrupt", "string", "why the row could not be read, or null"),
             ),
         ),
-        Table(
+        TableDefinition(
             "subrequests",
             "all sub-requests in any state, by request and number",
             (*_ENTRY, *_ERROR, *_BODY),
         ),
-        Table(
+        TableDefinition(
             "results",
             "results of sub-requests, by request and number",
             (
@@ -141,7 +141,7 @@ TABLES: dict[str, Table] = {
                 Column("_corrupt", "string", "why the row could not be read, or null"),
             ),
         ),
-        Table(
+        TableDefinition(
             "history",
             "history events, one row per entry and event",
             (

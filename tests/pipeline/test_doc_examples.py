@@ -15,7 +15,7 @@ from redisq_ops.demo.server import EmbeddedServer
 from tests.conftest import BINARIES
 from tests.docs.reader import PAGES, SHELL, Reader, blocks, ending
 
-from .test_results import Kept
+from .test_results import SharedSession
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,7 +29,7 @@ def test_the_docs_page_runs_as_printed(
     from redisq_ops.pipeline import session
 
     assert app.app is not None
-    kept = Kept(spark)
+    kept = SharedSession(spark)
     # The JVM has another working directory: relative paths would be there.
     jvm: Any = spark._jvm
     files = jvm.org.apache.hadoop.fs.FileSystem.get(spark._jsc.hadoopConfiguration())

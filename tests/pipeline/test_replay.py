@@ -182,7 +182,7 @@ def test_a_repeated_part_moves_nothing(
     assert operation(queue, plan).done == 120
 
 
-class Killed(Exception):
+class TaskKilled(Exception):
     pass
 
 
@@ -196,9 +196,9 @@ def test_a_repeated_task_continues_after_any_step(
 
         def die(step: int, last: int = last) -> None:
             if step == last:
-                raise Killed
+                raise TaskKilled
 
-        with pytest.raises(Killed):
+        with pytest.raises(TaskKilled):
             parts(server_at, plan, die)[0].run()
         assert queue.counts().waiting == last * STEP
     assert parts(server_at, plan)[0].run() == {"moved": 300}

@@ -320,23 +320,23 @@ def test_the_backlog_is_never_negative_and_states_its_beginning() -> None:
     ) in notes(figures)
 
 
-class Kept:
-    """A table whose writing succeeds, or does not."""
+class FakeTableFrame:
+    """A DataFrame whose writing succeeds or fails."""
 
     def __init__(self, whole: bool) -> None:
         self.whole = whole
         self.write = self.sparkSession = self.read = self
 
-    def coalesce(self, parts: int) -> "Kept":
+    def coalesce(self, parts: int) -> "FakeTableFrame":
         return self
 
-    def mode(self, word: str) -> "Kept":
+    def mode(self, word: str) -> "FakeTableFrame":
         return self
 
-    def schema(self, schema: Any) -> "Kept":
+    def schema(self, schema: Any) -> "FakeTableFrame":
         return self
 
-    def parquet(self, place: str) -> "Kept":
+    def parquet(self, place: str) -> "FakeTableFrame":
         path = Path(place)
         if not path.exists():
             path.mkdir(parents=True)
@@ -351,7 +351,10 @@ def test_a_failed_report_leaves_the_previous_tables(tmp_path: Path) -> None:
 
     def report(whole: bool) -> "QueueReport":
         made = object.__new__(QueueReport)
-        made.__dict__["tables"] = {"latency": Kept(True), "throughput": Kept(whole)}
+        made.__dict__["tables"] = {
+            "latency": FakeTableFrame(True),
+            "throughput": FakeTableFrame(whole),
+        }
         made.redaction = NOTHING
         return made
 

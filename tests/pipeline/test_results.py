@@ -171,8 +171,8 @@ def test_a_missing_request_leaves_the_previous_results(
 # --- the commands ---------------------------------------------------------------------------------
 
 
-class Kept:
-    """The tests' session under a command that stops its own."""
+class SharedSession:
+    """The tests' session for commands that stop the session they start."""
 
     def __init__(self, spark: "SparkSession") -> None:
         self._spark = spark
@@ -201,7 +201,7 @@ def redisq(
     def frame(s: Any, session: Any, name: str, **options: str) -> Any:
         return read(s, session, name, url=valkey_url, **options)
 
-    monkeypatch.setattr(running, "started", lambda s, given, *, waits: Kept(spark))
+    monkeypatch.setattr(running, "started", lambda s, given, *, waits: SharedSession(spark))
     monkeypatch.setattr(running, "frame", frame)
     for writing in (spark_lake, spark_replay):
         monkeypatch.setattr(writing, "frame", frame)

@@ -106,10 +106,10 @@ class FakeSession:
         return [3, 4, 5]
 
     def getStageInfo(self, stage: int) -> Any:
-        class Stage:
+        class FakeStage:
             numTasks, numCompletedTasks = 10, stage
 
-        return None if stage == 5 else Stage
+        return None if stage == 5 else FakeStage
 
 
 def test_progress_of_a_job_is_reported() -> None:
