@@ -31,12 +31,12 @@ class DashboardProcess:
         os.waitpid(self.pid, 0)
         os.close(self._terminal)
 
-    def until(self, arguments: str) -> None:
+    def until(self, text: str) -> None:
         """Wait until the text has been drawn since the latest key press."""
         end = time.perf_counter() + TIMEOUT_S
-        while arguments.encode() not in self._output:
+        while text.encode() not in self._output:
             if time.perf_counter() > end:
-                raise TimeoutError(f"no {arguments!r} on the screen, but {self._output[-2000:]!r}")
+                raise TimeoutError(f"no {text!r} on the screen, but {self._output[-2000:]!r}")
             self._read(0.5)
 
     def run_for(self, seconds: float) -> None:

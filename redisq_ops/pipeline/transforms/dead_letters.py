@@ -93,7 +93,7 @@ def contrasts(dead: DataFrame, payloads: DataFrame | None = None) -> DataFrame:
     if payloads is not None:
         counted = counted.unionByName(_counted_payloads(payloads))
     of_all = Window.partitionBy("queue", "field", "value")
-    leaves_found = (
+    candidates = (
         counted.withColumn("all_k", F.sum("k").over(of_all))
         .where(F.col("k") >= SUPPORT)
         .withColumn("m", F.col("all_n") - F.col("n"))
@@ -107,7 +107,7 @@ def contrasts(dead: DataFrame, payloads: DataFrame | None = None) -> DataFrame:
         F.desc("surely"), F.desc("share"), "field", "value"
     )
     return (
-        leaves_found.withColumn("place", F.row_number().over(best))
+        candidates.withColumn("place", F.row_number().over(best))
         .where(F.col("place") <= MAX_TRAITS)
         .select("queue", "fingerprint", "place", "field", "value", "share", "rest", "surely")
         .orderBy("queue", "fingerprint", "place")
