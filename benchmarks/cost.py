@@ -117,7 +117,7 @@ def measured(client: redis.Redis, kind: str) -> None:
     taken = queue.take(BATCH, consumer="w").deliveries
     while taken:
         done = [Settlement(delivery, "ack") for delivery in taken]
-        taken = queue.turn(done, BATCH, consumer="w")[1].deliveries
+        taken = queue.settle_and_take(done, BATCH, consumer="w")[1].deliveries
 
 
 def baseline(client: redis.Redis, kind: str, records: bool) -> None:

@@ -94,7 +94,7 @@ class TupleReader(ds.DataSourceReader):
 
     def read(self, partition: ds.InputPartition) -> Iterator[tuple[Any, ...]]:
         reader, part = TableReader(self.options), partition.value
-        leaf, names = reader.leaf(part), self.options.column_names
+        leaf, names = reader.shard_queue(part), self.options.column_names
         times = {name for name in names if name.endswith("_at")}
         assert isinstance(part, TablePart) and part.span is not None
         cursor, end = part.span.after, part.span.until

@@ -1,4 +1,4 @@
-"""Arrow batches from the core's `Sheet` of raw columns.
+"""Arrow batches from the core's `ColumnPage` of raw columns.
 
 Thousands of values of a column are decoded at once. At the first value that the core would not have
 written, the rows are decoded one by one by the core's parsers instead; a row that these can't parse
@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from redisq_ops.core.engine.state_scan import Sheet, Unread
+from redisq_ops.core.engine.state_scan import ColumnPage, Unread
 from redisq_ops.core.model import record
 from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.model.errors import RedisqError
@@ -50,7 +50,7 @@ _MAX_MS = 253_402_300_800_000
 
 
 def needed_columns(names: Sequence[str], payloads: bool) -> frozenset[str]:
-    """The columns of a `Sheet` that a table's columns are made from."""
+    """The columns of a `ColumnPage` that a table's columns are made from."""
     columns = set(names)
     found = {
         "lines": bool(columns & _RECORD_COLUMNS),
@@ -62,24 +62,24 @@ def needed_columns(names: Sequence[str], payloads: bool) -> frozenset[str]:
     return frozenset(name for name, needed in found.items() if needed)
 
 
-def decode_sheet(
-    sheet: Sheet, origin: RowOrigin, state: State, schema: pa.Schema
+def decode_page(
+    page: ColumnPage, origin: RowOrigin, state: State, schema: pa.Schema
 ) -> pa.RecordBatch:
-    """A sheet's entries as a batch."""
+    """A page's entries as a batch."""
     try:
         found = make_batch(
-            _decode_columns(sheet, origin, state, set(schema.names)), len(sheet.ids), schema
+            _decode_columns(page, origin, state, set(schema.names)), len(page.ids), schema
         )
     except (pa.ArrowException, ValueError):
-        found = entry_batch(_decode_rows(sheet, state), origin, schema)
-    unread = [_unreadable_row(entry, origin, state, schema) for entry in sheet.unread]
+        found = entry_batch(_decode_rows(page, state), origin, schema)
+    unread = [_unreadable_row(entry, origin, state, schema) for entry in page.unread]
     return pa.concat_batches([found, *unread]) if unread else found
 
 
-def _decode_columns(sheet: Sheet, origin: RowOrigin, state: State, names: set[str]) -> Columns:
-    n = len(sheet.ids)
-    ids = pa.array(sheet.ids, pa.binary()).cast(pa.string())
-    at = pa.array(sheet.scores, pa.float64()).cast(pa.int64())
+def _decode_columns(page: ColumnPage, origin: RowOrigin, state: State, names: set[str]) -> Columns:
+    n = len(page.ids)
+    ids = pa.array(page.ids, pa.binary()).cast(pa.string())
+    at = pa.array(page.scores, pa.float64()).cast(pa.int64())
     if (pc.max(pc.abs(at)).as_py() or 0) >= _MAX_MS:
         raise ValueError("not a time")
     columns: Columns = {
@@ -88,26 +88,26 @@ def _decode_columns(sheet: Sheet, origin: RowOrigin, state: State, names: set[st
     }  # fmt: skip
     if origin.requests and {"request", "number"} & names:
         columns["request"], columns["number"] = _split_ids(ids)
-    if sheet.lines is not None:
-        _record_columns(columns, sheet.lines, at, state)
-    if sheet.errors is not None:
-        if sheet.lines is not None and None in sheet.lines:
+    if page.lines is not None:
+        _record_columns(columns, page.lines, at, state)
+    if page.errors is not None:
+        if page.lines is not None and None in page.lines:
             unrecorded = (
-                e for e, line in zip(sheet.errors, sheet.lines, strict=True) if line is None
+                e for e, line in zip(page.errors, page.lines, strict=True) if line is None
             )
             if any(error is not None for error in unrecorded):
                 raise ValueError("an error without a record")
-        columns |= _error_columns(sheet.errors, "traceback" in names)
+        columns |= _error_columns(page.errors, "traceback" in names)
         if "fingerprint" in names:
             columns["fingerprint"] = _fingerprints(columns)
-    if sheet.payloads is not None:
-        columns["payload"] = pa.array(sheet.payloads, pa.binary())
+    if page.payloads is not None:
+        columns["payload"] = pa.array(page.payloads, pa.binary())
         columns["payload_bytes"] = pc.binary_length(columns["payload"])
-    if sheet.clients is not None:
+    if page.clients is not None:
         # The owner of a list is text already, the owner of an entry is bytes.
-        columns["client"] = pa.array(sheet.clients, pa.binary()).cast(pa.string())
-    if sheet.called is not None:
-        columns["called"] = pa.array(sheet.called, pa.string())
+        columns["client"] = pa.array(page.clients, pa.binary()).cast(pa.string())
+    if page.called is not None:
+        columns["called"] = pa.array(page.called, pa.string())
     return columns
 
 
@@ -221,13 +221,13 @@ class _FingerprintCache(dict[tuple[str | None, str, str | None], str | None]):
         return group
 
 
-def _decode_rows(sheet: Sheet, state: State) -> list[DecodedEntry]:
-    n = len(sheet.ids)
+def _decode_rows(page: ColumnPage, state: State) -> list[DecodedEntry]:
+    n = len(page.ids)
     nulls: list[Any] = [None] * n
     found: list[DecodedEntry] = []
     for id, score, line, error, payload, client, called in zip(
-        sheet.ids, sheet.scores, sheet.lines or nulls, sheet.errors or nulls,
-        sheet.payloads or nulls, sheet.clients or nulls, sheet.called or nulls, strict=True,
+        page.ids, page.scores, page.lines or nulls, page.errors or nulls,
+        page.payloads or nulls, page.clients or nulls, page.called or nulls, strict=True,
     ):  # fmt: skip
         name = lossy_text(id)
         at = None if score is None or abs(score) >= _MAX_MS else int(score)
@@ -237,7 +237,7 @@ def _decode_rows(sheet: Sheet, state: State) -> list[DecodedEntry]:
                 raise ValueError("not a time")
             if isinstance(payload, Exception):
                 raise payload
-            if sheet.lines is None:
+            if page.lines is None:
                 entry = Entry(name, state, at_ms=at, payload=payload)
             else:
                 entry = record.entry(name, state, score, line, error, payload)

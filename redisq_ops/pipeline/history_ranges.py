@@ -18,7 +18,7 @@ from itertools import pairwise
 from typing import Any
 
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.engine.state_scan import Reach
+from redisq_ops.core.engine.state_scan import HistoryExtent
 from redisq_ops.core.redis.operation import both, together
 
 FIRST_ID = "0-0"
@@ -64,41 +64,49 @@ def id_key(id: str) -> tuple[int, int]:
 
 
 async def plan_ranges(
-    leaf: Queue[Any], since_ms: int | None, until_ms: int | None, size: int, mark: Mark | None
+    shard_queue: Queue[Any],
+    since_ms: int | None,
+    until_ms: int | None,
+    size: int,
+    mark: Mark | None,
 ) -> list[HistoryRange]:
     """The history from ``since_ms`` to ``until_ms`` in ranges of about ``size`` events.
 
     Takes two rounds to the server. Ranges are widened by a few seconds, because ids may differ from
     the events' own times.
     """
-    reach = await leaf.reach.op()
+    extent = await shard_queue.history_extent.op()
     ranges: list[HistoryRange] = []
-    if reach.first is not None:
-        low, high = id_ms(reach.first), id_ms(reach.last)
+    if extent.first is not None:
+        low, high = id_ms(extent.first), id_ms(extent.last)
         bottom = low if since_ms is None else max(low, since_ms - _CLOCK_SLACK_MS)
         top = high if until_ms is None else min(high, until_ms + _CLOCK_SLACK_MS)
         before = f"{bottom - 1}-{_MAX_SEQUENCE}" if bottom else FIRST_ID
-        if since_ms is None and until_ms is None and reach.length <= size:
-            ranges = [HistoryRange(before, reach.last, reach.length)]
+        if since_ms is None and until_ms is None and extent.length <= size:
+            ranges = [HistoryRange(before, extent.last, extent.length)]
         elif bottom <= top:
             share = (top - bottom + 1) / (high - low + 1)
-            end = reach.last if until_ms is None else f"{top}-{_MAX_SEQUENCE}"
-            ranges = await split_range(leaf, before, end, -(-int(reach.length * share) // size))
-    missing = None if mark is None else trimmed_since(mark, reach)
+            end = extent.last if until_ms is None else f"{top}-{_MAX_SEQUENCE}"
+            ranges = await split_range(
+                shard_queue, before, end, -(-int(extent.length * share) // size)
+            )
+    missing = None if mark is None else trimmed_since(mark, extent)
     if missing is not None:
         ranges = ranges or [HistoryRange(FIRST_ID, FIRST_ID)]
         ranges[0] = replace(ranges[0], missing=missing)
     return ranges
 
 
-async def split_range(leaf: Queue[Any], after: str, until: str, parts: int) -> list[HistoryRange]:
+async def split_range(
+    shard_queue: Queue[Any], after: str, until: str, parts: int
+) -> list[HistoryRange]:
     """Split the events after ``after`` up to ``until`` by time into about ``parts`` ranges, none
     empty."""
     low, high = id_ms(after) + 1, id_ms(until)
     parts = max(1, min(parts, high - low))
     edges = [low + (high - low + 1) * i // parts for i in range(1, parts)]
     bounds = list(pairwise([after, *(f"{ms - 1}-{_MAX_SEQUENCE}" for ms in edges), until]))
-    firsts = await together(leaf.happened.op(low, high, 1) for low, high in bounds)
+    firsts = await together(shard_queue.history_range.op(low, high, 1) for low, high in bounds)
     return [
         HistoryRange(after, until, first=found[0][0].decode())
         for (after, until), found in zip(bounds, firsts, strict=True)
@@ -106,25 +114,27 @@ async def split_range(leaf: Queue[Any], after: str, until: str, parts: int) -> l
     ]
 
 
-def trimmed_since(mark: Mark, reach: Reach) -> str | None:
+def trimmed_since(mark: Mark, extent: HistoryExtent) -> str | None:
     """Which events were trimmed since a mark was made, or None."""
     if isinstance(mark, int):
-        gone = reach.added - reach.length - mark
-        if reach.added < mark:
+        gone = extent.added - extent.length - mark
+        if extent.added < mark:
             return "the history was started anew"
         return f"{gone} events were trimmed before they were read" if gone > 0 else None
-    if reach.first is None or id_key(reach.first) > id_key(mark):
+    if extent.first is None or id_key(extent.first) > id_key(mark):
         return f"events from {mark} on were trimmed before they were read"
     return None
 
 
-async def read_mark(leaf: Queue[Any], until_ms: int) -> Mark:
+async def read_mark(shard_queue: Queue[Any], until_ms: int) -> Mark:
     """The mark of a read of all events before ``until_ms``, a time in the past."""
     before = f"{until_ms - 1}-{_MAX_SEQUENCE}"
     # In this order: an event added between the two reads is found, not counted as read.
-    reach, found = await both(leaf.reach.op(), leaf.happened.op(before, "+", 1))
+    extent, found = await both(
+        shard_queue.history_extent.op(), shard_queue.history_range.op(before, "+", 1)
+    )
     first: str | None = found[0][0].decode() if found else None
-    return reach.added if first is None else first
+    return extent.added if first is None else first
 
 
 def encode_marks(marks: Mapping[str, Mark]) -> str:

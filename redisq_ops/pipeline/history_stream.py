@@ -20,7 +20,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from redisq_ops.core.engine.state_scan import Reach
+from redisq_ops.core.engine.state_scan import HistoryExtent
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.redis.operation import together
 
@@ -52,7 +52,7 @@ class HistoryShard:
     """A shard that has a history, and the extent of that history."""
 
     part: TablePart
-    reach: Reach
+    extent: HistoryExtent
 
     @property
     def name(self) -> str:
@@ -60,11 +60,11 @@ class HistoryShard:
 
     @property
     def end(self) -> Offset:
-        return {"id": self.reach.last, "seen": self.reach.added}
+        return {"id": self.extent.last, "seen": self.extent.added}
 
     def new_since(self, start: Offset) -> int:
         """Events after an offset that are still there."""
-        return max(0, min(self.reach.length, self.reach.added - start["seen"]))
+        return max(0, min(self.extent.length, self.extent.added - start["seen"]))
 
 
 class HistoryStreamReader(ds.DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -115,13 +115,13 @@ class HistoryStreamReader(ds.DataSourceStreamReader, SupportsTriggerAvailableNow
     def _offset_after(self, shard: HistoryShard, start: Offset, n: int) -> Offset:
         """The offset ``n`` events after ``start``, found by reading up to it."""
         reader = TableReader(self.options)
-        leaf = reader.leaf(shard.part)
+        shard_queue = reader.shard_queue(shard.part)
         # Trimmed events count as seen; the read of the range reports them.
-        seen = max(start["seen"], shard.reach.added - shard.reach.length)
+        seen = max(start["seen"], shard.extent.added - shard.extent.length)
         id = start["id"]
         while n > 0:
             size = min(n, MOST, reader.call_size.size)
-            rows, took = reader.read_events(leaf, id, shard.reach.last, size)
+            rows, took = reader.read_events(shard_queue, id, shard.extent.last, size)
             reader.call_size.learn(len(rows), took)
             if not rows:
                 break
@@ -147,20 +147,20 @@ class HistoryStreamReader(ds.DataSourceStreamReader, SupportsTriggerAvailableNow
     def _shard_parts(self, shard: HistoryShard, first: Offset, last: Offset) -> list[TablePart]:
         """Parts from one offset to another: one with a known number of events, or several split by
         time."""
-        part, reach, size = shard.part, shard.reach, self.options.rows
+        part, extent, size = shard.part, shard.extent, self.options.rows
         events = last["seen"] - first["seen"]
         if events < 0:
             restarted = "the history was started anew"
             return [replace(part, range=HistoryRange(first["id"], last["id"], missing=restarted))]
-        if events <= size or reach.first is None:
+        if events <= size or extent.first is None:
             return [replace(part, range=HistoryRange(first["id"], last["id"], events))]
-        trimmed = max(0, reach.added - reach.length - first["seen"])
-        after = max(first["id"], id_before(reach.first), key=id_key)
+        trimmed = max(0, extent.added - extent.length - first["seen"])
+        after = max(first["id"], id_before(extent.first), key=id_key)
         reader = TableReader(self.options)
-        leaf = reader.leaf(part)
+        shard_queue = reader.shard_queue(part)
         parts_wanted = -(-(events - trimmed) // size)
         found = (
-            reader.run(lambda: split_range(leaf, after, last["id"], parts_wanted))
+            reader.run(lambda: split_range(shard_queue, after, last["id"], parts_wanted))
             if parts_wanted > 0
             else []
         )
@@ -178,17 +178,17 @@ class HistoryStreamReader(ds.DataSourceStreamReader, SupportsTriggerAvailableNow
         history."""
 
     def _history_shards(self) -> list[HistoryShard]:
-        async def read_reaches() -> list[HistoryShard]:
+        async def read_extents() -> list[HistoryShard]:
             shards = [
-                (TablePart(found.queue.name, found.entry, k), leaf)
+                (TablePart(found.queue.name, found.entry, k), shard_queue)
                 for found in await open_queues(self.options)
-                for k, leaf in enumerate(found.queue.leaves)
+                for k, shard_queue in enumerate(found.queue.shard_queues)
             ]
-            reaches = await together(leaf.reach.op() for _, leaf in shards)
-            with_reach = zip(shards, reaches, strict=True)
-            return [HistoryShard(part, reach) for (part, _), reach in with_reach if reach.added]
+            extents = await together(shard_queue.history_extent.op() for _, shard_queue in shards)
+            with_reach = zip(shards, extents, strict=True)
+            return [HistoryShard(part, extent) for (part, _), extent in with_reach if extent.added]
 
-        return TableReader(self.options).run(read_reaches)
+        return TableReader(self.options).run(read_extents)
 
 
 def _checked_stream_options(options: Options) -> Options:
@@ -206,7 +206,7 @@ def _checked_stream_options(options: Options) -> Options:
 def _event_count(shard: HistoryShard, start: Offset, end: Offset) -> int:
     """Events to read from one offset to another; all events of a history that was started anew."""
     if end["seen"] < start["seen"]:
-        return shard.reach.length
+        return shard.extent.length
     return min(shard.new_since(start), end["seen"] - start["seen"])
 
 

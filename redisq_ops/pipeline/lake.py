@@ -309,13 +309,15 @@ async def _marks(prefix: str, names: Sequence[str], until_ms: int) -> dict[str, 
 
     if not names:
         return {}
-    leaves = {
-        f"{opened.queue.name}/{k}": leaf
+    shard_queues = {
+        f"{opened.queue.name}/{k}": shard_queue
         for opened in await open_queues(Options("history", tuple(names), prefix=prefix))
-        for k, leaf in enumerate(opened.queue.leaves)
+        for k, shard_queue in enumerate(opened.queue.shard_queues)
     }
-    marks = await together(read_mark(leaf, until_ms) for leaf in leaves.values())
-    return dict(zip(leaves, marks, strict=True))
+    marks = await together(
+        read_mark(shard_queue, until_ms) for shard_queue in shard_queues.values()
+    )
+    return dict(zip(shard_queues, marks, strict=True))
 
 
 def _new_rows(frame: DataFrame, column: str, starts: Mapping[str, int], until_ms: int) -> DataFrame:

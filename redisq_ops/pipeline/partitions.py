@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from redisq_ops.core.engine.optional_features import HasRequests
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.registry import Registered, all_queues, find
 from redisq_ops.core.engine.state_scan import ScoreRange
@@ -115,47 +116,51 @@ async def plan_parts(options: Options) -> list[TablePart]:
     """The parts of a table; takes a few reads per shard."""
     parts: list[TablePart] = []
     for found in _without_duplicates(options, await open_queues(options)):
-        for shard, leaf in enumerate(found.queue.leaves):
+        for shard, shard_queue in enumerate(found.queue.shard_queues):
             shard_part = TablePart(found.queue.name, found.entry, shard)
-            parts += await _PLANNERS[options.table](options, leaf, shard_part)
+            parts += await _PLANNERS[options.table](options, shard_queue, shard_part)
     return parts
 
 
 async def _entry_parts(
-    options: Options, leaf: Queue[Any], shard_part: TablePart
+    options: Options, shard_queue: Queue[Any], shard_part: TablePart
 ) -> list[TablePart]:
     state = ENTRY_STATES[options.table]
-    spans = await leaf.spans.op(state, options.rows, options.since_ms, options.until_ms)
+    spans = await shard_queue.score_ranges.op(
+        state, options.rows, options.since_ms, options.until_ms
+    )
     return [shard_part] if spans is None else [replace(shard_part, span=span) for span in spans]
 
 
 async def _history_parts(
-    options: Options, leaf: Queue[Any], shard_part: TablePart
+    options: Options, shard_queue: Queue[Any], shard_part: TablePart
 ) -> list[TablePart]:
     mark = options.known_marks.get(f"{shard_part.queue}/{shard_part.shard}")
-    found = await plan_ranges(leaf, options.since_ms, options.until_ms, options.rows, mark)
+    found = await plan_ranges(shard_queue, options.since_ms, options.until_ms, options.rows, mark)
     return [replace(shard_part, range=history_range) for history_range in found]
 
 
 async def _request_parts(
-    options: Options, leaf: Queue[Any], shard_part: TablePart
+    options: Options, shard_queue: Queue[Any], shard_part: TablePart
 ) -> list[TablePart]:
-    if "requests" not in leaf.capabilities:
+    if not isinstance(shard_queue, HasRequests):
         return []
     if options.request is not None:
-        record = await _named_request(options, options.request, leaf)
+        record = await _named_request(options, options.request, shard_queue)
         no_numbers = NumberRange(options.request, 1, 0)
         return [] if record is None else [replace(shard_part, numbers=(no_numbers,))]
     return [
         replace(shard_part, span=span, settled=settled)
         for settled in _settled_flags(options)
-        for span in await leaf.request_spans.op(settled, options.rows)
+        for span in await shard_queue.request_ranges.op(settled, options.rows)
     ]
 
 
-async def _named_request(options: Options, id: str, leaf: Queue[Any]) -> Request | Exception | None:
+async def _named_request(
+    options: Options, id: str, shard_queue: HasRequests[Any]
+) -> Request | Exception | None:
     """The request of the option ``request``; None also if the option ``requests`` excludes it."""
-    record = await attempt(leaf.request.op(id))
+    record = await attempt(shard_queue.request.op(id))
     if isinstance(record, RedisqError) and not isinstance(record, (WrongKind, Unreadable)):
         raise record
     selected = not isinstance(record, Request) or record.settled in _settled_flags(options)
@@ -176,26 +181,28 @@ def _settled_flags(options: Options) -> list[bool]:
 
 
 async def _subrequest_parts(
-    options: Options, leaf: Queue[Any], shard_part: TablePart
+    options: Options, shard_queue: Queue[Any], shard_part: TablePart
 ) -> list[TablePart]:
     """Parts by number while requests are few enough to read each one's size, else by age."""
-    if "requests" not in leaf.capabilities:
+    if not isinstance(shard_queue, HasRequests):
         return []
     if options.request is not None:
-        record = await _named_request(options, options.request, leaf)
+        record = await _named_request(options, options.request, shard_queue)
         request_numbers = all_numbers(options.request, record)
         return [replace(shard_part, numbers=lot) for lot in _lots([request_numbers], options.rows)]
     parts: list[TablePart] = []
     for settled in _settled_flags(options):
-        (whole_span,) = await leaf.request_spans.op(settled, 10**12) or [ScoreRange()]
+        (whole_span,) = await shard_queue.request_ranges.op(settled, 10**12) or [ScoreRange()]
         if whole_span.entries > MAX_SIZED_REQUESTS:
             size = max(1, options.rows // 100)
-            spans = await leaf.request_spans.op(settled, size)
+            spans = await shard_queue.request_ranges.op(settled, size)
             parts += [replace(shard_part, span=span, settled=settled) for span in spans]
             continue
         numbers, cursor, more = [], None, bool(whole_span.entries)
         while more:
-            rows, cursor = await leaf.request_sheet.op(settled, whole_span, cursor, PAGE_ROWS)
+            rows, cursor = await shard_queue.read_request_range.op(
+                settled, whole_span, cursor, PAGE_ROWS
+            )
             numbers += [all_numbers(id, record) for id, record in rows]
             more = cursor is not None
         parts += [replace(shard_part, numbers=lot) for lot in _lots(numbers, options.rows)]

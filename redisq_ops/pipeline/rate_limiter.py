@@ -30,7 +30,7 @@ def reserve(queue: Queue[Any], name: str, n: int, rate: float, burst: int) -> Ca
     The reservation is on the server under ``name``, shared by all tasks, ``rate`` in entries per
     second. The server forgets it a minute after its last use.
     """
-    loaded = script(queue.room, "rate_limit")
+    loaded = script(queue.package, "rate_limit")
     return loaded.call(queue.keys, queue.clock, int, name=name, n=n, rate=rate, burst=burst)
 
 
@@ -85,7 +85,9 @@ class RateLimiter:
         """The queue's bound, re-read every second; 0: none."""
         now = self.clock()
         if self._bound_read_at is None or now - self._bound_read_at >= _BOUND_AGE_S:
-            settings = run_retrying(client, self.queue.settings.op) if self.queue.settable else {}
+            settings = (
+                run_retrying(client, self.queue.settings.op) if self.queue.has_settings else {}
+            )
             self._bound = int(settings.get("max_waiting", DEFAULTS.max_waiting))
             self._bound_read_at = now
         return self._bound

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from redisq_ops.core.engine.optional_features import HasClients
 from redisq_ops.core.redis.operation import together
 
 from .options import Options
@@ -48,13 +49,13 @@ async def server_rows(tables: Sequence[str], names: Sequence[str], prefix: str) 
     """Rows in the histories and dead letters of queues, of any time; one command per shard."""
     rows = 0
     found = await open_queues(Options("history", queue=tuple(names), prefix=prefix))
-    leaves = [leaf for opened in found for leaf in opened.queue.leaves]
-    for start in range(0, len(leaves), _SHARDS_PER_CALL):
-        shards = leaves[start : start + _SHARDS_PER_CALL]
+    shard_queues = [shard_queue for opened in found for shard_queue in opened.queue.shard_queues]
+    for start in range(0, len(shard_queues), _SHARDS_PER_CALL):
+        shards = shard_queues[start : start + _SHARDS_PER_CALL]
         if "history" in tables:
-            rows += sum(await together(leaf.history_length.op() for leaf in shards))
+            rows += sum(await together(shard_queue.history_length.op() for shard_queue in shards))
         if "dead" in tables:
-            counts = await together(leaf.counts.op() for leaf in shards)
+            counts = await together(shard_queue.counts.op() for shard_queue in shards)
             rows += sum(each.dead or 0 for each in counts)
     return rows
 
@@ -63,15 +64,16 @@ async def weights(names: Sequence[str], prefix: str) -> dict[tuple[str, str], in
     """Weights other than 1, by queue and client; of the first `MAX_CLIENTS` clients of a queue."""
     weighed: dict[tuple[str, str], int] = {}
     for opened in await open_queues(Options("history", queue=tuple(names), prefix=prefix)):
-        if "clients" not in opened.queue.capabilities:
+        queue = opened.queue
+        if not isinstance(queue, HasClients):
             continue
         start, total = 0, 1
         while start < min(total, MAX_CLIENTS):
-            found = await opened.queue.clients.op(start, _SHARDS_PER_CALL)
+            found = await queue.clients.op(start, _SHARDS_PER_CALL)
             total, start = found.total, start + _SHARDS_PER_CALL
             for each in found.clients:
                 if each.weight != 1:
-                    weighed[opened.queue.name, each.client] = each.weight
+                    weighed[queue.name, each.client] = each.weight
     return weighed
 
 

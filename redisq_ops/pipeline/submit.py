@@ -16,7 +16,7 @@ from functools import partial
 from itertools import chain, groupby, islice
 from typing import TYPE_CHECKING, Any, cast
 
-from redisq_ops.core.engine.registry import unreserved
+from redisq_ops.core.engine.registry import refuse_reserved_name
 from redisq_ops.core.model.errors import BadInput, Exists, QueueFull, RedisqError, TooLarge
 from redisq_ops.core.queues.request import RequestQueue, SubmittedRequest
 from redisq_ops.core.queues.request.submission import (
@@ -440,7 +440,7 @@ def submit(
     else:
         on_rejects(validation)
     queue = run(server.client, opened(server.deployment(), options.queue))
-    unreserved(requests_of(queue).name, RequestQueue.kind)
+    refuse_reserved_name(requests_of(queue).name, RequestQueue.kind)
     tasks = SubmitTasks(
         RequestWriter(
             server, options, rate_name, on_progress=on_progress, skip=bool(validation.rejects)

@@ -10,9 +10,10 @@ from typing import Any, TypeVar, cast
 
 import pyarrow as pa
 
+from redisq_ops.core.engine.optional_features import HasRequests
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.engine.queue_types import layout
-from redisq_ops.core.engine.state_scan import ScoreRange, Sheet, clocked, timed
+from redisq_ops.core.engine.queue_classes import foreign_class
+from redisq_ops.core.engine.state_scan import ColumnPage, ScoreRange, clocked, timed
 from redisq_ops.core.foreign.base import ForeignQueue
 from redisq_ops.core.model.entry import Entry, Page
 from redisq_ops.core.model.errors import Lost, Unreadable, WrongKind
@@ -62,16 +63,18 @@ class TableReader:
     def plan(self) -> list[TablePart]:
         return self.run(lambda: plan_parts(self.options))
 
-    def leaf(self, part: TablePart) -> Queue[Any]:
-        """The shard that a part belongs to."""
-        return _open_queue(part, self.options).leaves[part.shard]
+    def shard_queue(self, part: TablePart) -> Queue[Any]:
+        """The queue of the shard that a part belongs to."""
+        return _open_queue(part, self.options).shard_queues[part.shard]
 
     def read_events(
-        self, leaf: Queue[Any], after: str, until: str, size: int
+        self, shard_queue: Queue[Any], after: str, until: str, size: int
     ) -> tuple[list[RawEvent], int]:
         """A page of history, and the server's time for it in µs."""
-        key = leaf.keys["hist"]
-        columns, took = self.run(lambda: timed(key, {"rows": leaf.happened.op(after, until, size)}))
+        key = shard_queue.keys["hist"]
+        columns, took = self.run(
+            lambda: timed(key, {"rows": shard_queue.history_range.op(after, until, size)})
+        )
         return columns["rows"], took["rows"]
 
     def read(self, part: TablePart) -> Iterator[pa.RecordBatch]:
@@ -80,81 +83,95 @@ class TableReader:
             yield self._trimmed(part, part.range.after, part.range.missing)
         if part.range is not None and part.range.empty:
             return
-        leaf = self.leaf(part)
-        origin = RowOrigin(part.queue, leaf.kind, part.shard, "requests" in leaf.capabilities)
-        for batch in self._batches(part, leaf, origin):
+        shard_queue = self.shard_queue(part)
+        origin = RowOrigin(
+            part.queue, shard_queue.kind, part.shard, isinstance(shard_queue, HasRequests)
+        )
+        for batch in self._batches(part, shard_queue, origin):
             if batch.num_rows:
                 yield batch
 
     def _batches(
-        self, part: TablePart, leaf: Queue[Any], origin: RowOrigin
+        self, part: TablePart, shard_queue: Queue[Any], origin: RowOrigin
     ) -> Iterator[pa.RecordBatch]:
         table = self.options.table
         if part.range is not None:
-            return self._event_batches(part, leaf, origin, part.range)
+            return self._event_batches(part, shard_queue, origin, part.range)
         if table == "requests":
-            return self._request_batches(part, leaf, origin)
+            return self._request_batches(part, shard_queue, origin)
         if table in ("subrequests", "results"):
-            return self._subrequest_batches(part, leaf, origin)
-        if isinstance(leaf, ForeignQueue):
-            return self._foreign_batches(leaf, origin)
-        sheets = (
-            self._waiting_sheets(leaf)
+            return self._subrequest_batches(part, shard_queue, origin)
+        if isinstance(shard_queue, ForeignQueue):
+            return self._foreign_batches(shard_queue, origin)
+        pages = (
+            self._waiting_pages(shard_queue)
             if part.span is None
-            else self._sorted_set_sheets(leaf, part.span)
+            else self._sorted_set_pages(shard_queue, part.span)
         )
-        return self._entry_batches(sheets, origin)
+        return self._entry_batches(pages, origin)
 
     def _entry_batches(
-        self, sheets: Iterator[Sheet], origin: RowOrigin
+        self, pages: Iterator[ColumnPage], origin: RowOrigin
     ) -> Iterator[pa.RecordBatch]:
-        """Batches of sheets; columns stay undecoded until there are enough rows."""
+        """Batches of pages; columns stay undecoded until there are enough rows."""
         state = ENTRY_STATES[self.options.table]
-        held: list[Sheet] = []
+        held: list[ColumnPage] = []
         rows = 0
-        for page in sheets:
+        for page in pages:
             held.append(page)
             rows += len(page.ids)
             if rows >= BATCH_ROWS or page.cursor is None:
-                yield entry_decoder.decode_sheet(_join_sheets(held), origin, state, self.schema)
+                yield entry_decoder.decode_page(_join_pages(held), origin, state, self.schema)
                 held, rows = [], 0
 
     def _needed_columns(self) -> frozenset[str]:
         return entry_decoder.needed_columns(self.schema.names, self.options.reads_payloads)
 
-    def _sorted_set_sheets(self, leaf: Queue[Any], span: ScoreRange) -> Iterator[Sheet]:
-        """Sheets of a span of a sorted set."""
+    def _sorted_set_pages(self, shard_queue: Queue[Any], span: ScoreRange) -> Iterator[ColumnPage]:
+        """Pages of a span of a sorted set."""
         state, needed, cursor = ENTRY_STATES[self.options.table], self._needed_columns(), None
         more = True
         while more:
             step = self.call_size.size
-            page: Sheet
+            page: ColumnPage
             page = self.run(
-                partial(leaf.sheet.op, state, span, cursor, step * CALLS_PER_ROUND, needed, step)
+                partial(
+                    shard_queue.read_range.op,
+                    state,
+                    span,
+                    cursor,
+                    step * CALLS_PER_ROUND,
+                    needed,
+                    step,
+                )
             )
             self.call_size.learn(len(page.ids) // CALLS_PER_ROUND, page.call_us)
             cursor, more = page.cursor, page.cursor is not None
             yield page
 
-    def _waiting_sheets(self, leaf: Queue[Any]) -> Iterator[Sheet]:
-        """Sheets of entries that wait in lists or streams."""
+    def _waiting_pages(self, shard_queue: Queue[Any]) -> Iterator[ColumnPage]:
+        """Pages of entries that wait in lists or streams."""
         call_size, needed, cursor = self._entry_call_size(), self._needed_columns(), None
         more = True
         while more:
-            page: Sheet
-            page, took = self._timed(leaf, partial(leaf.queued.op, cursor, call_size.size, needed))
+            page: ColumnPage
+            page, took = self._timed(
+                shard_queue, partial(shard_queue.read_waiting.op, cursor, call_size.size, needed)
+            )
             call_size.learn(len(page.ids), took)
             cursor, more = page.cursor, page.cursor is not None
             yield page
 
-    def _foreign_batches(self, leaf: Queue[Any], origin: RowOrigin) -> Iterator[pa.RecordBatch]:
+    def _foreign_batches(
+        self, shard_queue: Queue[Any], origin: RowOrigin
+    ) -> Iterator[pa.RecordBatch]:
         """Entries of another program's layout, decoded by the core."""
         state, cursor, more = ENTRY_STATES[self.options.table], None, True
         payloads = self.options.reads_payloads
         while more:
             # The cost of a page does not depend on its size here.
             page: Page
-            page = self.run(partial(leaf.page.op, state, cursor, PAGE_ROWS, None, payloads))
+            page = self.run(partial(shard_queue.page.op, state, cursor, PAGE_ROWS, None, payloads))
             if page.problem:  # a table can't mark itself as incomplete
                 raise WrongKind(page.problem)
             read = [(entry, None) for entry in page.entries if self._in_time_range(entry)]
@@ -166,9 +183,9 @@ class TableReader:
         case."""
         return CallSize(self.options.max_call_us, FIRST_WITH_PAYLOADS, PAGE_ROWS)
 
-    def _timed(self, leaf: Queue[Any], make: Callable[[], Description[T]]) -> tuple[T, int]:
+    def _timed(self, shard_queue: Queue[Any], make: Callable[[], Description[T]]) -> tuple[T, int]:
         """The result of an operation, and the server's time for its slowest call in µs."""
-        return self.run(lambda: clocked(leaf.keys["cfg"], make()))
+        return self.run(lambda: clocked(shard_queue.keys["cfg"], make()))
 
     def _in_time_range(self, entry: Entry) -> bool:
         """Whether an entry is within the options' time range; an unknown time is within any."""
@@ -179,7 +196,11 @@ class TableReader:
         return (since is None or at_ms >= since) and (until is None or at_ms <= until)
 
     def _event_batches(
-        self, part: TablePart, leaf: Queue[Any], origin: RowOrigin, history_range: HistoryRange
+        self,
+        part: TablePart,
+        shard_queue: Queue[Any],
+        origin: RowOrigin,
+        history_range: HistoryRange,
     ) -> Iterator[pa.RecordBatch]:
         """Events of a range; an expected event that is not there any more was trimmed."""
         held: list[RawEvent] = []
@@ -192,7 +213,7 @@ class TableReader:
             )
             size = self.call_size.size + (1 if anchor else 0)
             rows, took = self.read_events(
-                leaf, id_before(anchor) if anchor else after, history_range.until, size
+                shard_queue, id_before(anchor) if anchor else after, history_range.until, size
             )
             self.call_size.learn(len(rows), took)
             more = len(rows) == size
@@ -235,42 +256,48 @@ class TableReader:
         return history_events.gap_row(origin, what, after, self.schema)
 
     def _request_batches(
-        self, part: TablePart, leaf: Queue[Any], origin: RowOrigin
+        self, part: TablePart, shard_queue: Queue[Any], origin: RowOrigin
     ) -> Iterator[pa.RecordBatch]:
         if part.span is None:
+            assert isinstance(shard_queue, HasRequests)
             name = part.numbers[0].request
-            record = self.run(lambda: attempt(leaf.request.op(name)))
+            record = self.run(lambda: attempt(shard_queue.request.op(name)))
             yield model_rows.request_batch([(name, record)], origin, self.schema)
             return
-        for rows in self._request_pages(part, leaf):
+        for rows in self._request_pages(part, shard_queue):
             yield model_rows.request_batch(rows, origin, self.schema)
 
-    def _request_pages(self, part: TablePart, leaf: Queue[Any]) -> Iterator[list[tuple[str, Any]]]:
+    def _request_pages(
+        self, part: TablePart, shard_queue: Queue[Any]
+    ) -> Iterator[list[tuple[str, Any]]]:
         assert part.span is not None and part.settled is not None
+        assert isinstance(shard_queue, HasRequests)
         call_size = CallSize(self.options.max_call_us, max_rows=PAGE_ROWS)
         cursor: str | None = None
         more = True
         while more:
-            make = partial(leaf.request_sheet.op, part.settled, part.span, cursor, call_size.size)
-            (rows, cursor), took = self._timed(leaf, make)
+            make = partial(
+                shard_queue.read_request_range.op, part.settled, part.span, cursor, call_size.size
+            )
+            (rows, cursor), took = self._timed(shard_queue, make)
             call_size.learn(len(rows), took)
             more = cursor is not None
             yield rows
 
     def _subrequest_batches(
-        self, part: TablePart, leaf: Queue[Any], origin: RowOrigin
+        self, part: TablePart, shard_queue: Queue[Any], origin: RowOrigin
     ) -> Iterator[pa.RecordBatch]:
         """Sub-requests or results, request by request."""
         if part.span is None:
             for numbers in part.numbers:
-                yield from self._number_batches(numbers, leaf, origin)
+                yield from self._number_batches(numbers, shard_queue, origin)
             return
-        for rows in self._request_pages(part, leaf):
+        for rows in self._request_pages(part, shard_queue):
             for id, record in rows:
-                yield from self._number_batches(all_numbers(id, record), leaf, origin)
+                yield from self._number_batches(all_numbers(id, record), shard_queue, origin)
 
     def _number_batches(
-        self, numbers: NumberRange, leaf: Queue[Any], origin: RowOrigin
+        self, numbers: NumberRange, shard_queue: Queue[Any], origin: RowOrigin
     ) -> Iterator[pa.RecordBatch]:
         if numbers.problem is not None:
             yield model_rows.unreadable_row(
@@ -283,7 +310,9 @@ class TableReader:
         while start <= numbers.last:
             size = min(call_size.size, limit, numbers.last - start + 1)
             try:
-                batch, took = self._subrequest_batch(numbers.request, start, size, leaf, origin)
+                batch, took = self._subrequest_batch(
+                    numbers.request, start, size, shard_queue, origin
+                )
                 call_size.learn(size, took)
             except WrongKind as error:  # a key of another type fails for all of them
                 reason = f"its request's keys can't be read: {describe_error(error)}"
@@ -301,40 +330,41 @@ class TableReader:
             start, limit = start + size, numbers.last
 
     def _subrequest_batch(
-        self, request: str, start: int, size: int, leaf: Queue[Any], origin: RowOrigin
+        self, request: str, start: int, size: int, shard_queue: Queue[Any], origin: RowOrigin
     ) -> tuple[pa.RecordBatch, int]:
         """Sub-requests ``start …`` of a request, or their results; and the server's time of a call
         in µs."""
         payloads = self.options.reads_payloads
         if self.options.table == "results":
-            requests = cast(RequestQueue[Any], leaf)
-            rows, took = self._timed(leaf, partial(outcomes, requests, request, start, size))
+            requests = cast(RequestQueue[Any], shard_queue)
+            rows, took = self._timed(shard_queue, partial(outcomes, requests, request, start, size))
             if corrupt := next((row.problem for row in rows if row.problem), None):
                 raise Unreadable(corrupt)
             return model_rows.result_batch(request, rows, origin, self.schema), took
-        make = partial(leaf.subrequests.op, request, start, size, payloads)
-        found, took = self._timed(leaf, make)
+        assert isinstance(shard_queue, HasRequests)
+        make = partial(shard_queue.subrequests.op, request, start, size, payloads)
+        found, took = self._timed(shard_queue, make)
         read = [(entry, None) for entry in found]
         return model_rows.entry_batch(read, origin, self.schema, payloads), took
 
 
-def _join_sheets(sheets: Sequence[Sheet]) -> Sheet:
-    """One sheet with the rows of all sheets."""
-    if len(sheets) == 1:
-        return sheets[0]
+def _join_pages(pages: Sequence[ColumnPage]) -> ColumnPage:
+    """One page with the rows of all pages."""
+    if len(pages) == 1:
+        return pages[0]
 
     def column(name: str) -> Any:
-        parts = [getattr(sheet, name) for sheet in sheets]
+        parts = [getattr(page, name) for page in pages]
         if all(part is None for part in parts):
             return None
         # A page has no such column if none of its ids is a name.
-        filled = zip(parts, sheets, strict=True)
-        return [*chain.from_iterable(part or [None] * len(sheet.ids) for part, sheet in filled)]
+        filled = zip(parts, pages, strict=True)
+        return [*chain.from_iterable(part or [None] * len(page.ids) for part, page in filled)]
 
-    return Sheet(
+    return ColumnPage(
         column("ids"), column("scores"), None, 0, column("lines"), column("errors"),
         column("payloads"), column("clients"), column("called"),
-        tuple(entry for sheet in sheets for entry in sheet.unread),
+        tuple(entry for page in pages for entry in page.unread),
     )  # fmt: skip
 
 
@@ -342,6 +372,6 @@ def _open_queue(part: TablePart, options: Options) -> Queue[Any]:
     """The part's queue with the layout that it had when the parts were planned."""
     if part.entry is not None:
         return Deployment(prefix=options.prefix).open(part.entry)
-    layout_class = layout(part.queue.partition(":")[0])
+    layout_class = foreign_class(part.queue.partition(":")[0])
     assert layout_class is not None
     return layout_class(None, part.queue, prefix=options.prefix)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from redisq_ops.core.engine.state_scan import Sheet
+from redisq_ops.core.engine.state_scan import ColumnPage
 from redisq_ops.core.model.entry import Entry, Failure
 from redisq_ops.ops.groups import fingerprint
 from redisq_ops.pipeline import entry_decoder, failure_columns
@@ -117,12 +117,12 @@ def test_equal_errors_are_fingerprinted_once(monkeypatch: pytest.MonkeyPatch) ->
     samples = [Failure("T", "no such customer: 7"), Failure("T", "time-out"), None]
     errors = [samples[n % 3] for n in range(3000)]
     lines: list[bytes | None] = [b"- 1 0 100 200 w1 - lost 0"] * 3000
-    page = Sheet(
+    page = ColumnPage(
         [b"e%d" % n for n in range(3000)], [1000.0] * 3000, None, 0, lines,
         [None if error is None else error.encoded() for error in errors],
     )  # fmt: skip
     schema = arrow(TABLES["dead"], ("id", "fingerprint"))
-    found = entry_decoder.decode_sheet(page, RowOrigin("q", "delay", 0, False), "dead", schema)
+    found = entry_decoder.decode_page(page, RowOrigin("q", "delay", 0, False), "dead", schema)
     assert len(calls) == 3 and len(set(found["fingerprint"].to_pylist())) == 3
     assert found["fingerprint"].to_pylist()[:3] == [
         fingerprint.fingerprint(Entry("e", "dead", error=error, reason="lost")) for error in samples

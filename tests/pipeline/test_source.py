@@ -12,8 +12,8 @@ import pytest
 import redis
 
 from redisq_ops import DelaySet, RequestQueue
-from redisq_ops.core.engine import queue_types as layouts
-from redisq_ops.core.engine.state_scan import ScoreRange, Sheet
+from redisq_ops.core.engine import queue_classes as layouts
+from redisq_ops.core.engine.state_scan import ColumnPage, ScoreRange
 from redisq_ops.core.foreign.resque import SidekiqQueue
 from redisq_ops.core.model.entry import Failure, Settlement
 from redisq_ops.core.model.errors import BadInput, Lost, NotFound, Unreachable, WrongKind
@@ -133,7 +133,7 @@ def test_every_table_of_every_recorded_layout_is_read(
 ) -> None:
     put(client, layout)
     kind = layout.partition("-")[0]
-    queue: Any = layouts.layout(kind)
+    queue: Any = layouts.foreign_class(kind)
     found: dict[str, int] = {}
     for name in [f"{kind}:{one}" for one in queue(client, kind).names()]:
         reader = queue(client, name)
@@ -283,7 +283,7 @@ def test_unchanged_entries_are_read_once_while_others_change(
         cursor, more = None, True
         while more:
             assert part.span is not None
-            page = leaf.sheet("dead", part.span, cursor, 7)
+            page = leaf.read_range("dead", part.span, cursor, 7)
             found += [id.decode() for id in page.ids]
             cursor, more = page.cursor, page.cursor is not None
             left = [entry.id for entry in queue.page("dead", None, 300).entries]
@@ -403,13 +403,13 @@ def test_column_decoding_equals_row_decoding() -> None:
             chance.choice([None, b"5-1 1 2 100 200 w1 - failed 0", b"- 0 0 0 0 - op1 - 7"])
             for _ in range(n)
         ]
-        page = Sheet(
+        page = ColumnPage(
             [b"e%d" % i for i in range(n)], [1000.0 + i for i in range(n)], None, 0,
             list(lines), list(errors),
         )  # fmt: skip
         slow = model_rows.entry_batch(entry_decoder._decode_rows(page, "dead"), origin, schema)
         assert (
-            entry_decoder.decode_sheet(page, origin, "dead", schema).to_pylist() == slow.to_pylist()
+            entry_decoder.decode_page(page, origin, "dead", schema).to_pylist() == slow.to_pylist()
         )
 
 
@@ -523,15 +523,15 @@ def test_one_slow_call_does_not_count_as_the_cost_of_a_page() -> None:
         "HMGET": lambda *_: [b"x"] * 2,
         "TIME": lambda *_: divmod(next(clock), 10**6),
     }
-    description = queue.sheet.op("dead", ScoreRange(), None, 6, frozenset({"lines"}), 2)
+    description = queue.read_range.op("dead", ScoreRange(), None, 6, frozenset({"lines"}), 2)
     replies_sent: Any = None
     try:
         while True:
             requested_calls = description.send(replies_sent)
             replies_sent = [replies[call.command[0]](*call.command[1:]) for call in requested_calls]
     except StopIteration as stop:
-        sheet = stop.value
-    assert sheet.lines == [b"x"] * 6 and sheet.call_us == 200
+        page = stop.value
+    assert page.lines == [b"x"] * 6 and page.call_us == 200
 
 
 def test_reads_are_retried_while_the_server_is_unreachable() -> None:
