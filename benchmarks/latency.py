@@ -10,6 +10,8 @@ from typing import Any
 
 import redis
 
+from .measure import realtime_priority
+
 LONG_US = 1000
 """no call is designed to take longer than this"""
 LOG_LENGTH = 10_000
@@ -25,21 +27,13 @@ def report_longest_calls(client: redis.Redis, what: str) -> Iterator[None]:
     priority if permitted; without it, some calls look long that did little.
     """
     info: Any = client.info("server")
-    pid, has_priority = info["process_id"], True
-    try:
-        os.sched_setscheduler(pid, os.SCHED_FIFO, os.sched_param(1))
-    except PermissionError:
-        has_priority = False
     client.config_set("latency-tracking-info-percentiles", "50 99.9 100")
     client.config_set("slowlog-max-len", LOG_LENGTH)
     client.config_set("slowlog-log-slower-than", LONG_US)
     client.config_resetstat()
     client.slowlog_reset()
-    try:
+    with realtime_priority(info["process_id"]) as has_priority:
         yield
-    finally:
-        if has_priority:
-            os.sched_setscheduler(pid, os.SCHED_OTHER, os.sched_param(0))
     stats: Any = client.info("latencystats")
     calls: Any = client.info("commandstats")
     slow: Any = client.slowlog_get(LOG_LENGTH)

@@ -71,6 +71,20 @@ def _allocator(server: EmbeddedServer) -> str:
     return "jemalloc" if "jemalloc" in mapped else "its own malloc"
 
 
+@contextmanager
+def realtime_priority(pid: int) -> Iterator[bool]:
+    """Give a process real-time priority during the block; False if that is not permitted."""
+    try:
+        os.sched_setscheduler(pid, os.SCHED_FIFO, os.sched_param(1))
+    except PermissionError:
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        os.sched_setscheduler(pid, os.SCHED_OTHER, os.sched_param(0))
+
+
 def url_of(client: redis.Redis) -> str:
     """The URL of a client's server, for another process."""
     pool: Any = client.connection_pool

@@ -29,7 +29,7 @@ from redisq_ops.pipeline.connection import Server
 from redisq_ops.pipeline.lake import export
 from redisq_ops.pipeline.session import session
 
-from .measure import ROUNDS, spread
+from .measure import ROUNDS, realtime_priority, spread
 from .spark import CONF, _ratio, fill
 
 MANY = 300_000
@@ -101,80 +101,66 @@ def make_export(spark: SparkSession, url: str) -> Callable[[], float]:
     return run
 
 
-@contextmanager
-def first_of_all(pid: int) -> Iterator[bool]:
-    """Nothing takes the processor from this process meanwhile; False: that isn't allowed."""
-    try:
-        os.sched_setscheduler(pid, os.SCHED_FIFO, os.sched_param(1))
-    except PermissionError:
-        yield False
-        return
-    try:
-        yield True
-    finally:
-        os.sched_setscheduler(pid, os.SCHED_OTHER, os.sched_param(0))
-
-
-def calls(name: str, found: Sequence[tuple[float, float, int, int]]) -> None:
+def show_calls(name: str, found: Sequence[tuple[float, float, int, int]]) -> None:
     longest = max(row[3] for row in found)
     print(f"  {name}: {spread([row[2] for row in found], 'calls above 1 ms')}, "
           f"the longest {longest:,} µs")  # fmt: skip
 
 
-def percentiles(client: redis.Redis) -> None:
-    """Of the round before."""
+def show_percentiles(client: redis.Redis) -> None:
+    """Print the percentiles of the last round."""
     latency: Any = client.info("latencystats")
     for name in ("hmget", "zrange"):
         print(f"  {name}, µs: {latency[f'latency_percentiles_usec_{name}']}, aim ≤ 1000")
 
 
 def cost(client: redis.Redis, run: Callable[[], float]) -> tuple[float, float, int, int]:
-    """Of an export alone: seconds, the server's share, calls above 1 ms and the longest (µs; 0:
-    none above)."""
+    """Cost of an export alone: seconds, the server's share of them, calls above 1 ms, the longest
+    of these in µs (0: none)."""
     client.config_set("slowlog-log-slower-than", LONG_US)
     client.slowlog_reset()
     client.config_resetstat()
-    times_ms = run()
+    elapsed_s = run()
     stats: Any = client.info("commandstats")
     busy = sum(row["usec"] for row in stats.values()) / 1e6
     slow: Any = client.slowlog_get(1000)
-    return times_ms, busy / times_ms, len(slow), max((row["duration"] for row in slow), default=0)
+    return elapsed_s, busy / elapsed_s, len(slow), max((row["duration"] for row in slow), default=0)
 
 
 def main() -> None:
     with EmbeddedServer(next(iter(binaries().values()))) as server:
         client = redis.Redis.from_url(server.url, protocol=3)
-        # They have to have died before now to be exported.
+        # An export leaves entries that died less than a second ago to the next one.
         fill(client, 1, MANY, round(time.time()) * 1000 - (MANY + 10) * 1000)
         print(f"  {MANY:,} dead letters, load {os.getloadavg()[0]:.1f}", flush=True)
         spark = session("benchmark", master="local[2]", conf=CONF)
         run = make_export(spark, server.url)
-        run()  # the JVM gets warm
+        run()  # warms the JVM up
         alone: list[float] = []
-        beside: list[float] = []
-        found = []
+        during: list[float] = []
+        costs = []
         for _ in range(ROUNDS):
-            found.append(cost(client, run))
+            costs.append(cost(client, run))
             with live_worker(server.url) as times_ms:
                 time.sleep(BASELINE_S)
             alone.append(p99(times_ms))
             with live_worker(server.url) as times_ms:
                 run()
-            beside.append(p99(times_ms))
+            during.append(p99(times_ms))
         undisturbed = []
-        with first_of_all(server.pid or 0) as allowed:
+        with realtime_priority(server.pid or 0) as allowed:
             if allowed:
                 undisturbed = [cost(client, run) for _ in range(ROUNDS)]
-                percentiles(client)
+                show_percentiles(client)
         spark.stop()
-        rates = [MANY / row[0] / 1000 for row in found]
+        rates = [MANY / row[0] / 1000 for row in costs]
         print(f"  export: {spread(rates, 'thousand rows/s')}")
-        shares = [100 * row[1] for row in found]
+        shares = [100 * row[1] for row in costs]
         print(f"  server's time for it: {spread(shares, '% of a core')}, aim ≤ 25")
-        calls("as it is, the server not running among them", found)
+        show_calls("as it is, the server not running among them", costs)
         if undisturbed:
-            calls("the server before everything else", undisturbed)
+            show_calls("the server before everything else", undisturbed)
         print(f"  live p99 of take and settle alone: {spread(alone, 'ms')}")
-        print(f"  live p99 beside an export: {spread(beside, 'ms')}")
-        _ratio("beside / alone", beside, alone, None)
+        print(f"  live p99 beside an export: {spread(during, 'ms')}")
+        _ratio("beside / alone", during, alone, None)
         client.close()
