@@ -55,7 +55,7 @@ def top(
     with ExitStack() as stack:
         once = once or invocation.json or not sys.stdout.isatty()
         if demo:
-            from redisq_ops.demo.show import demonstration
+            from redisq_ops.demo.demonstration import demonstration
 
             invocation.flags["url"] = stack.enter_context(demonstration())
             if once:
