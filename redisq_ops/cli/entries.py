@@ -193,11 +193,11 @@ def listed(s: Session, state: State, given: Mapping[str, Any]) -> int:
 
 def _say_cancelled(s: Session, target: Target) -> None:
     """What the trash counts and doesn't list."""
-    from redisq_ops.ops.explain.cancelled import taken_along
+    from redisq_ops.ops.inspect.cancelled_trash import cancelled_trash
 
     from .output import printable, say
 
-    if target.state == "trash" and (said := s.run(taken_along(target.queue))):
+    if target.state == "trash" and (said := s.run(cancelled_trash(target.queue))):
         say(printable(f"{target.queue.name}: {said}"))
 
 

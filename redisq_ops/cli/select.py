@@ -34,7 +34,7 @@ def selected(s: Session, given: Mapping[str, Any]) -> int:
     from dataclasses import replace
 
     from redisq_ops.core.model.errors import Refused, Unreachable
-    from redisq_ops.ops.explain.cancelled import taken_along
+    from redisq_ops.ops.inspect.cancelled_trash import cancelled_trash
 
     from .output import printable, say
     from .rows import tell_unread
@@ -74,7 +74,7 @@ def selected(s: Session, given: Mapping[str, Any]) -> int:
             if scan.looked:
                 say(f"{scan.queue.name}: {scan.looked} {scan.state}")
     for scan in looks:
-        if scan.state == "trash" and (along := s.run(taken_along(scan.queue))):
+        if scan.state == "trash" and (along := s.run(cancelled_trash(scan.queue))):
             say(printable(f"{scan.queue.name}: {along}"))
     if not looks and not broken:
         say("0 matched: " + _why_not(filter, queues))

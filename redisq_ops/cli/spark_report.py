@@ -287,7 +287,7 @@ def _report(
 
 
 def _rows(s: Session, lake: Path | None, names: Sequence[str], history: bool, dead: bool) -> int:
-    """About how many rows of the two tables there are to read."""
+    """ExplainSubject how many rows of the two tables there are to read."""
     from redisq_ops.pipeline import spark_tuning
 
     wanted = [name for name, asked in (("history", history), ("dead", dead)) if asked]

@@ -15,7 +15,7 @@ from redisq_ops.core.redis.scripts import NUMBERS
 
 from .change import audit_log as journal
 from .change.unfinished import unfinished
-from .explain.rules import utc
+from .explain.blocking_reasons import utc
 
 _WHOLE = re.compile(rb"-?\d{1,16}")
 _COUNTS = re.compile(r"is (\d+), counted (\d+)")

@@ -250,7 +250,7 @@ def _either(patterns: tuple[tuple[str, Regex], ...]) -> Regex | None:
     return either([pattern for _, pattern in patterns])
 
 
-NOTHING = Redaction()
+NO_REDACTION = Redaction()
 """everything is shown"""
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from redisq_ops.ops.groups.traits import has
-from redisq_ops.ops.redaction import NOTHING, Redaction
+from redisq_ops.ops.redaction import NO_REDACTION, Redaction
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -94,7 +94,7 @@ class QueueReport:
     client: str | None = None
     payloads: bool = False
     """look into dead letters' payloads for what groups have in common"""
-    redaction: Redaction = NOTHING
+    redaction: Redaction = NO_REDACTION
     weights: Weights | None = None
     """of clients, those that aren't 1; None: they aren't known here"""
     _held: list[DataFrame] = field(default_factory=list)

@@ -30,7 +30,7 @@ from redisq_ops.ops.filter.scan import PAGE, Filter, Scan, pattern, select
 from redisq_ops.ops.filter.target import targets
 from redisq_ops.ops.filter.time import duration_ms, moment_ms, per_second
 from redisq_ops.ops.fsck import Audit
-from redisq_ops.ops.inspect.details import story
+from redisq_ops.ops.inspect.history import history_of
 
 from ..command_line import dead_letters, everywhere
 from ..model.wire import picture
@@ -479,7 +479,7 @@ def test_a_change_that_was_interrupted_can_be_taken_back(
     mail.submit([b"x"] * 5, id="r1", limit=4)
     jobs.submit("acme", [b"x"])
     queue: Any = jobs if verb == "client" else mail
-    name = {"set": "configure", "client": "govern"}.get(verb, "control")
+    name = {"set": "configure", "client": "set_client_rule"}.get(verb, "control_request")
     sha = queue._script(name).sha
 
     def stop() -> None:
@@ -541,7 +541,7 @@ def test_cancelling_fences_off_all_that_was_begun_before_it(client: redis.Redis)
         clock.advance(5)
         held.extend(queue.take(1, consumer="w2").deliveries)
 
-    sha = queue._script("control").sha
+    sha = queue._script("control_request").sha
     cancelled(client, queue, {(sha, 1): one_more})
     assert len(held) == 121
     assert set(queue.settle([Settlement(d, "ack") for d in held])) == {"stale"}
@@ -640,19 +640,19 @@ def test_a_sharded_queue_is_one_queue(client: redis.Redis) -> None:
     assert run(client, queue.invariants.op()) == []
 
 
-def test_a_story_is_about_one_thing_only(client: redis.Redis) -> None:
+def test_history_search_matches_whole_ids_only(client: redis.Redis) -> None:
     queue = RequestQueue(client, "mail")
     for id in ("r1", "r11", "a.r1", "r-1"):
         queue.submit([b"x", b"y"], id=id)
     error = Failure("E").encoded()
     queue.settle([Settlement(d, "reject", error) for d in queue.take(9, consumer="w").deliveries])
-    about = run(client, story(queue, "r1"))
+    about = run(client, history_of(queue, "r1"))
     assert [event.what["dead"] for event in about.events] == [("r1/1|rejected", "r1/2|rejected")]
-    assert (about.looked, about.total) == (1, 1)
-    (event,) = run(client, story(queue, "r1/2")).events
+    assert (about.searched, about.total) == (1, 1)
+    (event,) = run(client, history_of(queue, "r1/2")).events
     assert event.what == {"dead": ("r1/2|rejected",)}
-    assert run(client, story(queue, "r")).events == ()
-    assert run(client, story(queue, "arr1")).events == ()
+    assert run(client, history_of(queue, "r")).events == ()
+    assert run(client, history_of(queue, "arr1")).events == ()
 
 
 class Findings:

@@ -20,7 +20,7 @@ from redisq_ops.core.redis.client import aconnect
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.filter.regex import REPLACED
 from redisq_ops.ops.groups.fingerprint import fingerprint
-from redisq_ops.ops.redaction import LARGEST, MASK, NOTHING, Redaction
+from redisq_ops.ops.redaction import LARGEST, MASK, NO_REDACTION, Redaction
 from redisq_ops.ops.terminal import printable
 from redisq_ops.tui.app import Top
 from redisq_ops.tui.frame import text as drawn
@@ -76,7 +76,7 @@ def test_what_is_hidden(payload: str, shown: str) -> None:
 def test_the_bytes_are_the_same_where_nothing_is_hidden(payload: bytes) -> None:
     redaction = reads(keys=["password"], patterns=EMAIL)
     assert redaction.payload(payload) is payload or redaction.payload(payload) == payload
-    assert not NOTHING and NOTHING.payload(payload) is payload
+    assert not NO_REDACTION and NO_REDACTION.payload(payload) is payload
 
 
 def test_bytes_that_are_no_text_are_looked_through_as_well() -> None:

@@ -16,8 +16,8 @@ from redisq_ops.core.queues.circular import ShardedCircularQueue
 from redisq_ops.core.redis.client import connect
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.deployment import Deployment
-from redisq_ops.ops.inspect.poll import fetch
-from redisq_ops.ops.inspect.snapshot import VIEWS, About, Wish
+from redisq_ops.ops.inspect.snapshot import VIEWS, ExplainSubject, Viewport
+from redisq_ops.ops.inspect.snapshot_reader import fetch
 
 from ..command_line import Redisq
 from ..core.cluster.test_failover import users
@@ -95,15 +95,17 @@ def test_a_look_runs_no_script(
 @pytest.mark.slow
 @pytest.mark.alike
 def test_nor_does_the_dashboard(client: redis.Redis, viewer: Redisq, queue: Any) -> None:
-    wishes = [Wish(view, queue.name, 0, 60) for view in VIEWS]
+    viewports = [Viewport(view, queue.name, 0, 60) for view in VIEWS]
     for state in ("waiting", "pending", "delayed", "dead"):
         for entry in queue.page(state, max=1).entries:
-            wishes.append(Wish("dead", queue.name, 0, 60, detail=entry.id))
-            wishes.append(Wish("dead", queue.name, 0, 60, why=About(queue.name, entry.id)))
+            viewports.append(Viewport("dead", queue.name, 0, 60, detail=entry.id))
+            viewports.append(
+                Viewport("dead", queue.name, 0, 60, explain=ExplainSubject(queue.name, entry.id))
+            )
     client.config_resetstat()
     with closing(connect(viewer.url)) as looking:
-        for wish in wishes:
-            assert run(looking, fetch(Deployment(looking), wish)).problem is None, wish
+        for viewport in viewports:
+            assert run(looking, fetch(Deployment(looking), viewport)).problem is None, viewport
     assert not scripts(client) | written(client)
 
 

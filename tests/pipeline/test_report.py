@@ -20,7 +20,7 @@ from redisq_ops.core.model.entry import Failure, Settlement
 from redisq_ops.core.queues.fair import FairQueue
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.ops.groups.fingerprint import fingerprint
-from redisq_ops.ops.redaction import NOTHING
+from redisq_ops.ops.redaction import NO_REDACTION
 from redisq_ops.pipeline import schemas, svg_plot
 from redisq_ops.pipeline.tables import TABLES
 
@@ -352,7 +352,7 @@ def test_a_report_that_fails_half_way_leaves_the_earlier_tables(tmp_path: Path) 
     def report(whole: bool) -> "QueueReport":
         made = object.__new__(QueueReport)
         made.__dict__["tables"] = {"latency": Kept(True), "throughput": Kept(whole)}
-        made.redaction = NOTHING
+        made.redaction = NO_REDACTION
         return made
 
     report(True).write(tmp_path)

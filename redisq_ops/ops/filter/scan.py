@@ -15,7 +15,7 @@ from redisq_ops.core.model.errors import BadInput, Refused, WrongKind
 from redisq_ops.core.model.quoting import bytes_of, text
 from redisq_ops.core.redis.operation import together
 
-from ..redaction import MASK, NOTHING, Redaction
+from ..redaction import MASK, NO_REDACTION, Redaction
 from ..terminal import age, count
 from .ast import Query
 from .fields import NOWHERE, EntryContext
@@ -65,7 +65,7 @@ class Filter:
     clients: tuple[str, ...] = ()
     where: Query | None = None
     window: int | None = None
-    redaction: Redaction = field(default=NOTHING, compare=False, repr=False)
+    redaction: Redaction = field(default=NO_REDACTION, compare=False, repr=False)
 
     def accepts(self, entry: Entry, now_ms: int, place: EntryContext = NOWHERE) -> bool:
         if self.clients and entry.client not in self.clients:

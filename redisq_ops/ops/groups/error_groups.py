@@ -13,7 +13,7 @@ from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import Entry, State
 
 from ..filter.scan import Filter, Scan
-from ..redaction import NOTHING, Redaction
+from ..redaction import NO_REDACTION, Redaction
 from .fingerprint import fingerprint, normal
 from .heavy_hitters import Names
 
@@ -101,7 +101,7 @@ class Others:
 class ErrorGroups:
     """Groups of entries as they are told of; the largest, where there are too many."""
 
-    def __init__(self, kept: int = KEPT, redaction: Redaction = NOTHING) -> None:
+    def __init__(self, kept: int = KEPT, redaction: Redaction = NO_REDACTION) -> None:
         self.kept = kept
         self.redaction = redaction
         self.total = 0

@@ -22,7 +22,7 @@ from redisq_ops.core.redis.operation import together
 
 from ..filter.fields import Path, spelt
 from ..filter.scan import Filter, Scan
-from ..redaction import MASK, NOTHING, Redaction
+from ..redaction import MASK, NO_REDACTION, Redaction
 from .error_groups import ErrorGroup, ErrorGroups
 from .fingerprint import fingerprint
 from .heavy_hitters import Frequent
@@ -143,7 +143,7 @@ class Side:
 
 def told(
     payload: bytes,
-    redaction: Redaction = NOTHING,
+    redaction: Redaction = NO_REDACTION,
     depth: int = DEPTH,
     skip: tuple[str, ...] = (),
 ) -> dict[str, Any]:
@@ -203,7 +203,7 @@ class Contrast:
         filter: Filter,
         group: str,
         now_ms: int,
-        redaction: Redaction = NOTHING,
+        redaction: Redaction = NO_REDACTION,
     ) -> None:
         self.queue = queue
         self.state = state

@@ -10,7 +10,7 @@ from pyspark.sql.window import Window
 from redisq_ops.core.model.entry import Entry, Failure
 from redisq_ops.ops.groups.fingerprint import fingerprint, normal
 from redisq_ops.ops.groups.traits import DEPTH, ENVELOPE, HOUR, SAID, SUPPORT, difference, told
-from redisq_ops.ops.redaction import NOTHING, Redaction
+from redisq_ops.ops.redaction import NO_REDACTION, Redaction
 
 from ..redaction import redacted_text
 from .events import readable
@@ -31,7 +31,7 @@ def fingerprinted(dead: DataFrame) -> DataFrame:
     return dead.withColumn("fingerprint", _fingerprints("error_type", "error", "reason"))
 
 
-def dead_groups(dead: DataFrame, redaction: Redaction = NOTHING) -> DataFrame:
+def dead_groups(dead: DataFrame, redaction: Redaction = NO_REDACTION) -> DataFrame:
     """Dead letters by what went wrong, the largest group of each queue first; as `redisq dlq
     groups` has them, to the same fingerprints. Errors are redacted before they are cut."""
     latest = F.struct("since_at", "id")
@@ -119,7 +119,7 @@ def contrasts(dead: DataFrame, most: int = 5, payloads: DataFrame | None = None)
     )
 
 
-def payload_fields(dead: DataFrame, redaction: Redaction = NOTHING) -> DataFrame:
+def payload_fields(dead: DataFrame, redaction: Redaction = NO_REDACTION) -> DataFrame:
     """The fields of payloads that are JSON, as they may be shown: queue, fingerprint, id, field,
     value (as text)."""
     rows = readable(fingerprinted(dead)).where(F.col("payload").isNotNull())

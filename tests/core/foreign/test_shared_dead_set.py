@@ -10,8 +10,8 @@ from redisq_ops.core.foreign.resque import SidekiqQueue
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.filter.scan import Filter, Scan, paced
-from redisq_ops.ops.inspect.poll import fetch
-from redisq_ops.ops.inspect.snapshot import Wish
+from redisq_ops.ops.inspect.snapshot import Viewport
+from redisq_ops.ops.inspect.snapshot_reader import fetch
 from redisq_ops.tui.views.dead_letters import Dead
 
 from ...command_line import Redisq
@@ -87,8 +87,8 @@ def test_the_dashboard_shows_what_it_has_seen_as_at_least_so_many(
 ) -> None:
     redisq("discover", "--register", "--yes")
     deployment = Deployment(client)
-    wish = Wish("dead", "sidekiq:default", 0, 60, descending=True)
-    seen = run(client, fetch(deployment, wish))
+    viewport = Viewport("dead", "sidekiq:default", 0, 60, descending=True)
+    seen = run(client, fetch(deployment, viewport))
     assert len(seen.entries) == 60 and 60 < seen.total < OURS and not seen.exact
     view = Dead()
     items = view.items(seen)

@@ -335,15 +335,15 @@ def test_counted_shown_and_acted_on_are_the_same_entries(
 
 def test_the_dashboard_means_the_same(url: str, client: redis.Redis) -> None:
     from redisq_ops.ops.deployment import Deployment
-    from redisq_ops.ops.inspect.poll import fetch
-    from redisq_ops.ops.inspect.snapshot import Wish
+    from redisq_ops.ops.inspect.snapshot import Viewport
+    from redisq_ops.ops.inspect.snapshot_reader import fetch
     from redisq_ops.tui.views.dead_letters import Dead
 
     queue = orders(client)
     for text in SAME:
         query = parse(text)
-        wish = Wish("dead", "mail", 0, 500, needs=query.needs)
-        snapshot = run(client, fetch(Deployment(client), wish))
+        viewport = Viewport("dead", "mail", 0, 500, needs=query.needs)
+        snapshot = run(client, fetch(Deployment(client), viewport))
         view = Dead()
         view.filter = query
         shown = {entry.id for entry in snapshot.entries if view.accepts(entry, snapshot)}
