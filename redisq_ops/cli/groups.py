@@ -103,7 +103,7 @@ def _tell(grouping: Grouping) -> None:
         rows.append(["others", count(hidden), part(hidden, total), None, None, None, more])
     if rows:
         table(["group", "entries", "share", "lost", "last", whose, "error"], rows)
-    seen = f"; {grouping.scan.looked}" if grouping.scan.looked else ""
+    seen = f"; {grouping.scan.window_text}" if grouping.scan.window_text else ""
     number = len(ranked) + groups.others.groups
     in_ = f" in {_many(number, not groups.others.groups)} {'group' if number == 1 else 'groups'}"
     say(f"{grouping.queue.name}: {entries(total, grouping.state)}{in_ if number else ''}{seen}")

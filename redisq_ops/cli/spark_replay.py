@@ -66,7 +66,7 @@ def replayed(s: Session, verb: Verb, given: dict[str, Any]) -> int:
                 for order in orders.orders:
                     s.guard.rate(order.header.rate)
             else:
-                orders = orders.paced(asked.rate)
+                orders = orders.rate_limited(asked.rate)
             check(server_of(s), orders)
         between = bounds(s, given)
         there(s, queues)

@@ -27,7 +27,7 @@ from typing import Any
 from redisq_ops.core.model.entry import Entry, Failure
 from redisq_ops.core.model.errors import BadInput
 
-from .filter.regex import BadRegex, Regex, either, regex
+from .filter.regex import BadRegex, Regex, any_of, regex
 from .redaction_keys import KeyValues
 
 MASK = "***"
@@ -224,7 +224,7 @@ class Redaction:
         """Text that isn't JSON; ``path`` is where in JSON it stands."""
         if self.keys:
             any_key, key_values = _key_values(self.keys)
-            if any_key is None or any_key.found(text):
+            if any_key is None or any_key.search_all(text):
                 text = key_values.replace(text, MASK, path)
         return self._matched(text)
 
@@ -233,7 +233,7 @@ class Redaction:
             return text
         # One search for all of them: in most texts there is nothing to hide.
         any_pattern = _either(self.patterns)
-        if any_pattern is None or any_pattern.found(text):
+        if any_pattern is None or any_pattern.search_all(text):
             for _, pattern in self.patterns:
                 text = pattern.replace(text, MASK)
         return text
@@ -242,12 +242,12 @@ class Redaction:
 @lru_cache(16)
 def _key_values(keys: tuple[tuple[str, ...], ...]) -> tuple[Regex | None, KeyValues]:
     found = KeyValues(keys)
-    return either(found.keys), found
+    return any_of(found.keys), found
 
 
 @lru_cache(16)
 def _either(patterns: tuple[tuple[str, Regex], ...]) -> Regex | None:
-    return either([pattern for _, pattern in patterns])
+    return any_of([pattern for _, pattern in patterns])
 
 
 NO_REDACTION = Redaction()

@@ -82,7 +82,7 @@ class Orders:
             )
         return self
 
-    def paced(self, rate: float | None) -> Orders:
+    def rate_limited(self, rate: float | None) -> Orders:
         """The same at another rate; steps stay as they are, or those carried out would be others
         than those to come."""
         paced = (replace(each, header=replace(each.header, rate=rate)) for each in self.orders)

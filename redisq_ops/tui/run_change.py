@@ -242,7 +242,7 @@ async def group_all(changes: Changes, name: str) -> Scanned | None:
     grouping = Grouping(queue, "dead", filter, await arun(client, queue.now.op()))
     while not grouping.over:
         await arun(client, grouping.step())
-        changes.say(f"grouping: {count(grouping.scanned)} of {grouping.scan.of}")
+        changes.say(f"grouping: {count(grouping.scanned)} of {grouping.scan.total_text}")
         await asyncio.sleep(0)  # keys and pictures come in between
         if changes.stopping:
             changes.tell("Stopped: the groups are those of the latest again.")

@@ -127,7 +127,7 @@ def test_select_tells_only_of_states_it_did_not_look_through(
     everywhere(client)
     redisq("select", "mail", "--window", "2")
     (last,) = redisq.err.splitlines()
-    assert last.endswith("looked at 2 of 4 waiting")
+    assert last.endswith("examined 2 of 4 waiting")
 
 
 def test_counts_leave_out_what_is_empty_for_people(client: redis.Redis, redisq: Redisq) -> None:
@@ -210,7 +210,7 @@ def test_it_says_which_version_it_is(redisq: Redisq) -> None:
 
 def test_one_job_and_several() -> None:
     assert job_outcomes(Counter(waiting=1, dead=2, lost=1)) == [
-        "1 job waits again", "2 jobs are failures now", "1 job is lost",
+        "1 job waiting again", "2 jobs recorded as failed", "1 job lost",
     ]  # fmt: skip
 
 

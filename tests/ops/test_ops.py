@@ -26,7 +26,7 @@ from redisq_ops.ops.change.bulk import PAST, Bulk, Stride, allowed, planned
 from redisq_ops.ops.change.impact import weigh
 from redisq_ops.ops.change.undo import Undo
 from redisq_ops.ops.deployment import Deployment
-from redisq_ops.ops.filter.scan import PAGE, Filter, Scan, pattern, select
+from redisq_ops.ops.filter.scan import PAGE, Filter, Scan, match_pattern, select
 from redisq_ops.ops.filter.target import targets
 from redisq_ops.ops.filter.time import duration_ms, moment_ms, per_second
 from redisq_ops.ops.fsck import Audit
@@ -134,9 +134,9 @@ def test_a_filter_narrows() -> None:
         (Filter(ids=("e1", "r1/3")), [failed, unknown]),
         (Filter(requests=("r1",)), [failed]),
         (Filter(ids=("e1",), requests=("r2",)), [young, unknown]),
-        (Filter(match=pattern("^r")), [failed, young]),
-        (Filter(match=pattern("full$")), [failed]),
-        (Filter(match=pattern("IOError")), [failed]),
+        (Filter(match=match_pattern("^r")), [failed, young]),
+        (Filter(match=match_pattern("full$")), [failed]),
+        (Filter(match=match_pattern("IOError")), [failed]),
         (Filter(older_than_ms=2000), [failed]),
         (Filter(older_than_ms=1000), [failed, young]),
     ):
@@ -146,7 +146,7 @@ def test_a_filter_narrows() -> None:
 @pytest.mark.parametrize("text", ["(", "a{2,1}", "*", "[z-a]", "a{99999999999}", r"\8"])
 def test_a_bad_pattern_says_where(text: str) -> None:
     with pytest.raises(BadInput, match="--match"):
-        pattern(text)
+        match_pattern(text)
 
 
 def test_a_selection_is_exactly_what_the_filter_accepts(client: redis.Redis) -> None:
@@ -159,7 +159,7 @@ def test_a_selection_is_exactly_what_the_filter_accepts(client: redis.Redis) -> 
         chosen = run(client, select(queue, "dead", Filter(max=most)))
         assert (chosen.count, chosen.complete) == (most, complete)
         assert chosen.ids() == everything.ids()[:most]
-    few = run(client, select(queue, "dead", Filter(match=pattern("r1/12.$"), max=5)))
+    few = run(client, select(queue, "dead", Filter(match=match_pattern("r1/12.$"), max=5)))
     assert few.ids() == [id for id in everything.ids() if len(id) == 6 and id[3:5] == "12"][:5]
 
 
@@ -197,7 +197,7 @@ def test_targets_are_one_for_each_queue(client: redis.Redis) -> None:
         ("mail", "dead", Filter(("r1/2",), ("r1",), max=9)),
         ("news", "dead", whole),
     ]
-    with pytest.raises(BadInput, match="mail means all of it"):
+    with pytest.raises(BadInput, match="mail stands for the whole queue"):
         meant("mail/r1/2", "mail")
     assert meant("r1/2", "mail/r1/3", queue="mail") == [
         ("mail", "dead", Filter(("r1/2", "r1/3"), max=9))
@@ -316,7 +316,7 @@ def test_a_plan_grows_with_what_is_at_stake(client: redis.Redis) -> None:
     assert planned(some, "replay").typed is None
     assert planned(every, "replay").typed == "1001"
     assert planned(some, "hard").typed == "mail"
-    nothing = run(client, select(queue, "dead", Filter(match=pattern("nope"))))
+    nothing = run(client, select(queue, "dead", Filter(match=match_pattern("nope"))))
     assert planned(nothing, "hard").typed is None
     assert set(PAST) >= {"replay", "hard"}
 

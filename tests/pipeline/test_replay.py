@@ -424,7 +424,7 @@ def test_a_plan_goes_on_at_the_rate_that_is_asked_for_now(
     planned(server_at, tmp_path, ids(queue, "dead"), parts=1, rate=500.0)
     kept = Orders.read(tmp_path)
     assert kept is not None
-    slower = kept.of(asked(queues=("mail",), parts=1, rate=20.0)).paced(20.0)
+    slower = kept.of(asked(queues=("mail",), parts=1, rate=20.0)).rate_limited(20.0)
     assert "at 20/s" in str(slower.plans()) and "at 500/s" in str(kept.plans())
     # Its steps stay what they were: some may have been carried out.
     assert slower.orders[0].header.step == kept.orders[0].header.step

@@ -10,7 +10,7 @@ import ast
 import operator
 import warnings
 from collections.abc import Callable
-from typing import NoReturn, cast
+from typing import NoReturn
 
 from redisq_ops.core.model.entry import STATES, Counts, State
 from redisq_ops.core.model.errors import BadInput, Refused
@@ -54,7 +54,7 @@ def _condition(text: str, node: ast.expr) -> Condition:
 
 def _value(text: str, node: ast.expr) -> Callable[[Counts], int]:
     if isinstance(node, ast.Name) and node.id in STATES:
-        state = cast(State, node.id)
+        state = node.id
         return lambda counts: _count(counts, state)
     if isinstance(node, ast.Constant) and type(node.value) is int:
         number = node.value

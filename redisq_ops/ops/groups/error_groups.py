@@ -180,7 +180,7 @@ class Grouping:
     @property
     def complete(self) -> bool:
         """Whether all of the state was looked at."""
-        windowed = self._filter.window is not None and not self.scan.through
+        windowed = self._filter.window is not None and not self.scan.read_all
         return self.scan.over and self.scan.complete and not windowed
 
     async def step(self) -> None:

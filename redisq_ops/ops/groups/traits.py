@@ -20,7 +20,7 @@ from redisq_ops.core.foreign.base import ForeignQueue
 from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.redis.operation import together
 
-from ..filter.fields import Path, spelt
+from ..filter.fields import Path, path_text
 from ..filter.scan import Filter, Scan
 from ..redaction import MASK, NO_REDACTION, Redaction
 from .error_groups import ErrorGroup, ErrorGroups
@@ -156,7 +156,7 @@ def told(
         return {"payload": "not JSON"}
     leaves = islice(_leaves((), found, depth), PATHS)
     return {
-        f"payload{spelt(path)}": value
+        f"payload{path_text(path)}": value
         for path, value in leaves
         if not (path and str(path[0]).startswith(skip))
     }

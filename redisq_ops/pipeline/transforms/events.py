@@ -149,7 +149,7 @@ def first_group(column: str, pattern: str) -> Column:
     found = regex(pattern)
 
     def group(text: str | None) -> str | None:
-        return None if text is None else found.group(text)
+        return None if text is None else found.first_group(text)
 
     return F.udf(group, "string", useArrow=True)(column)
 

@@ -240,7 +240,7 @@ class QueueView(Vertical):
 
     def accepts(self, item: Any, snapshot: Snapshot) -> bool:
         """Whether the filter means it."""
-        return self.filter is None or self.filter.speaks_of(self.words(item))
+        return self.filter is None or self.filter.accepts_text(self.words(item))
 
     @property
     def exact(self) -> bool:
