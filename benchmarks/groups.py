@@ -18,7 +18,7 @@ from redisq_ops.core.redis.client import connect
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.filter.scan import Filter
 from redisq_ops.ops.groups.error_groups import groups
-from redisq_ops.ops.groups.traits import Contrast
+from redisq_ops.ops.groups.traits import GroupComparison
 
 from .latency import longest
 from .measure import ROUNDS, empty, server_us, servers, spread, url_of
@@ -74,7 +74,7 @@ def grouped(url: str) -> None:
     found = run(client, groups(queue))
     took, cpu = time.perf_counter() - began, time.process_time() - cpu
     ranked = found.groups.ranked()
-    contrast = Contrast(queue, "dead", Filter(), ranked[0].fingerprint, found.now_ms)
+    contrast = GroupComparison(queue, "dead", Filter(), ranked[0].fingerprint, found.now_ms)
     began = time.perf_counter()
     while not contrast.over:
         run(client, contrast.step())

@@ -198,7 +198,9 @@ class _Groups(dict[tuple[str | None, str, str | None], str | None]):
     def __missing__(self, told: tuple[str | None, str, str | None]) -> str | None:
         type, message, reason = told
         unknown = type is None and reason is None
-        self[told] = group = None if unknown else fingerprint.told(type, message, reason)
+        self[told] = group = (
+            None if unknown else fingerprint.error_fingerprint(type, message, reason)
+        )
         return group
 
 

@@ -16,7 +16,7 @@ from functools import cached_property, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from redisq_ops.ops.groups.traits import has
+from redisq_ops.ops.groups.traits import trait_phrase
 from redisq_ops.ops.redaction import NO_REDACTION, Redaction
 
 if TYPE_CHECKING:
@@ -462,7 +462,7 @@ def sentences(traits: Sequence[Mapping[str, Any]], moment: Callable[[int], str])
     """What a group has in common, as `redisq dlq group` says it."""
     said = []
     for trait in traits:
-        what = has(trait["field"], trait["value"], moment)
+        what = trait_phrase(trait["field"], trait["value"], moment)
         said.append(f"{percent(trait['share'])} {what}, {percent(trait['rest'])} of the rest")
     return said
 

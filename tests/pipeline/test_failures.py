@@ -107,7 +107,7 @@ def test_errors_with_letters_of_any_alphabet_are_still_read_at_once(
 
 def test_errors_that_are_the_same_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
-    real = fingerprint.told
+    real = fingerprint.error_fingerprint
 
     def counted(*said: Any) -> str:
         asked.append(said)

@@ -10,7 +10,7 @@ import pytest
 
 from redisq_ops.core.model.entry import Entry, Failure
 from redisq_ops.ops.groups.fingerprint import fingerprint
-from redisq_ops.ops.groups.traits import difference
+from redisq_ops.ops.groups.traits import share_difference
 from redisq_ops.ops.redaction import Redaction
 from redisq_ops.pipeline import schemas
 from redisq_ops.pipeline.critical_path import Attempt, path
@@ -385,7 +385,7 @@ def test_what_a_group_has_in_common(spark: "SparkSession") -> None:
     told = {(r.fingerprint, r.field): r for r in contrasts(table).collect()}
     trait = told["aaaa", "client"]
     assert (trait.value, trait.share, trait.rest) == ("acme", 0.9, 0.0)
-    assert trait.surely == pytest.approx(difference(45, 50, 0, 100))
+    assert trait.surely == pytest.approx(share_difference(45, 50, 0, 100))
     assert ("aaaa", "consumer") not in told, "all have it"
     fields = payload_fields(table, Redaction(keys=(("card",),)))
     found = contrasts(table, payloads=fields)

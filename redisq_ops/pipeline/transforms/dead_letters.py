@@ -8,8 +8,16 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from redisq_ops.core.model.entry import Entry, Failure
-from redisq_ops.ops.groups.fingerprint import fingerprint, normal
-from redisq_ops.ops.groups.traits import DEPTH, ENVELOPE, HOUR, SAID, SUPPORT, difference, told
+from redisq_ops.ops.groups.fingerprint import fingerprint, normalized
+from redisq_ops.ops.groups.traits import (
+    DEPTH,
+    ENVELOPE_DEPTH,
+    ENVELOPE_ERRORS,
+    HOUR,
+    SUPPORT,
+    payload_values,
+    share_difference,
+)
 from redisq_ops.ops.redaction import NO_REDACTION, Redaction
 
 from ..redaction import redacted_text
@@ -152,22 +160,22 @@ def _fingerprints(*columns: str) -> Column:
 
 def _forms(column: str) -> Column:
     def folded(message: str | None) -> str | None:
-        return None if message is None else normal(message)
+        return None if message is None else normalized(message)
 
     return F.udf(folded, "string", useArrow=True)(column)
 
 
 def _surely(*columns: str | Column) -> Column:
     def bound(k: int, n: int, other: int, m: int) -> float:
-        return difference(k, n, other, m)
+        return share_difference(k, n, other, m)
 
     return F.udf(bound, "double", useArrow=True)(*columns)
 
 
 def _paths(redaction: Redaction, *columns: str | Column) -> Column:
     def leaves(payload: bytes, foreign: bool) -> dict[str, str]:
-        how = (ENVELOPE, SAID) if foreign else (DEPTH, ())
-        found = told(bytes(payload), redaction, *how)
+        how = (ENVELOPE_DEPTH, ENVELOPE_ERRORS) if foreign else (DEPTH, ())
+        found = payload_values(bytes(payload), redaction, *how)
         return {field: str(value) for field, value in found.items()}
 
     return F.udf(leaves, "map<string,string>", useArrow=True)(*columns)
