@@ -116,10 +116,10 @@ def _whole(file: str | None) -> Iterator[BinaryIO]:
     if file is None or file == "-":
         yield sys.stdout.buffer
         return
-    from redisq_ops.ops.private_files import whole
+    from redisq_ops.ops.private_files import atomic_write
 
     try:
-        with whole(file) as out:
+        with atomic_write(file) as out:
             yield out
     except OSError as error:
         raise _cut(error, file, None) from error

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import typer
 
 from redisq_ops.core.redis.url import masked, masked_url
-from redisq_ops.ops.hint import aim
+from redisq_ops.ops.hint import set_connection_options
 
 if TYPE_CHECKING:
     from redisq_ops.core.redis.operation import BlockingClient, Description
@@ -58,7 +58,7 @@ class Session:
 
         from .output import say
 
-        client = connect(self.config.target(), self.role)
+        client = connect(self.config.server_address(), self.role)
         if policy := run(client, eviction_policy()):
             say(
                 f"redisq: warning: this server's maxmemory-policy is {policy}: once memory is "
@@ -129,7 +129,7 @@ _CURRENT: ContextVar[Session | None] = ContextVar("session", default=None)
 def begin(started: Session) -> Session:
     """The session that `redaction` asks from now on, and whose server commands to copy are for."""
     _CURRENT.set(started)
-    aim(ChainMap(started.flags, {"context": started.context}))
+    set_connection_options(ChainMap(started.flags, {"context": started.context}))
     return started
 
 

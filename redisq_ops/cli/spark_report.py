@@ -74,7 +74,7 @@ def _server(s: Session) -> str:
     """Where, without who: no user name, no password."""
     from urllib.parse import urlsplit
 
-    parts = urlsplit(s.config.target().url)
+    parts = urlsplit(s.config.server_address().url)
     host = parts.hostname or parts.path
     return f"{host}:{parts.port}" if parts.port else host
 
@@ -389,7 +389,7 @@ def _writable(html: Path | None, parquet: Path | None) -> None:
 
 def _put(path: Path, text: str) -> None:
     """The whole page or none: a full disk leaves what was there."""
-    from redisq_ops.ops.private_files import whole
+    from redisq_ops.ops.private_files import atomic_write
 
-    with whole(path) as file:
+    with atomic_write(path) as file:
         file.write(text.encode())

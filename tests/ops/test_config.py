@@ -17,7 +17,7 @@ from redisq_ops.core.model.errors import BadInput, Refused
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.client import aconnect
 from redisq_ops.ops.change.limits import FREE, Guard
-from redisq_ops.ops.config import KNOWN, NamedContext, contexts, load
+from redisq_ops.ops.config import SETTINGS, NamedContext, contexts, load
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.tui.app import Top
 from redisq_ops.tui.confirm_dialog import Confirm
@@ -73,7 +73,7 @@ def test_a_context_takes_from_the_environment(file: Path) -> None:
     environment = {**os.environ, "PROD_URL": "redis://u:secret@h:1", "PROD_X": "-"}
     config = load({}, "prod", environment)
     assert config["url"] == "redis://u:secret@h:1" and config["queue"] == "a-$b"
-    shown = {value.name: value for value in config.shown()}
+    shown = {value.name: value for value in config.display_values()}
     assert shown["url"].value == "redis://u:***@h:1"
     assert shown["url"].origin == "context prod, PROD_URL"
     assert shown["context"].value == "prod"
@@ -97,41 +97,41 @@ def test_a_variable_of_another_context_is_not_wanted(file: Path, redisq: Redisq)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "problem"),
     [
-        ("contexts = 3", "contexts is a table, not 3"),
-        ("[contexts]\nprod = 3", "contexts.prod is a table, not 3"),
-        ('[contexts."a b"]', "'a b': a name is letters"),
+        ("contexts = 3", "contexts must be a table, not 3"),
+        ("[contexts]\nprod = 3", "contexts.prod must be a table, not 3"),
+        ('[contexts."a b"]', "bad name 'a b'"),
         ("[contexts.prod]\nurls = 3", "[contexts.prod]: unknown setting 'urls'"),
-        ("[contexts.prod]\nread_only = 'maybe'", "read_only is true or false, not 'maybe'"),
-        ("[contexts.prod]\nmax_entries = 0", "max_entries is a number from 1, not '0'"),
-        ("[contexts.prod]\nmax_entries = true", "max_entries is not true"),
+        ("[contexts.prod]\nread_only = 'maybe'", "read_only must be true or false, not 'maybe'"),
+        ("[contexts.prod]\nmax_entries = 0", "max_entries must be a whole number from 1, not '0'"),
+        ("[contexts.prod]\nmax_entries = true", "max_entries can't be true"),
         ("[contexts.prod]\nmax_rate = 'fast'", "max_rate: 'fast' is not a rate"),
-        ("[contexts.prod]\nconfirm = 'twice'", "confirm is plain or name, not 'twice'"),
-        ("[contexts.prod]\ncolor = 'pink'", "color is red or yellow"),
-        ("[contexts.prod]\nlabel = 'much too long for a header'", "label is a word of up to"),
-        ("[contexts.prod]\nurl = ['a']", "url is one value, not a list"),
-        ("confirm = 'name'", "is for a context"),
-        ("redact = 3", "redact is a table, not 3"),
+        ("[contexts.prod]\nconfirm = 'twice'", "confirm must be plain or name, not 'twice'"),
+        ("[contexts.prod]\ncolor = 'pink'", "color must be red or yellow"),
+        ("[contexts.prod]\nlabel = 'much too long for a header'", "label must have 1 to"),
+        ("[contexts.prod]\nurl = ['a']", "url must be one value, not a list"),
+        ("confirm = 'name'", "needs a context"),
+        ("redact = 3", "redact must be a table, not 3"),
     ],
 )
-def test_what_can_not_be_used_is_one_line_with_its_place(file: Path, text: str, said: str) -> None:
+def test_invalid_setting_names_its_place(file: Path, text: str, problem: str) -> None:
     file.write_text(text)
     context = "prod" if "prod" in text else None
     with pytest.raises(BadInput) as caught:
         load({}, context)
-    assert said in str(caught.value) and str(file) in str(caught.value)
+    assert problem in str(caught.value) and str(file) in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 def test_a_bad_value_of_the_environment_names_its_variable(file: Path) -> None:
-    with pytest.raises(BadInput, match="REDISQ_MAX_ENTRIES: max_entries is a number from 1"):
+    with pytest.raises(BadInput, match="REDISQ_MAX_ENTRIES: max_entries must be a whole"):
         load({}, None, {**os.environ, "REDISQ_MAX_ENTRIES": "many"})
 
 
 def test_a_context_that_is_not_there_says_which_are(file: Path, redisq: Redisq) -> None:
     prod(file, "read_only = true")
-    assert redisq.refusal("ls", "--context", "nope", code=2).endswith("; there are prod")
+    assert redisq.refusal("ls", "--context", "nope", code=2).endswith("; its contexts are prod")
 
 
 def test_contexts_are_listed_without_secrets_and_without_their_variables(
@@ -156,7 +156,7 @@ def test_contexts_are_listed_without_secrets_and_without_their_variables(
 
 def test_config_has_every_setting(file: Path, redisq: Redisq) -> None:
     names = {row["name"] for row in redisq.rows("config")}
-    assert names == {*KNOWN, "context", "redact"}
+    assert names == {*SETTINGS, "context", "redact"}
 
 
 # --- what a context allows -----------------------------------------------------------------------
@@ -274,7 +274,7 @@ def test_a_password_file_that_is_no_text_is_said_without_a_word_of_it(
     (tmp_path / "pw").write_bytes(b"p\xe4ss\n")
     prod(file, f"password_file = '{tmp_path}/pw'")
     said = redisq.refusal("ls", "--context", "prod", code=2)
-    assert f"password file {tmp_path}/pw: not UTF-8" in said
+    assert f"password file {tmp_path}/pw is not UTF-8 text" in said
 
 
 @pytest.mark.parametrize(("typed", "held"), [((), "5/s"), (("--rate", "4/s"), "4/s")])
@@ -328,7 +328,7 @@ def test_of_what_protects_the_strictest_holds(
     file: Path, redisq: Redisq, monkeypatch: pytest.MonkeyPatch,
     setting: str, value: str, said: dict[str, str], by: str,
 ) -> None:  # fmt: skip
-    variable = KNOWN[setting].variable
+    variable = SETTINGS[setting].variable
     prod(file, f'{setting} = "{said["context"]}"',
          top=f'{setting} = "{said["file"]}"' if "file" in said else "")  # fmt: skip
     if "environment" in said:

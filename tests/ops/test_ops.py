@@ -29,7 +29,7 @@ from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.filter.scan import PAGE, Filter, Scan, match_pattern, select
 from redisq_ops.ops.filter.target import targets
 from redisq_ops.ops.filter.time import duration_ms, moment_ms, per_second
-from redisq_ops.ops.fsck import Audit
+from redisq_ops.ops.fsck import QueueCheck
 from redisq_ops.ops.inspect.history import history_of
 
 from ..command_line import dead_letters, everywhere
@@ -655,17 +655,17 @@ def test_history_search_matches_whole_ids_only(client: redis.Redis) -> None:
     assert run(client, history_of(queue, "arr1")).events == ()
 
 
-class Findings:
-    """A queue whose audits find these, one list after another."""
+class ScriptedFindings:
+    """A queue whose checks find these, one list after another."""
 
-    def __init__(self, *looks: list[str]) -> None:
-        self._looks = list(looks)
+    def __init__(self, *results: list[str]) -> None:
+        self._results = list(results)
         self.checkup = self
         self.unfinished = self.now = Nothing()
         self.all_keys = ()
 
     async def op(self, thorough: bool) -> Checkup:
-        return Checkup(tuple(self._looks.pop(0)))
+        return Checkup(tuple(self._results.pop(0)))
 
 
 class Nothing:
@@ -673,24 +673,24 @@ class Nothing:
         return {}
 
 
-def looked(*looks: list[str]) -> Audit:
-    audit = Audit(cast(Any, Findings(*looks)))
-    for _ in looks:
-        run(cast(Any, None), audit.look())
-    return audit
+def checked(*results: list[str]) -> QueueCheck:
+    check = QueueCheck(cast(Any, ScriptedFindings(*results)))
+    for _ in results:
+        run(cast(Any, None), check.check())
+    return check
 
 
-def test_an_audit_believes_only_what_every_look_sees() -> None:
-    assert looked([]).broken == []
-    moment = looked(["r1: pending is 5, counted 4"], [])
-    assert (moment.broken, moment.momentary) == ([], 1)
-    # The numbers of a queue at work move; what they differ by stays, if it is real.
-    real = looked(
+def test_fsck_reports_only_what_every_check_finds() -> None:
+    assert checked([]).findings == []
+    once = checked(["r1: pending is 5, counted 4"], [])
+    assert (once.findings, once.transient) == ([], 1)
+    # The numbers of a queue in use change; a real difference stays.
+    real = checked(
         ["r1: pending is 5, counted 4", "r2: pending is 1, counted 0"],
         ["r1: pending is 9, counted 8", "r3: pending is 1, counted 0"],
     )
-    assert (real.broken, real.momentary) == (["r1: pending is 9, counted 8"], 1)
-    assert looked(["x is off", "y is 3, counted 1"], ["y is 3, counted 2"]).broken == []
+    assert (real.findings, real.transient) == (["r1: pending is 9, counted 8"], 1)
+    assert checked(["x is off", "y is 3, counted 1"], ["y is 3, counted 2"]).findings == []
 
 
 @pytest.mark.parametrize("kind", ["delay", "request"])

@@ -18,7 +18,7 @@ from redisq_ops.core.model.errors import Unreachable
 from redisq_ops.core.redis import connection as lines
 from redisq_ops.core.redis.client import aconnect, blocking_twin, connect
 from redisq_ops.core.redis.operation import Call, arun, run
-from redisq_ops.ops.port_probe import Port, other
+from redisq_ops.ops.port_probe import TlsMismatch, tls_mismatch
 
 from ..command_line import Redisq
 
@@ -46,20 +46,24 @@ def tls(tmp_path: Path) -> Iterator[int]:
 def test_a_port_says_what_it_speaks(url: str, tls: int) -> None:
     plain = url.rpartition(":")[2]
     clear, secret = f"127.0.0.1:{plain}", f"127.0.0.1:{tls}"
-    assert other(f"rediss://me:secret@{clear}/0") == Port(False, "redis://…")
-    assert other(f"valkeys+cluster://{clear}") == Port(False, "valkey+cluster://…")
-    assert other(f"redis://{secret}") == Port(True, "rediss://…")
+    assert tls_mismatch(f"rediss://me:secret@{clear}/0") == TlsMismatch(False, "redis://…")
+    assert tls_mismatch(f"valkeys+cluster://{clear}") == TlsMismatch(False, "valkey+cluster://…")
+    assert tls_mismatch(f"redis://{secret}") == TlsMismatch(True, "rediss://…")
     sentinels = f"+sentinel://{secret},127.0.0.1:1/mymaster"
-    assert other(f"redis{sentinels}") == Port(True, "rediss+sentinel://…")
-    assert other(f"rediss{sentinels}?sentinel_tls=no") == Port(True, "rediss+sentinel://…")
+    assert tls_mismatch(f"redis{sentinels}") == TlsMismatch(True, "rediss+sentinel://…")
+    assert tls_mismatch(f"rediss{sentinels}?sentinel_tls=no") == TlsMismatch(
+        True, "rediss+sentinel://…"
+    )
     sentinels = f"+sentinel://{clear},127.0.0.1:1/mymaster"
-    told = Port(False, "rediss+sentinel://…?sentinel_tls=no")
-    assert other(f"rediss{sentinels}") == told
-    assert other(f"redis{sentinels}?sentinel_tls=yes") == Port(False, "redis+sentinel://…")
+    told = TlsMismatch(False, "rediss+sentinel://…?sentinel_tls=no")
+    assert tls_mismatch(f"rediss{sentinels}") == told
+    assert tls_mismatch(f"redis{sentinels}?sentinel_tls=yes") == TlsMismatch(
+        False, "redis+sentinel://…"
+    )
     for right in (f"redis://{clear}", f"rediss://{secret}", "redis://127.0.0.1:1",
                   f"rediss{sentinels}?sentinel_tls=no", f"redis{sentinels}?sentinel_tls=perhaps",
                   "unix:///nowhere", "redis://[", "nonsense"):  # fmt: skip
-        assert other(right) is None, right
+        assert tls_mismatch(right) is None, right
 
 
 def test_it_is_said_where_the_server_can_not_be_reached(

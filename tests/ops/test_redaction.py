@@ -185,23 +185,23 @@ def test_tables_add_up() -> None:
 
 
 @pytest.mark.parametrize(
-    ("table", "said"),
+    ("table", "problem"),
     [
-        ({"keys": "password"}, "config.toml: redact.keys is a list of names, not 'password'"),
-        ({"keys": [3]}, "config.toml: redact.keys: 3 is no key"),
-        ({"keys": ["a..b"]}, "'a..b' is no key"),
-        ({"patterns": ["x"]}, "redact.patterns is a table"),
+        ({"keys": "password"}, "config.toml: redact.keys must be a list of names, not 'password'"),
+        ({"keys": [3]}, "config.toml: redact.keys: 3 is not a key"),
+        ({"keys": ["a..b"]}, "'a..b' is not a key"),
+        ({"patterns": ["x"]}, "redact.patterns must be a table"),
         ({"patterns": {"card": "(4\\d+"}}, "redact.patterns.card: '(4\\\\d+': column 1: missing )"),
-        ({"patterns": {"card": "x*"}}, "matches nothing at all"),
-        ({"patterns": {"card": 4}}, "redact.patterns.card is a regular expression in quotes"),
-        ({"forced": "yes"}, "redact.forced is true or false"),
-        ({"fields": []}, "redact.fields: there are keys, patterns and forced"),
+        ({"patterns": {"card": "x*"}}, "matches the empty text"),
+        ({"patterns": {"card": 4}}, "redact.patterns.card must be a regular expression in quotes"),
+        ({"forced": "yes"}, "redact.forced must be true or false"),
+        ({"fields": []}, "redact.fields is unknown: use keys, patterns or forced"),
     ],
 )
-def test_a_bad_pattern_is_one_line_with_its_place(table: dict[str, Any], said: str) -> None:
+def test_a_bad_pattern_is_one_line_with_its_place(table: dict[str, Any], problem: str) -> None:
     with pytest.raises(BadInput) as caught:
         reads(**table)
-    assert said in str(caught.value) and "\n" not in str(caught.value)
+    assert problem in str(caught.value) and "\n" not in str(caught.value)
 
 
 # --- the faces ---------------------------------------------------------------------------------

@@ -113,7 +113,7 @@ def test_errors_that_are_the_same_are_looked_at_once(monkeypatch: pytest.MonkeyP
         asked.append(said)
         return real(*said)
 
-    monkeypatch.setattr(fingerprint, "told", counted)
+    monkeypatch.setattr(fingerprint, "error_fingerprint", counted)
     some = [Failure("T", "no such customer: 7"), Failure("T", "time-out"), None]
     told = [some[n % 3] for n in range(3000)]
     lines: list[bytes | None] = [b"- 1 0 100 200 w1 - lost 0"] * 3000
