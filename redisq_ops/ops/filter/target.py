@@ -100,7 +100,10 @@ async def _target(
         if verb is not None and not valid:
             allowed(queue, verb, states[0])
         choices = ", ".join(state for state in states if state in valid)
-        raise BadInput(f"entries of {queue.name} in several states: choose --state, of {choices}")
+        raise BadInput(
+            f"{queue.name} can have such entries in several states: choose one with "
+            f"--state: {choices}"
+        )
     if len(fitting) > 1 and present.intersection(states):
         raise BadInput(f"these entries are {' and '.join(fitting)}: choose one with --state")
     return Target(queue, fitting[0], replace(filter, ids=ids, requests=requests))

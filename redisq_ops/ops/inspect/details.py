@@ -128,9 +128,7 @@ async def request_details(queue: Queue[Any], id: str, window: int = PAGE) -> Req
     )
     if record is None and "/" in id:
         command = hint("inspect", "entry", f"{queue.name}/{id}")
-        raise NotFound(
-            f"{queue.name}/{id} is the address of an entry, not of a request: use {command}"
-        )
+        raise NotFound(f"{queue.name}/{id} is an entry, not a request: use {command}")
     request = found(record, id, queue.name)
     ids = [entry_id for entry_id, state in held if state == "pending"]
     (entries, rows), (stream, history) = await both(
