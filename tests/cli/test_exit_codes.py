@@ -310,9 +310,9 @@ def test_settings_that_can_not_be_used_are_named(
         (
             "REDISQ_MAX_ENTRIES",
             "9" * 5000,
-            "REDISQ_MAX_ENTRIES: max_entries must be a whole number",
+            "REDISQ_MAX_ENTRIES: max_entries must be a whole",
         ),
-        ("REDISQ_PASSWORD_FILE", str(tmp_path), f"password file {tmp_path}: Is a directory"),
+        ("REDISQ_PASSWORD_FILE", str(tmp_path), f"can't read password file {tmp_path}: Is a"),
     ):
         with monkeypatch.context() as patched:
             patched.setenv(name, value)

@@ -335,12 +335,12 @@ def explanation(address: str) -> Explanation:
     first = Reason(
         "dead",
         "dead since 2026-03-14 03:08:45+00:00 (4m 00s ago) because it failed 20 times: "
-        "SMTPRecipientsRefused: 550 5.1.1 <ada@example.org>: mailbox unavailable; 161 of this "
-        "error (group 1f6c0a52) among 200 looked at of 1,240 dead",
+        "SMTPRecipientsRefused: 550 5.1.1 <ada@example.org>: mailbox unavailable; 161 with "
+        "this error (group 1f6c0a52) among 200 of 1,240 dead entries",
         "replay", command, facts=facts,
     )  # fmt: skip
     touched = Reason(
-        "touched", "an operator touched it last: replay by kim@ops-1 3h 02m ago because "
+        "touched", "last changed by an operator: replay by kim@ops-1 3h 02m ago because "
         "'smtp-3 is back' (op replay-8a41c09be2)",
         facts={"op": "replay-8a41c09be2", "started_ms": NOW - 182 * MINUTE},
     )  # fmt: skip
