@@ -71,7 +71,7 @@ def queue(request: pytest.FixtureRequest, client: redis.Redis, redisq: Redisq) -
 
 
 @pytest.mark.slow
-def test_a_look_runs_no_script(
+def test_read_commands_run_no_script(
     client: redis.Redis, viewer: Redisq, queue: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -94,7 +94,7 @@ def test_a_look_runs_no_script(
 
 @pytest.mark.slow
 @pytest.mark.alike
-def test_nor_does_the_dashboard(client: redis.Redis, viewer: Redisq, queue: Any) -> None:
+def test_dashboard_runs_no_script(client: redis.Redis, viewer: Redisq, queue: Any) -> None:
     viewports = [Viewport(view, queue.name, 0, 60) for view in VIEWS]
     for state in ("waiting", "pending", "delayed", "dead"):
         for entry in queue.page(state, max=1).entries:
@@ -110,7 +110,7 @@ def test_nor_does_the_dashboard(client: redis.Redis, viewer: Redisq, queue: Any)
 
 
 @pytest.mark.alike
-def test_what_an_undo_of_a_move_would_do_is_shown_to_who_only_looks(
+def test_undo_preview_needs_read_permission_only(
     client: redis.Redis, redisq: Redisq, viewer: Redisq
 ) -> None:
     make, fill = KINDS["delay, 3 shards"]

@@ -56,14 +56,16 @@ class Reason:
 class BlockingReasons:
     """The reasons for what has not run yet, from one observation."""
 
-    def __init__(self, seen: Observation, when: FormatTime, redaction: Redaction) -> None:
-        self.seen = seen
+    def __init__(self, observed: Observation, when: FormatTime, redaction: Redaction) -> None:
+        self.observed = observed
         self.redacted = redaction.failure
-        self.queue = seen.queue
-        self.now = seen.now_ms
+        self.queue = observed.queue
+        self.now = observed.now_ms
         self.when = when
-        self.request = seen.request or seen.position.request
-        self.address = seen.queue.name if seen.id is None else f"{seen.queue.name}/{seen.id}"
+        self.request = observed.request or observed.position.request
+        self.address = (
+            observed.queue.name if observed.id is None else f"{observed.queue.name}/{observed.id}"
+        )
 
     # --- parts of sentences --------------------------------------------------------------------
 
@@ -77,7 +79,7 @@ class BlockingReasons:
         return f"in {age(left)}" if left >= 1000 else "now"
 
     def _setting(self, name: str) -> int:
-        return int(self.seen.settings.get(name, getattr(DEFAULTS, name)))
+        return int(self.observed.settings.get(name, getattr(DEFAULTS, name)))
 
     def _can(self, verb: Verb, state: State) -> bool:
         return state in self.queue.actions.get(verb, ())
@@ -96,11 +98,11 @@ class BlockingReasons:
         return f"by {operation.by} {self._ago(operation.started_ms)}{why} (op {operation.id})"
 
     def _operation(self, id: str | None) -> Operation | None:
-        return next((o for o in self.seen.operations if o.id == id), None)
+        return next((o for o in self.observed.operations if o.id == id), None)
 
     def _change(self, verb: str, what: str) -> Operation | None:
         """The latest change with this verb and object."""
-        found = (o for o in self.seen.operations if o.verb == verb and o.what == what)
+        found = (o for o in self.observed.operations if o.verb == verb and o.what == what)
         return next(found, None)
 
     def _op_facts(self, operation: Operation | None) -> dict[str, Any]:
@@ -112,7 +114,7 @@ class BlockingReasons:
     @property
     def _rate(self) -> float | None:
         """Entries settled per millisecond in the last minutes; None: none, or not counted."""
-        arrived, settled = self.seen.rates.arrived, self.seen.rates.settled
+        arrived, settled = self.observed.rates.arrived, self.observed.rates.settled
         began = next((n for n, pair in enumerate(zip(arrived, settled, strict=True)) if any(pair)),
                      0)  # fmt: skip
         span = (len(settled) - 1 - began) * 60_000 + self.now % 60_000
@@ -137,18 +139,18 @@ class BlockingReasons:
 
     def _unread(self) -> Iterator[Reason]:
         """A part of the queue can't be read, and may hold the cause."""
-        if problem := self.seen.counts.problem:
+        if problem := self.observed.counts.problem:
             yield Reason(
                 "unread", f"queue {self.queue.name} can only be read in part: {problem}", "fsck",
                 hint("fsck", self.queue.name), facts={"problem": problem},
             )  # fmt: skip
 
     def _paused(self) -> Iterator[Reason]:
-        why = self.seen.settings.get("paused", self.seen.counts.paused)
+        why = self.observed.settings.get("paused", self.observed.counts.paused)
         if why is None:
             return
         facts = {"paused": why}
-        if "paused" not in self.seen.settings:
+        if "paused" not in self.observed.settings:
             yield Reason(
                 "paused", f"queue {self.queue.name} is paused by its own program: {why}",
                 facts=facts,
@@ -162,7 +164,7 @@ class BlockingReasons:
         )  # fmt: skip
 
     def _closed(self) -> Iterator[Reason]:
-        why = self.seen.counts.closed
+        why = self.observed.counts.closed
         if why is None:
             return
         change = self._change("drain", f"closed = {why}")
@@ -177,12 +179,12 @@ class BlockingReasons:
     @property
     def _lease_live(self) -> bool:
         """Whether some delivery's lease has not expired, or this kind of queue has no leases."""
-        first = self.seen.first["pending"]
+        first = self.observed.first["pending"]
         return first is not None and (first.at_ms is None or first.at_ms > self.now - 30_000)
 
     def _no_worker(self) -> Iterator[Reason]:
         """No worker takes entries, or all of them are busy."""
-        position = self.seen.position
+        position = self.observed.position
         if position.askers is None:
             return
         last_take = position.asked_ms
@@ -199,7 +201,7 @@ class BlockingReasons:
             return
         if self._lease_live and position.group is None:
             if silent is not None:
-                n = self.seen.counts.pending
+                n = self.observed.counts.pending
                 yield Reason(
                     "busy",
                     f"all workers seem to be busy: {count(n)} pending, and no worker has asked for "
@@ -228,7 +230,7 @@ class BlockingReasons:
 
     def _client(self) -> Iterator[Reason]:
         """The entry's client, in a fair queue, is blocked or has reached its cap."""
-        client = self.seen.position.client
+        client = self.observed.position.client
         if client is None:
             return
         facts = {
@@ -257,7 +259,7 @@ class BlockingReasons:
 
     def _limit(self) -> Iterator[Reason]:
         """All tokens of the request are in use."""
-        request, position = self.request, self.seen.position
+        request, position = self.request, self.observed.position
         if request is None or request.pending < request.limit or not request.waiting:
             return
         holders = position.holders
@@ -268,8 +270,8 @@ class BlockingReasons:
             for holder in holders[:3]
         )
         more = ", …" if len(holders) > 3 or not position.holders_all else ""
-        own = position.ahead[-1].number if position.ahead and "/" in (self.seen.id or "") else 0
-        share = request.pending / max(1, self.seen.counts.pending)
+        own = position.ahead[-1].number if position.ahead and "/" in (self.observed.id or "") else 0
+        share = request.pending / max(1, self.observed.counts.pending)
         yield Reason(
             "limit",
             f"all {request.limit} tokens of request {request.id} are in use: {named}{more}",
@@ -299,7 +301,7 @@ class BlockingReasons:
 
         ``subject`` and ``waits`` say what waits: one entry, or the waiting entries of a request.
         """
-        position = self.seen.position
+        position = self.observed.position
         facts: dict[str, Any] = {
             "ahead": [
                 {"what": a.what, "number": a.number, "exact": a.exact} for a in position.ahead

@@ -112,21 +112,21 @@ class _Explainer(OutcomeReasons):
     """Puts the reasons for a queue, a request or an entry in order."""
 
     def explanation(self) -> Explanation:
-        seen = self.seen
-        if seen.id is None:
+        observed = self.observed
+        if observed.id is None:
             what, state = "queue", self._queue_state()
             reasons = [*self._unread(), *self._queue_reasons(), *self._unfinished_moves()]
-        elif seen.request is not None:
-            what, state, reasons = "request", seen.request.state, list(self._request_reasons())
-        elif seen.entry is not None:
-            what, state = "entry", seen.entry.state
-            reasons = [*self._entry_reasons(seen.entry), *self._unread()]
+        elif observed.request is not None:
+            what, state, reasons = "request", observed.request.state, list(self._request_reasons())
+        elif observed.entry is not None:
+            what, state = "entry", observed.entry.state
+            reasons = [*self._entry_reasons(observed.entry), *self._unread()]
         else:
-            is_request = "requests" in self.queue.capabilities and "/" not in seen.id
+            is_request = "requests" in self.queue.capabilities and "/" not in observed.id
             what, state = "request" if is_request else "entry", None
             reasons = [self._gone(what)]
         return Explanation(
-            self.address, self.queue.name, self.queue.kind, seen.id, what, state, self.now,
+            self.address, self.queue.name, self.queue.kind, observed.id, what, state, self.now,
             reasons[0], tuple(_each_command_once(reasons))[1:],
         )  # fmt: skip
 
@@ -168,7 +168,7 @@ class _Explainer(OutcomeReasons):
         # A client that is not served has no place in the order of clients, so nothing is "ahead" of
         # it; still the next take does not deliver its entry.
         unserved = any(reason.rule in ("blocked", "cap") for reason in held)
-        if not unserved or self.seen.position.ahead:
+        if not unserved or self.observed.position.ahead:
             yield self._in_line()
 
     def _delayed(self, entry: Entry) -> Iterator[Reason]:
@@ -219,7 +219,7 @@ class _Explainer(OutcomeReasons):
             facts |= self._op_facts(claim)
         if entry.at_ms is None:
             yield self._without_lease(
-                entry, who, held, facts | {"heard_ms": self.seen.position.heard_ms}
+                entry, who, held, facts | {"heard_ms": self.observed.position.heard_ms}
             )
         elif entry.at_ms > self.now:
             yield Reason(
@@ -244,7 +244,7 @@ class _Explainer(OutcomeReasons):
 
     def _without_lease(self, entry: Entry, who: str, held: str, facts: dict[str, Any]) -> Reason:
         """Pending where deliveries have no deadline: it stays until somebody claims it."""
-        position = self.seen.position
+        position = self.observed.position
         active = position.heard_ms
         verb = self._command("requeue", "pending")
         of = "" if position.group is None else f" of group {position.group}"
@@ -263,7 +263,7 @@ class _Explainer(OutcomeReasons):
 
     def _trimmed(self, entry: Entry, held: str, facts: dict[str, Any]) -> Reason:
         """Only the id of a stream entry is left. No command removes this one alone."""
-        group = self.seen.position.group
+        group = self.observed.position.group
         also = f"; consumers claim or remove of {entry.consumer} removes it and moves the others"
         return Reason(
             "trimmed", "its payload was deleted or trimmed from the stream, so no consumer can "
@@ -273,8 +273,8 @@ class _Explainer(OutcomeReasons):
 
     def _other_groups(self, entry: Entry) -> Iterator[Reason]:
         """The state of the same stream entry in other consumer groups."""
-        group = self.seen.position.group
-        for other in self.seen.position.beside[:GROUPS]:
+        group = self.observed.position.group
+        for other in self.observed.position.beside[:GROUPS]:
             name = other.id.rpartition(":")[0]
             sentence = f"group {name} has not received it yet"
             if other.state == "pending":
@@ -289,7 +289,7 @@ class _Explainer(OutcomeReasons):
     # --- requests ------------------------------------------------------------------------------
 
     def _request_reasons(self) -> Iterator[Reason]:
-        request = self.seen.request
+        request = self.observed.request
         assert request is not None
         if request.state == "cancelled":
             yield self._cancelled(request, "it")
@@ -307,7 +307,7 @@ class _Explainer(OutcomeReasons):
         left = request.waiting + request.pending + request.delayed
         if left:
             yield from (*self._paused(), *self._request_paused())
-        position = self.seen.position
+        position = self.observed.position
         expired = any((holder.until_ms or self.now) < self.now for holder in position.holders)
         if request.waiting or request.delayed or expired:
             yield from self._no_worker_at_all()
@@ -354,7 +354,7 @@ class _Explainer(OutcomeReasons):
                          "fsck", hint("fsck", self.queue.name))  # fmt: skip
 
     def _in_work(self, request: Request, eta: Mapping[str, Any]) -> Reason:
-        oldest = next(iter(self.seen.position.holders), None)
+        oldest = next(iter(self.observed.position.holders), None)
         facts: dict[str, Any] = {
             "pending": request.pending,
             "oldest": None if oldest is None else {
@@ -374,39 +374,39 @@ class _Explainer(OutcomeReasons):
     # --- queues --------------------------------------------------------------------------------
 
     def _unfinished_moves(self) -> Iterator[Reason]:
-        for move in self.seen.unfinished:
+        for move in self.observed.unfinished:
             yield Reason(
                 "unfinished", move.sentence(self.when), "undo", move.command,
                 facts={"op": move.operation.id, "idle_ms": move.idle_ms},
             )  # fmt: skip
 
     def _queue_state(self) -> str:
-        counts = self.seen.counts
+        counts = self.observed.counts
         return "paused" if counts.paused is not None else (
             "draining" if counts.closed is not None else "open"
         )  # fmt: skip
 
     def _queue_reasons(self) -> Iterator[Reason]:
-        counts, rate = self.seen.counts, self._rate
+        counts, rate = self.observed.counts, self._rate
         may_wait = counts.waiting or "waiting" in counts.unknown
-        expired = self.seen.first["pending"]
+        expired = self.observed.first["pending"]
         if expired is not None and (expired.at_ms is None or expired.at_ms > self.now):
             expired = None
-        delayed = self.seen.first["delayed"]
+        delayed = self.observed.first["delayed"]
         next_ms = delayed.at_ms if delayed else None
         ready = next_ms is not None and next_ms <= self.now
         yield from self._paused()
         if may_wait or expired or ready:
             yield from self._no_worker_at_all()
-        held = bool(counts.waiting) and self.seen.position.open == 0 and counts.paused is None
+        held = bool(counts.waiting) and self.observed.position.open == 0 and counts.paused is None
         if held:
-            why = "; ".join(self.seen.blockers) or "run redisq fsck"
+            why = "; ".join(self.observed.blockers) or "run redisq fsck"
             clients: dict[str, Any] = {}
             if self.queue.rules:
                 clients = {"verb": "client", "command": hint("client", "ls", self.queue.name)}
             yield Reason(
                 "held", f"{entries(counts.waiting)} waiting, and none can be delivered: {why}",
-                facts={"waiting": counts.waiting, "held": list(self.seen.blockers)}, **clients,
+                facts={"waiting": counts.waiting, "held": list(self.observed.blockers)}, **clients,
             )  # fmt: skip
         if expired is not None and expired.at_ms is not None:
             yield Reason(
@@ -426,10 +426,11 @@ class _Explainer(OutcomeReasons):
         elif rate is not None:
             yield self._moving(rate, f"{waiting}, {pending}")
         elif counts.pending and expired is None:
-            none_settled = f"none settled in the last {RATE_MINUTES} minutes"
+            settled = "settled entries are not counted"
+            if self.observed.rates.settled:
+                settled = f"none settled in the last {RATE_MINUTES} minutes"
             yield Reason(
-                "pending", f"{pending}, {waiting}; "
-                f"{none_settled if self.seen.rates.settled else 'settled entries are not counted'}",
+                "pending", f"{pending}, {waiting}; {settled}",
                 facts={"pending": counts.pending, "waiting": counts.waiting},
             )  # fmt: skip
         elif counts.waiting:
@@ -456,10 +457,10 @@ class _Explainer(OutcomeReasons):
 
     def _moving(self, rate: float, counts: str) -> Reason:
         """The queue moves: how fast, and when it will be empty."""
-        rates = self.seen.rates
+        rates = self.observed.rates
         out = rate * 60_000
         come = sum(rates.arrived) / max(1, sum(rates.settled)) * out
-        left = self.seen.counts.waiting + self.seen.counts.pending
+        left = self.observed.counts.waiting + self.observed.counts.pending
         eta: dict[str, Any] = {}
         if come < out and left:
             at = self.now + int(left / (rate - come / 60_000))

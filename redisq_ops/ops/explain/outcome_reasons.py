@@ -43,7 +43,7 @@ class OutcomeReasons(BlockingReasons):
             "alike": None,
         }  # fmt: skip
         alike = ""
-        if (same := self.seen.same_error) is not None:
+        if (same := self.observed.same_error) is not None:
             facts |= {"group": same.group, "alike": same.number, "looked": same.examined,
                       "dead": same.total if same.exact else None}  # fmt: skip
             among = f"all {count(same.total)} dead entries"
@@ -92,7 +92,7 @@ class OutcomeReasons(BlockingReasons):
         sentence = f"moved to {change.into}{when} {self._by(change)}"
         there = hint("explain", f"{change.into}/{self.queue.abroad(change.id, entry.id)}")
         verb: dict[str, Any] = {"verb": "explain", "command": there}
-        move = next((m for m in self.seen.unfinished if m.operation.id == change.id), None)
+        move = next((m for m in self.observed.unfinished if m.operation.id == change.id), None)
         if move is None:
             sentence += kept
         else:
@@ -102,7 +102,7 @@ class OutcomeReasons(BlockingReasons):
         return Reason("moved", sentence, facts=facts | {"into": change.into}, **verb)
 
     def _done(self, entry: Entry) -> Reason:
-        event = self.seen.history.latest("done")
+        event = self.observed.history.latest("done")
         at = event.at_ms if event else entry.since_ms
         sentence = f"done at {self.when(at)} ({self._ago(at)})" if at else "done"
         if at is None and not isinstance(self.queue, ForeignQueue):
@@ -149,8 +149,8 @@ class OutcomeReasons(BlockingReasons):
         until = None if closed is None else closed + self._setting("keep_ms")
         done = closed
         # An undo that puts back the last entries closes the request again, in the same call.
-        if closed is not None and (undone := self.seen.history.undone.get(closed)) is not None:
-            ends = (e.at_ms for e in self.seen.history.events if "request-done" in e.what)
+        if closed is not None and (undone := self.observed.history.undone.get(closed)) is not None:
+            ends = (e.at_ms for e in self.observed.history.events if "request-done" in e.what)
             done = next((at_ms for at_ms in ends if at_ms < closed), None)
             at += f", when {undone} was undone"
             if done is None:
@@ -176,25 +176,25 @@ class OutcomeReasons(BlockingReasons):
 
     def _gone(self, what: str) -> Reason:
         """Nothing has this id; ``what`` is ``request`` or ``entry``."""
-        seen, history = self.seen, self.seen.history
+        observed, history = self.observed, self.observed.history
         facts: dict[str, Any] = {
             "looked": history.searched, "events": history.total, "history": None
         }  # fmt: skip
         if isinstance(self.queue, ForeignQueue):
             return Reason(
-                "unknown", f"queue {self.queue.name} has no entry {seen.id}; a {self.queue.kind} "
-                "queue keeps no history that shows what became of it",
+                "unknown", f"queue {self.queue.name} has no entry {observed.id}; a "
+                f"{self.queue.kind} queue keeps no history that shows what became of it",
                 facts=facts,
             )  # fmt: skip
-        level = seen.settings.get("history", DEFAULTS.history)
+        level = observed.settings.get("history", DEFAULTS.history)
         facts["history"] = level
-        request = seen.position.request
-        number = (seen.id or "").partition("/")[2]
+        request = observed.position.request
+        number = (observed.id or "").partition("/")[2]
         is_number = number.isdecimal() and not number.startswith("0")
         within = is_number and request is not None and int(number) <= request.total
         if request is not None and number and not within:
             return Reason(
-                "unknown", f"there is no {seen.id}: request {request.id} has "
+                "unknown", f"there is no {observed.id}: request {request.id} has "
                 f"{count(request.total)} entries, numbered from 1",
                 facts=facts | {"total": request.total},
             )  # fmt: skip
@@ -209,7 +209,7 @@ class OutcomeReasons(BlockingReasons):
         possible: list[Operation] = []
         # An event `done` or `op` says itself what became of the entry.
         if what == "entry" and (event is None or not {"done", "op"} & event.what.keys()):
-            certain, possible = removals(seen, seen.id or "")
+            certain, possible = removals(observed, observed.id or "")
             named = (*certain, *possible[:NAMED])
             facts["removals"] = [self._op_facts(change)["op"] for change in named]
         if certain:
@@ -221,7 +221,7 @@ class OutcomeReasons(BlockingReasons):
         if event is not None:
             ending = self._last_event(event) + self._possible_removals(possible)
             return Reason("gone", ending, facts=facts, **look_up)
-        among = possible if what == "entry" else seen.operations
+        among = possible if what == "entry" else observed.operations
         removed = [change for change in among if change.target == "gone" and change.done]
         also = ""
         if removed:
@@ -235,7 +235,7 @@ class OutcomeReasons(BlockingReasons):
         kept = f"; a finished request is kept for {age(self._setting('keep_ms'))}"
         window = f"the latest {count(history.searched)} of {count(history.total)} history events"
         return Reason(
-            "unknown", f"there is no {what} {seen.id} in queue {self.queue.name}, and {window} "
+            "unknown", f"there is no {what} {observed.id} in queue {self.queue.name}, and {window} "
             f"do not mention it{quiet}{kept if what == 'request' else ''}{also}",
             facts=facts, **look_up,
         )  # fmt: skip

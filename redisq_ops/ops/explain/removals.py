@@ -17,15 +17,15 @@ from .observation import OPERATIONS, Observation
 _REMOVED = ("trash", "gone")
 
 
-def removals(seen: Observation, id: str) -> tuple[list[Operation], list[Operation]]:
+def removals(observed: Observation, id: str) -> tuple[list[Operation], list[Operation]]:
     """The changes that certainly removed an entry, and those that may have.
 
     One of the two lists is empty. The certain ones are in order of time: a purge, then what emptied
     the trash. The possible ones are newest first.
     """
-    event = seen.history.events[0] if seen.history.events else None
+    event = observed.history.events[0] if observed.history.events else None
     since = event.at_ms if event is not None else 0
-    later = [o for o in seen.operations if o.started_ms >= since and o.done > o.undone]
+    later = [o for o in observed.operations if o.started_ms >= since and o.done > o.undone]
     later = [o for o in later if _removes(o, id) and includes(o, id) is not False]
     certain = [o for o in later if includes(o, id)]
     if certain and certain[0].target in _REMOVED:
@@ -36,7 +36,7 @@ def removals(seen: Observation, id: str) -> tuple[list[Operation], list[Operatio
         return [], [o for o in later if o.target in _REMOVED or o.verb == "cancel"]
     # Only changes take an entry out of the dead letters, if the audit log goes back that far.
     out = [o for o in later if o.source in ("dead", "")]
-    complete = len(seen.operations) < OPERATIONS or seen.operations[-1].started_ms <= since
+    complete = len(observed.operations) < OPERATIONS or observed.operations[-1].started_ms <= since
     removed = [o for o in out if o.target in _REMOVED or o.verb == "cancel"]
     if len(out) != 1 or not removed or not complete:
         # A replayed entry may have reached any state since.

@@ -1,4 +1,4 @@
-"""What a dashboard asks the server for: short calls, whatever it wants to see."""
+"""The dashboard reads by short calls, however much it shows."""
 
 from __future__ import annotations
 
