@@ -7,7 +7,7 @@ would refuse.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC
 from typing import Any
 
@@ -84,11 +84,12 @@ class BlockingReasons:
     def _can(self, verb: Verb, state: State) -> bool:
         return state in self.queue.actions.get(verb, ())
 
-    def _command(self, verb: Verb, state: State) -> dict[str, Any]:
-        """The verb and its command for this entry; empty if the queue does not have the verb."""
+    def _command(self, verb: Verb, state: State, address: str | None = None) -> dict[str, Any]:
+        """The verb and its command for an entry, by default the observed one; empty if the queue
+        does not have the verb."""
         if not self._can(verb, state):
             return {}
-        return {"verb": verb, "command": hint(verb, self.address)}
+        return {"verb": verb, "command": hint(verb, address or self.address)}
 
     def _by(self, operation: Operation | None) -> str:
         """Who made a change, when and why, from the audit log."""
@@ -282,11 +283,7 @@ class BlockingReasons:
             ),
             facts={
                 "request": request.id, "limit": request.limit, "pending": request.pending,
-                "holders": [
-                    {"id": holder.id, "consumer": holder.consumer, "since_ms": holder.since_ms,
-                     "until_ms": holder.until_ms}
-                    for holder in holders
-                ],
+                "holders": [asdict(holder) for holder in holders],
             },
             **self._after(own + 1, share),
         )  # fmt: skip
@@ -303,9 +300,7 @@ class BlockingReasons:
         """
         position = self.observed.position
         facts: dict[str, Any] = {
-            "ahead": [
-                {"what": a.what, "number": a.number, "exact": a.exact} for a in position.ahead
-            ],
+            "ahead": [asdict(ahead) for ahead in position.ahead],
             "before": position.before, "before_exact": position.before_exact,
         }  # fmt: skip
         if not position.here and isinstance(self.queue, ForeignQueue):

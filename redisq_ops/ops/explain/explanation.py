@@ -6,7 +6,7 @@ Reasons are listed in the order in which they have to be dealt with: the first o
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from redisq_ops.core.engine.queue import Queue
@@ -357,10 +357,7 @@ class _Explainer(OutcomeReasons):
         oldest = next(iter(self.observed.position.holders), None)
         facts: dict[str, Any] = {
             "pending": request.pending,
-            "oldest": None if oldest is None else {
-                "id": oldest.id, "consumer": oldest.consumer,
-                "since_ms": oldest.since_ms, "until_ms": oldest.until_ms,
-            },
+            "oldest": None if oldest is None else asdict(oldest),
         }  # fmt: skip
         sentence = f"{_its_entries(request.pending)} pending"
         command = None
@@ -411,7 +408,8 @@ class _Explainer(OutcomeReasons):
         if expired is not None and expired.at_ms is not None:
             yield Reason(
                 "overdue", f"{expired.id} is overdue: consumer {expired.consumer} has been silent "
-                f"for {age(self.now - expired.at_ms)}", **self._requeue(expired),
+                f"for {age(self.now - expired.at_ms)}",
+                **self._command("requeue", "pending", f"{self.queue.name}/{expired.id}"),
                 facts={"id": expired.id, "consumer": expired.consumer,
                        "deadline_ms": expired.at_ms},
             )  # fmt: skip
@@ -471,12 +469,6 @@ class _Explainer(OutcomeReasons):
             f"minutes); {counts}",
             facts={"out_per_min": round(out, 2), "in_per_min": round(come, 2)}, **eta,
         )  # fmt: skip
-
-    def _requeue(self, entry: Entry) -> dict[str, Any]:
-        if not self._can("requeue", "pending"):
-            return {}
-        address = f"{self.queue.name}/{entry.id}"
-        return {"verb": "requeue", "command": hint("requeue", address)}
 
 
 def _each_command_once(reasons: Sequence[Reason]) -> Iterator[Reason]:

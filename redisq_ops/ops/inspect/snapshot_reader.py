@@ -73,7 +73,7 @@ async def _view(deployment: Deployment, viewport: Viewport, redaction: Redaction
     bare = Snapshot(viewport, now, tuple(map(_listed, registered)))
     entry = next((entry for entry in registered if entry.name == viewport.queue), None)
     if entry is None:
-        return replace(bare, problem=f"there is no queue {viewport.queue!r}")
+        return replace(bare, problem=f"no queue {viewport.queue!r} here")
     try:
         queue = deployment.open(entry)
     except Refused as refusal:
