@@ -273,8 +273,7 @@ async def _resolve_group(queue: Queue[Any], consumer: str, group: str | None) ->
         raise NotFound(f"no group of queue {queue.name} has a consumer {consumer}")
     if len(found) > 1:
         raise BadInput(
-            f"consumer {consumer} is in several groups: choose one with --group, "
-            f"of {', '.join(found)}"
+            f"consumer {consumer} is in several groups: choose one with --group: {', '.join(found)}"
         )
     return found[0]
 

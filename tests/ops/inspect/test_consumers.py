@@ -551,7 +551,7 @@ def test_refused_claims(orders: StreamQueue[redis.Redis], client: redis.Redis) -
         run(client, held_entries(orders, "w7"))
     client.xgroup_create("orders", "audit", id="0")
     client.xreadgroup("audit", "w1", {"orders": ">"}, count=1)
-    with pytest.raises(BadInput, match="say --group audit, bill"):
+    with pytest.raises(BadInput, match="choose one with --group: audit, bill"):
         run(client, held_entries(orders, "w1"))
     assert len(run(client, held_entries(orders, "w1", "audit")).ids) == 1
     with pytest.raises(Refused, match="claim its entries instead"):
