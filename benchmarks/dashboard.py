@@ -12,8 +12,8 @@ from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.deployment import Deployment
-from redisq_ops.ops.inspect.poll import HOLDERS, fetch
-from redisq_ops.ops.inspect.snapshot import VIEWS, Snapshot, View, Wish
+from redisq_ops.ops.inspect.snapshot import VIEWS, Snapshot, View, Viewport
+from redisq_ops.ops.inspect.snapshot_reader import OPEN_REQUESTS, fetch
 from redisq_ops.tui.views import ALL
 
 from .bulk_entries import BATCH, DAY_MS, PAYLOAD, grow, seed
@@ -53,7 +53,7 @@ def fill_delayed(queue: DelaySet[redis.Redis], entries: int) -> None:
 
 
 def fetch_view(client: redis.Redis, view: View, queue: str, start: int, rows: int) -> Snapshot:
-    wish = Wish(view=view, queue=queue, start=start, end=start + rows, buckets=BUCKETS)
+    wish = Viewport(view=view, queue=queue, start=start, end=start + rows, buckets=BUCKETS)
     return run(client, fetch(Deployment(client), wish))
 
 
@@ -112,7 +112,7 @@ def listed_rows(queue: RequestQueue[redis.Redis]) -> dict[View, int]:
     """Rows that each view of `mail` lists."""
     counts, open, settled = queue.counts(), queue.requests_total(), queue.requests_total(True)
     return {
-        "overview": 2, "levels": min(HOLDERS, open), "requests": open + settled,
+        "overview": 2, "levels": min(OPEN_REQUESTS, open), "requests": open + settled,
         "pending": counts.pending, "dead": counts.dead, "delayed": counts.delayed,
     }  # fmt: skip
 

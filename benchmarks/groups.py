@@ -18,7 +18,7 @@ from redisq_ops.core.redis.client import connect
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.filter.scan import Filter
 from redisq_ops.ops.groups.error_groups import groups
-from redisq_ops.ops.groups.traits import Contrast
+from redisq_ops.ops.groups.traits import GroupComparison
 
 from .latency import report_longest_calls
 from .measure import ROUNDS, empty, server_us, servers, spread, url_of
@@ -74,7 +74,7 @@ def measure_groups(url: str) -> None:
     result = run(client, groups(queue))
     groups_s, cpu_s = time.perf_counter() - start, time.process_time() - cpu_s
     ranked = result.groups.ranked()
-    contrast = Contrast(queue, "dead", Filter(), ranked[0].fingerprint, result.now_ms)
+    contrast = GroupComparison(queue, "dead", Filter(), ranked[0].fingerprint, result.now_ms)
     start = time.perf_counter()
     while not contrast.over:
         run(client, contrast.step())

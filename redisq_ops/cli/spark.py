@@ -110,7 +110,7 @@ def started(s: Session, given: Mapping[str, Any], *, waits: bool = True) -> Spar
 
     made = session(
         "redisq", master=given["master"], remote=given["remote"], conf=given["conf"] or (),
-        target=s.config.target(),
+        target=s.config.server_address(),
     )  # fmt: skip
     if waits and (given["master"] or "").startswith("spark://"):
         from redisq_ops.pipeline.doctor import wait_for_executor
@@ -202,7 +202,7 @@ def handed_on(s: Session, spark: SparkSession) -> str | None:
 
     if not is_connect_session(spark) or s.config["url"] is None:
         return None
-    return environment(s.config.target())["REDIS_URL"]
+    return environment(s.config.server_address())["REDIS_URL"]
 
 
 def frame(s: Session, spark: SparkSession, table: str, **options: str) -> DataFrame:
@@ -266,7 +266,7 @@ def doctored(s: Session, given: dict[str, Any]) -> int:
                 _say_finding(finding)
         found.extend(findings)
 
-    tell(check_driver(s.config.target(), remote=given["remote"] is not None))
+    tell(check_driver(s.config.server_address(), remote=given["remote"] is not None))
     if all(finding.ok for finding in found):
         with on_spark(s, given, waits=False) as spark:
             tell(check_executors(spark, given["tasks"], handed_on(s, spark)))

@@ -74,7 +74,7 @@ def _server(s: Session) -> str:
     """Where, without who: no user name, no password."""
     from urllib.parse import urlsplit
 
-    parts = urlsplit(s.config.target().url)
+    parts = urlsplit(s.config.server_address().url)
     host = parts.hostname or parts.path
     return f"{host}:{parts.port}" if parts.port else host
 
@@ -287,7 +287,7 @@ def _report(
 
 
 def _rows(s: Session, lake: Path | None, names: Sequence[str], history: bool, dead: bool) -> int:
-    """About how many rows of the two tables there are to read."""
+    """ExplainSubject how many rows of the two tables there are to read."""
     from redisq_ops.pipeline import spark_tuning
 
     wanted = [name for name, asked in (("history", history), ("dead", dead)) if asked]
@@ -390,7 +390,7 @@ def _writable(html: Path | None, parquet: Path | None) -> None:
 
 def _put(path: Path, text: str) -> None:
     """The whole page or none: a full disk leaves what was there."""
-    from redisq_ops.ops.private_files import whole
+    from redisq_ops.ops.private_files import atomic_write
 
-    with whole(path) as file:
+    with atomic_write(path) as file:
         file.write(text.encode())

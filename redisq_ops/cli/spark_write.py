@@ -27,7 +27,7 @@ def server_of(s: Session) -> Server:
     """Where this invocation's queues are, as tasks are told."""
     from redisq_ops.pipeline.connection import Server
 
-    return Server(s.config.target(), s.config["prefix"] or "rq")
+    return Server(s.config.server_address(), s.config["prefix"] or "rq")
 
 
 def rate_of(s: Session, given: Mapping[str, Any]) -> float | None:

@@ -120,7 +120,7 @@ def _connect(invocation: Session) -> Connected:
     from redisq_ops.tui.poller import Connected
 
     config = invocation.config
-    target = config.target()
+    target = config.server_address()
     client = aconnect(target, invocation.role)
     deployment = Deployment(client, prefix=config["prefix"] or "rq")
     word = config["label"] or config.context or ""

@@ -217,7 +217,9 @@ class _FingerprintCache(dict[tuple[str | None, str, str | None], str | None]):
     def __missing__(self, key: tuple[str | None, str, str | None]) -> str | None:
         type, message, reason = key
         unknown = type is None and reason is None
-        self[key] = group = None if unknown else fingerprint.told(type, message, reason)
+        self[key] = group = (
+            None if unknown else fingerprint.error_fingerprint(type, message, reason)
+        )
         return group
 
 

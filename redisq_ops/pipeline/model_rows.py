@@ -42,8 +42,8 @@ def _number_of(entry: Entry) -> int | None:
 
 def _fingerprint(error: Failure | None, reason: str | None) -> str | None:
     if error is None:
-        return None if reason is None else fingerprint.told(None, "", reason)
-    return fingerprint.told(error.type, error.message, reason)
+        return None if reason is None else fingerprint.error_fingerprint(None, "", reason)
+    return fingerprint.error_fingerprint(error.type, error.message, reason)
 
 
 ENTRY_COLUMNS: dict[str, Callable[[Entry], Any]] = {

@@ -16,8 +16,8 @@ from functools import cached_property, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from redisq_ops.ops.groups.traits import has
-from redisq_ops.ops.redaction import NOTHING, Redaction
+from redisq_ops.ops.groups.traits import trait_phrase
+from redisq_ops.ops.redaction import NO_REDACTION, Redaction
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -94,7 +94,7 @@ class QueueReport:
     client: str | None = None
     payloads: bool = False
     """compare dead letters' payloads, to find what groups have in common"""
-    redaction: Redaction = NOTHING
+    redaction: Redaction = NO_REDACTION
     weights: Weights | None = None
     """weights other than 1; None: unknown"""
     _persisted: list[DataFrame] = field(default_factory=list)
@@ -453,7 +453,7 @@ def trait_sentences(traits: Sequence[Mapping[str, Any]], moment: Callable[[int],
     """What the entries of a group have in common, as `redisq dlq group` words it."""
     lines = []
     for trait in traits:
-        what = has(trait["field"], trait["value"], moment)
+        what = trait_phrase(trait["field"], trait["value"], moment)
         lines.append(f"{percent(trait['share'])} {what}, {percent(trait['rest'])} of the rest")
     return lines
 

@@ -272,7 +272,7 @@ MUTANTS = [
         models=DELAYS,
     ),
     mutant(
-        "an older wish wins",
+        "an older viewport wins",
         (
             "schedule",
             "if #moved > 0 then redis.call('HDEL'",

@@ -107,13 +107,13 @@ def test_non_ascii_errors_are_decoded_as_columns(
 
 def test_equal_errors_are_fingerprinted_once(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[Any] = []
-    real = fingerprint.told
+    real = fingerprint.error_fingerprint
 
     def counted(*arguments: Any) -> str:
         calls.append(arguments)
         return real(*arguments)
 
-    monkeypatch.setattr(fingerprint, "told", counted)
+    monkeypatch.setattr(fingerprint, "error_fingerprint", counted)
     samples = [Failure("T", "no such customer: 7"), Failure("T", "time-out"), None]
     errors = [samples[n % 3] for n in range(3000)]
     lines: list[bytes | None] = [b"- 1 0 100 200 w1 - lost 0"] * 3000

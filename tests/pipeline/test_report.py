@@ -20,7 +20,7 @@ from redisq_ops.core.model.entry import Failure, Settlement
 from redisq_ops.core.queues.fair import FairQueue
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.ops.groups.fingerprint import fingerprint
-from redisq_ops.ops.redaction import NOTHING
+from redisq_ops.ops.redaction import NO_REDACTION
 from redisq_ops.pipeline import schemas, svg_plot
 from redisq_ops.pipeline.tables import TABLES
 
@@ -355,7 +355,7 @@ def test_a_failed_report_leaves_the_previous_tables(tmp_path: Path) -> None:
             "latency": FakeTableFrame(True),
             "throughput": FakeTableFrame(whole),
         }
-        made.redaction = NOTHING
+        made.redaction = NO_REDACTION
         return made
 
     report(True).write(tmp_path)

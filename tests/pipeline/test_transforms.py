@@ -10,7 +10,7 @@ import pytest
 
 from redisq_ops.core.model.entry import Entry, Failure
 from redisq_ops.ops.groups.fingerprint import fingerprint
-from redisq_ops.ops.groups.traits import difference
+from redisq_ops.ops.groups.traits import share_difference
 from redisq_ops.ops.redaction import Redaction
 from redisq_ops.pipeline import schemas
 from redisq_ops.pipeline.critical_path import Attempt, critical_path
@@ -390,7 +390,7 @@ def test_contrasts_of_a_group(spark: "SparkSession") -> None:
     traits = {(r.fingerprint, r.field): r for r in contrasts(table).collect()}
     trait = traits["aaaa", "client"]
     assert (trait.value, trait.share, trait.rest) == ("acme", 0.9, 0.0)
-    assert trait.surely == pytest.approx(difference(45, 50, 0, 100))
+    assert trait.surely == pytest.approx(share_difference(45, 50, 0, 100))
     assert ("aaaa", "consumer") not in traits, "all have it"
     fields = payload_fields(table, Redaction(keys=(("card",),)))
     found = contrasts(table, payloads=fields)

@@ -7,9 +7,17 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from redisq_ops.ops.groups.fingerprint import normal
-from redisq_ops.ops.groups.traits import DEPTH, ENVELOPE, HOUR, SAID, SUPPORT, difference, told
-from redisq_ops.ops.redaction import NOTHING, Redaction
+from redisq_ops.ops.groups.fingerprint import normalized
+from redisq_ops.ops.groups.traits import (
+    DEPTH,
+    ENVELOPE_DEPTH,
+    ENVELOPE_ERRORS,
+    HOUR,
+    SUPPORT,
+    payload_values,
+    share_difference,
+)
+from redisq_ops.ops.redaction import NO_REDACTION, Redaction
 
 from ..redaction import redact_text
 from .events import readable
@@ -25,7 +33,7 @@ MAX_TRAITS = 5
 """traits of a group that are kept"""
 
 
-def dead_groups(dead: DataFrame, redaction: Redaction = NOTHING) -> DataFrame:
+def dead_groups(dead: DataFrame, redaction: Redaction = NO_REDACTION) -> DataFrame:
     """Dead letters by error, the largest group of each queue first.
 
     Groups are those of `redisq dlq groups`. Errors are redacted before they are cut.
@@ -63,7 +71,7 @@ def dead_groups(dead: DataFrame, redaction: Redaction = NOTHING) -> DataFrame:
 def contrasts(dead: DataFrame, payloads: DataFrame | None = None) -> DataFrame:
     """Values that are more frequent in a group than in the rest of the queue's dead letters.
 
-    As in `redisq dlq group`: shares are compared by the lower bound of their difference
+    As in `redisq dlq group`: shares are compared by the lower bound of their share_difference
     (``surely``), and the `MAX_TRAITS` values with the highest bound are kept. A queue with one
     group has no rows: there is nothing to compare with. ``payloads``: queue, fingerprint, id,
     field, value, from `payload_fields`.
@@ -114,7 +122,7 @@ def contrasts(dead: DataFrame, payloads: DataFrame | None = None) -> DataFrame:
     )
 
 
-def payload_fields(dead: DataFrame, redaction: Redaction = NOTHING) -> DataFrame:
+def payload_fields(dead: DataFrame, redaction: Redaction = NO_REDACTION) -> DataFrame:
     """Fields of JSON payloads, redacted: queue, fingerprint, id, field, value (as text)."""
     rows = readable(dead).where(F.col("payload").isNotNull())
     paths = F.explode(_payload_leaves(redaction, "payload", F.col("kind").isin(*_ENVELOPE_KINDS)))
@@ -138,22 +146,22 @@ def _counted_payloads(fields: DataFrame) -> DataFrame:
 
 def _forms(column: str) -> Column:
     def normalised(message: str | None) -> str | None:
-        return None if message is None else normal(message)
+        return None if message is None else normalized(message)
 
     return F.udf(normalised, "string", useArrow=True)(column)
 
 
 def _difference_bound(*columns: str | Column) -> Column:
     def bound(k: int, n: int, other: int, m: int) -> float:
-        return difference(k, n, other, m)
+        return share_difference(k, n, other, m)
 
     return F.udf(bound, "double", useArrow=True)(*columns)
 
 
 def _payload_leaves(redaction: Redaction, *columns: str | Column) -> Column:
     def find_leaves(payload: bytes, foreign: bool) -> dict[str, str]:
-        limits = (ENVELOPE, SAID) if foreign else (DEPTH, ())
-        leaves_found = told(bytes(payload), redaction, *limits)
+        limits = (ENVELOPE_DEPTH, ENVELOPE_ERRORS) if foreign else (DEPTH, ())
+        leaves_found = payload_values(bytes(payload), redaction, *limits)
         return {field: str(value) for field, value in leaves_found.items()}
 
     return F.udf(find_leaves, "map<string,string>", useArrow=True)(*columns)

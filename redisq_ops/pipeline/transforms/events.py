@@ -150,7 +150,7 @@ def client_from_id(column: str, pattern: str) -> Column:
     compiled = regex(pattern)
 
     def find(text: str | None) -> str | None:
-        return None if text is None else compiled.group(text)
+        return None if text is None else compiled.first_group(text)
 
     return F.udf(find, "string", useArrow=True)(column)
 

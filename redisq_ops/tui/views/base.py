@@ -202,9 +202,9 @@ class QueueView(Vertical):
         self._chart.display = False
 
     def show(self, snapshot: Snapshot) -> None:
-        if snapshot.wish.descending != self.descending:
+        if snapshot.viewport.descending != self.descending:
             return  # asked for before the order was changed
-        if not self.fetched <= snapshot.wish.needs:
+        if not self.fetched <= snapshot.viewport.needs:
             return  # asked for before the filter was typed, without what it looks at
         self.snapshot = snapshot
         drawn = self.chart(snapshot, self.size.width) if self.app.size.height >= self.tall else None
@@ -240,7 +240,7 @@ class QueueView(Vertical):
 
     def accepts(self, item: Any, snapshot: Snapshot) -> bool:
         """Whether the filter means it."""
-        return self.filter is None or self.filter.speaks_of(self.words(item))
+        return self.filter is None or self.filter.accepts_text(self.words(item))
 
     @property
     def exact(self) -> bool:

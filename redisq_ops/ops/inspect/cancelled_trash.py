@@ -1,4 +1,4 @@
-"""What cancelled requests took along: trash by the counters, but one record, and listed nowhere."""
+"""Trashed entries of cancelled requests: counted as trash, kept in one record, listed nowhere."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from ..change.audit_log import last
 from ..hint import hint
 from ..terminal import count
 
-LOOKED = 20
-"""operations of the journal in which the cancel is looked for"""
+OPERATIONS = 20
+"""latest audit log entries searched for the cancel"""
 
 
-async def taken_along(queue: Queue[Any]) -> str:
-    """How many entries in the trash are a cancelled request's, and what brings them back, in words;
-    empty: none, or a kind of queue that has no requests."""
+async def cancelled_trash(queue: Queue[Any]) -> str:
+    """A sentence: how many trashed entries belong to cancelled requests, and how to restore them.
+
+    Empty if there are none, or if queues of this kind have no requests.
+    """
     if not isinstance(queue, HasRequests):
         return ""
     found = await attempt(both(queue.counts.op(), queue.page.op("trash", None, 1)))
@@ -30,11 +32,12 @@ async def taken_along(queue: Queue[Any]) -> str:
     counts, page = found
     if (n := (counts.trash or 0) - page.total) <= 0:
         return ""
-    done = [one for one in await last(queue, LOOKED) if one.verb == "cancel" and one.undoable]
-    how = (
-        hint("undo", done[0].id) if len(done) == 1 else f"{hint('log', queue=queue.name)} has them"
-    )
-    if len(done) > 1:
-        how = f"{hint('undo', 'OP')}, one of " + ", ".join(one.id for one in done[:3])
+    cancels = [o for o in await last(queue, OPERATIONS) if o.verb == "cancel" and o.undoable]
+    if len(cancels) > 1:
+        restore = f"{hint('undo', 'OP')}, OP one of " + ", ".join(o.id for o in cancels[:3])
+    elif cancels:
+        restore = hint("undo", cancels[0].id)
+    else:
+        restore = f"see {hint('log', queue=queue.name)}"
     more = "entry in the trash belongs" if n == 1 else "entries in the trash belong"
-    return f"{count(n)} more {more} to cancelled requests: {how}"
+    return f"{count(n)} more {more} to cancelled requests; to restore: {restore}"
