@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import redis
 
-from redisq_ops import cli
+from redisq_ops.cli import main as cli
 from redisq_ops.core.model.errors import Unreadable
 from redisq_ops.core.queues.circular import CircularQueue
 from redisq_ops.core.queues.delay import DelaySet

@@ -2,67 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, cast
 
-import typer
+from redisq_ops.core.engine.registry import unreserved
+from redisq_ops.core.model.entry import State
+from redisq_ops.core.model.errors import BadInput, NotFound, Refused, Unreachable
+from redisq_ops.core.model.keys import checked_name
+from redisq_ops.core.queues.request.queue import Control
+from redisq_ops.ops.change import audit_log, control
+from redisq_ops.ops.change.audit_log import Author
+from redisq_ops.ops.change.bulk import Plan, entries, typed_number
+from redisq_ops.ops.change.transfer_undo import taking_back, undone
+from redisq_ops.ops.change.undo import Undo, why_not
+from redisq_ops.ops.change.undo_preview import untouched
+from redisq_ops.ops.files.submit import opened
+from redisq_ops.ops.hint import hint
+from redisq_ops.ops.terminal import age
 
 from .address import place
-from .app import app, examples
-from .completion import operations
 from .confirm_and_run import agreed, drive, ended, tell_recovered
-from .options import GO, Options, argument, command, flag
 from .outcome_report import UNDO, its_own, reporting
+from .output import count, emit, printable, say, table
 from .session import Session
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from redisq_ops.core.model.entry import State
-    from redisq_ops.core.queues.request.queue import Control
-    from redisq_ops.ops.change.audit_log import Author
-    from redisq_ops.ops.change.undo import Undo
-
-REQUEST: dict[Control, tuple[str, Options, str]] = {
-    "cancel": (
-        "Hand out nothing more of it; what runs can't settle any more. undo reopens it.",
-        {},
-        "--reason duplicate",
-    ),
-    "pause": ("Hand out nothing more of it until it is resumed; what runs can settle.", {}, ""),
-    "resume": ("Go on with it.", {}, ""),
-    "limit": (
-        "Change how many of its entries may be worked on at once.",
-        {"value": argument("LIMIT", int, "1 to 1000.")},
-        "16",
-    ),
-    "priority": (
-        "Change its priority.",
-        {"value": argument("PRIORITY", int, "0 (first) to 99.")},
-        "0",
-    ),
-}
-QUEUE = {
-    "pause": "Hand out nothing more; what runs can settle.",
-    "resume": "Hand out again, and take new work again.",
-    "drain": "Take no new work, and finish what is there.",
-}
-
-_request = typer.Typer(help="Cancel, pause, resume a request; change its limit or priority.")
-_queue = typer.Typer(help="Pause, resume, drain or destroy a queue.")
-app.add_typer(_request, name="request")
-app.add_typer(_queue, name="queue")
 
 
 def undo(s: Session, given: dict[str, Any]) -> int:
-    from redisq_ops.ops.change import audit_log
-    from redisq_ops.ops.change.bulk import Plan, entries, typed_number
-    from redisq_ops.ops.change.transfer_undo import taking_back, undone
-    from redisq_ops.ops.change.undo_preview import untouched
-    from redisq_ops.ops.hint import hint
-    from redisq_ops.ops.terminal import age
-
-    from .output import count, printable, say
-
     author = audit_log.Author.here(given["reason"])
     op = given["op"] or _latest(s, author, given)
     queue, operation = s.run(audit_log.find(s.deployment, op))
@@ -111,11 +77,6 @@ def _latest(s: Session, author: Author, given: Mapping[str, Any]) -> str:
 
     A script that runs twice, or beside another, doesn't go on to ever older changes.
     """
-    from redisq_ops.core.model.errors import NotFound, Refused, Unreachable
-    from redisq_ops.ops.change import audit_log
-    from redisq_ops.ops.change.undo import why_not
-    from redisq_ops.ops.hint import hint
-
     found = s.run(audit_log.log(s.deployment))
     changes = [o for o in found.operations if o.verb != "undo"]
     for name, why in found.unread.items():
@@ -142,8 +103,6 @@ def _latest(s: Session, author: Author, given: Mapping[str, Any]) -> str:
 
 def _tell_left(change: Undo, queue: str) -> None:
     """Which entries were left alone, as far as that is known."""
-    from .output import count, printable, say
-
     if change.sample:
         more = change.outcome.left - len(change.sample)
         rest = f" and {count(more)} more" if more > 0 else ""
@@ -153,10 +112,6 @@ def _tell_left(change: Undo, queue: str) -> None:
 
 
 def change_request(s: Session, verb: Control, given: dict[str, Any]) -> int:
-    from redisq_ops.ops.change import control
-    from redisq_ops.ops.change.audit_log import Author
-    from redisq_ops.ops.change.bulk import Plan, typed_number
-
     at = place(s, given["address"], "request")
     id, value = at.id or "", str(given.get("value", ""))
     now = s.run(control.changeable(at.queue, id, verb, value))
@@ -182,10 +137,6 @@ def change_request(s: Session, verb: Control, given: dict[str, Any]) -> int:
 
 
 def change_queue(s: Session, verb: str, given: dict[str, Any]) -> int:
-    from redisq_ops.ops.change import control
-    from redisq_ops.ops.change.audit_log import Author
-    from redisq_ops.ops.change.bulk import Plan
-
     queue = s.run(s.deployment.queue(given["name"]))
     control.settable(queue)
     left = control.contents(s.run(queue.counts.op())) or "nothing in it"
@@ -200,10 +151,6 @@ def change_queue(s: Session, verb: str, given: dict[str, Any]) -> int:
 
 
 def destroy(s: Session, given: dict[str, Any]) -> int:
-    from redisq_ops.ops.change import control
-    from redisq_ops.ops.change.audit_log import Author
-    from redisq_ops.ops.change.bulk import Plan
-
     queue, hard = s.run(s.deployment.queue(given["name"])), given["hard"]
     counts = s.run(control.destroyable(queue, hard))
     left = control.contents(counts)
@@ -219,18 +166,6 @@ def destroy(s: Session, given: dict[str, Any]) -> int:
 
 
 def retention(s: Session, given: dict[str, Any]) -> int:
-    from dataclasses import asdict
-
-    from redisq_ops.core.engine.registry import unreserved
-    from redisq_ops.core.model.errors import BadInput
-    from redisq_ops.core.model.keys import checked_name
-    from redisq_ops.ops.change import control
-    from redisq_ops.ops.change.audit_log import Author
-    from redisq_ops.ops.change.bulk import Plan
-    from redisq_ops.ops.files.submit import opened
-
-    from .output import emit, printable, say, table
-
     queue = s.run(opened(s.deployment, checked_name(given["name"], "queue name")))
     new = not s.run(queue.exists.op())
     changes = {}
@@ -264,60 +199,3 @@ def retention(s: Session, given: dict[str, Any]) -> int:
     outcome = s.run(control.set_flags(queue, "retention", author, changes))
     ended(s, outcome, title)
     return outcome.exit_code
-
-
-def _add_request(verb: Control) -> None:
-    help, own, words = REQUEST[verb]
-    _request.command(verb, help=help, epilog=examples(f"redisq request {verb} mail/r1 {words}"))(
-        command(
-            {"address": argument("ADDRESS"), **own, **GO},
-            lambda s, given: change_request(s, verb, given),
-        )
-    )
-
-
-def _add_queue(verb: str) -> None:
-    _queue.command(verb, help=QUEUE[verb], epilog=examples(f"redisq queue {verb} mail --yes"))(
-        command({"name": argument("QUEUE"), **GO}, lambda s, given: change_queue(s, verb, given))
-    )
-
-
-for _verb in REQUEST:
-    _add_request(_verb)
-for _word in QUEUE:
-    _add_queue(_word)
-_queue.command(
-    "destroy",
-    help="Remove an empty queue, or with --hard one with all that is in it. There is no undo.",
-    epilog=examples("redisq queue destroy mail", "redisq queue destroy mail --hard --dry-run"),
-)(
-    command(
-        {"name": argument("QUEUE"), "hard": flag("--hard", "Also with entries in it."), **GO},
-        destroy,
-    )
-)
-_OP = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="[OP]", help="Default: the latest that can be.", autocompletion=operations
-    ),
-]
-_REPORT = typer.Option("--report", metavar="FILE", help="Which were left alone, as NDJSON.")
-app.command(
-    "undo",
-    help="Take a change back. Entries that were touched since stay as they are.",
-    epilog=examples(
-        "redisq undo",
-        "redisq undo replay-5e8d3c91f0 --dry-run",
-        "redisq undo replay-5e8d3c91f0 --report left.ndjson --yes",
-    ),
-)(command({"op": (_OP, None), "report": (Annotated[str | None, _REPORT], None), **GO}, undo))
-_CHANGES = Annotated[list[str] | None, typer.Argument(metavar="[NAME=VALUE]...")]
-app.command(
-    "retention",
-    help="Show or change what a queue keeps, and when it gives up. An empty value is the default "
-    "again; time spans may be written 90s, 5m, 2h, 3d.",
-    epilog=examples(
-        "redisq retention mail", "redisq retention mail keep_ms=48h max_failures=5 history="
-    ),
-)(command({"name": argument("QUEUE"), "changes": (_CHANGES, None), **GO}, retention))

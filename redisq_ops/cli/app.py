@@ -1,4 +1,4 @@
-"""The tree of commands. Each module adds its own; heavy imports stay inside the commands."""
+"""The root of the command line: the options that every command takes."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from typing import Annotated
 
 import typer
 
+from .commands import Commands
 from .completion import contexts
 from .session import Session, begin, start_logging
 
 app = typer.Typer(
     name="redisq",
+    cls=Commands,
     help="Redis queues: submit and work requests, look at what queues do, repair them.",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -64,14 +66,3 @@ def _start(
         )
     )
     start_logging(*log)
-
-
-def examples(*lines: str) -> str:
-    """A help text's last paragraph; the mark keeps its lines from being joined."""
-    return "\b\n" + "\n".join(["Examples:", *(f"  {line}" for line in lines)])
-
-
-from . import submit, work, wait, results, overview, discover, inspect, explain  # noqa: E402, F401, I001  (each adds its commands)
-from . import consumers, entries, apply, select, edit, groups, admin, workers  # noqa: E402, F401
-from . import export_import, client, top, demo  # noqa: E402, F401
-from . import spark, spark_report, spark_submit, spark_replay, spark_lake  # noqa: E402, F401

@@ -3,49 +3,37 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-import typer
+from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.model.errors import BadInput
+from redisq_ops.core.model.settings import MAX_BATCH
+from redisq_ops.core.model.states import Verb
+from redisq_ops.ops.change import impact
+from redisq_ops.ops.change.apply import Apply, recorded
+from redisq_ops.ops.change.audit_log import Author, ChangeOutcome, Operation, new_id
+from redisq_ops.ops.change.bulk import PAST, Bulk, Plan, entries, meaning, typed
+from redisq_ops.ops.change.canary import PacedApply
+from redisq_ops.ops.change.plan import READ_AGAIN, Draft, PlanFile, PlanHeader, home, identity
+from redisq_ops.ops.change.plan_progress import whereabouts
+from redisq_ops.ops.change.transfer import MoveApply
+from redisq_ops.ops.change.transfer_plan import planned_way
+from redisq_ops.ops.filter.target import Target
+from redisq_ops.ops.filter.time import per_second
+from redisq_ops.ops.hint import hint
+from redisq_ops.ops.terminal import age
 
-from .app import app, examples
-from .canary import RAMPING, limits, ramped
+from .canary import limits, ramped
 from .confirm_and_run import agreed, drive, ended, shown, tell_recovered, untouched
-from .options import GO, MOST, Options, argument, command
 from .outcome_report import its_own, reporting
+from .output import count, emit, printable, progress, say, when
 from .session import Session
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from redisq_ops.core.engine.queue import Queue
-    from redisq_ops.core.model.states import Verb
-    from redisq_ops.ops.change.apply import Apply
-    from redisq_ops.ops.change.audit_log import Operation
-    from redisq_ops.ops.change.bulk import Bulk, Plan
-    from redisq_ops.ops.change.plan import Draft, PlanFile
-    from redisq_ops.ops.filter.target import Target
-
-_MAX = typer.Option("--max", min=1, max=MOST, help="Stop after so many; apply again goes on.")
-_REPORT = typer.Option("--report", metavar="FILE", help="What became of each entry, as NDJSON.")
-_RATE = typer.Option("--rate", metavar="N/s", help="Not faster than this.")
-APPLYING: Options = {
-    "file": argument("FILE", help="As --plan wrote it."),
-    "rate": (Annotated[str | None, _RATE], None),
-    "max": (Annotated[int | None, _MAX], None),
-    "report": (Annotated[str | None, _REPORT], None),
-    **RAMPING,
-    **GO,
-}
 
 
 def draft(verb: Verb, wanted: Sequence[Target], given: Mapping[str, Any]) -> Draft:
     """A plan's file, begun."""
-    from redisq_ops.core.model.errors import BadInput
-    from redisq_ops.ops.change.audit_log import new_id
-    from redisq_ops.ops.change.plan import Draft
-
     if given["dry_run"]:
         raise BadInput("--plan writes a file, --dry-run writes nothing: one of them")
     if len(wanted) > 1:
@@ -55,12 +43,6 @@ def draft(verb: Verb, wanted: Sequence[Target], given: Mapping[str, Any]) -> Dra
 
 def written(s: Session, file: Draft, bulk: Bulk, plan: Plan) -> int:
     """Finish a plan's file and say what is in it; exit code 0."""
-    from redisq_ops.core.model.settings import MAX_BATCH
-    from redisq_ops.ops.change.plan import PlanHeader, identity
-    from redisq_ops.ops.hint import hint
-
-    from .output import emit, printable, say
-
     order, author = bulk.order, bulk.author
     queue = order.queue
     created_ms, server = s.run(identity(queue, s.deployment))
@@ -84,19 +66,6 @@ def written(s: Session, file: Draft, bulk: Bulk, plan: Plan) -> int:
 
 def apply(s: Session, given: dict[str, Any]) -> int:
     """Carry a plan out, or the rest of it."""
-    from redisq_ops.core.model.errors import BadInput
-    from redisq_ops.ops.change.apply import Apply, progress
-    from redisq_ops.ops.change.audit_log import Author
-    from redisq_ops.ops.change.bulk import PAST
-    from redisq_ops.ops.change.canary import PacedApply
-    from redisq_ops.ops.change.plan import READ_AGAIN, PlanFile, home
-    from redisq_ops.ops.change.transfer import MoveApply
-    from redisq_ops.ops.change.transfer_plan import planned_way
-    from redisq_ops.ops.filter.time import per_second
-
-    from .output import count, printable, say
-    from .output import progress as metered
-
     path, report = given["file"], given["report"]
     if path == "-":
         raise BadInput(READ_AGAIN)
@@ -106,13 +75,13 @@ def apply(s: Session, given: dict[str, Any]) -> int:
         if report is not None and os.path.samefile(report, path):
             raise BadInput(f"--report {report} would write over the plan")
     with untouched():
-        with metered(f"checking {path}") as meter:
+        with progress(f"checking {path}") as meter:
             plan = PlanFile(path, meter)
         header = plan.header
         if not given["dry_run"]:
             its_own(report, header.op)
         queue = s.run(home(s.deployment, header))
-        before = s.run(progress(queue, header))
+        before = s.run(recorded(queue, header))
     rate = header.rate if given["rate"] is None else per_second(given["rate"])
     into = f" to {header.into}" if header.into else ""
     what = f"{PAST[header.verb]} {header.state} entries of {header.queue}{into}"
@@ -161,13 +130,6 @@ def _proposal(
     given: Mapping[str, Any],
 ) -> Plan:
     """What applying it will do, now."""
-    from redisq_ops.ops.change import impact
-    from redisq_ops.ops.change.bulk import Plan, entries, meaning, typed
-    from redisq_ops.ops.change.plan_progress import whereabouts
-    from redisq_ops.ops.terminal import age
-
-    from .output import count, progress, when
-
     header, done = plan.header, before.span[1] if before else 0
     does = "remove for good" if header.verb == "hard" else header.verb
     into = f" to {header.into}" if header.into else ""
@@ -203,10 +165,6 @@ def _proposal(
 
 def _already(s: Session, before: Operation, what: str) -> int:
     """A plan that was applied to its end: nothing is done, and it says so."""
-    from redisq_ops.ops.change.audit_log import ChangeOutcome
-
-    from .output import count, printable, when
-
     outcome = ChangeOutcome(before.id, before.matched, before.done)
     if s.json:
         skipped = {"earlier": before.matched - before.done} if before.matched > before.done else {}
@@ -217,15 +175,3 @@ def _already(s: Session, before: Operation, what: str) -> int:
         done = f"{count(before.done)} of {count(before.matched)}"
         print(printable(f"already applied {at}: {what}: {done} (op {before.id})"))
     return 0
-
-
-app.command(
-    "apply",
-    help="Do what a plan says, to just its entries: each is looked at again, and left alone if it "
-    "changed or came later. Run again, it goes on where it stopped.",
-    epilog=examples(
-        "redisq apply p.ndjson --dry-run",
-        "redisq apply p.ndjson --max 100 --report r.ndjson",
-        "redisq apply p.ndjson --rate 200/s --reason 'smtp is back' --yes",
-    ),
-)(command(APPLYING, apply))

@@ -6,22 +6,25 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict
+from typing import Any
 
+from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.engine.transfer_recovery import Recovered
+from redisq_ops.core.model.errors import NotFound, RedisqError, Refused, Superseded, Unconfirmed
+from redisq_ops.ops.change.audit_log import ChangeOutcome
+from redisq_ops.ops.change.bulk import Bulk, Plan
+from redisq_ops.ops.change.edit import Edit
+from redisq_ops.ops.change.undo import Undo
+from redisq_ops.ops.change.unfinished import unfinished
+from redisq_ops.ops.files.import_ import Import
+from redisq_ops.ops.filter.time import per_second
+from redisq_ops.ops.hint import hint
+from redisq_ops.ops.inspect.consumers import Change
+from redisq_ops.ops.inspect.worker_processes import Prune
+
+from .output import Meter, as_line, conclude, count, emit, printable, progress, say, when
 from .session import Session
-
-if TYPE_CHECKING:
-    from redisq_ops.core.engine.queue import Queue
-    from redisq_ops.core.engine.transfer_recovery import Recovered
-    from redisq_ops.ops.change.audit_log import ChangeOutcome
-    from redisq_ops.ops.change.bulk import Bulk, Plan
-    from redisq_ops.ops.change.edit import Edit
-    from redisq_ops.ops.change.undo import Undo
-    from redisq_ops.ops.files.import_ import Import
-    from redisq_ops.ops.inspect.consumers import Change
-    from redisq_ops.ops.inspect.worker_processes import Prune
-
-    from .output import Meter
 
 
 def agreed(s: Session, plans: Sequence[Plan], given: Mapping[str, Any]) -> bool:
@@ -30,16 +33,10 @@ def agreed(s: Session, plans: Sequence[Plan], given: Mapping[str, Any]) -> bool:
     A person is asked, and types a number or name where much is at stake. Without a terminal and
     without ``--yes`` the plan is the output, and exit code 5 says that nothing was done.
     """
-    from redisq_ops.core.model.errors import Refused, Unconfirmed
-
-    from .output import emit, say
-
     yes, dry_run, guard = given["yes"], given["dry_run"], s.guard
     if not dry_run:
         s.writable()
     if rate := given.get("rate"):
-        from redisq_ops.ops.filter.time import per_second
-
         guard.rate(per_second(rate))
     unasked = dry_run or not (yes or s.interactive)
     for plan in plans:
@@ -66,8 +63,6 @@ def agreed(s: Session, plans: Sequence[Plan], given: Mapping[str, Any]) -> bool:
 
 def shown(plan: Plan) -> list[str]:
     """A plan for people: its title, and below it what comes of it."""
-    from .output import printable
-
     return [printable(plan.title), *(f"  {printable(line)}" for line in plan.lines)]
 
 
@@ -91,8 +86,6 @@ def untouched(so: str = "nothing was changed") -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as stop:
-        from redisq_ops.core.model.errors import RedisqError
-
         said = RedisqError(f"interrupted, {so}")
         said.exit_code = 130
         raise said from stop
@@ -105,10 +98,6 @@ def drive(
 
     ``again``: the command that goes on with it.
     """
-    from redisq_ops.core.model.errors import NotFound, RedisqError, Superseded
-
-    from .output import as_line, conclude, printable, progress, say
-
     outcome, began = change.outcome, time.monotonic()
 
     async def steps(meter: Meter) -> None:
@@ -151,12 +140,6 @@ def ended(
     more: Mapping[str, Any] | None = None,
 ) -> None:
     """The last line: what was done, for people or as the contract's object (and ``more`` in it)."""
-    from dataclasses import asdict
-
-    from redisq_ops.ops.hint import hint
-
-    from .output import as_line, conclude, count, printable, say
-
     if s.json:
         return conclude(as_line(asdict(outcome) | dict(more or {})))
     if not outcome.matched:
@@ -172,17 +155,11 @@ def ended(
 
 def tell_recovered(s: Session, recovered: Sequence[Recovered]) -> None:
     """Say which moves of others were found unfinished, and what became of them."""
-    from .output import printable, say
-
     for one in recovered if not s.json else ():
         say(printable(str(one)))
 
 
 def tell_unfinished(s: Session, queue: Queue[Any]) -> None:
     """Say which moves out of a queue are still unfinished."""
-    from redisq_ops.ops.change.unfinished import unfinished
-
-    from .output import printable, say, when
-
     for one in s.run(unfinished(queue)) if not s.json else ():
         say(printable(one.sentence(lambda ms: when(ms, s.utc))))

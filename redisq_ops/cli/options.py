@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from inspect import Parameter, Signature
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,14 +11,12 @@ from typing import Annotated, Any
 import typer
 
 from .completion import queues
-from .session import Session, session
+from .session import session
 
 MOST = 10**9
 """the highest number that options take; servers count to 2**63"""
-
 Options = Mapping[str, tuple[Any, Any]]
 """parameter -> its annotation for Typer, and its default (``...``: it has to be given)"""
-
 GO: Options = {
     "reason": (
         Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the journal.")],
@@ -114,13 +113,10 @@ WHEN: Options = {
         None,
     ),
 }
-
-
 OneQueue = Annotated[
     str | None,
     typer.Option("--queue", metavar="NAME", help="The queue.", autocompletion=queues),
 ]
-
 SkipInvalid = Annotated[
     Path | None,
     typer.Option(
@@ -141,11 +137,39 @@ def flag(name: str, help: str) -> tuple[Any, Any]:
     return Annotated[bool, typer.Option(name, help=help)], False
 
 
-def command(options: Options, act: Callable[[Session, dict[str, Any]], int]) -> Callable[..., int]:
-    """A function of these options that runs ``act``; for Typer to read them from."""
+_CANARY = typer.Option(
+    "--canary",
+    metavar="N",
+    min=1,
+    max=MOST,
+    help="N first; all others only if those are well, by a ramp.",
+)
+_WATCH = typer.Option("--watch", metavar="SPAN", help="Ramp: how long to wait for an end. [1m]")
+_REENTRY = typer.Option("--max-reentry", metavar="SHARE", help="Ramp: may die again. [20%]")
+_LATENCY = typer.Option("--max-latency", metavar="SPAN", help="Ramp: slower than before. [5ms]")
+_WAITING = typer.Option(
+    "--max-waiting", metavar="N", min=0, max=MOST, help="Ramp: entries that may wait."
+)
+_PATIENCE = typer.Option("--patience", metavar="SPAN", help="Ramp: paused at most so long. [5m]")
+RAMPING: Options = {
+    "canary": (Annotated[int | None, _CANARY], None),
+    "ramp": flag("--ramp", "Begin slowly, double up to --rate while all is well."),
+    "max_reentry": (Annotated[str | None, _REENTRY], None),
+    "max_latency": (Annotated[str | None, _LATENCY], None),
+    "max_waiting": (Annotated[int | None, _WAITING], None),
+    "watch": (Annotated[str | None, _WATCH], None),
+    "patience": (Annotated[str | None, _PATIENCE], None),
+}
+
+
+def command(options: Options, act: str, *first: Any) -> Callable[..., int]:
+    """A function of these options that performs ``act``; for Typer to read them from.
+
+    ``first`` are passed to it before the values of the options.
+    """
 
     def run(context: typer.Context, **given: Any) -> int:
-        return act(session(context), given)
+        return perform(context, act, *first, given)
 
     parameters = [Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context)]
     parameters += [
@@ -160,3 +184,18 @@ def command(options: Options, act: Callable[[Session, dict[str, Any]], int]) -> 
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     run.__dict__["__signature__"] = Signature(parameters)
     return run
+
+
+def perform(context: typer.Context, act: str, *given: Any) -> int:
+    """Run the function that ``act`` names, as ``entries.changed``; its exit code.
+
+    Its module is loaded now: help and completion need neither it nor the Redis client.
+    """
+    module, _, name = act.partition(".")
+    function = getattr(import_module(f"redisq_ops.cli.{module}"), name)
+    return function(session(context), *given) or 0
+
+
+def examples(*lines: str) -> str:
+    """A help text's last paragraph; the mark keeps its lines from being joined."""
+    return "\b\n" + "\n".join(["Examples:", *(f"  {line}" for line in lines)])

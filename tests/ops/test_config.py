@@ -82,7 +82,7 @@ def test_a_context_takes_from_the_environment(file: Path) -> None:
 def test_an_unset_variable_is_one_line_and_nobody_is_connected_to(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from redisq_ops import cli
+    from redisq_ops.cli import main as cli
 
     prod(file, 'url = "${PROD_URL}"')
     assert cli.run(["ls", "--context", "prod"]) == 2

@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 from pathlib import Path
@@ -480,10 +479,10 @@ def test_the_commands_on_a_real_history(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from redisq_ops.cli import run, spark_report
+    from redisq_ops.cli import spark as running
+    from redisq_ops.cli import spark_report
+    from redisq_ops.cli.main import run
     from redisq_ops.cli.spark import frame
-
-    running = sys.modules["redisq_ops.cli.spark"]
 
     url, client = valkey_url, redis.Redis.from_url(valkey_url, protocol=3)
     client.flushall()
@@ -572,7 +571,7 @@ def test_a_terminal_is_shown_no_one_elses_bytes(capsys: pytest.CaptureFixture[st
 def test_what_can_not_be_is_said_before_spark_starts(
     words: list[str], code: int, said: str, url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from redisq_ops.cli import run
+    from redisq_ops.cli.main import run
 
     assert run(["--url", url, "spark", *words]) == code
     err = capsys.readouterr().err

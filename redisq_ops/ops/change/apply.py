@@ -138,7 +138,7 @@ class Apply(Bulk):
 
     async def _begin(self) -> None:
         self.recovered += await recover(self.order.queue, but=[self.op])
-        operation = await progress(self.order.queue, self.plan.header)
+        operation = await recorded(self.order.queue, self.plan.header)
         if operation is None:
             await super()._begin()
         elif operation.ended:
@@ -164,7 +164,7 @@ class Apply(Bulk):
             return not self._over
 
     async def _reread(self) -> None:
-        operation = await progress(self.order.queue, self.plan.header)
+        operation = await recorded(self.order.queue, self.plan.header)
         if operation is None:
             gone = f"was queue {self.order.queue.name} destroyed?"
             raise NotFound(f"{self.op} is no longer in the journal: {gone}")
@@ -191,7 +191,7 @@ class Apply(Bulk):
             await self._reread()
 
 
-async def progress(queue: Queue[Any], header: PlanHeader) -> Operation | None:
+async def recorded(queue: Queue[Any], header: PlanHeader) -> Operation | None:
     """How far a plan was carried out; None: not at all. Refuses one that was taken back, or that
     is so old that nobody can tell."""
     operation = await audit_log.read(queue, header.op)

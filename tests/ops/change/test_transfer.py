@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import redis
 
-from redisq_ops.cli import run as cli_run
+from redisq_ops.cli.main import run as cli_run
 from redisq_ops.cli.session import Session
 from redisq_ops.core.engine import transfer as core_relocation
 from redisq_ops.core.engine.queue import Queue
@@ -783,7 +783,7 @@ POINTS = {
 }
 KILLING = """
 import os, signal, sys
-from redisq_ops import cli
+from redisq_ops.cli import main as cli
 from redisq_ops.core.engine import transfer as core
 from redisq_ops.ops.change import transfer as ops
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import typer
 
-from . import top
-from .app import app, examples
+from ..options import examples, perform
+
+commands = typer.Typer()
 
 
-@app.command(epilog=examples("redisq demo", "redisq demo --json"))
+@commands.command(epilog=examples("redisq demo", "redisq demo --json"))
 def demo(context: typer.Context) -> int:
     """A real server, a living workload, and the dashboard on it; all gone at the end.
 
     Without a terminal, prints one frame after a few seconds of work.
     """
-    return top.top(context, demo=True)
+    return perform(context, "top.top", None, 1.0, False, False, True)
