@@ -13,7 +13,7 @@ from redisq_ops.core.model.keys import checked_name
 from redisq_ops.core.queues.request.queue import Control
 from redisq_ops.ops.change import audit_log, control
 from redisq_ops.ops.change.audit_log import Author
-from redisq_ops.ops.change.bulk import Plan, entries, typed_number
+from redisq_ops.ops.change.preview import Preview, entries, typed_number
 from redisq_ops.ops.change.transfer_undo import taking_back, undone
 from redisq_ops.ops.change.undo import Undo, why_not
 from redisq_ops.ops.change.undo_preview import untouched
@@ -48,7 +48,7 @@ def undo(s: Session, given: dict[str, Any]) -> int:
         facts |= {"untouched": still, "list": how}
         known = f"{count(still)} of them are untouched still" if still is not None else ""
         lines.append(f"{known or 'those that are untouched still'}: {how}" if how else known)
-    plan = Plan(title, tuple(filter(None, lines)), typed_number(n), facts)
+    plan = Preview(title, tuple(filter(None, lines)), typed_number(n), facts)
     if not agreed(s, [plan], given):
         return 0
     with reporting(s, given["report"], op, of=UNDO) as report:
@@ -127,7 +127,7 @@ def change_request(s: Session, verb: Control, given: dict[str, Any]) -> int:
     }  # fmt: skip
     if verb == "cancel":
         facts["entries"] = left
-    plan = Plan(title, lines, typed_number(left), facts | {"matched": 1})
+    plan = Preview(title, lines, typed_number(left), facts | {"matched": 1})
     if not agreed(s, [plan], given):
         return 0
     author = Author.here(given["reason"])
@@ -141,7 +141,7 @@ def change_queue(s: Session, verb: str, given: dict[str, Any]) -> int:
     control.settable(queue)
     left = control.contents(s.run(queue.counts.op())) or "nothing in it"
     lines = tuple(filter(None, (left, control.heeded_by(queue))))
-    plan = Plan(f"{verb} queue {queue.name}", lines, facts={"verb": verb, "queue": queue.name})
+    plan = Preview(f"{verb} queue {queue.name}", lines, facts={"verb": verb, "queue": queue.name})
     if not agreed(s, [plan], given):
         return 0
     act = {"pause": control.pause, "resume": control.resume, "drain": control.drain}[verb]
@@ -158,7 +158,7 @@ def destroy(s: Session, given: dict[str, Any]) -> int:
     held = counts.waiting + counts.pending + counts.delayed + counts.dead + counts.trash
     facts = {"verb": "destroy", "queue": queue.name, "hard": hard, "entries": held}
     title = f"destroy queue {queue.name}"
-    if not agreed(s, [Plan(title, lines, queue.name if left else None, facts)], given):
+    if not agreed(s, [Preview(title, lines, queue.name if left else None, facts)], given):
         return 0
     outcome = s.run(control.destroy(queue, Author.here(given["reason"]), hard=hard))
     ended(s, outcome, f"{title}, keys", undo=False)
@@ -193,7 +193,7 @@ def retention(s: Session, given: dict[str, Any]) -> int:
     if new:
         lines.append(f"queue {queue.name} does not exist yet: it becomes a {queue.kind} queue")
     facts = {"verb": "retention", "queue": queue.name, "changes": changes}
-    if not agreed(s, [Plan(title, tuple(lines), facts=facts)], given):
+    if not agreed(s, [Preview(title, tuple(lines), facts=facts)], given):
         return 0
     author = Author.here(given["reason"])
     outcome = s.run(control.set_flags(queue, "retention", author, changes))

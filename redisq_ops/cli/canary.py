@@ -14,7 +14,7 @@ from redisq_ops.core.model.errors import BadInput, RedisqError
 from redisq_ops.core.model.states import Verb
 from redisq_ops.ops.change.apply import Apply
 from redisq_ops.ops.change.bulk import Bulk
-from redisq_ops.ops.change.canary import Paced, Ramp
+from redisq_ops.ops.change.canary import Ramp
 from redisq_ops.ops.change.ramp_controller import Limits
 from redisq_ops.ops.filter.time import duration_ms
 
@@ -72,7 +72,6 @@ def _fine_ms(text: str) -> float:
 
 def ramped(s: Session, steps: Bulk, limits: Limits, what: str) -> int:
     """Drive a replay by canary and ramp, say how it goes and how it ended; its exit code."""
-    assert isinstance(steps, Paced)
     ramp, live, code = Ramp(steps, limits), _Live(), None
     outcome = ramp.outcome
     try:

@@ -7,7 +7,7 @@ from typing import Any
 
 from redisq_ops.ops.change import control
 from redisq_ops.ops.change.audit_log import Author, ChangeOutcome
-from redisq_ops.ops.change.bulk import Plan
+from redisq_ops.ops.change.preview import Preview
 
 from .confirm_and_run import agreed, ended
 from .output import emit, printable, say, table
@@ -43,7 +43,7 @@ def change(s: Session, verb: str, given: dict[str, Any]) -> int:
     facts = {"verb": verb, "queue": queue.name, "client": name, "value": given.get("value")}
     if int(before) == value:
         return _unchanged(s, title, facts, dry_run=given["dry_run"])
-    if not agreed(s, [Plan(title, lines, facts=facts | {"matched": 1})], given):
+    if not agreed(s, [Preview(title, lines, facts=facts | {"matched": 1})], given):
         return 0
     author = Author.here(given["reason"])
     outcome = s.run(control.change_client(queue, name, verb, author, value))

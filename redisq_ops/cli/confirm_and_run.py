@@ -13,21 +13,17 @@ from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.transfer_recovery import Recovered
 from redisq_ops.core.model.errors import NotFound, RedisqError, Refused, Superseded, Unconfirmed
 from redisq_ops.ops.change.audit_log import ChangeOutcome
-from redisq_ops.ops.change.bulk import Bulk, Plan
-from redisq_ops.ops.change.edit import Edit
-from redisq_ops.ops.change.undo import Undo
+from redisq_ops.ops.change.preview import Preview
+from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.change.unfinished import unfinished
-from redisq_ops.ops.files.import_ import Import
 from redisq_ops.ops.filter.time import per_second
 from redisq_ops.ops.hint import hint
-from redisq_ops.ops.inspect.consumers import Change
-from redisq_ops.ops.inspect.worker_processes import Prune
 
 from .output import Meter, as_line, conclude, count, emit, printable, progress, say, when
 from .session import Session
 
 
-def agreed(s: Session, plans: Sequence[Plan], given: Mapping[str, Any]) -> bool:
+def agreed(s: Session, plans: Sequence[Preview], given: Mapping[str, Any]) -> bool:
     """Show what would be done and find out whether to do it; False for a dry run.
 
     A person is asked, and types a number or name where much is at stake. Without a terminal and
@@ -43,9 +39,9 @@ def agreed(s: Session, plans: Sequence[Plan], given: Mapping[str, Any]) -> bool:
         if unasked and s.json:
             emit({"plan": plan.title, **plan.facts})
         elif unasked:
-            print(*shown(plan), sep="\n")
+            print(*indented(plan), sep="\n")
         elif s.interactive or not s.json:
-            say("\n".join(shown(plan)))
+            say("\n".join(indented(plan)))
     if dry_run:
         return False
     guard.checked([plan.facts for plan in plans])
@@ -61,12 +57,13 @@ def agreed(s: Session, plans: Sequence[Plan], given: Mapping[str, Any]) -> bool:
     return True
 
 
-def shown(plan: Plan) -> list[str]:
-    """A plan for people: its title, and below it what comes of it."""
-    return [printable(plan.title), *(f"  {printable(line)}" for line in plan.lines)]
+def indented(preview: Preview) -> list[str]:
+    """A preview for people: its title, and below it what comes of it."""
+    title, *lines = map(printable, preview.text)
+    return [title, *(f"  {line}" for line in lines)]
 
 
-def _sure(plans: Sequence[Plan], name: str | None) -> bool:
+def _sure(plans: Sequence[Preview], name: str | None) -> bool:
     """A person's answer; ``name`` is typed too, where the context wants that."""
     typed = [word for word in (*(plan.typed for plan in plans), name) if word is not None]
     if not typed:
@@ -91,24 +88,18 @@ def untouched(so: str = "nothing was changed") -> Iterator[None]:
         raise said from stop
 
 
-def drive(
-    s: Session, change: Bulk | Change | Edit | Import | Prune | Undo, what: str, again: str = ""
-) -> bool:
-    """Take a change's steps; False after Ctrl+C. Its outcome says how far it came.
+def drive(s: Session, change: ChangeRun, what: str, again: str = "") -> bool:
+    """Take the steps of a change; False after Ctrl+C. Its outcome says how far it came.
 
-    ``again``: the command that goes on with it.
+    ``again``: the command that continues it.
     """
-    outcome, began = change.outcome, time.monotonic()
+    outcome, change.rate = change.outcome, s.guard.stricter(change.rate)
 
     async def steps(meter: Meter) -> None:
         while await change.step():
-            handled = outcome.done + sum(outcome.skipped.values())
-            meter(handled, outcome.matched)
-            # A plan's outcome is all that was ever done of it; the limit is for this run.
-            own: int = getattr(change, "handled", handled)
-            rest = max(change.pause, s.guard.rest(own, time.monotonic() - began))
-            if rest > 0:  # a sleep of nothing takes a tenth of a step's time
-                time.sleep(rest)
+            meter(outcome.done + sum(outcome.skipped.values()), outcome.matched)
+            if (pause := change.pause) > 0:  # a sleep of nothing takes a tenth of a step's time
+                time.sleep(pause)
 
     try:
         with progress(what, outcome.matched) as meter:

@@ -8,17 +8,17 @@ from typing import Any
 
 from redisq_ops.core.model.errors import Refused
 from redisq_ops.ops.change.audit_log import Author
-from redisq_ops.ops.change.bulk import TYPED_ABOVE, Bulk, Plan, allowed, entries, planned
-from redisq_ops.ops.change.impact import weigh
+from redisq_ops.ops.change.bulk import allowed
 from redisq_ops.ops.change.plan import free
-from redisq_ops.ops.filter.target import Target
+from redisq_ops.ops.change.prepare import ChangeRequest
+from redisq_ops.ops.change.preview import TYPED_ABOVE, Preview, entries
 from redisq_ops.ops.filter.time import duration_ms
 from redisq_ops.ops.hint import hint
 from redisq_ops.ops.inspect.consumers import (
     AGES_MS,
     DELIVERIES,
     SILENT_MS,
-    Change,
+    ConsumerChange,
     ConsumerReport,
     HeldEntries,
     among,
@@ -28,6 +28,7 @@ from redisq_ops.ops.inspect.consumers import (
 )
 
 from .apply import draft, written
+from .change_entries import prepared_for
 from .confirm_and_run import agreed, drive, untouched
 from .output import age, count, emit, printable, progress, say, table, tell
 from .rows import tell_sentence
@@ -151,17 +152,14 @@ def _planned(s: Session, given: dict[str, Any], min_idle_ms: int) -> int:
     allowed(queue, "claim", "pending")
     held = _held(s, given, min_idle_ms)
     checked_receiver(held, to)
-    target = Target(queue, "pending", among(held, s.redaction))
-    with draft("claim", [target], given) as file:
-        with untouched(), progress(f"looking through {queue.name}") as meter:
-            chosen, weight = s.run(
-                weigh(queue, "pending", target.filter, meter, file.add, s.redaction.text)
-            )
-        claim = Bulk(chosen, "claim", Author.here(given["reason"]), consumer=to)
-        means = f"{to} has them then; who held them can't settle any more"
-        plan = planned(chosen, "claim", means=means, weight=weight)
-        with untouched():
-            return written(s, file, claim, replace(plan, lines=(*plan.lines, *_young(held, given))))
+    request = ChangeRequest(
+        "claim", queue, "pending", among(held, s.redaction), consumer=to, by_ids=True
+    )
+    with draft("claim", [queue], given) as file:
+        prepared = prepared_for(s, request, given, file.add)
+        lines = (*prepared.preview.lines, *_young(held, given))
+        prepared = replace(prepared, preview=replace(prepared.preview, lines=lines))
+        return written(s, file, prepared, Author.here(given["reason"]))
 
 
 def removed(s: Session, given: dict[str, Any]) -> int:
@@ -197,7 +195,7 @@ def _changed(
     *,
     remove: bool,
 ) -> int:
-    change = Change(held, to, Author.here(given["reason"]), remove=remove)
+    change = ConsumerChange(held, to, Author.here(given["reason"]), remove=remove)
     n, queue, outcome = len(held.ids), held.queue.name, change.outcome
     verb = "remove" if remove else "claim"
     what = f"remove {held.what}" if remove else f"claim from {held.what}"
@@ -216,7 +214,7 @@ def _changed(
             print(printable("; ".join([f"0 matched: {title}", *lines[1:]])))
         return 0
     typed = str(n) if n > TYPED_ABOVE else None
-    if not agreed(s, [Plan(title, tuple(lines), typed, facts)], given):
+    if not agreed(s, [Preview(title, tuple(lines), typed, facts)], given):
         return 0
     finished = drive(s, change, title, s.again)
     if s.json:

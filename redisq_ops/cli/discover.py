@@ -9,7 +9,7 @@ from redisq_ops.core.engine.registry import Registered
 from redisq_ops.core.model.keys import checked_name
 from redisq_ops.core.redis.key_scan import clock_ms
 from redisq_ops.ops.change.audit_log import ChangeOutcome
-from redisq_ops.ops.change.bulk import Plan
+from redisq_ops.ops.change.preview import Preview
 from redisq_ops.ops.discover import (
     Discovered,
     Discovery,
@@ -69,7 +69,7 @@ def discover(s: Session, given: dict[str, Any]) -> int:
         facts = {"verb": "register", "matched": len(new), "queues": [e.name for e in new]}
         if not new:
             _ended(s, None, "nothing new to register")
-        elif agreed(s, [Plan(title, lines, facts=facts)], given):
+        elif agreed(s, [Preview(title, lines, facts=facts)], given):
             outcome = s.run(register(s.deployment, new))
             _ended(s, outcome, "registered")
             return outcome.exit_code or (3 if broken else 0)
@@ -130,7 +130,7 @@ def forget(s: Session, given: dict[str, Any]) -> int:
     entry: Registered = s.run(forgettable(s.deployment, name))
     facts = {"verb": "forget", "queue": name, "matched": 1}
     lines = ("redisq doesn't show it any more; its owner's keys stay as they are",)
-    if not agreed(s, [Plan(f"forget queue {name}", lines, facts=facts)], given):
+    if not agreed(s, [Preview(f"forget queue {name}", lines, facts=facts)], given):
         return 0
     outcome = s.run(forgotten(s.deployment, entry))
     _ended(s, outcome, f"forgot {name}")

@@ -11,7 +11,6 @@ from typing import Any
 from redisq_ops.core.model.entry import State
 from redisq_ops.core.model.errors import BadInput, NotFound
 from redisq_ops.ops.change.audit_log import Author, ChangeOutcome
-from redisq_ops.ops.change.bulk import Plan, entries, typed_number
 from redisq_ops.ops.change.edit import (
     CHANGES,
     Change,
@@ -23,6 +22,7 @@ from redisq_ops.ops.change.edit import (
     survey,
 )
 from redisq_ops.ops.change.editor import chosen, edited, readable
+from redisq_ops.ops.change.preview import Preview, entries, typed_number
 from redisq_ops.ops.filter.scan import Selection, select
 
 from .confirm_and_run import agreed, drive, ended, untouched
@@ -72,7 +72,7 @@ def edit(s: Session, state: State, given: Mapping[str, Any]) -> int:
     return work.outcome.exit_code if finished else 130
 
 
-def _plan(s: Session, selection: Selection, change: Change) -> tuple[Plan, list[str]]:
+def _plan(s: Session, selection: Selection, change: Change) -> tuple[Preview, list[str]]:
     """The plan, and what it does to some of the entries, line by line."""
     n, queue = selection.count, selection.queue.name
     lines = []
@@ -96,7 +96,7 @@ def _plan(s: Session, selection: Selection, change: Change) -> tuple[Plan, list[
         ],
     }  # fmt: skip
     typed = typed_number(changes)
-    return Plan(title, (rest,) if rest else (), typed, facts), lines
+    return Preview(title, (rest,) if rest else (), typed, facts), lines
 
 
 def _stay(found: Mapping[str, int]) -> str:
@@ -105,7 +105,7 @@ def _stay(found: Mapping[str, int]) -> str:
     return f"as they are stay {count(sum(found.values()))}: {why}" if found else ""
 
 
-def _nothing(s: Session, plan: Plan) -> int:
+def _nothing(s: Session, plan: Preview) -> int:
     """All would stay as they are: nothing is asked, nothing is written."""
     outcome = ChangeOutcome(None, plan.facts["matched"], 0, plan.facts["stay"])
     if s.json:

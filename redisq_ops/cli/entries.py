@@ -9,40 +9,25 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import nullcontext
-from functools import partial
 from typing import Any
 
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.registry import server_ms
-from redisq_ops.core.engine.transfer_recovery import recover
 from redisq_ops.core.model.entry import GONE, Entry, State
 from redisq_ops.core.model.errors import BadInput, Exists, WrongKind
 from redisq_ops.core.model.keys import checked_name
-from redisq_ops.core.model.states import VERBS, Verb
+from redisq_ops.core.model.states import Verb
 from redisq_ops.core.queues.delay import DelaySet
-from redisq_ops.ops.change.audit_log import Author, ChangeOutcome
-from redisq_ops.ops.change.bulk import PAST, Bulk, Looked, allowed, entries, planned
-from redisq_ops.ops.change.canary import PacedBulk
-from redisq_ops.ops.change.impact import Consequences, weigh
-from redisq_ops.ops.change.plan import free
-from redisq_ops.ops.change.ramp_controller import Limits
-from redisq_ops.ops.change.transfer import Move, Relocating
-from redisq_ops.ops.change.transfer_plan import Way, look_ahead, way_to
-from redisq_ops.ops.change.transfer_plan import means as going
-from redisq_ops.ops.change.whole_state import Whole, WholeBulk, movable, whole
+from redisq_ops.ops.change.preview import entries
 from redisq_ops.ops.explain.cancelled import taken_along
 from redisq_ops.ops.filter.scan import Scan
 from redisq_ops.ops.filter.target import Target, targets
-from redisq_ops.ops.filter.time import duration_ms, moment_ms, per_second
+from redisq_ops.ops.filter.time import duration_ms, moment_ms
 from redisq_ops.ops.hint import hint
 
 from .address import queue_named
-from .apply import draft, written
-from .canary import limits, ramped
-from .confirm_and_run import agreed, drive, ended, tell_recovered, tell_unfinished, untouched
-from .filter_options import filtered, pace, pages, with_payloads
-from .output import age, emit, printable, progress, say, table, when
+from .filter_options import filtered, pages, with_payloads
+from .output import age, emit, printable, say, table, when
 from .rows import entry_row, tell_unread
 from .session import Session, redaction
 
@@ -97,11 +82,11 @@ def listed(s: Session, state: State, given: Mapping[str, Any]) -> int:
         if unknown:
             say(f"{queue.name}: unknown: a {queue.kind} queue doesn't tell which are {state}")
         broken = tell_unread([scan]) or broken
-        _say_cancelled(s, target)
+        tell_cancelled(s, target)
     return 3 if broken else 0
 
 
-def _say_cancelled(s: Session, target: Target) -> None:
+def tell_cancelled(s: Session, target: Target) -> None:
     """What the trash counts and doesn't list."""
     if target.state == "trash" and (said := s.run(taken_along(target.queue))):
         say(printable(f"{target.queue.name}: {said}"))
@@ -123,128 +108,7 @@ def _table(queue: str, state: State, rows: list[Entry], now: int) -> tuple[list[
     return [*headers, "reason", "error"], texts
 
 
-def changed(s: Session, verb: Verb, states: Sequence[State], given: Mapping[str, Any]) -> int:
-    """Select, plan, ask, and move in bounded steps, a journal entry for each queue."""
-    if given["plan"] is not None:
-        free(given["plan"])
-    if given.get("hard"):
-        verb = "hard"
-    sources = [state for state in VERBS[verb][0] if state != "trash" or states]
-    if named := given.get("state"):
-        if (verb, named) == ("hard", "trash"):
-            places = given["addresses"] or [given["queue"] or "QUEUE"]
-            how = hint("trash", "empty", *places)
-            raise BadInput(f"what is in the trash is removed for good by: {how}")
-        if named not in sources:
-            raise BadInput(f"{verb} is for {' or '.join(sources)} entries, not {named!r}")
-        sources = [named]
-    rate = None if given["rate"] is None else per_second(given["rate"])
-    ramp = limits(s, given, rate) if verb == "replay" else None
-    ways: list[Way] = []
-    if verb == "move":  # where to is what decides about it
-
-        async def there(queue: Queue[Any]) -> None:
-            ways.append(await way_to(s.deployment, queue, given["to"]))
-
-        wanted = meant(s, states or sources, given, look=there)
-    else:
-        wanted = meant(s, states or sources, given, verb)
-        for target in wanted:
-            allowed(target.queue, verb, target.state)
-    file = draft(verb, wanted, given) if given["plan"] is not None else None
-    with file or nullcontext():
-        weighed: list[tuple[Looked, Consequences]] = []
-        for target in wanted:
-            with untouched(), progress(f"looking through {target.queue.name}") as meter:
-                at = (target.queue, target.state, target.filter)
-                listed = file is not None or ramp is not None
-                if not listed and s.run(movable(target.queue, target.state, verb, target.filter)):
-                    weighed.append(s.run(whole(*at, meter, s.redaction.text)))
-                else:
-                    keep = None if file is None else file.add
-                    paced = pace(meter, given)
-                    weighed.append(s.run(weigh(*at, paced, keep, s.redaction.text)))
-        at_ms, more, means = None, {}, ""
-        if verb == "reschedule":
-            at_ms = _ready(s, given, weighed[0][0].high_water_ms)
-            means = f"they become ready at {when(at_ms, s.utc)}"
-        elif verb == "claim":
-            more["consumer"] = given["consumer"]
-            means = f"{given['consumer']} has them then; who held them can't settle any more"
-        author = Author.here(given["reason"])
-        by_itself = partial(WholeBulk, ahead=s.guard.max_rate is None)
-        by_name = Bulk if ramp is None else PacedBulk
-        bulks: list[Bulk] = [
-            Move(chosen, verb, author, rate=rate, way=to)
-            for (chosen, _), to in zip(weighed, ways, strict=False)
-        ] or [
-            (by_itself if isinstance(chosen, Whole) else by_name)(
-                chosen, verb, author, rate=rate, at_ms=at_ms, **more
-            )
-            for chosen, _ in weighed
-        ]
-        for (chosen, weight), to in zip(weighed, ways, strict=False):
-            s.run(look_ahead(weight, to, chosen.state))
-        said = [(going(to, chosen.state), to.target.name)
-                for (chosen, _), to in zip(weighed, ways, strict=False)]  # fmt: skip
-        plans = [
-            planned(chosen, verb, rate, means, weight, into)
-            for (chosen, weight), (means, into) in zip(
-                weighed, said or [(means, "")] * len(weighed), strict=True
-            )
-        ]
-        if file is not None:
-            with untouched():
-                return written(s, file, bulks[0], plans[0])
-    for target in wanted:
-        _say_cancelled(s, target)
-    if not any(plan.facts["matched"] for plan in plans):
-        if not given["dry_run"] and not s.config.read_only:
-            for to in ways:  # what an earlier move left on its way may be all there is
-                for queue in (to.source, to.target):
-                    tell_recovered(s, s.run(recover(queue)))
-                tell_unfinished(s, to.source)
-        for plan in plans:
-            if not s.json:
-                print(printable(f"0 matched: {plan}"))
-            elif given["dry_run"]:
-                emit({"plan": plan.title, **plan.facts})
-        left_out = sum(len(getattr(chosen, "corrupt", ())) for chosen, _ in weighed)
-        if s.json and not given["dry_run"]:
-            emit(ChangeOutcome(None, left_out, 0, {"corrupt": left_out} if left_out else {}))
-        return 1 if left_out and not given["dry_run"] else 0
-    return _moved(s, bulks, ramp) if agreed(s, plans, given) else 0
-
-
-def _moved(s: Session, bulks: Sequence[Bulk], ramp: Limits | None) -> int:
-    """Carry the moves out, one after another; the exit code of them all."""
-    total = ChangeOutcome(None, 0)
-    bulks = [bulk for bulk in bulks if bulk.selection.count]
-    for nth, bulk in enumerate(bulks, 1):
-        selection = bulk.selection
-        into = f" to {bulk.way.target.name}" if isinstance(bulk, Relocating) else ""
-        what = f"{PAST[bulk.verb]} {selection.state} entries of {selection.queue.name}{into}"
-        if ramp is not None:
-            if code := ramped(s, bulk, ramp, what):
-                if rest := [left.selection.queue.name for left in bulks[nth:]]:
-                    say(f"not begun: {', '.join(rest)}")
-                return code
-            continue
-        finished = drive(s, bulk, f"{bulk.verb} in {selection.queue.name}", s.again)
-        ended(s, bulk.outcome, what, undo=bulk.verb != "hard")
-        if isinstance(bulk, Relocating):
-            tell_recovered(s, bulk.recovered)
-            tell_unfinished(s, selection.queue)
-        if "away" in bulk.outcome.skipped and not s.json:
-            say("away: moved to another queue, from where only the undo of that move brings them")
-        if not finished:
-            return 130
-        total.matched += bulk.outcome.matched
-        total.done += bulk.outcome.done
-    return total.exit_code
-
-
-def _ready(s: Session, given: Mapping[str, Any], now_ms: int) -> int:
+def ready_time(s: Session, given: Mapping[str, Any], now_ms: int) -> int:
     """The ready time that ``--at`` (its next occurrence) or ``--in`` names."""
     if (given["at"] is None) == (given["after"] is None):
         raise BadInput("say when: either --at or --in")
@@ -259,7 +123,7 @@ def schedule(s: Session, given: dict[str, Any]) -> int:
     if not slash:
         raise BadInput(f"{address!r} lacks an id: QUEUE/ID")
     s.writable()
-    ready_ms = _ready(s, given, s.run(server_ms()))
+    ready_ms = ready_time(s, given, s.run(server_ms()))
     content = sys.stdin.buffer.read() if payload == "-" else os.fsencode(payload)
     there = s.run(s.deployment.named(checked_name(name, "queue name")))
     queue = there or DelaySet(s.client, name, prefix=s.deployment.prefix)

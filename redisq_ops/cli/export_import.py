@@ -13,9 +13,9 @@ from redisq_ops.core.engine.queue_types import KINDS
 from redisq_ops.core.model.entry import State
 from redisq_ops.core.model.errors import BadInput, RedisqError, Refused, file_error
 from redisq_ops.ops.change.audit_log import Author, ChangeOutcome
-from redisq_ops.ops.change.bulk import TYPED_ABOVE, Plan
+from redisq_ops.ops.change.preview import TYPED_ABOVE, Preview
 from redisq_ops.ops.files.export import STATES, Export
-from redisq_ops.ops.files.import_ import UNDOABLE, Import, accepted, receiver, said
+from redisq_ops.ops.files.import_ import Import, accepted, receiver, said, undoable
 from redisq_ops.ops.files.import_check import Survey
 from redisq_ops.ops.filter.time import per_second
 from redisq_ops.ops.private_files import whole
@@ -185,11 +185,11 @@ def import_(s: Session, given: dict[str, Any]) -> int:
             facts = {
                 "verb": "import", "queue": queue.name, "kind": queue.kind, "from": content.queue,
                 "matched": n, "states": content.states, "bytes": content.bytes,
-                "undoable": n <= _undoable(),
+                "undoable": undoable(content),
             }  # fmt: skip
             lines = said(content, queue, as_waiting, survey.whole)
             typed = str(n) if n > TYPED_ABOVE else None
-            plans.append(Plan(title, tuple(lines), typed, facts))
+            plans.append(Preview(title, tuple(lines), typed, facts))
         if not agreed(s, plans, given):
             return 0
         for content, queue in into:
@@ -201,7 +201,7 @@ def import_(s: Session, given: dict[str, Any]) -> int:
             finished = drive(s, change, f"import into {queue.name}")
             told.end()
             outcome = change.outcome
-            undo = content.entries <= _undoable()
+            undo = undoable(content)
             ended(s, outcome, f"imported into {queue.name}", undo=undo)
             if not finished:
                 if not s.json:
@@ -213,10 +213,6 @@ def import_(s: Session, given: dict[str, Any]) -> int:
     if not plans and s.json:
         emit(total)
     return total.exit_code
-
-
-def _undoable() -> int:
-    return UNDOABLE
 
 
 class _Report:

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any, cast
 
 from redisq_ops.core.model.entry import State
-from redisq_ops.ops.change.bulk import entries
+from redisq_ops.ops.change.preview import entries
 from redisq_ops.ops.change.unfinished import unfinished
 from redisq_ops.ops.inspect.details import Story, entry_view, queue_view, request_view
 from redisq_ops.ops.inspect.overview import QueueRow

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from redisq_ops.core.model.errors import BadInput, RedisqError
 from redisq_ops.core.model.states import VERBS, Verb
 from redisq_ops.ops.change.audit_log import Author, ChangeOutcome
-from redisq_ops.ops.change.bulk import PAST
+from redisq_ops.ops.change.preview import PAST
 
 from .confirm_and_run import agreed, ended, untouched
 from .output import emit, printable, progress, say

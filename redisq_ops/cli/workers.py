@@ -13,7 +13,7 @@ from redisq_ops.ops.inspect.worker_processes import (
     choose,
     crews,
     fates,
-    planned,
+    prune_preview,
     unlisted,
 )
 
@@ -87,7 +87,7 @@ def pruned(s: Session, given: dict[str, Any]) -> int:
     with untouched():
         queue = s.run(s.deployment.queue(given["name"]))
         chosen = s.run(choose(queue, given["process"], silent_ms))
-    plan = planned(chosen, given["rescue"])
+    plan = prune_preview(chosen, given["rescue"])
     if not chosen.processes:
         if not s.json:
             print(printable(f"0 matched: {plan.title}"))

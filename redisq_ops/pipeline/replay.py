@@ -27,8 +27,9 @@ from redisq_ops.core.model.states import VERBS, Verb
 from redisq_ops.core.redis.operation import BlockingClient, run
 from redisq_ops.ops.change import audit_log
 from redisq_ops.ops.change.audit_log import Author, ChangeOutcome, Operation
-from redisq_ops.ops.change.bulk import MEANS, Plan, allowed, entries, typed
+from redisq_ops.ops.change.bulk import allowed
 from redisq_ops.ops.change.plan import PlanHeader, checked_age, home, identity
+from redisq_ops.ops.change.preview import MEANS, Preview, entries, typed
 from redisq_ops.ops.hint import hint
 from redisq_ops.ops.terminal import age, count
 
@@ -130,12 +131,12 @@ class Orders:
         """The units that have something to do."""
         return sorted(int(each.name.partition("=")[2]) for each in self.rows.glob("part=*"))
 
-    def plans(self) -> list[Plan]:
+    def plans(self) -> list[Preview]:
         """What will be done, in words, a plan for each queue; as every other face shows it."""
         return [_shown(order) for order in self.orders if order.count]
 
 
-def _shown(order: QueueReplay) -> Plan:
+def _shown(order: QueueReplay) -> Preview:
     header = order.header
     title = f"{header.verb} {entries(order.count, header.state)} of {header.queue}"
     lines = [", ".join(order.sample[:3]) + (", …" if order.count > 3 else ""), MEANS[header.verb]]
@@ -149,7 +150,7 @@ def _shown(order: QueueReplay) -> Plan:
         "filter": header.filter, "matched": order.count, "groups": dict(order.groups),
         "sample": list(order.sample), "op": header.op,
     }  # fmt: skip
-    return Plan(
+    return Preview(
         f"{title} (filter: {header.filter})", tuple(lines),
         typed(header.verb, order.count, header.queue), facts,
     )  # fmt: skip

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.model.errors import RedisqError, Refused
@@ -19,12 +19,13 @@ from redisq_ops.core.model.states import Verb
 from redisq_ops.core.redis.operation import arun
 from redisq_ops.ops.change import audit_log, control, impact
 from redisq_ops.ops.change.audit_log import OTHERS, Author, ChangeOutcome
-from redisq_ops.ops.change.bulk import PAST, Bulk, allowed, entries, meaning, typed_number
+from redisq_ops.ops.change.bulk import Bulk, allowed
 from redisq_ops.ops.change.edit import Edit, Replaced, editable, samples
 from redisq_ops.ops.change.editor import readable
 from redisq_ops.ops.change.impact import Consequences, weigh
+from redisq_ops.ops.change.preview import PAST, entries, meaning, typed_number
+from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.change.transfer_undo import taking_back
-from redisq_ops.ops.change.undo import Undo
 from redisq_ops.ops.change.whole_state import Whole, WholeBulk, movable, whole
 from redisq_ops.ops.filter.ast import Query
 from redisq_ops.ops.filter.scan import Filter, Selection, select
@@ -38,7 +39,6 @@ from redisq_ops.tui.views.groups import Scanned
 if TYPE_CHECKING:
     from .changes import Changes
 
-Driven: TypeAlias = Bulk | consumers.Change | Edit | Undo
 
 _SAMPLE = 3
 _LISTED = 50
@@ -196,7 +196,7 @@ async def take_over(
     if not await changes.ask(Question(title, tuple(lines), typed=typed, consumer=claims), number):
         return False
     to = changes.consumer if claims else None
-    change = consumers.Change(held, to, Author.here(changes.why))
+    change = consumers.ConsumerChange(held, to, Author.here(changes.why))
     await _drive(changes, change, verb, PAST[verb], change.undoable)
     return True
 
@@ -298,16 +298,19 @@ async def undo(changes: Changes, name: str | None) -> bool:
     return True
 
 
-async def _drive(changes: Changes, change: Driven, what: str, past: str, undo: bool = True) -> None:
+async def _drive(
+    changes: Changes, change: ChangeRun, what: str, past: str, undo: bool = True
+) -> None:
     """Take all steps, or those until Esc or an error, and say what came of them."""
-    outcome, stopped, began = change.outcome, "", changes.now()
+    outcome, stopped = change.outcome, ""
+    change.rate = changes.guard.stricter(change.rate)
     if undo:
         changes.last_op = outcome.op
     try:
         while await arun(changes.deployment.client, change.step()):
             handled = outcome.done + sum(outcome.skipped.values())
             changes.say(f"{what}: {count(handled)} of {count(outcome.matched)}")
-            await asyncio.sleep(max(change.pause, changes.pause(handled, began)))
+            await asyncio.sleep(change.pause)
             if changes.stopping:
                 stopped = "stopped before the rest"
                 break

@@ -271,7 +271,7 @@ def test_some_done_some_not(
         queue.move("other", 1, ["r1/2"], source="dead", target="waiting", high_water_ms=2**52)
         return original(*args)
 
-    monkeypatch.setattr("redisq_ops.cli.entries.agreed", meanwhile)
+    monkeypatch.setattr("redisq_ops.cli.change_entries.agreed", meanwhile)
     (outcome,) = redisq.rows("replay", "mail", "--yes", code=3)
     assert (outcome["matched"], outcome["done"], outcome["skipped"]) == (3, 2, {"changed": 1})
 
@@ -538,7 +538,7 @@ def test_schedule_and_reschedule(
         ("pending claim mail --consumer a|b", 2, "can't be used"),
         ("pending claim mail", 2, "Missing option '--consumer'"),
         ("claim mail", 2, "Missing option '--consumer'"),
-        ("purge mail --state trash --hard", 2, "removed for good by: redisq trash empty mail"),
+        ("purge mail --state trash --hard", 2, "use redisq trash empty mail"),
         ("delay reschedule mail --in 5m", 1, "can't reschedule"),
         ("delay reschedule later", 2, "--at or --in"),
         ("delay reschedule later --in 5m --at 03:12", 2, "--at or --in"),

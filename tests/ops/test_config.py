@@ -374,7 +374,7 @@ def test_a_guard_adds_what_is_typed() -> None:
     assert guard.typed(None, "1234") == "1234 prod"
     assert guard.typed("prod", "1234") == "1234"
     assert FREE.typed(None, None) is None
-    assert FREE.rate(None) is None and FREE.rate(7) == 7 and FREE.rest(100, 0) == 0
+    assert FREE.rate(None) is None and FREE.rate(7) == 7 and FREE.stricter(None) is None
     assert Guard(max_rate=5).rate(None) == 5
     with pytest.raises(Refused):
         Guard(max_rate=5).rate(6)

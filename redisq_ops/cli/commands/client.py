@@ -39,7 +39,7 @@ clients.command(
 )(
     command(
         {"name": argument("QUEUE"), "start": (_START, 0), "max": (_MAX, 100)},
-        "entries.listed",
+        "client.listed",
     )
 )
 

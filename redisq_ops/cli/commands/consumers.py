@@ -43,7 +43,7 @@ consumers.command(
 )(
     command(
         {"name": (_QUEUE, None), **INSIDE, "silent_for": (_SILENT, "5m"), "poison": (_POISON, 10)},
-        "entries.listed",
+        "consumers.listed",
     )
 )
 

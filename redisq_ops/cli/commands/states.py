@@ -92,7 +92,7 @@ def _add(to: typer.Typer, verb: Verb, states: Sequence[State], typed: str) -> No
             f"{typed} {name} --queue {queue}{which} --older-than 2h --rate 100/s{more} --yes",
             *chosen,
         ),
-    )(command(options, "entries.changed", verb, states))
+    )(command(options, "change_entries.changed", verb, states))
 
 
 def _noun(noun: str) -> typer.Typer:

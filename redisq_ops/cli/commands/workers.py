@@ -28,7 +28,7 @@ _workers.command(
                 None,
             )
         },
-        "entries.listed",
+        "workers.listed",
     )
 )
 

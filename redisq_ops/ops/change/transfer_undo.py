@@ -40,7 +40,7 @@ class Recall(Undo):
 
     async def step(self) -> bool:
         source, into, id = self.queue, self.way.into, self.operation.id
-        if not self._begun:
+        if self._began is None:
             if into is not None:
                 self.recovered += await transfer_recovery.recover(into, but=[id])
             self._held_ms = await transfer_recovery.hold(source, id)
@@ -52,8 +52,7 @@ class Recall(Undo):
         return goes_on
 
     async def _take_back(self, id: str, step: int) -> tuple[int, ...]:
-        way, source, by = self.way, self.queue, self.outcome.op
-        assert by is not None
+        way, source, by = self.way, self.queue, self.op
         state, seq = cast("State", self.operation.source), self._taken + 1
         self._held_ms = await transfer_recovery.hold(source, id, step)
         took = await transfer.take_back(source, way.into, id, step, state, by, seq, way.keep_ms)

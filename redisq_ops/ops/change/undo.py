@@ -7,19 +7,20 @@ from contextlib import suppress
 from typing import Any, cast
 
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.engine.transfer_recovery import Recovered, recover
+from redisq_ops.core.engine.transfer_recovery import recover
 from redisq_ops.core.model.entry import State
 from redisq_ops.core.model.errors import Refused, Superseded
 from redisq_ops.core.redis.operation import both
 
 from . import audit_log
-from .audit_log import OTHERS, Author, ChangeOutcome, Operation
+from .audit_log import OTHERS, Author, Operation
+from .runner import ChangeRun
 
 NAMED = 5
 """ids of those an undo left alone that are shown; its ``told`` is told of all"""
 
 
-class Undo:
+class Undo(ChangeRun):
     """Takes an operation back, step by step, newest first. Drive `step` until it says False.
 
     What was touched since is left alone (``changed``); what was kept too long ago can't be put
@@ -32,8 +33,6 @@ class Undo:
     ``unnamed``.
     """
 
-    pause = 0.0
-    """seconds between steps; as a `Bulk` has it"""
     across = False
     """whether it knows its way between two queues"""
 
@@ -44,24 +43,18 @@ class Undo:
     def __init__(self, queue: Queue[Any], operation: Operation, author: Author) -> None:
         if not operation.undoable or bool(operation.into) != self.across:
             raise Refused(f"{operation.id} can't be undone: {why_not(operation)}")
-        self.queue = queue
+        inverses = operation.inverse.split("\n") if operation.inverse else []
+        about = sum(queue.inverts(*_read(each)) for each in inverses)
+        super().__init__(queue, "undo", author, about or operation.done - operation.undone)
         self.operation = operation
-        self.author = author
-        self._inverses = operation.inverse.split("\n") if operation.inverse else []
+        self._inverses = inverses
         """what is to be taken back yet of a change that was no move of entries, newest last"""
-        about = sum(queue.inverts(*_read(each)) for each in self._inverses)
-        self.outcome = ChangeOutcome(
-            audit_log.new_id("undo"), about or operation.done - operation.undone
-        )
         self._left: list[tuple[str, int]] = []
         """what numbered its steps, and how many of them are to be taken back yet"""
         self._taken = 0
-        self._begun = False
         self.sample: list[str] = []
         self._named = 0
         self._touched: list[str] = []
-        self.recovered: list[Recovered] = []
-        """moves of others that it found unfinished"""
 
     @property
     def unnamed(self) -> int:
@@ -69,42 +62,41 @@ class Undo:
         known = ("changed", "deep", "expired")
         return max(0, sum(self.outcome.skipped.get(word, 0) for word in known) - self._named)
 
-    async def step(self) -> bool:
-        """Undo one step; False when nothing is left."""
-        queue, operation, outcome = self.queue, self.operation, self.outcome
-        assert outcome.op is not None
-        if not self._begun:
-            self.recovered += await recover(queue, but=[operation.id])
-            await audit_log.begin(
-                queue, outcome.op, "undo", self.author, operation.id,
-                now_ms=await queue.now.op(), matched=outcome.matched,
-            )  # fmt: skip
-            if not operation.inverse:
-                await self._close()
-            self._begun = True
-        operation = self.operation
+    def log_entry(self) -> tuple[str, dict[str, Any]]:
+        return self.operation.id, {}
+
+    async def _begin(self) -> None:
+        self.recovered += await recover(self.queue, but=[self.operation.id])
+        await super()._begin()
+        if not self.operation.inverse:
+            await self._close()
+
+    async def _advance(self) -> bool:
+        outcome = self.outcome
         if self._inverses:
             # First of the two: a step may count itself in the same place.
-            await both(audit_log.note(queue, outcome.op, **self._far), self._invert(outcome.op))
+            await both(audit_log.note(self.queue, self.op, **self._far), self._invert(self.op))
             return True
         while self._left and not self._left[-1][1]:
             self._left.pop()
-        if self._left:
-            id, step = self._left[-1]
-            back, touched, *beyond = await self._take_back(id, step)
-            outcome.done += back
-            outcome.skip("changed", touched)
-            outcome.skip("deep", sum(beyond))
-            self._name()
-            self._left[-1] = id, step - 1
-            self._taken += 1
-            return True
-        if operation.inverse:
-            await audit_log.note(queue, operation.id, undone=1)
+        if not self._left:
+            return False
+        id, step = self._left[-1]
+        back, touched, *beyond = await self._take_back(id, step)
+        outcome.done += back
+        outcome.skip("changed", touched)
+        outcome.skip("deep", sum(beyond))
+        self._name()
+        self._left[-1] = id, step - 1
+        self._taken += 1
+        return True
+
+    async def _end(self) -> None:
+        if self.operation.inverse:
+            await audit_log.note(self.queue, self.operation.id, undone=1)
         else:
             await self._account()
-        await audit_log.note(queue, outcome.op, ended=1, **self._far)
-        return False
+        await audit_log.note(self.queue, self.op, ended=1, **self._far)
 
     @property
     def _far(self) -> dict[str, int]:
@@ -146,9 +138,8 @@ class Undo:
 
     async def _take_back(self, id: str, step: int) -> tuple[int, ...]:
         """Undo one step, as `Queue.undo` does."""
-        assert self.outcome.op is not None
         said: tuple[int, ...] = await self.queue.undo.op(
-            id, step, target=self.operation.target, by=self.outcome.op, seq=self._taken + 1,
+            id, step, target=self.operation.target, by=self.op, seq=self._taken + 1,
             left=self._touched.extend,
         )  # fmt: skip
         return said
@@ -205,10 +196,7 @@ class Undo:
         return False
 
     async def reached(self) -> int:
-        """How many were put back as the journal has it, also by a step that was not heard of."""
-        assert self.outcome.op is not None
-        own = await audit_log.read(self.queue, self.outcome.op)
-        return max(self.outcome.done, own.done if own else 0)
+        return max(self.outcome.done, await super().reached())
 
 
 def _read(inverse: str) -> tuple[str, list[str]]:

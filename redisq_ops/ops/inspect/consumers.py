@@ -22,7 +22,8 @@ from redisq_ops.core.model.settings import LEASE_MS
 from redisq_ops.core.redis.operation import both, together
 
 from ..change import audit_log
-from ..change.audit_log import Author, ChangeOutcome
+from ..change.audit_log import Author
+from ..change.runner import ChangeRun
 from ..filter.fields import quoted
 from ..filter.parser import parse
 from ..filter.scan import Filter
@@ -283,75 +284,56 @@ async def _groups_with(queue: Queue[Any], consumer: str, group: str) -> list[str
     return found
 
 
-class Change:
+class ConsumerChange(ChangeRun):
     """Gives what a consumer holds to another, or lets it wait again; and removes it if asked.
 
-    Drive `step` until it says False, as a `Bulk`. Every entry is looked at again when its turn
+    Every entry is looked at again when its turn
     comes. To be removed, a consumer has to hold nothing in the very step that removes it; what it
     was given meanwhile is looked for and moved too, `LOOKS` times.
     """
-
-    pause = 0.0
 
     def __init__(
         self, held: HeldEntries, to: str | None, author: Author, *, remove: bool = False
     ) -> None:
         if to is not None:
             checked_receiver(held, to)
+        super().__init__(held.queue, "remove" if remove else "claim", author, len(held.ids))
         self.held = held
         self.to = to
-        self.author = author
         self.remove = remove
         self.removed = 0
         """groups it is no consumer of any more"""
         self._apart = _apart(held.queue)
-        verb = "remove" if remove else "claim"
-        self.outcome = ChangeOutcome(audit_log.new_id(verb), len(held.ids))
-        self._verb = verb
         self._left = list(reversed(held.ids))
         self._batch: list[str] = []
-        self._steps = 0
+        self._steps = 1
         self._looks = 0
         self._inverses: list[str] = []
         """how what was heard to be moved is given back"""
         self._kept = False
         self._counted = False
-        """whether steps count themselves in the journal, as all but those on a cluster do"""
+        """whether steps count themselves in the audit log, as all but those on a cluster do"""
         if to is None:
             requeueable(held)
 
-    async def step(self) -> bool:
-        """Move some, or remove it; False when all is done."""
-        held, outcome = self.held, self.outcome
-        assert outcome.op is not None
-        if not self._steps:
-            await self._begin()
+    def log_entry(self) -> tuple[str, dict[str, Any]]:
+        moves = {"source": "pending", "target": "pending" if self.to else "waiting"}
+        return f"{self.held.what} to {self.to or 'waiting'}", {} if self._apart else moves
+
+    async def _advance(self) -> bool:
         if not self._batch and self._left:
             self._batch = [self._left.pop() for _ in range(min(STEP, len(self._left)))]
         if self._batch:
-            await self._move(outcome.op)
+            await self._move(self.op)
             return True
-        if self.remove and await self._remove():
-            return True
+        return self.remove and await self._remove()
+
+    async def _end(self) -> None:
         if self._apart:
             self._counted = False  # what was the other's by itself counts as moved too
-            await self._note(outcome.op)
+            await self._note(self.op)
         # Moves count themselves, each shard its own: a sum beside these would be counted twice.
-        await audit_log.note(held.queue, outcome.op, matched=outcome.matched, ended=1)
-        return False
-
-    async def _begin(self) -> None:
-        held, op = self.held, self.outcome.op
-        assert op is not None
-        self._steps = 1
-        where = self.to or "waiting"
-        moves: dict[str, Any] = {} if self._apart else {
-            "source": "pending", "target": "pending" if self.to else "waiting"
-        }  # fmt: skip
-        await audit_log.begin(
-            held.queue, op, self._verb, self.author, f"{held.what} to {where}",
-            now_ms=await held.queue.now.op(), matched=self.outcome.matched, **moves,
-        )  # fmt: skip
+        await audit_log.note(self.queue, self.op, matched=self.outcome.matched, ended=1)
 
     async def _move(self, op: str) -> None:
         held, batch = self.held, self._batch
@@ -404,14 +386,13 @@ class Change:
             if not held.groups:
                 return False
             done = await queue.reassign.op(
-                held.group, held.consumer, self.to, [], remove=True, op=self.outcome.op or ""
+                held.group, held.consumer, self.to, [], remove=True, op=self.op
             )
             if done.beside:
-                assert self.outcome.op is not None
                 self.outcome.matched += len(done.beside)
                 self.outcome.done += len(done.beside)
                 self._inverses += self._inverse(done.beside)
-                await self._note(self.outcome.op)
+                await self._note(self.op)
             if done.removed:
                 self.removed, held.groups = 1, []
                 return False
@@ -451,11 +432,8 @@ class Change:
         return not self._apart or self.outcome.matched <= UNDOABLE
 
     async def reached(self) -> int:
-        """How many were moved as the journal has it, also by a step whose reply was not heard."""
-        assert self.outcome.op is not None
-        operation = await audit_log.read(self.held.queue, self.outcome.op)
-        done = operation.done if operation else 0
+        done = await super().reached()
         if self._apart and done < self.outcome.done:  # of a cluster: without the last step
             done = self.outcome.done
-            await audit_log.note(self.held.queue, self.outcome.op, done=done)
+            await audit_log.note(self.queue, self.op, done=done)
         return done

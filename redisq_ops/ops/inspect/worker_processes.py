@@ -13,9 +13,9 @@ from redisq_ops.core.model.errors import NotFound, Refused
 from redisq_ops.core.model.worker_process import Process
 from redisq_ops.core.redis.operation import attempt, together
 
-from ..change import audit_log
-from ..change.audit_log import Author, ChangeOutcome
-from ..change.bulk import Plan, typed_number
+from ..change.audit_log import Author
+from ..change.preview import Preview, typed_number
+from ..change.runner import ChangeRun
 from ..deployment import Deployment
 from ..terminal import age, count
 
@@ -99,7 +99,7 @@ async def choose(
     return ProcessSelection(queue, tuple(gone), silent_ms)
 
 
-def planned(chosen: ProcessSelection, rescue: bool) -> Plan:
+def prune_preview(chosen: ProcessSelection, rescue: bool) -> Preview:
     """What striking them will do."""
     queue, jobs, n = chosen.queue, chosen.jobs, len(chosen.processes)
     noun = "process" if n == 1 else "processes"
@@ -119,7 +119,7 @@ def planned(chosen: ProcessSelection, rescue: bool) -> Plan:
     }  # fmt: skip
     title = f"prune {count(n)} {noun} of {queue.name} ({chosen.what})"
     title += f", with {_jobs(jobs)} in hand" if jobs else ""
-    return Plan(title, tuple(lines), typed, facts)
+    return Preview(title, tuple(lines), typed, facts)
 
 
 def _jobs(n: int) -> str:
@@ -139,7 +139,7 @@ def _heard(process: Process) -> str:
     return "it never beat" if process.alive else "its record is gone"
 
 
-class Prune:
+class Prune(ChangeRun):
     """Strikes processes one by one, each looked at again by the server in the step that does it.
     Drive `step` until it says False.
 
@@ -147,51 +147,33 @@ class Prune:
     (``changed``) or were struck by others (``unknown``).
     """
 
-    pause = 0.0
-    """seconds between steps; as a `Bulk` has it"""
-
     def __init__(self, chosen: ProcessSelection, author: Author, *, rescue: bool) -> None:
+        super().__init__(chosen.queue, "prune", author, len(chosen.processes))
         self.chosen = chosen
-        self.author = author
         self.rescue = rescue
-        self.outcome = ChangeOutcome(audit_log.new_id("prune"), len(chosen.processes))
         self.jobs: Counter[str] = Counter(dict.fromkeys(("waiting", "dead", "lost"), 0))
         """what became of the jobs they had"""
         self._at = 0
-        self._begun = False
 
-    async def step(self) -> bool:
-        """Strike the next one; False when all were dealt with."""
-        queue, outcome = self.chosen.queue, self.outcome
-        assert outcome.op is not None
-        if not self._begun:
-            what = f"processes {self.chosen.what}" + (", their jobs rescued" if self.rescue else "")
-            await audit_log.begin(
-                queue, outcome.op, "prune", self.author, what,
-                now_ms=await queue.now.op(), matched=outcome.matched,
-            )  # fmt: skip
-            self._begun = True
-        if self._at < outcome.matched:
-            process = self.chosen.processes[self._at]
-            said = await queue.prune.op(
-                process.name, silent_ms=self.chosen.silent_ms, rescue=self.rescue,
-                op=outcome.op, step=self._at + 1,
-            )  # fmt: skip
-            self._at += 1
-            if said.word == "pruned":
-                outcome.done += 1
-                self.jobs.update(waiting=said.waiting, dead=said.dead, lost=said.lost)
-            else:
-                outcome.skip(said.word)
-            return True
-        await audit_log.note(queue, outcome.op, ended=1)
-        return False
+    def log_entry(self) -> tuple[str, dict[str, Any]]:
+        rescued = ", their jobs rescued" if self.rescue else ""
+        return f"processes {self.chosen.what}{rescued}", {}
 
-    async def reached(self) -> int:
-        """How many were struck as the journal has it, also by a step that was not heard of."""
-        assert self.outcome.op is not None
-        operation = await audit_log.read(self.chosen.queue, self.outcome.op)
-        return operation.done if operation else 0
+    async def _advance(self) -> bool:
+        if self._at >= self.outcome.matched:
+            return False
+        process = self.chosen.processes[self._at]
+        pruned = await self.queue.prune.op(
+            process.name, silent_ms=self.chosen.silent_ms, rescue=self.rescue, op=self.op,
+            step=self._at + 1,
+        )  # fmt: skip
+        self._at += 1
+        if pruned.word == "pruned":
+            self.outcome.done += 1
+            self.jobs.update(waiting=pruned.waiting, dead=pruned.dead, lost=pruned.lost)
+        else:
+            self.outcome.skip(pruned.word)
+        return True
 
 
 def fates(jobs: Counter[str]) -> Sequence[str]:

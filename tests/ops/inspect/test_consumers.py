@@ -27,7 +27,7 @@ from redisq_ops.core.redis.transport import exchange
 from redisq_ops.ops.change import audit_log
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.undo import Undo
-from redisq_ops.ops.inspect.consumers import LOOKS, Change, ConsumerReport, held_by, reports
+from redisq_ops.ops.inspect.consumers import LOOKS, ConsumerChange, ConsumerReport, held_by, reports
 
 from ...command_line import Redisq
 from ...model.wire import picture
@@ -64,7 +64,7 @@ def aged(client: redis.Redis, id: str, consumer: str, idle_ms: int, deliveries: 
     )
 
 
-def finish(queue: Queue[redis.Redis], change: Change | Undo) -> Change | Undo:
+def finish(queue: Queue[redis.Redis], change: ConsumerChange | Undo) -> ConsumerChange | Undo:
     while run(queue.client, change.step()):
         pass
     return change
@@ -72,10 +72,10 @@ def finish(queue: Queue[redis.Redis], change: Change | Undo) -> Change | Undo:
 
 def taken_from(
     queue: Queue[redis.Redis], consumer: str, to: str | None, **how: Any
-) -> tuple[Change, str]:
+) -> tuple[ConsumerChange, str]:
     remove = how.pop("remove", False)
     held = run(queue.client, held_by(queue, consumer, **how))
-    change = Change(held, to, ADA, remove=remove)
+    change = ConsumerChange(held, to, ADA, remove=remove)
     finish(queue, change)
     assert change.outcome.op is not None
     return change, change.outcome.op
@@ -226,7 +226,7 @@ def test_each_entry_is_looked_at_again(
     client.xack("orders", "bill", settled)
     client.xclaim("orders", "bill", "w2", 0, [claimed])
     client.xdel("orders", trimmed)
-    change = Change(held, "w3", ADA)
+    change = ConsumerChange(held, "w3", ADA)
     finish(orders, change)
     assert (change.outcome.matched, change.outcome.done) == (7, 4)
     assert change.outcome.skipped == {"changed": 2, "gone": 1}
@@ -392,7 +392,7 @@ def test_only_what_was_taken_is_given_back(
 ) -> None:
     held = run(client, held_by(many, "w1"))
     client.xack("orders", "bill", *held.ids[:10])
-    change = Change(held, "w2", ADA)
+    change = ConsumerChange(held, "w2", ADA)
     finish(many, change)
     assert (change.outcome.done, change.outcome.skipped) == (110, {"changed": 10})
     assert change.outcome.op is not None
@@ -407,7 +407,7 @@ def test_the_journal_knows_each_step_of_a_stream_that_was_killed(
 ) -> None:  # fmt: skip
     """Also the last one, whose reply nobody heard: it counts itself."""
     monkeypatch.setattr("redisq_ops.ops.inspect.consumers.UNDOABLE", undoable)
-    change = Change(run(client, held_by(many, "w1")), "w2", ADA, remove=True)
+    change = ConsumerChange(run(client, held_by(many, "w1")), "w2", ADA, remove=True)
     op = change.outcome.op
     assert op is not None
 
@@ -534,11 +534,11 @@ def test_what_was_taken_in_shards_is_counted_once_and_given_back(client: redis.R
 def test_what_is_refused(orders: StreamQueue[redis.Redis], client: redis.Redis) -> None:
     held = run(client, held_by(orders, "w1"))
     with pytest.raises(Refused, match="can't wait again"):
-        Change(held, None, ADA, remove=True)
+        ConsumerChange(held, None, ADA, remove=True)
     with pytest.raises(BadInput, match="holds itself"):
-        Change(held, "w1", ADA)
+        ConsumerChange(held, "w1", ADA)
     with pytest.raises(BadInput, match="reserved"):
-        Change(held, "~waiting", ADA)
+        ConsumerChange(held, "~waiting", ADA)
     with pytest.raises(NotFound, match="no group of stream:orders has a consumer w7"):
         run(client, held_by(orders, "w7"))
     client.xgroup_create("orders", "audit", id="0")
@@ -681,7 +681,7 @@ def test_who_never_stops_taking_is_given_up_on(client: redis.Redis) -> None:
     queue = RequestQueue(client, "mail")
     queue.submit([b"x"] * 100, id="r1", limit=1000)
     queue.take(1, consumer="w1")
-    change = Change(run(client, held_by(queue, "w1")), "w2", ADA, remove=True)
+    change = ConsumerChange(run(client, held_by(queue, "w1")), "w2", ADA, remove=True)
     while run(client, change.step()):
         queue.take(1, consumer="w1")
     assert change.removed == 0 and change.outcome.skipped == {"still taking": 1}
@@ -694,7 +694,7 @@ def test_a_removal_that_was_killed_is_gone_on_with(
 ) -> None:
     monkeypatch.setattr("redisq_ops.ops.inspect.consumers.STEP", 3)
     before = set(pel(client))
-    first = Change(run(client, held_by(orders, "w1")), "w3", ADA, remove=True)
+    first = ConsumerChange(run(client, held_by(orders, "w1")), "w3", ADA, remove=True)
     run(client, first.step())
     run(client, first.step())  # and no further
     assert Counter(pel(client).values()) == {"w1": 1, "w2": 3, "w3": 6}
