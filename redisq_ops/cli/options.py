@@ -19,7 +19,9 @@ Options = Mapping[str, tuple[Any, Any]]
 """parameter -> its annotation for Typer, and its default (``...``: it has to be given)"""
 GO: Options = {
     "reason": (
-        Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the journal.")],
+        Annotated[
+            str, typer.Option("--reason", metavar="TEXT", help="Reason, kept in the audit log.")
+        ],
         "",
     ),
     "dry_run": (
@@ -33,7 +35,7 @@ PLANNING: Options = {
         Annotated[
             str | None,
             typer.Option(
-                "--plan", metavar="FILE", help="Write it to a new file, for apply; no more."
+                "--plan", metavar="FILE", help="Write the plan to FILE and change nothing."
             ),
         ],
         None,
@@ -50,33 +52,41 @@ SELECTING: Options = {
     "queue": (
         Annotated[
             str | None,
-            typer.Option("--queue", metavar="NAME", help="The queue.", autocompletion=queues),
+            typer.Option("--queue", metavar="NAME", help="Queue to use.", autocompletion=queues),
         ],
         None,
     ),
     "where": (
         Annotated[
             str | None,
-            typer.Option("--where", metavar="EXPR", help="'error~timeout age>2h client=acme' …"),
+            typer.Option(
+                "--where",
+                metavar="EXPR",
+                help="Only entries that match: 'error~timeout age>2h client=acme'.",
+            ),
         ],
         None,
     ),
     "match": (
         Annotated[
             str | None,
-            typer.Option("--match", metavar="REGEX", help="In id, error type or message."),
+            typer.Option(
+                "--match",
+                metavar="REGEX",
+                help="Only entries whose id, error type or message matches.",
+            ),
         ],
         None,
     ),
     "older_than": (
         Annotated[
             str | None,
-            typer.Option("--older-than", metavar="AGE", help="In this state so long: 90s, 2h."),
+            typer.Option("--older-than", metavar="AGE", help="Minimum age in this state: 90s, 2h."),
         ],
         None,
     ),
     "max": (
-        Annotated[int | None, typer.Option("--max", min=1, max=MOST, help="At most so many.")],
+        Annotated[int | None, typer.Option("--max", min=1, max=MOST, help="Maximum number.")],
         None,
     ),
     "window": (
@@ -87,7 +97,7 @@ SELECTING: Options = {
                 min=-MOST,
                 max=MOST,
                 metavar="N",
-                help="Look at the first N only; -N: the latest.",
+                help="Scan only the first N entries; -N: the latest N.",
             ),
         ],
         None,
@@ -95,7 +105,7 @@ SELECTING: Options = {
     "scan_rate": (
         Annotated[
             str | None,
-            typer.Option("--scan-rate", metavar="N/s", help="Look at no more than these."),
+            typer.Option("--scan-rate", metavar="N/s", help="Scan at most N entries per second."),
         ],
         None,
     ),
@@ -104,23 +114,27 @@ WHEN: Options = {
     "at": (
         Annotated[
             str | None,
-            typer.Option("--at", metavar="TIME", help="The next 03:12, or ISO 8601 with offset."),
+            typer.Option(
+                "--at", metavar="TIME", help="Time: the next 03:12, or ISO 8601 with offset."
+            ),
         ],
         None,
     ),
     "after": (
-        Annotated[str | None, typer.Option("--in", metavar="SPAN", help="90s, 5m, 2h, 3d.")],
+        Annotated[
+            str | None, typer.Option("--in", metavar="SPAN", help="Time from now: 90s, 5m, 2h, 3d.")
+        ],
         None,
     ),
 }
 OneQueue = Annotated[
     str | None,
-    typer.Option("--queue", metavar="NAME", help="The queue.", autocompletion=queues),
+    typer.Option("--queue", metavar="NAME", help="Queue to use.", autocompletion=queues),
 ]
 SkipInvalid = Annotated[
     Path | None,
     typer.Option(
-        "--skip-invalid", metavar="FILE", help="Send the rest; list what can't be sent in FILE."
+        "--skip-invalid", metavar="FILE", help="Send the valid lines; list the others in FILE."
     ),
 ]
 
@@ -142,18 +156,30 @@ _CANARY = typer.Option(
     metavar="N",
     min=1,
     max=MOST,
-    help="N first; all others only if those are well, by a ramp.",
+    help="Replay N first; ramp up only if they succeed.",
 )
-_WATCH = typer.Option("--watch", metavar="SPAN", help="Ramp: how long to wait for an end. [1m]")
-_REENTRY = typer.Option("--max-reentry", metavar="SHARE", help="Ramp: may die again. [20%]")
-_LATENCY = typer.Option("--max-latency", metavar="SPAN", help="Ramp: slower than before. [5ms]")
+_WATCH = typer.Option(
+    "--watch", metavar="SPAN", help="Wait this long for replayed entries to end. [1m]"
+)
+_REENTRY = typer.Option(
+    "--max-reentry", metavar="SHARE", help="Pause when more than this share fails again. [20%]"
+)
+_LATENCY = typer.Option(
+    "--max-latency", metavar="SPAN", help="Pause when the server answers this much slower. [5ms]"
+)
 _WAITING = typer.Option(
-    "--max-waiting", metavar="N", min=0, max=MOST, help="Ramp: entries that may wait."
+    "--max-waiting",
+    metavar="N",
+    min=0,
+    max=MOST,
+    help="Pause while more than N entries are waiting.",
 )
-_PATIENCE = typer.Option("--patience", metavar="SPAN", help="Ramp: paused at most so long. [5m]")
+_PATIENCE = typer.Option(
+    "--patience", metavar="SPAN", help="Stop after being paused this long. [5m]"
+)
 RAMPING: Options = {
     "canary": (Annotated[int | None, _CANARY], None),
-    "ramp": flag("--ramp", "Begin slowly, double up to --rate while all is well."),
+    "ramp": flag("--ramp", "Start slowly; double up to --rate while entries succeed."),
     "max_reentry": (Annotated[str | None, _REENTRY], None),
     "max_latency": (Annotated[str | None, _LATENCY], None),
     "max_waiting": (Annotated[int | None, _WAITING], None),

@@ -12,29 +12,34 @@ from ..options import GO, Options, argument, command, examples, flag
 commands = typer.Typer()
 REQUEST: dict[str, tuple[str, Options, str]] = {
     "cancel": (
-        "Hand out nothing more of it; what runs can't settle any more. undo reopens it.",
+        "Cancel a request: its entries are delivered no more, and running "
+        "deliveries can't settle. Undo reopens it.",
         {},
         "--reason duplicate",
     ),
-    "pause": ("Hand out nothing more of it until it is resumed; what runs can settle.", {}, ""),
-    "resume": ("Go on with it.", {}, ""),
+    "pause": (
+        "Stop delivering a request's entries until it is resumed. Running deliveries can settle.",
+        {},
+        "",
+    ),
+    "resume": ("Resume a paused request.", {}, ""),
     "limit": (
-        "Change how many of its entries may be worked on at once.",
-        {"value": argument("LIMIT", int, "1 to 1000.")},
+        "Set how many entries of a request are worked on at once.",
+        {"value": argument("LIMIT", int, "New limit, 1 to 1000.")},
         "16",
     ),
     "priority": (
-        "Change its priority.",
-        {"value": argument("PRIORITY", int, "0 (first) to 99.")},
+        "Set the priority of a request.",
+        {"value": argument("PRIORITY", int, "Priority, 0 (first) to 99.")},
         "0",
     ),
 }
 QUEUE = {
-    "pause": "Hand out nothing more; what runs can settle.",
-    "resume": "Hand out again, and take new work again.",
-    "drain": "Take no new work, and finish what is there.",
+    "pause": "Stop delivering entries. Running deliveries can settle.",
+    "resume": "Deliver entries again, and accept new ones again.",
+    "drain": "Accept no new entries; deliver those that are there.",
 }
-_request = typer.Typer(help="Cancel, pause, resume a request; change its limit or priority.")
+_request = typer.Typer(help="Cancel, pause or resume a request; set its limit or priority.")
 _queue = typer.Typer(help="Pause, resume, drain or destroy a queue.")
 
 commands.add_typer(_request, name="request")
@@ -67,11 +72,15 @@ for _word in QUEUE:
 
 _queue.command(
     "destroy",
-    help="Remove an empty queue, or with --hard one with all that is in it. There is no undo.",
+    help="Remove an empty queue; with --hard, a queue and all entries in it. There is no undo.",
     epilog=examples("redisq queue destroy mail", "redisq queue destroy mail --hard --dry-run"),
 )(
     command(
-        {"name": argument("QUEUE"), "hard": flag("--hard", "Also with entries in it."), **GO},
+        {
+            "name": argument("QUEUE"),
+            "hard": flag("--hard", "Remove the queue even if it has entries."),
+            **GO,
+        },
         "admin.destroy",
     )
 )
@@ -79,14 +88,20 @@ _queue.command(
 _OP = Annotated[
     str | None,
     typer.Argument(
-        metavar="[OP]", help="Default: the latest that can be.", autocompletion=operations
+        metavar="[OP]",
+        help="Operation to undo; default: the latest that can be undone.",
+        autocompletion=operations,
     ),
 ]
-_REPORT = typer.Option("--report", metavar="FILE", help="Which were left alone, as NDJSON.")
+_REPORT = typer.Option(
+    "--report",
+    metavar="FILE",
+    help="Write the entries that could not be undone to FILE, as NDJSON.",
+)
 
 commands.command(
     "undo",
-    help="Take a change back. Entries that were touched since stay as they are.",
+    help="Undo a change. Entries that were changed since then stay as they are.",
     epilog=examples(
         "redisq undo",
         "redisq undo replay-5e8d3c91f0 --dry-run",
@@ -102,8 +117,9 @@ _CHANGES = Annotated[list[str] | None, typer.Argument(metavar="[NAME=VALUE]...")
 
 commands.command(
     "retention",
-    help="Show or change what a queue keeps, and when it gives up. An empty value is the default "
-    "again; time spans may be written 90s, 5m, 2h, 3d.",
+    help="Show or change the settings of a queue: what it keeps and how often it"
+    " retries. An empty value restores the default; write time spans as "
+    "90s, 5m, 2h, 3d.",
     epilog=examples(
         "redisq retention mail", "redisq retention mail keep_ms=48h max_failures=5 history="
     ),

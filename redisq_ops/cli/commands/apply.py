@@ -9,11 +9,13 @@ import typer
 from ..options import GO, MOST, RAMPING, Options, argument, command, examples
 
 commands = typer.Typer()
-_MAX = typer.Option("--max", min=1, max=MOST, help="Stop after so many; apply again goes on.")
-_REPORT = typer.Option("--report", metavar="FILE", help="What became of each entry, as NDJSON.")
-_RATE = typer.Option("--rate", metavar="N/s", help="Not faster than this.")
+_MAX = typer.Option("--max", min=1, max=MOST, help="Stop after N entries; run again to continue.")
+_REPORT = typer.Option(
+    "--report", metavar="FILE", help="Write the result for each entry to FILE, as NDJSON."
+)
+_RATE = typer.Option("--rate", metavar="N/s", help="Change at most N entries per second.")
 APPLYING: Options = {
-    "file": argument("FILE", help="As --plan wrote it."),
+    "file": argument("FILE", help="Plan file that --plan wrote."),
     "rate": (Annotated[str | None, _RATE], None),
     "max": (Annotated[int | None, _MAX], None),
     "report": (Annotated[str | None, _REPORT], None),
@@ -23,8 +25,9 @@ APPLYING: Options = {
 
 commands.command(
     "apply",
-    help="Do what a plan says, to just its entries: each is looked at again, and left alone if it "
-    "changed or came later. Run again, it goes on where it stopped.",
+    help="Carry out a plan file on the entries that it lists. Each is checked "
+    "again, and skipped if it changed or entered its state later. Run again"
+    " to continue where it stopped.",
     epilog=examples(
         "redisq apply p.ndjson --dry-run",
         "redisq apply p.ndjson --max 100 --report r.ndjson",

@@ -9,32 +9,32 @@ import typer
 from ..options import GO, MOST, Options, argument, command, examples
 
 commands = typer.Typer()
-clients = typer.Typer(help="Whose work is in a queue: hold it back, weigh it, cap it.")
+clients = typer.Typer(help="List the clients of a queue; block them, set their weight or cap.")
 
 commands.add_typer(clients, name="client")
 
 RULES: dict[str, tuple[str, Options, str]] = {
-    "block": ("Hand out nothing more of a client. What it sends still waits.", {}, "acme"),
-    "unblock": ("Serve a client again, from the present turn on.", {}, "acme"),
+    "block": ("Stop delivering the entries of a client. New entries of it still wait.", {}, "acme"),
+    "unblock": ("Deliver the entries of a client again, from the present turn on.", {}, "acme"),
     "weight": (
-        "Change how many turns a client gets where another gets one.",
-        {"value": argument("WEIGHT", int, "1 to 100.")},
+        "Set how many turns a client gets for one turn of another.",
+        {"value": argument("WEIGHT", int, "New weight, 1 to 100.")},
         "acme 3",
     ),
     "cap": (
-        "Change how many of a client's entries may be pending at a time.",
-        {"value": argument("CAP", int, "0: any number.")},
+        "Set how many entries of a client may be pending at once.",
+        {"value": argument("CAP", int, "New cap; 0: no limit.")},
         "acme 10",
     ),
 }
 _START = Annotated[
-    int, typer.Option("--start", min=0, max=MOST, metavar="N", help="From the Nth name on.")
+    int, typer.Option("--start", min=0, max=MOST, metavar="N", help="Start at the Nth name.")
 ]
-_MAX = Annotated[int, typer.Option("--max", min=1, max=500, help="At most so many.")]
+_MAX = Annotated[int, typer.Option("--max", min=1, max=500, help="Maximum number.")]
 
 clients.command(
     "ls",
-    help="Clients by name: what each has waiting and pending, and its rules.",
+    help="List clients by name: their waiting and pending entries, and their rules.",
     epilog=examples("redisq client ls jobs", "redisq client ls jobs --start 100 --json"),
 )(
     command(

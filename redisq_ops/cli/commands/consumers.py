@@ -10,7 +10,9 @@ from ..completion import queues
 from ..options import GO, MOST, PLANNING, Options, argument, command, examples
 
 commands = typer.Typer()
-consumers = typer.Typer(help="Who holds what, since when, how often; claim it, remove them.")
+consumers = typer.Typer(
+    help="List consumers and the entries they hold; claim these, or remove consumers."
+)
 
 commands.add_typer(consumers, name="consumers")
 
@@ -18,25 +20,39 @@ _QUEUE = Annotated[
     str | None, typer.Argument(metavar="[QUEUE]", show_default=False, autocompletion=queues)
 ]
 _REQUEST = Annotated[
-    str | None, typer.Option("--request", "--group", metavar="ID", help="Of one request, or group.")
+    str | None,
+    typer.Option("--request", "--group", metavar="ID", help="Only of this request or group."),
 ]
-_SILENT = Annotated[str, typer.Option("--silent-for", metavar="SPAN", help="Silent from then on.")]
+_SILENT = Annotated[
+    str,
+    typer.Option(
+        "--silent-for", metavar="SPAN", help="Report a consumer as silent after this time."
+    ),
+]
 _POISON = Annotated[
     int,
     typer.Option(
-        "--poison", min=2, max=MOST, metavar="N", help="Deliveries that make an entry one."
+        "--poison",
+        min=2,
+        max=MOST,
+        metavar="N",
+        help="Report an entry as poison from N deliveries on.",
     ),
 ]
 _IDLE = Annotated[
-    str, typer.Option("--min-idle", metavar="SPAN", help="Only what it has held for so long.")
+    str,
+    typer.Option(
+        "--min-idle", metavar="SPAN", help="Claim only entries that it has held at least this long."
+    ),
 ]
-_TO = typer.Option("--to", metavar="NAME", help="Whose its entries are then.")
+_TO = typer.Option("--to", metavar="NAME", help="Consumer that receives the entries.")
 INSIDE: Options = {"request": (_REQUEST, None)}
 
 consumers.command(
     "ls",
-    help="Lag and pending of each group; what each consumer holds, since when, how often it was "
-    "delivered; who is silent, and which entries come back again and again.",
+    help="List lag and pending entries of each group; the entries that each "
+    "consumer holds, since when, and how often they were delivered; silent "
+    "consumers, and poison entries.",
     epilog=examples(
         "redisq consumers ls mail", "redisq consumers ls stream:orders --silent-for 15m --json"
     ),
@@ -49,7 +65,8 @@ consumers.command(
 
 consumers.command(
     "claim",
-    help="Give what a consumer holds to another. Of a queue of ours the old receipts are void.",
+    help="Give the entries that a consumer holds to another consumer. In a queue"
+    " of redisq the old receipts become invalid.",
     epilog=examples(
         "redisq consumers claim mail w1 --to w2 --min-idle 10m --dry-run",
         "redisq consumers claim stream:orders w1 --group billing --to w2 --yes",
@@ -72,9 +89,10 @@ consumers.command(
 
 consumers.command(
     "remove",
-    help="Remove a consumer without losing what it holds: that is claimed first (else it waits "
-    "again; in a plain stream `operator` has it then), and it goes in the step that finds it "
-    "holding nothing.",
+    help="Remove a consumer without losing its entries. They go to the consumer "
+    "of --to first; without --to back to waiting, or in a plain stream to "
+    "the consumer `operator`. The consumer is removed once it holds "
+    "nothing.",
     epilog=examples(
         "redisq consumers remove mail w1 --dry-run",
         "redisq consumers remove stream:orders w1 --group billing --to w2 --yes",

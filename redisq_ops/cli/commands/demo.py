@@ -11,7 +11,7 @@ commands = typer.Typer()
 
 @commands.command(epilog=examples("redisq demo", "redisq demo --json"))
 def demo(context: typer.Context) -> int:
-    """A real server, a living workload, and the dashboard on it; all gone at the end.
+    """Open the dashboard on a demo server with a workload; both end with it.
 
     Without a terminal, prints one frame after a few seconds of work.
     """

@@ -9,15 +9,18 @@ import typer
 from ..options import GO, MOST, argument, command, examples, flag
 
 commands = typer.Typer()
-_MATCH = typer.Option("--match", metavar="PATTERN", help="Only keys of this pattern (? * [a-c]).")
-_RATE = typer.Option("--rate", metavar="N/s", help="Look at so many keys a second at most.")
-_MAX = typer.Option("--max", min=1, max=MOST, help="Look at about so many keys at most.")
+_MATCH = typer.Option(
+    "--match", metavar="PATTERN", help="Only keys that match the pattern (? * [a-c])."
+)
+_RATE = typer.Option("--rate", metavar="N/s", help="Scan at most N keys per second.")
+_MAX = typer.Option("--max", min=1, max=MOST, help="Scan about N keys at most.")
 
 commands.command(
     "discover",
-    help="Find other programs' queues: Resque, Sidekiq, Carmine, streams with consumer groups, "
-    "turning lists, delay sets. Looks through all keys of every master and writes nothing; "
-    "--register notes what was found, so that all commands show it from then on.",
+    help="Find queues of other programs: Resque, Sidekiq, Carmine, streams with "
+"consumer groups, circular lists, delay sets. Scans all keys of every "
+"master and writes nothing. --register adds the queues to the registry,"
+" so that all commands show them.",
     epilog=examples(
         "redisq discover", "redisq discover --match 'jobs:*' --rate 50000/s --json",
         "redisq discover --register --yes",
@@ -28,7 +31,7 @@ commands.command(
             "match": (Annotated[str | None, _MATCH], None),
             "rate": (Annotated[str | None, _RATE], None),
             "max": (Annotated[int | None, _MAX], None),
-            "register": flag("--register", "Note what was found in the registry."),
+            "register": flag("--register", "Add the queues that were found to the registry."),
             "dry_run": GO["dry_run"],
             "yes": GO["yes"],
         },
@@ -38,7 +41,7 @@ commands.command(
 
 commands.command(
     "forget",
-    help="Take another program's queue out of the registry. Its keys are left alone.",
+    help="Remove another program's queue from the registry. Its keys stay as they are.",
     epilog=examples("redisq forget stream:orders --yes"),
 )(
     command(

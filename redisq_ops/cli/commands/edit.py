@@ -8,8 +8,8 @@ import typer
 
 from ..options import GO, SELECTING, Options, command, examples
 
-_PATCH = typer.Option("--patch", metavar="JSON|@FILE", help="A JSON Patch for each of them.")
-_PAYLOAD = typer.Option("--payload", metavar="TEXT|@FILE|-", help="The new payload of one entry.")
+_PATCH = typer.Option("--patch", metavar="JSON|@FILE", help="Apply a JSON Patch to each entry.")
+_PAYLOAD = typer.Option("--payload", metavar="TEXT|@FILE|-", help="New payload of one entry.")
 EDITING: Options = {
     "patch": (Annotated[str | None, _PATCH], None),
     "payload": (Annotated[str | None, _PAYLOAD], None),
@@ -22,8 +22,9 @@ def add_to(group: typer.Typer, noun: str, state: str) -> None:
     patch = """'[{"op": "replace", "path": "/region", "value": "eu"}]'"""
     group.command(
         "edit",
-        help="Give one entry another payload, in $EDITOR or with --payload; or with --patch each "
-        "of a selection. Only what still is as it was read is changed; undo gives it back.",
+        help="Change the payload of one entry, in $EDITOR or with --payload, or of "
+        "many entries with --patch. An entry that changed since it was read is "
+        "skipped. Undo restores the old payloads.",
         epilog=examples(
             f"redisq {noun} edit {address}",
             f"redisq {noun} edit {address} --payload @fixed.json --yes",

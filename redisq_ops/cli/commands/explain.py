@@ -23,9 +23,9 @@ def explain(
         str, typer.Argument(metavar="ADDRESS", show_default=False, autocompletion=queues)
     ],
 ) -> int:
-    """Why is it not running, not finishing, or where did it go?
+    """Explain why an entry, request or queue does not progress, or where an entry went.
 
-    Of an entry, a request or a queue: the rule that holds it, what helps, and when that will be
-    over, as far as anybody can tell. Exit 1 if it isn't there; what the history says is told.
+    Shows the rule that holds it, what helps, and when it will end, as far as known. Exit 1 if
+    it does not exist; what the history has about it is shown.
     """
     return perform(context, "explain.explain", address)

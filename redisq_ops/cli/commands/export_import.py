@@ -12,33 +12,36 @@ from ..options import GO, SELECTING, Options, argument, command, examples, flag
 
 commands = typer.Typer()
 _STATE = typer.Option(
-    "--state", metavar="STATE", help="Only this one; may be given repeatedly.",
+    "--state", metavar="STATE", help="Only entries in this state; repeatable.",
     autocompletion=states,
 )  # fmt: skip
 _FILE = typer.Option(
-    "--output", "-o", metavar="FILE", help="Instead of stdout; whole or not there."
+    "--output", "-o", metavar="FILE", help="Write to FILE, atomically; default: stdout."
 )
-_RATE = typer.Option("--rate", metavar="N/s", help="Not faster than this.")
+_RATE = typer.Option("--rate", metavar="N/s", help="Change at most N entries per second.")
 _QUEUE = typer.Option(
-    "--queue", metavar="NAME", help="Into this one, not the file's.", autocompletion=queues
+    "--queue",
+    metavar="NAME",
+    help="Import into this queue; default: the one in the file.",
+    autocompletion=queues,
 )
 _EXPORT: Mapping[str, Any] = {
     "state": (Annotated[list[str] | None, _STATE], None),
     "output": (Annotated[str | None, _FILE], None),
-    "raw_payloads": flag("--raw-payloads", "Payloads as they are, whatever is redacted."),
+    "raw_payloads": flag("--raw-payloads", "Write payloads unredacted."),
 }
 _IMPORT: Options = {
-    "file": argument("FILE", help="What export wrote; - is stdin."),
+    "file": argument("FILE", help="File that export wrote; - is stdin."),
     "queue": (Annotated[str | None, _QUEUE], None),
-    "as_waiting": flag("--as-waiting", "All wait for a worker, whatever they were."),
+    "as_waiting": flag("--as-waiting", "Import every entry as waiting."),
     "rate": (Annotated[str | None, _RATE], None),
     **GO,
 }
 
 commands.command(
     "export",
-    help="Write entries as JSON Lines: all that wait, are pending, delayed or dead, or those "
-    "chosen. Nothing is changed.",
+    help="Write entries as JSON Lines: all waiting, pending, delayed and dead "
+    "ones, or those selected. Nothing is changed.",
     epilog=examples(
         "redisq export mail -o mail.ndjson",
         "redisq export mail --state dead --match Timeout --raw-payloads -o timeouts.ndjson",
@@ -48,8 +51,8 @@ commands.command(
 
 commands.command(
     "import",
-    help="Put exported entries into a queue of the same kind. What is there already is left as "
-    "it is, so it can be run again.",
+    help="Add exported entries to a queue of the same kind. Entries that are "
+    "there already stay as they are, so it can be run again.",
     epilog=examples(
         "redisq import mail.ndjson --dry-run",
         "redisq import timeouts.ndjson --queue mail-test --as-waiting --yes",

@@ -10,7 +10,7 @@ from ..completion import queues
 from ..options import examples, perform
 
 commands = typer.Typer()
-inspect = typer.Typer(help="All that is known of one queue, request or entry.")
+inspect = typer.Typer(help="Show all about one queue, request or entry.")
 
 commands.add_typer(inspect, name="inspect")
 
@@ -19,7 +19,7 @@ Where = Annotated[str, typer.Argument(metavar="ADDRESS", show_default=False, aut
 
 @inspect.command("queue", epilog=examples("redisq inspect queue mail"))
 def inspect_queue(context: typer.Context, address: Where) -> int:
-    """A queue: counts, rates, settings, requests and priorities."""
+    """Show a queue: counts, rates, settings, requests and priorities."""
     return perform(context, "inspect.inspect_queue", address)
 
 
@@ -27,7 +27,7 @@ def inspect_queue(context: typer.Context, address: Where) -> int:
     "request", epilog=examples("redisq inspect request mail/r1", "redisq inspect request r1 --json")
 )
 def inspect_request(context: typer.Context, address: Where) -> int:
-    """A request: state, counts, tokens, its stream and group, who has what, results, history."""
+    """Show a request: state, counts, tokens, stream, group, pending entries, results, history."""
     return perform(context, "inspect.inspect_request", address)
 
 
@@ -35,5 +35,5 @@ def inspect_request(context: typer.Context, address: Where) -> int:
     "entry", epilog=examples("redisq inspect entry mail/r1/17", "redisq inspect entry later/e1")
 )
 def inspect_entry(context: typer.Context, address: Where) -> int:
-    """An entry: its state, attempts, error, payload, and what happened to it."""
+    """Show an entry: state, attempts, error, payload and history."""
     return perform(context, "inspect.inspect_entry", address)

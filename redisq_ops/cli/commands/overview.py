@@ -14,27 +14,25 @@ commands = typer.Typer()
 
 @commands.command(epilog=examples("redisq ls", "redisq ls --json"))
 def ls(context: typer.Context) -> int:
-    """The queues: entries by state, rates, oldest age.
+    """List the queues: entries by state, rates, oldest age.
 
-    Rates (in, out) are of the last sixty seconds; the age is of what waits longest. Exit 3 if a
+    Rates (in, out) are of the last 60 seconds; the age is of the oldest waiting entry. Exit 3 if a
     queue could not be read; the others are shown.
     """
     return perform(context, "overview.ls")
 
 
-Most = Annotated[
-    int, typer.Option("--max", min=1, max=MOST, help="Show at most so many, the latest.")
-]
+Most = Annotated[int, typer.Option("--max", min=1, max=MOST, help="Show the latest N.")]
 OneQueue = Annotated[
     str | None,
-    typer.Option("--queue", metavar="NAME", help="Of one queue.", autocompletion=queues),
+    typer.Option("--queue", metavar="NAME", help="Only of this queue.", autocompletion=queues),
 ]
 AQueue = typer.Argument(metavar="QUEUE", show_default=False, autocompletion=queues)
 
 
 @commands.command(epilog=examples("redisq log", "redisq log --queue mail --max 5 --json"))
 def log(context: typer.Context, queue: OneQueue = None, max: Most = 50) -> int:
-    """What operators changed, newest first."""
+    """List the changes that operators made, newest first."""
     return perform(context, "overview.log", queue, max)
 
 
@@ -44,7 +42,7 @@ def history(
     queue: Annotated[str, AQueue],
     max: Most = 100,
 ) -> int:
-    """What happened in a queue, oldest of the latest first."""
+    """Show the latest events of a queue, oldest first."""
     return perform(context, "overview.history", queue, max)
 
 
@@ -56,10 +54,11 @@ def history(
 def config(
     context: typer.Context,
     contexts: Annotated[
-        bool, typer.Option("--contexts", help="The contexts of the configuration file instead.")
+        bool,
+        typer.Option("--contexts", help="List the contexts of the configuration file instead."),
     ] = False,
 ) -> int:
-    """Every setting and where it comes from.
+    """Show every setting and where its value comes from.
 
     Secrets are never shown.
     """
@@ -71,9 +70,9 @@ def fsck(
     context: typer.Context,
     queue: Annotated[str | None, AQueue] = None,
 ) -> int:
-    """Check that everything in a queue, or in all, adds up.
+    """Check the invariants of a queue, or of all queues.
 
-    Exit 1 if something doesn't, else 3 if some couldn't be read. A queue at work changes while it
-    is read, so a finding counts when every look sees it again.
+    Exit 1 if one is violated, else 3 if something could not be read. A busy queue changes while it
+    is read, so a finding counts only when repeated checks confirm it.
     """
     return perform(context, "overview.fsck", queue)

@@ -14,16 +14,19 @@ commands = typer.Typer()
 @commands.command(epilog=examples("redisq results mail/r1", "redisq results r1 --raw"))
 def results(
     context: typer.Context,
-    request: Annotated[str, typer.Argument(metavar="ID", help="An id, or QUEUE/REQUEST.")],
+    request: Annotated[
+        str, typer.Argument(metavar="ID", help="Request, by id or as QUEUE/REQUEST.")
+    ],
     queue: OneQueue = None,
     raw: Annotated[
-        bool, typer.Option("--raw", help="The bytes of each result and a line feed, no JSON.")
+        bool,
+        typer.Option("--raw", help="Print the bytes of each result and a line feed, not JSON."),
     ] = False,
 ) -> int:
-    """The results of a request in order, a JSON object per sub-request.
+    """Print the results of a request in order, a JSON object per sub-request.
 
-    It has n and state, then result (text), result_b64 (other bytes) or, where dead, error; result
-    is null where there is none. --raw leaves those out; a terminal gets them escaped, as it would
-    act on their bytes.
+    Each has n and state, then result (text), result_b64 (other bytes) or, if dead, error; result is
+    null where there is none. --raw omits sub-requests without a result; on a terminal it escapes
+    control characters.
     """
     return perform(context, "results.results", request, queue, raw)

@@ -13,15 +13,16 @@ commands = typer.Typer()
 _QUEUE = typer.Argument(metavar="[QUEUE]", show_default=False, autocompletion=queues)
 OPTIONS: Options = {
     "name": (Annotated[str | None, _QUEUE], None),
-    "all_queues": flag("--all-queues", "Of every queue."),
-    "count": flag("--count", "Only how many, by state."),
+    "all_queues": flag("--all-queues", "Select from every queue."),
+    "count": flag("--count", "Print only the number of entries, by state."),
     **{name: SELECTING[name] for name in SELECTING if name not in ("addresses", "queue")},
 }
 
 commands.command(
     "select",
-    help="What an expression means: entries in every state of a queue, or how many. Nothing is "
-    "changed. The expressions are those of --where everywhere.",
+    help="List or count the entries that match an expression, in every state of "
+    "a queue. Nothing is changed. The expressions are the same as in "
+    "--where of other commands.",
     epilog=examples(
         "redisq select mail --where 'error~timeout age>2h'",
         "redisq select mail --where 'state:dead,delayed payload.region=eu' --json",

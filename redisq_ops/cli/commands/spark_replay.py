@@ -15,15 +15,15 @@ from .spark import (
     spark,
 )
 
-_GROUP = typer.Option("--group", metavar="FINGERPRINT", help="An error group; repeatable.")
+_GROUP = typer.Option("--group", metavar="FINGERPRINT", help="Only this error group; repeatable.")
 _WHERE = typer.Option("--where", metavar="SQL", help="\"attempts > 3 and error like '%timeout%'\".")
-_FOLDER = typer.Option("--plan", metavar="DIR", help="Keep the plan there; again, it goes on.")
-_STATE = typer.Option("--state", metavar="STATE", help="pending or delayed.")
+_FOLDER = typer.Option("--plan", metavar="DIR", help="Keep the plan in DIR; run again to continue.")
+_STATE = typer.Option("--state", metavar="STATE", help="State to act on: pending or delayed.")
 CHOOSING: Options = {
     **QUEUE,
     "group": (Annotated[list[str] | None, _GROUP], None),
     "where": (Annotated[str | None, _WHERE], None),
-    "all": flag("--all", "All of them."),
+    "all": flag("--all", "Choose all entries."),
     **BETWEEN,
     "payloads": flag("--payloads", "Read payloads too, for --where."),
     **PACE,
@@ -34,8 +34,9 @@ CHOOSING: Options = {
 
 spark.command(
     "replay",
-    help="Make dead entries wait for a worker again, chosen by SQL or by their error, carried out "
-    "by many tasks as one operation a queue. redisq undo takes it back.",
+    help="Move dead entries, chosen by SQL or by their error, back to waiting, "
+    "with many tasks. Each queue has one operation, which redisq undo "
+    "undoes.",
     epilog=examples(
         "redisq spark replay --group 3f2a91c0 --rate 500/s --dry-run",
         "redisq spark replay --queue mail --where \"error_type = 'TimeoutError'\" --yes",
@@ -45,7 +46,7 @@ spark.command(
 
 spark.command(
     "requeue",
-    help="Make pending or delayed entries wait for a worker now, as replay does with dead ones.",
+    help="Move pending or delayed entries back to waiting, as replay does with dead entries.",
     epilog=examples(
         "redisq spark requeue --queue mail --where 'lost > 1' --dry-run",
         "redisq spark requeue --state delayed --where \"error like '%429%'\" --rate 100/s --yes",

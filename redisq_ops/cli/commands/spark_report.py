@@ -11,11 +11,15 @@ from ..completion import queues
 from ..options import Options, argument, command, examples, flag
 from .spark import RUNNING, spark
 
-_LAKE = typer.Option("--lake", metavar="DIR", help="Read this lake, not the server.")
-_SINCE = typer.Option("--since", metavar="AGE|TIME", help="6h, 03:12 or ISO 8601; else 24 h.")
-_UNTIL = typer.Option("--until", metavar="AGE|TIME", help="Up to then; else now.")
+_LAKE = typer.Option("--lake", metavar="DIR", help="Read this lake instead of the server.")
+_SINCE = typer.Option(
+    "--since", metavar="AGE|TIME", help="Start: 6h, 03:12 or ISO 8601; default: 24h."
+)
+_UNTIL = typer.Option("--until", metavar="AGE|TIME", help="End; default: now.")
 _QUEUES = typer.Argument(metavar="[QUEUE]...", show_default=False, autocompletion=queues)
-_CLIENT = typer.Option("--client", metavar="REGEX", help="Finds the client in an id: '^(\\w+)-'.")
+_CLIENT = typer.Option(
+    "--client", metavar="REGEX", help="Find the client in a request id: '^(\\w+)-'."
+)
 FROM: Options = {
     "lake": (Annotated[Path | None, _LAKE], None),
     "since": (Annotated[str | None, _SINCE], None),
@@ -25,9 +29,10 @@ WHOSE: Options = {"queues": (Annotated[list[str] | None, _QUEUES], None)}
 
 spark.command(
     "report",
-    help="Latency, throughput, retries, what is unusual, dead-letter groups, fairness and the "
-    "slowest requests, from the history and the dead letters of the server or a lake: as tables, "
-    "as one HTML page, as Parquet. How much the history knows is the queue's setting `history`.",
+    help="Report latency, throughput, retries, anomalies, dead-letter groups, "
+    "fairness and the slowest requests, from the history and dead letters "
+    "of the server or a lake: as tables, an HTML page or Parquet. The "
+    "queue's setting `history` decides how much the history has.",
     epilog=examples(
         "redisq spark report mail --html report.html",
         "redisq spark report --since 6h --until 2h --parquet tables/",
@@ -40,19 +45,24 @@ spark.command(
             **FROM,
             "html": (
                 Annotated[
-                    Path | None, typer.Option("--html", metavar="FILE", help="The page, for all.")
+                    Path | None,
+                    typer.Option(
+                        "--html", metavar="FILE", help="Write one HTML page for all queues."
+                    ),
                 ],
                 None,
             ),
             "parquet": (
                 Annotated[
                     Path | None,
-                    typer.Option("--parquet", metavar="DIR", help="Each table below this folder."),
+                    typer.Option(
+                        "--parquet", metavar="DIR", help="Write each table to a folder below DIR."
+                    ),
                 ],
                 None,
             ),
             "client": (Annotated[str | None, _CLIENT], None),
-            "payloads": flag("--payloads", "Look into dead letters' payloads too."),
+            "payloads": flag("--payloads", "Read payloads of dead letters too."),
             **RUNNING,
         },
         "spark_report.reported",
@@ -61,8 +71,9 @@ spark.command(
 
 spark.command(
     "groups",
-    help="Dead letters by what went wrong, however many they are, and what each group has in "
-    "common that others have not; groups are named as redisq dlq groups names them.",
+    help="Group all dead letters by error, and show what each group has in "
+    "common that others have not. The group names are those of redisq dlq "
+    "groups.",
     epilog=examples(
         "redisq spark groups mail", "redisq spark groups --lake /data/queues --payloads --json"
     ),
@@ -71,7 +82,7 @@ spark.command(
         {
             **WHOSE,
             **FROM,
-            "payloads": flag("--payloads", "Look into payloads, all of them."),
+            "payloads": flag("--payloads", "Read all payloads too."),
             **RUNNING,
         },
         "spark_report.grouped",
@@ -80,8 +91,9 @@ spark.command(
 
 spark.command(
     "critical-path",
-    help="Which sub-requests held a request back: from its last end the one way back to its "
-    "submission, what each delivery on it waited for, and how long.",
+    help="Show which sub-requests held a request back: the path from its end "
+    "back to its submission, and what each delivery on it waited for, and "
+    "how long.",
     epilog=examples(
         "redisq spark critical-path mail/today",
         "redisq spark critical-path today --queue mail --lake /data/queues --json",
@@ -89,12 +101,12 @@ spark.command(
 )(
     command(
         {
-            "request": argument("REQUEST", help="QUEUE/REQUEST, or its id."),
+            "request": argument("REQUEST", help="Request, by id or as QUEUE/REQUEST."),
             "queue": (
                 Annotated[
                     str | None,
                     typer.Option(
-                        "--queue", metavar="NAME", help="The queue.", autocompletion=queues
+                        "--queue", metavar="NAME", help="Queue to use.", autocompletion=queues
                     ),
                 ],
                 None,

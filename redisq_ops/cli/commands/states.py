@@ -29,35 +29,40 @@ from ..options import (
 from . import edit, groups
 
 NOUNS: dict[str, tuple[State, str]] = {
-    "waiting": ("waiting", "Entries that wait for a worker."),
-    "pending": ("pending", "Entries that consumers have."),
-    "dlq": ("dead", "Dead letters: entries that failed or were lost too often."),
-    "delay": ("delayed", "Entries that wait for their time."),
-    "trash": ("trash", "Purged entries, until undo expires."),
+    "waiting": ("waiting", "List and change waiting entries."),
+    "pending": ("pending", "List and change pending entries: those that consumers hold."),
+    "dlq": (
+        "dead",
+        "List, group and change dead letters: entries that failed or were lost too often.",
+    ),
+    "delay": ("delayed", "List, schedule and change delayed entries."),
+    "trash": ("trash", "List, restore and remove purged entries."),
 }
 HELP: dict[Verb, str] = {
-    "requeue": "Make pending or delayed entries wait for a worker now. Who holds one can't settle "
-    "it any more.",
-    "claim": "Give pending entries to another consumer. The old receipts are void.",
-    "replay": "Make dead entries wait for a worker again. Attempts are counted afresh; a job of "
-    "Sidekiq's has one before it is dead again.",
-    "purge": "Put entries into the trash, or remove them for good. Undo brings back what is in "
-    "the trash; there is none after --hard.",
-    "hard": "Remove what is in the trash for good. There is no undo.",
-    "restore": "Put entries back where they were purged from.",
-    "reschedule": "Give entries of a delay queue another ready time.",
-    "move": "Put entries into another queue of the same kind, as they are. What is there already, "
-    "or isn't taken in there, stays where it is.",
+    "requeue": "Move pending or delayed entries back to waiting. A worker that holds "
+    "one can't settle it any more.",
+    "claim": "Give pending entries to another consumer. The old receipts become invalid.",
+    "replay": "Move dead entries back to waiting. Attempts restart at zero; a Sidekiq"
+    " job has one attempt before it is dead again.",
+    "purge": "Move entries to the trash, or remove them for good with --hard. Undo "
+    "restores entries from the trash; there is no undo of --hard.",
+    "hard": "Remove entries in the trash for good. There is no undo.",
+    "restore": "Move entries back to the state they were purged from.",
+    "reschedule": "Change the ready time of delayed entries.",
+    "move": "Move entries to another queue of the same kind, unchanged. An entry "
+    "that the other queue has already, or refuses, stays where it is.",
 }
 NAMED: dict[str, str] = {"hard": "empty"}
 BARE: tuple[Verb, ...] = ("replay", "requeue", "claim", "purge", "move")
-_STATE = typer.Option(
-    "--state", metavar="STATE", help="Which, where several are possible.", autocompletion=states
-)
-_RATE = typer.Option("--rate", metavar="N/s", help="Not faster than this.")
+_STATE = typer.Option("--state", metavar="STATE", help="State to act on.", autocompletion=states)
+_RATE = typer.Option("--rate", metavar="N/s", help="Change at most N entries per second.")
 CHANGING: Options = {"rate": (Annotated[str | None, _RATE], None), **GO}
 _TO = typer.Option(
-    "--to", metavar="OTHER", show_default=False, help="Where they go.", autocompletion=queues
+    "--to",
+    metavar="OTHER",
+    show_default=False,
+    help="Queue that receives the entries.",
+    autocompletion=queues,
 )
 _CONSUMER = typer.Option(
     "--consumer", metavar="NAME", show_default=False, help="Consumer that receives the entries."
@@ -65,7 +70,7 @@ _CONSUMER = typer.Option(
 OWN: dict[Verb, Options] = {
     "replay": RAMPING,
     "claim": {"consumer": (Annotated[str, _CONSUMER], ...)},
-    "purge": {"hard": flag("--hard", "Free their memory at once; there is no undo.")},
+    "purge": {"hard": flag("--hard", "Remove the entries for good; there is no undo.")},
     "reschedule": WHEN,
     "move": {"to": (Annotated[str, _TO], ...)},
 }
@@ -100,7 +105,7 @@ def _noun(noun: str) -> typer.Typer:
     state, help = NOUNS[noun]
     group = typer.Typer(help=help, no_args_is_help=True)
     shown = examples(f"redisq {noun} ls", f"redisq {noun} ls mail/r1 --json")
-    group.command("ls", help="List them.", epilog=shown)(
+    group.command("ls", help="List the entries.", epilog=shown)(
         command(SELECTING, "entries.listed", state)
     )
     for verb, (sources, _) in VERBS.items():
@@ -119,8 +124,10 @@ for _name in ("dlq", "delay"):
     edit.add_to(GROUPS[_name], _name, NOUNS[_name][0])
 GROUPS["delay"].command(
     "schedule",
-    help="Put an entry in for a time; the queue is created if need be. - reads it from stdin. "
-    "Sent again with the same --at it changes nothing; anything else of that id is refused.",
+    help="Add an entry that becomes ready at a time; creates the queue if it "
+    "does not exist. - reads the payload from stdin. Run again with the "
+    "same --at, it changes nothing; another payload or time for the same id"
+    " is refused.",
     epilog=examples(
         "redisq delay schedule later/e1 --in 5m hello",
         "redisq delay schedule later/e2 --at 2026-11-20T03:12:00+01:00 -",

@@ -23,17 +23,17 @@ commands = typer.Typer()
 )
 def top(
     context: typer.Context,
-    queue: Annotated[
-        str | None, typer.Option(help="Open this queue at once.", autocompletion=queues)
-    ] = None,
+    queue: Annotated[str | None, typer.Option(help="Queue to open.", autocompletion=queues)] = None,
     interval: Annotated[float, typer.Option(min=0.1, help="Seconds between refreshes.")] = 1.0,
     once: Annotated[bool, typer.Option("--once", help="Print one frame as text.")] = False,
-    read_only: Annotated[bool, typer.Option("--read-only", help="Change nothing.")] = False,
-    demo: Annotated[bool, typer.Option("--demo", help="On a server and work of its own.")] = False,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Allow no changes.")] = False,
+    demo: Annotated[
+        bool, typer.Option("--demo", help="Use a demo server with a workload.")
+    ] = False,
 ) -> int:
-    """The dashboard: what all queues do, and the keys to put them right.
+    """Open the dashboard: all queues, and keys to change them.
 
-    Without a terminal, or with --once, prints one frame of COLUMNS × LINES, else 120 × 40. With
-    --json it prints once what redisq ls prints, with --queue what redisq inspect queue does.
+    Without a terminal, or with --once, prints one frame of COLUMNS × LINES (else 120 × 40). With
+    --json prints once what redisq ls prints, and with --queue what redisq inspect queue prints.
     """
     return perform(context, "top.top", queue, interval, once, read_only, demo)

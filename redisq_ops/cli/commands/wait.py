@@ -10,9 +10,12 @@ from ..options import OneQueue, examples, perform
 
 commands = typer.Typer()
 Timeout = Annotated[
-    str | None, typer.Option(metavar="TIME", help="Give up after this time (90s, 5m): exit 124.")
+    str | None,
+    typer.Option(metavar="TIME", help="Give up after this time (90s, 5m) with exit code 124."),
 ]
-waiting = typer.Typer(help="Wait for requests to end, or for counts.", no_args_is_help=True)
+waiting = typer.Typer(
+    help="Wait until requests end or counts meet a condition.", no_args_is_help=True
+)
 
 commands.add_typer(waiting, name="wait")
 
@@ -25,11 +28,13 @@ commands.add_typer(waiting, name="wait")
 )
 def wait_request(
     context: typer.Context,
-    requests: Annotated[list[str], typer.Argument(metavar="ID…", help="Ids, or QUEUE/REQUEST.")],
+    requests: Annotated[
+        list[str], typer.Argument(metavar="ID…", help="Requests, by id or as QUEUE/REQUEST.")
+    ],
     queue: OneQueue = None,
     timeout: Timeout = None,
 ) -> int:
-    """Wait for requests to end, also through a restart of the server.
+    """Wait for requests to end, also across a restart of the server.
 
     Exit 0: all are done. 3: some have dead entries. 1: one was cancelled. 124: timed out.
     """
@@ -46,14 +51,15 @@ def wait_request(
 def wait_when(
     context: typer.Context,
     expression: Annotated[
-        str, typer.Argument(metavar="EXPR", help="'waiting==0', 'dead>0 or waiting>=1000'")
+        str,
+        typer.Argument(metavar="EXPR", help="Condition: 'waiting==0', 'dead>0 or waiting>=1000'."),
     ],
     queue: OneQueue = None,
     timeout: Timeout = None,
 ) -> int:
-    """Wait until a queue's counts meet a condition, also through a restart of the server.
+    """Wait until a queue's counts meet a condition, also across a restart of the server.
 
-    Looks five times a second. Counts are waiting, pending, delayed, dead, trash and done;
-    < <= == != >= > compare; and, or and parentheses combine.
+    Checks five times a second. Counts are waiting, pending, delayed, dead, trash and done; compare
+    with < <= == != >= >; combine with and, or and parentheses.
     """
     return perform(context, "wait.wait_when", expression, queue, timeout)

@@ -22,40 +22,52 @@ commands = typer.Typer()
 def work(
     context: typer.Context,
     handler: Annotated[
-        str | None, typer.Argument(metavar="MODULE:FUNCTION", help="Called with each delivery.")
+        str | None,
+        typer.Argument(metavar="MODULE:FUNCTION", help="Function to call with each delivery."),
     ] = None,
     program: Annotated[
         str | None,
-        typer.Option("--exec", metavar="CMD", help="A program to run instead, without a shell."),
+        typer.Option(
+            "--exec", metavar="CMD", help="Program to run for each delivery, without a shell."
+        ),
     ] = None,
     queue: Annotated[
         list[str] | None,
-        typer.Option("--queue", metavar="NAME", help="Several: in turn.", autocompletion=queues),
+        typer.Option(
+            "--queue",
+            metavar="NAME",
+            help="Queue to work on; repeatable: queues take turns.",
+            autocompletion=queues,
+        ),
     ] = None,
-    concurrency: Annotated[int, typer.Option(help="Handlers at a time.")] = 1,
+    concurrency: Annotated[int, typer.Option(help="Handlers that run at once.")] = 1,
     processes: Annotated[int, typer.Option(help="Worker processes.")] = 1,
-    batch: Annotated[int, typer.Option(help="Entries taken at once, per handler.")] = 1,
-    lease: Annotated[str, typer.Option(metavar="TIME", help="Renewed while working.")] = "30s",
+    batch: Annotated[int, typer.Option(help="Entries that each handler takes at once.")] = 1,
+    lease: Annotated[
+        str, typer.Option(metavar="TIME", help="Lease of a delivery; renewed while a handler runs.")
+    ] = "30s",
     grace: Annotated[
-        str, typer.Option(metavar="TIME", help="For what is running when asked to stop.")
+        str, typer.Option(metavar="TIME", help="Time for running handlers to finish on stop.")
     ] = "25s",
     timeout: Annotated[
-        str | None, typer.Option(metavar="TIME", help="An entry that takes longer has failed.")
+        str | None, typer.Option(metavar="TIME", help="Fail an entry that takes longer.")
     ] = None,
     once: Annotated[
-        bool, typer.Option("--once", "--burst", help="End when nothing is left to take.")
+        bool, typer.Option("--once", "--burst", help="Exit when no entry is left to take.")
     ] = False,
-    consumer: Annotated[str | None, typer.Option(help="Its name, else host and process.")] = None,
-    ping: Annotated[int | None, typer.Option(help="Port for a monitor and /healthz.")] = None,
+    consumer: Annotated[
+        str | None, typer.Option(help="Consumer name; default: host and process.")
+    ] = None,
+    ping: Annotated[int | None, typer.Option(help="Port of the liveness check (/healthz).")] = None,
 ) -> int:
     """Run a handler for every entry of a queue, until stopped (Ctrl+C or SIGTERM).
 
-    A program gets the payload on stdin; what it writes is the result. Exit 0 is done, 100 dead at
-    once, anything else a failure with the end of its stderr. A queue that doesn't exist yet is
-    waited for; working on it doesn't create it.
+    A program gets the payload on stdin; its output is the result. Exit code 0 means done, 100 dead
+    at once, any other failed, with the end of its stderr. If a queue does not exist yet, the worker
+    waits for it; it does not create it.
 
-    --once ends when all queues are empty, or have only what is delayed, paused, or with other
-    workers; it says how much of that there is.
+    --once exits when all queues are empty, or have only entries that are delayed, paused or held by
+    other workers; it prints how many.
     """
     return perform(
         context,

@@ -9,21 +9,23 @@ import typer
 from ..options import GO, argument, command, examples
 
 commands = typer.Typer()
-_workers = typer.Typer(help="Worker processes of Sidekiq and Resque: list them, prune dead ones.")
+_workers = typer.Typer(help="List or prune worker processes of Sidekiq and Resque.")
 
 commands.add_typer(_workers, name="workers")
 
 _workers.command(
     "ls",
-    help="The processes that work on a queue's deployment, as its owner registers them: alive or "
-    "silent, when heard of last, what they have in hand. Queues of our own have no such list.",
+    help="List the worker processes that Sidekiq or Resque has registered: alive"
+    " or silent, their last heartbeat, the jobs they hold. Queues of redisq"
+    " have no such list.",
     epilog=examples("redisq workers ls", "redisq workers ls sidekiq", "redisq workers ls --json"),
 )(
     command(
         {
             "queue": (
                 Annotated[
-                    str | None, typer.Argument(metavar="[QUEUE]", help="Default: all there are.")
+                    str | None,
+                    typer.Argument(metavar="[QUEUE]", help="Queue; default: all queues."),
                 ],
                 None,
             )
@@ -34,8 +36,9 @@ _workers.command(
 
 _workers.command(
     "prune",
-    help="Strike processes that are gone from their owner's register, and rescue what they had. "
-    "Each is looked at again in the step that strikes it. There is no undo.",
+    help="Remove dead worker processes from the register of Sidekiq or Resque, "
+"and rescue their jobs. Each process is checked again in the step that "
+"removes it. There is no undo.",
     epilog=examples(
         "redisq workers prune sidekiq --dry-run",
         "redisq workers prune sidekiq --older-than 30s --yes",
@@ -48,7 +51,7 @@ _workers.command(
             "process": (
                 Annotated[
                     str | None,
-                    typer.Argument(metavar="[NAME]", help="Default: all that are silent."),
+                    typer.Argument(metavar="[NAME]", help="Process; default: all silent ones."),
                 ],
                 None,
             ),
@@ -57,7 +60,7 @@ _workers.command(
                     str | None,
                     typer.Option(
                         "--older-than", metavar="AGE",
-                        help="Silent for so long: 30s, 5m. Default: as long as their owner waits.",
+                        help="Minimum silence: 30s, 5m; default: the owner's own limit.",
                     ),
                 ],
                 None,
@@ -67,8 +70,8 @@ _workers.command(
                     bool,
                     typer.Option(
                         "--rescue/--no-rescue",
-                        help="Whether what they had waits again, first in its queue; else Sidekiq's"
-                        " is lost and Resque's becomes failures.",
+                        help="Move their jobs back to waiting, first in their queue. Without it "
+"Sidekiq loses them and Resque counts them as failed.",
                     ),
                 ],
                 True,
