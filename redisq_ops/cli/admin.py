@@ -56,7 +56,7 @@ def undo(s: Session, given: dict[str, Any]) -> int:
         finished = drive(s, change, f"undo {op}", s.again)
         told = {"sample": change.sample, "unnamed": change.unnamed}
         report.end(change.outcome, {"unnamed": change.unnamed})
-    ended(s, change.outcome, f"took back {op}", undo=False, more=told)
+    ended(s, change.outcome, f"undid {op}", undo=False, more=told)
     tell_recovered(s, change.recovered)
     if not s.json:
         _tell_left(change, operation.into or queue.name)
@@ -68,12 +68,12 @@ def undo(s: Session, given: dict[str, Any]) -> int:
             say(printable(f"{them} there; once that is undone, {back} back with: {how}"))
         left = change.outcome.matched - change.outcome.done - sum(change.outcome.skipped.values())
         if not finished and left > 0:
-            say(printable(f"interrupted, {count(left)} left; go on with: {s.again}"))
+            say(printable(f"interrupted, {count(left)} left; continue with: {s.again}"))
     return change.outcome.exit_code if finished else 130
 
 
 def _latest(s: Session, author: Author, given: Mapping[str, Any]) -> str:
-    """The newest change that can be taken back; unasked only the very latest, and the caller's own.
+    """The newest change that can be undone; with --yes only the very latest, and the caller's own.
 
     A script that runs twice, or beside another, doesn't go on to ever older changes.
     """
@@ -87,7 +87,7 @@ def _latest(s: Session, author: Author, given: Mapping[str, Any]) -> str:
         raise NotFound(f"nothing to undo ({hint('log')} shows what was done)")
     if not given["yes"] or given["dry_run"]:
         return latest.id
-    meant = f"if it is meant: {hint('undo', latest.id, yes=None)}"
+    meant = f"to undo that one: {hint('undo', latest.id, yes=None)}"
     if (last := changes[0]).id != latest.id:
         raise Refused(
             f"the latest change, {last.id}, can't be undone: {why_not(last)}; the one "
@@ -154,7 +154,7 @@ def destroy(s: Session, given: dict[str, Any]) -> int:
     queue, hard = s.run(s.deployment.queue(given["name"])), given["hard"]
     counts = s.run(control.destroyable(queue, hard))
     left = control.contents(counts)
-    lines = (left or "nothing in it", "its history, results and journal go too; there is no undo")
+    lines = (left or "nothing in it", "its history, results and audit log go too; there is no undo")
     held = counts.waiting + counts.pending + counts.delayed + counts.dead + counts.trash
     facts = {"verb": "destroy", "queue": queue.name, "hard": hard, "entries": held}
     title = f"destroy queue {queue.name}"

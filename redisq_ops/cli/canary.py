@@ -79,7 +79,7 @@ def ramped(s: Session, steps: Bulk, limits: Limits, what: str) -> int:
             live.show(ramp)
             time.sleep(ramp.pause)
     except KeyboardInterrupt:
-        # The step in flight may have been carried out; its count is in the journal.
+        # The step under way may have been carried out; its count is in the audit log.
         outcome.done, code = s.run(ramp.reached()), 130
     except RedisqError:
         live.end(ramp)
@@ -109,9 +109,9 @@ def ramped(s: Session, steps: Bulk, limits: Limits, what: str) -> int:
 
 def _go_on(s: Session, steps: Bulk, left: str = "") -> None:
     """The same words again, so that the rest is as careful: without --ramp it would not be."""
-    say(printable(f"{left}go on with: {s.again}"))
+    say(printable(f"{left}continue with: {s.again}"))
     if not isinstance(steps, Apply):
-        say("it takes what is dead then, also what died again")
+        say("it covers all entries that are dead by then, also those that died again")
 
 
 class _Live:

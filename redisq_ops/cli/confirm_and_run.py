@@ -1,4 +1,4 @@
-"""The way of every change: its plan, the question, its steps, and what came of it."""
+"""Every change of the command line: its preview, the question, its steps, its outcome."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def drive(s: Session, change: ChangeRun, what: str, again: str = "") -> bool:
             s.run(steps(meter))  # all of them in one go: the steps share a connection
         return True
     except KeyboardInterrupt:
-        # The step in flight may have been carried out; its count is in the journal.
+        # The step under way may have been carried out; its count is in the audit log.
         outcome.done = s.run(change.reached())
         return False
     except RedisqError as error:
@@ -116,9 +116,9 @@ def drive(s: Session, change: ChangeRun, what: str, again: str = "") -> bool:
             conclude(as_line(outcome))
         else:
             say(f"{what}: stopped after {outcome.done:,} of {outcome.matched:,} (op {outcome.op})")
-            # With what was taken back meanwhile, or destroyed, nobody goes on.
+            # A change that was undone meanwhile, or whose queue was destroyed, can't be continued.
             if again and not isinstance(error, (NotFound, Superseded)):
-                say(printable(f"go on with: {again}"))
+                say(printable(f"continue with: {again}"))
         raise
 
 

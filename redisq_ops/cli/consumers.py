@@ -11,7 +11,7 @@ from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.bulk import allowed
 from redisq_ops.ops.change.plan import free
 from redisq_ops.ops.change.prepare import ChangeRequest
-from redisq_ops.ops.change.preview import TYPED_ABOVE, Preview, entries
+from redisq_ops.ops.change.preview import TYPED_ABOVE, Preview, claimed_by, entries
 from redisq_ops.ops.filter.time import duration_ms
 from redisq_ops.ops.hint import hint
 from redisq_ops.ops.inspect.consumers import (
@@ -87,7 +87,7 @@ def _tell(report: ConsumerReport, poison: int) -> None:
         held = "unknown" if load.pending is None else count(load.pending)
         again = f", and {count(load.again)} that run again" if load.again else ""
         tell_sentence(
-            f"{name}lag {lag} (given to nobody yet), pending {held} (given, not settled){again}"
+            f"{name}lag {lag} (not delivered yet), pending {held} (delivered, not settled){again}"
         )
     if len(report.loads) > 20:
         tell(f"  … {len(report.loads) - 20:,} more groups")
@@ -127,7 +127,7 @@ def claimed(s: Session, given: dict[str, Any]) -> int:
     if given["plan"] is not None:
         return _planned(s, given, min_idle_ms)
     held = _held(s, given, min_idle_ms)
-    lines = [f"{given['to']} has them then", *_young(held, given)]
+    lines = [claimed_by(given["to"]), *_young(held, given)]
     return _changed(s, held, given, given["to"], lines, remove=False)
 
 

@@ -45,7 +45,7 @@ def meant(
     found = s.run(targets(s.deployment, addresses, filter, states, queue, verb=verb, look=look))
     for target in found:
         if other := target.filter.other(target.state):
-            say(printable(f"{target.queue.name}: nothing here is meant: {other}"))
+            say(printable(f"{target.queue.name}: no entry matches: {other}"))
     return found
 
 

@@ -1,4 +1,4 @@
-"""`--report FILE`: what became of each entry, as NDJSON that a later run goes on with."""
+"""`--report FILE`: the result of each entry, as NDJSON that a later run continues."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def reporting(
                 emit(asdict(outcome) | {"left": max(0, outcome.matched - done)})
             else:
                 far = f"{count(done)} of {count(outcome.matched)}"
-                say(printable(f"stopped: {far}; go on with: {s.again}"))
+                say(printable(f"stopped: {far}; continue with: {s.again}"))
         raise said from error
     finally:
         if report is not None:

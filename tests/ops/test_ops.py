@@ -542,7 +542,7 @@ def test_cancelling_fences_off_all_that_was_begun_before_it(client: redis.Redis)
         clock.advance(5)
         held.extend(queue.take(1, consumer="w2").deliveries)
 
-    sha = queue._script("control").sha
+    sha = queue._script("control_request").sha
     cancelled(client, queue, {(sha, 1): one_more})
     assert len(held) == 121
     assert set(queue.settle([Settlement(d, "ack") for d in held])) == {"stale"}

@@ -60,10 +60,10 @@ class Watch:
 
 
 class Ramp:
-    """Replays by a canary and a ramp. Drive `step` until it says False; sleep `pause` between.
+    """Replays by a canary and a ramp. Call `step` until it returns False; sleep `pause` between.
 
-    What was decided is kept in the journal beside the operation, so that a ramp that was killed
-    goes on where it was; entries are never replayed twice by one operation.
+    Decisions are kept with the operation in the audit log, so that a killed ramp continues where it
+    was; one operation never replays an entry twice.
     """
 
     def __init__(
@@ -234,7 +234,7 @@ class Ramp:
         return look
 
     async def reached(self) -> int:
-        """How many were replayed as the journal has it, also by a step that was not heard of."""
+        """Entries replayed by the audit log, with a step that got no reply."""
         return await self.steps.reached()
 
     @property
@@ -256,7 +256,7 @@ class Ramp:
         if seen.seen or seen.unsettled:
             again = f"{count(seen.died)} of {count(seen.judged)} died again"
             again += f", {count(seen.failing)} failing" if seen.failing else ""
-            again += f", {count(seen.untold)} nobody can tell of" if seen.untold else ""
+            again += f", {count(seen.untold)} unknown" if seen.untold else ""
             words.append(again)
         growth = seen.waiting - self.waiting_before
         words.append(f"{count(seen.waiting)} waiting" + (f" ({growth:+,})" if growth else ""))

@@ -210,7 +210,7 @@ async def set_flags(
 
     What is so already is left out; with nothing left, nothing is written.
     """
-    settable(queue)  # said before the journal has it
+    settable(queue)  # refused before the audit log has it
     have = await queue.settings.op()
     changes = {name: value for name, value in changes.items() if have.get(name, "") != value}
     if not changes:
@@ -323,7 +323,7 @@ def contents(counts: Counts) -> str:
 
 
 async def destroy(queue: Queue[Any], author: Author, *, hard: bool = False) -> ChangeOutcome:
-    """Remove a queue, its journal and its registry entry; ``done`` is keys. There is no undo.
+    """Remove a queue, its audit log and its registry entry; ``done`` is keys. There is no undo.
 
     Without ``hard`` only an empty queue: nothing waiting, pending, delayed, dead or in the trash.
     """

@@ -1,4 +1,4 @@
-"""Operations of the journal taken back."""
+"""Undo: operations of the audit log are reversed."""
 
 from __future__ import annotations
 
@@ -21,20 +21,19 @@ NAMED = 5
 
 
 class Undo(ChangeRun):
-    """Takes an operation back, step by step, newest first. Drive `step` until it says False.
+    """Reverses an operation, step by step, newest first.
 
-    What was touched since is left alone (``changed``); what was kept too long ago can't be put
-    back (``expired``); what lies too far inside another program's list stays there for now
-    (``deep``), and the operation can be undone again. The outcome is about the whole operation
-    whoever took what back, earlier or at the same time (`OTHERS`).
+    Entries that changed since stay (``changed``); entries whose record expired can't be restored
+    (``expired``); entries too far inside another program's list stay for now (``deep``), and the
+    operation can be undone again. The outcome is of the whole operation, with what other undos
+    restored earlier or at the same time (`OTHERS`).
 
-    ``told`` is told of each that was touched, by its id; ``sample`` are the first of them. Where a
-    layout only counts them, and of those kept for too long, nobody knows which they are: they are
-    ``unnamed``.
+    ``told`` gets the id of each entry that stays because it changed; ``sample`` has the first ones.
+    Where a layout only counts them, and for expired ones, the ids are unknown: ``unnamed``.
     """
 
     across = False
-    """whether it knows its way between two queues"""
+    """whether it undoes a move between two queues"""
 
     told: Callable[[str, str], None] | None = None
     rest = 0
@@ -48,9 +47,9 @@ class Undo(ChangeRun):
         super().__init__(queue, "undo", author, about or operation.done - operation.undone)
         self.operation = operation
         self._inverses = inverses
-        """what is to be taken back yet of a change that was no move of entries, newest last"""
+        """what is still to be undone of a change of anything but entries, newest last"""
         self._left: list[tuple[str, int]] = []
-        """what numbered its steps, and how many of them are to be taken back yet"""
+        """names under which its steps are numbered, and how many steps are still to be undone"""
         self._taken = 0
         self.sample: list[str] = []
         self._named = 0
@@ -58,7 +57,7 @@ class Undo(ChangeRun):
 
     @property
     def unnamed(self) -> int:
-        """How many were left alone of which nobody knows the ids."""
+        """How many entries stayed whose ids are unknown."""
         known = ("changed", "deep", "expired")
         return max(0, sum(self.outcome.skipped.get(word, 0) for word in known) - self._named)
 
@@ -109,7 +108,7 @@ class Undo(ChangeRun):
         return {"matched": self.outcome.matched, **more}
 
     async def _account(self) -> None:
-        """Tell what other undos did from what nobody can take back."""
+        """Distinguish what other undos restored from what can't be restored any more."""
         operation, outcome = self.operation, self.outcome
         changed, deep = (outcome.skipped.get(word, 0) for word in ("changed", "deep"))
         if not deep:  # those can be put back by and by
@@ -124,7 +123,7 @@ class Undo(ChangeRun):
         outcome.skip("changed" if left else "expired", max(0, gone - others))
 
     async def _invert(self, op: str) -> None:
-        """Take one thing back of a change that was no move of entries."""
+        """Undo one step of a change of anything but entries."""
         verb, args = _read(self._inverses[-1])
         back = await self.queue.invert.op(
             op, self._taken + 1, verb, args, left=self._touched.extend
@@ -156,8 +155,8 @@ class Undo(ChangeRun):
         return len(ids)
 
     async def _close(self) -> None:
-        """Take the operation's next step in its place, an empty one: whoever still is at it, or
-        comes back to it, is told, and moves nothing that would not be undone."""
+        """Take the operation's next step, an empty one: a run that still carries it out, or
+        continues it, is refused, and moves nothing that would not be undone."""
         queue, id = self.queue, self.operation.id
         await audit_log.note(queue, id, undoing=1, tried=0)
         if self.operation.parts:
@@ -212,7 +211,7 @@ def why_not(operation: Operation) -> str:
     if operation.undone or operation.tried:
         return "it was undone already, as far as its entries were untouched"
     if operation.verb == "undo":
-        return "an undo is not taken back; do again what it took back"
+        return "an undo can't be undone: repeat the change instead"
     if operation.done:
-        return f"nothing takes back a {operation.verb}"
+        return f"a {operation.verb} has no undo"
     return "it changed nothing"

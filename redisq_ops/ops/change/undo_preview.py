@@ -1,4 +1,4 @@
-"""Before an undo: what it could still take back."""
+"""Before an undo: what it could still restore."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A whole large state, moved in the server's own order: nobody has to read a million ids first.
+"""A whole large state, moved in the server's order without reading a million ids first.
 
-What is meant is every entry that has been in the state since before the moment of the look; the
-server finds the next ones itself, and each is as safe as if it had been named.
+The change covers every entry that entered the state before the change was prepared. The server
+finds the next entries itself; each is as safe as if it had been named by its id.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ BATCH = 100
 BYTES = 256 * 1024
 """of payloads in one call of an import, unless one has more by itself"""
 UNDOABLE = 10_000
-"""entries up to which an import can be taken back; each is named in the journal"""
+"""entries up to which an import can be undone; each is named in the audit log"""
 _LOST = "the file doesn't end as an export does: it may be cut off"
 
 Problem = Callable[[int, str, str], None]
@@ -123,7 +123,7 @@ class _UnderWay:
     before: int
     """sub-requests that were there already"""
     named: bool = False
-    """whether the journal has how to take it back"""
+    """whether the audit log has what undoes it"""
 
     @property
     def done(self) -> int:
@@ -139,7 +139,7 @@ class Import(ChangeRun):
     """Adds one queue's part of a file to it.
 
     An entry that is there with this payload is ``same``, with another ``exists``, and neither is
-    touched: run again, it adds what is missing. Every batch is journalled with its inverse.
+    touched: run again, it adds what is missing. The audit log has what undoes every batch.
     """
 
     def __init__(
@@ -335,7 +335,7 @@ class Import(ChangeRun):
         self._named(now)
 
     def _named(self, now: _UnderWay) -> None:
-        """Have the journal say how a request that is new here is taken back."""
+        """Record in the audit log what undoes a request that is new here."""
         if self._keep and not now.before and now.job.sent and not now.named:
             now.named = True
             self._inverses.append(f"cancel {now.job.id}")

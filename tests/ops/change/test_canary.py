@@ -246,12 +246,12 @@ def test_the_last_ones_are_watched_to_their_end() -> None:
         ({"judged": 90, "verdicts": 90, "unsettled": 10, "failing": 10}, ""),  # as if they had died
         (
             {"judged": 9, "verdicts": 9, "unsettled": 4, "untold": 4},
-            "nobody can tell what became of 4 of 13 watched entries",
+            "the end of 4 of 13 watched entries is unknown",
         ),
         (
             {"judged": 5, "verdicts": 5, "unsettled": 5, "untold": 3},
             "2 of 10 watched entries weren't settled within 5s"
-            " and nobody can tell what became of 3 of 10 watched entries",
+            " and the end of 3 of 10 watched entries is unknown",
         ),
         ({"judged": 9, "died": 5, "verdicts": 9, "unsettled": 1}, "5 of 9 replayed entries died"),
         ({"judged": 9, "died": 1, "verdicts": 9}, ""),

@@ -947,7 +947,7 @@ def test_ctrl_c_before_the_first_write_says_that_nothing_was_done(
     with monkeypatch.context() as patch:
         patch.setattr(Apply, "_begin", interrupted)
         out = redisq("apply", "p", "--yes", code=130)
-    assert "0 of 3" in out and "3 left; go on with: redisq apply p --yes\n" in redisq.err
+    assert "0 of 3" in out and "3 left; continue with: redisq apply p --yes\n" in redisq.err
     assert queue.counts().dead == 3
     (outcome,) = redisq.rows("apply", "p", "--yes")
     assert (outcome["done"], outcome["skipped"]) == (3, {})
@@ -986,7 +986,7 @@ def test_a_report_that_can_not_be_written_is_told(
     redisq("apply", "p", "--yes", "--report", "it's", code=3)
     assert "--report it's: No space left on device\n" in redisq.err and states(queue) == (0, 3)
     again = shlex.join(["redisq", "apply", "p", "--yes", "--report", "it's"])
-    assert f"stopped: 3 of 3; go on with: {again}\n" in redisq.err
+    assert f"stopped: 3 of 3; continue with: {again}\n" in redisq.err
 
 
 def test_a_report_grows_by_what_is_new_and_heals(redisq: Redisq, client: redis.Redis) -> None:
@@ -1192,7 +1192,7 @@ def test_a_plan_older_than_the_journal(redisq: Redisq, client: redis.Redis) -> N
     redisq("replay", "mail", "--plan", "p")
     rewrite(lines()[0] | {"planned_ms": lines()[0]["planned_ms"] - 31 * 86_400_000})
     said = redisq.refusal("apply", "p", "--yes", code=1)
-    assert "planned 31d" in said and "journal" in said
+    assert "planned 31d" in said and "audit log" in said
     assert states(queue) == (3, 0)
 
 
