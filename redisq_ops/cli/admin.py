@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any, cast
+from typing import Any
 
 from redisq_ops.core.engine.registry import unreserved
-from redisq_ops.core.model.entry import State
 from redisq_ops.core.model.errors import BadInput, NotFound, Refused, Unreachable
 from redisq_ops.core.model.keys import checked_name
 from redisq_ops.core.queues.request.queue import Control
 from redisq_ops.ops.change import audit_log, control
 from redisq_ops.ops.change.audit_log import Author
-from redisq_ops.ops.change.preview import Preview, entries, typed_number
-from redisq_ops.ops.change.transfer_undo import taking_back, undone
+from redisq_ops.ops.change.preview import Preview, typed_number
+from redisq_ops.ops.change.transfer_undo import taking_back
 from redisq_ops.ops.change.undo import Undo, why_not
-from redisq_ops.ops.change.undo_preview import untouched
+from redisq_ops.ops.change.undo_preview import undo_preview
 from redisq_ops.ops.files.submit import opened
 from redisq_ops.ops.hint import hint
-from redisq_ops.ops.terminal import age
 
 from .address import place
 from .confirm_and_run import agreed, drive, ended, tell_recovered
@@ -35,21 +33,9 @@ def undo(s: Session, given: dict[str, Any]) -> int:
     change = s.run(taking_back(s.deployment, queue, operation, author))
     if not given["dry_run"]:
         its_own(given["report"], op, UNDO)
-    n = change.outcome.matched
-    ago = age(s.run(queue.now.op()) - operation.started_ms)
-    title = f"undo {op}: {operation.verb} in queue {queue.name} by {operation.by} {ago} ago"
-    what = operation.what
-    if operation.moved_back:
-        what = f"{entries(n, cast('State', operation.source))} (filter: {what})"
-    facts = {"verb": "undo", "op": op, "queue": queue.name, "matched": n}
-    lines = [what, undone(operation, change)]
-    if given["dry_run"] and operation.moved_back:
-        still, how = s.run(untouched(change))
-        facts |= {"untouched": still, "list": how}
-        known = f"{count(still)} of them are untouched still" if still is not None else ""
-        lines.append(f"{known or 'those that are untouched still'}: {how}" if how else known)
-    plan = Preview(title, tuple(filter(None, lines)), typed_number(n), facts)
-    if not agreed(s, [plan], given):
+    now = s.run(queue.now.op())
+    shows = s.run(undo_preview(change, now, count_unchanged=given["dry_run"]))
+    if not agreed(s, [shows], given):
         return 0
     with reporting(s, given["report"], op, of=UNDO) as report:
         report.change, change.told = change, report.each

@@ -26,6 +26,7 @@ from redisq_ops.ops.change.prepare import ChangeRequest, PreparedChange, prepare
 from redisq_ops.ops.change.preview import PAST, entries, typed_number
 from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.change.transfer_undo import taking_back
+from redisq_ops.ops.change.undo_preview import undo_preview
 from redisq_ops.ops.filter.ast import Query
 from redisq_ops.ops.filter.scan import Filter, select
 from redisq_ops.ops.groups.error_groups import Grouping
@@ -250,19 +251,10 @@ async def undo(changes: Changes, name: str | None) -> bool:
     queue = await arun(client, deployment.queue(operation.queue))
     # Refuses what can't be undone, and says why.
     change = await arun(client, taking_back(deployment, queue, operation, Author.here()))
-    why = f": {operation.why}" if operation.why else ""
-    n = operation.done - operation.undone
-    asked = Question(
-        f"Undo {operation.verb} of {count(n)} in {queue.name}?",
-        (
-            f"{operation.id} ({operation.what})",
-            f"{age(now - operation.started_ms)} ago by {operation.by}{why}",
-            "",
-            "What was touched since is left alone, and said.",
-        ),
-        typed=typed_number(n),
-    )
-    if not await changes.ask(asked, n):
+    preview = await arun(client, undo_preview(change, now))
+    lines = (*preview.lines, "", "Entries that changed since then stay as they are.")
+    n = change.outcome.matched
+    if not await changes.ask(Question(preview.question, lines, typed=preview.typed), n):
         return False
     change.author = Author.here(changes.why)
     await _drive(changes, change, "undo", "put back", False)

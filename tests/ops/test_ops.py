@@ -480,7 +480,7 @@ def test_a_change_that_was_interrupted_can_be_taken_back(
     mail.submit([b"x"] * 5, id="r1", limit=4)
     jobs.submit("acme", [b"x"])
     queue: Any = jobs if verb == "client" else mail
-    name = {"set": "configure", "client": "govern"}.get(verb, "control")
+    name = {"set": "configure", "client": "set_client_rule"}.get(verb, "control_request")
     sha = queue._script(name).sha
 
     def stop() -> None:

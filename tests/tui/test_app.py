@@ -474,7 +474,7 @@ def test_purge_takes_the_marked_and_no_others_although_rows_shift(
         assert not table.marks
 
         await undo(pilot)
-        assert "Undo purge of 2 in mail?" in text(app)
+        assert "2 dead entries (filter:" in text(app)
         await press(pilot, "y")
         await told(pilot, "2 put back")
         assert set(marked) <= dead(queue)
@@ -506,7 +506,7 @@ def test_a_change_stops_at_esc_and_can_be_undone(
         gone = queue.counts().trash
         assert 0 < gone < 900 and gone + queue.counts().dead == 900
         await undo(pilot)
-        assert f"Undo purge of {gone} in mail?" in text(app)
+        assert f"{gone} dead entries (filter:" in text(app)
         await press(pilot, "y")
         await told(pilot, f"{gone} put back")
 

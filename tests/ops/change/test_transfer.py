@@ -248,7 +248,7 @@ def test_what_an_operator_changed_there_comes_back_once_that_is_undone(
     purged = target.page("waiting", None, 2).entries
     redisq("purge", *(f"{target.name}/{entry.id}" for entry in purged), "--yes")
     said = redisq("undo", op, "--dry-run")
-    assert f"3 of them are untouched still: redisq select {target.name} --where " in said
+    assert f"3 of them are unchanged: redisq select {target.name} --where " in said
     (plan,) = redisq.rows("undo", op, "--dry-run")
     assert (plan["matched"], plan["untouched"]) == (6, 3)
     redisq("undo", op, "--yes", code=3)
