@@ -1,17 +1,19 @@
 """One runner for every kind of change: the audit log before the first step, steps, rate, the end.
 
 A kind of change is a subclass that says what it writes down (`log_entry`) and takes one step
-(`_advance`): `Bulk` and its kinds, `Edit`, `Undo`, `Import`, `ConsumerChange`, `Prune`.
+(`_advance`): `Bulk` and its kinds, `Edit`, `Undo`, `Import`, `ConsumerChange`, `Prune`, and
+`SettingsChange` for settings, requests and clients.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.transfer_recovery import Recovered
+from redisq_ops.core.model.errors import NotFound, QueueClosed
 
 from . import audit_log
 from .audit_log import Author, ChangeOutcome
@@ -101,3 +103,63 @@ class ChangeRun:
 
     async def _end(self) -> None:
         await audit_log.note(self.queue, self.op, ended=1)
+
+
+class SettingsChange(ChangeRun):
+    """A change of settings, of a request or of a client, in a few steps.
+
+    Its inverse is in the audit log before the first step, as of the values read then: after a kill
+    in between, an undo finds them so. A step that finds another value corrects the inverse.
+    """
+
+    def __init__(
+        self,
+        queue: Queue[Any],
+        verb: str,
+        author: Author,
+        what: str,
+        steps: Sequence[Callable[[str, int], Awaitable[bool]]],
+        inverse: Callable[[], str],
+        last: Callable[[str], Awaitable[None]] | None = None,
+    ) -> None:
+        """``steps`` get the operation's id and their number, and return whether they changed
+        anything. ``last`` is what remains to do after them."""
+        super().__init__(queue, verb, author, len(steps))
+        self._what, self._steps, self._inverse, self._last = what, steps, inverse, last
+        self._taken = 0
+        self._recorded = ""
+
+    async def all(self) -> ChangeOutcome:
+        """Take all steps."""
+        while await self.step():
+            pass
+        return self.outcome
+
+    def log_entry(self) -> tuple[str, dict[str, Any]]:
+        self._recorded = self._inverse()
+        return self._what, {"inverse": self._recorded}
+
+    async def _advance(self) -> bool:
+        if self._taken == len(self._steps):
+            return False
+        try:
+            changed = await self._steps[self._taken](self.op, self._taken + 1)
+        except (QueueClosed, NotFound):
+            if not self.outcome.done:  # what somebody else did must not be undone by this undo
+                await audit_log.note(self.queue, self.op, inverse="", ended=1)
+            raise
+        self._taken += 1
+        if changed:
+            self.outcome.done += 1
+        else:
+            self.outcome.skip("same")
+        inverse = self._inverse() if self.outcome.done else ""
+        if inverse != self._recorded:
+            self._recorded = inverse
+            await audit_log.note(self.queue, self.op, inverse=inverse)
+        return True
+
+    async def _end(self) -> None:
+        if self._last is not None:
+            await self._last(self.op)
+        await audit_log.note(self.queue, self.op, done=self.outcome.done, ended=1)
