@@ -113,8 +113,8 @@ def change_request(s: Session, verb: Control, given: dict[str, Any]) -> int:
     }  # fmt: skip
     if verb == "cancel":
         facts["entries"] = left
-    plan = Preview(title, lines, typed_number(left), facts | {"matched": 1})
-    if not agreed(s, [plan], given):
+    preview = Preview(title, lines, typed_number(left), facts | {"matched": 1})
+    if not agreed(s, [preview], given):
         return 0
     author = Author.here(given["reason"])
     outcome = s.run(control.change_request(at.queue, id, verb, author, value))
@@ -127,12 +127,14 @@ def change_queue(s: Session, verb: str, given: dict[str, Any]) -> int:
     control.settable(queue)
     left = control.contents(s.run(queue.counts.op())) or "nothing in it"
     lines = tuple(filter(None, (left, control.heeded_by(queue))))
-    plan = Preview(f"{verb} queue {queue.name}", lines, facts={"verb": verb, "queue": queue.name})
-    if not agreed(s, [plan], given):
+    preview = Preview(
+        f"{verb} queue {queue.name}", lines, facts={"verb": verb, "queue": queue.name}
+    )
+    if not agreed(s, [preview], given):
         return 0
     act = {"pause": control.pause, "resume": control.resume, "drain": control.drain}[verb]
     outcome = s.run(act(queue, Author.here(given["reason"])))
-    ended(s, outcome, plan.title)
+    ended(s, outcome, preview.title)
     return outcome.exit_code
 
 

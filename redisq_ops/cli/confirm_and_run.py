@@ -23,11 +23,11 @@ from .output import Meter, as_line, conclude, count, emit, printable, progress, 
 from .session import Session
 
 
-def agreed(s: Session, plans: Sequence[Preview], given: Mapping[str, Any]) -> bool:
+def agreed(s: Session, previews: Sequence[Preview], given: Mapping[str, Any]) -> bool:
     """Show what would be done and find out whether to do it; False for a dry run.
 
     A person is asked, and types a number or name where much is at stake. Without a terminal and
-    without ``--yes`` the plan is the output, and exit code 5 says that nothing was done.
+    without ``--yes`` the preview is the output, and exit code 5 says that nothing was done.
     """
     yes, dry_run, guard = given["yes"], given["dry_run"], s.guard
     if not dry_run:
@@ -35,23 +35,23 @@ def agreed(s: Session, plans: Sequence[Preview], given: Mapping[str, Any]) -> bo
     if rate := given.get("rate"):
         guard.rate(per_second(rate))
     unasked = dry_run or not (yes or s.interactive)
-    for plan in plans:
+    for preview in previews:
         if unasked and s.json:
-            emit({"plan": plan.title, **plan.facts})
+            emit({"plan": preview.title, **preview.facts})
         elif unasked:
-            print(*indented(plan), sep="\n")
+            print(*indented(preview), sep="\n")
         elif s.interactive or not s.json:
-            say("\n".join(indented(plan)))
+            say("\n".join(indented(preview)))
     if dry_run:
         return False
-    guard.checked([plan.facts for plan in plans])
+    guard.checked([preview.facts for preview in previews])
     guard.named(s.confirm, not yes)
     if unasked:
         raise Unconfirmed("no terminal to ask on: add --yes to go ahead")
     if yes:
         return True
     with untouched():
-        sure = _sure(plans, guard.typed(s.confirm, None))
+        sure = _sure(previews, guard.typed(s.confirm, None))
     if not sure:
         raise Refused("nothing was changed")
     return True
@@ -63,9 +63,9 @@ def indented(preview: Preview) -> list[str]:
     return [title, *(f"  {line}" for line in lines)]
 
 
-def _sure(plans: Sequence[Preview], name: str | None) -> bool:
+def _sure(previews: Sequence[Preview], name: str | None) -> bool:
     """A person's answer; ``name`` is typed too, where the context wants that."""
-    typed = [word for word in (*(plan.typed for plan in plans), name) if word is not None]
+    typed = [word for word in (*(preview.typed for preview in previews), name) if word is not None]
     if not typed:
         return _answer("Go ahead? [y/N] ").lower() in ("y", "yes")
     return all(_answer(f"Type {word} to go ahead: ") == word for word in typed)

@@ -58,13 +58,13 @@ def edit(s: Session, state: State, given: Mapping[str, Any]) -> int:
         if change is None:
             print("the payload is as it was: nothing was changed")
             return 0
-        plan, lines = _plan(s, selection, change)
-    if not plan.facts["changes"] and not given["dry_run"]:
-        return _nothing(s, plan)
+        preview, lines = _preview(s, selection, change)
+    if not preview.facts["changes"] and not given["dry_run"]:
+        return _nothing(s, preview)
     if not s.json:
-        for line in lines:  # part of the plan: data where nobody is asked
+        for line in lines:  # part of the preview: data where nobody is asked
             (print if given["dry_run"] else say)(printable(line))
-    if not agreed(s, [plan], given):
+    if not agreed(s, [preview], given):
         return 0
     work = Edit(selection, change, Author.here(given["reason"]))
     finished = drive(s, work, f"edit in {selection.queue.name}")
@@ -72,7 +72,7 @@ def edit(s: Session, state: State, given: Mapping[str, Any]) -> int:
     return work.outcome.exit_code if finished else 130
 
 
-def _plan(s: Session, selection: Selection, change: Change) -> tuple[Preview, list[str]]:
+def _preview(s: Session, selection: Selection, change: Change) -> tuple[Preview, list[str]]:
     """The plan, and what it does to some of the entries, line by line."""
     n, queue = selection.count, selection.queue.name
     lines = []
@@ -105,13 +105,13 @@ def _stay(found: Mapping[str, int]) -> str:
     return f"as they are stay {count(sum(found.values()))}: {why}" if found else ""
 
 
-def _nothing(s: Session, plan: Preview) -> int:
+def _nothing(s: Session, preview: Preview) -> int:
     """All would stay as they are: nothing is asked, nothing is written."""
-    outcome = ChangeOutcome(None, plan.facts["matched"], 0, plan.facts["stay"])
+    outcome = ChangeOutcome(None, preview.facts["matched"], 0, preview.facts["stay"])
     if s.json:
         emit(outcome)
     else:
-        print(printable(f"nothing would change: {plan}"))
+        print(printable(f"nothing would change: {preview}"))
     return 1 if outcome.exit_code else 0  # 3 is for what was done in part
 
 

@@ -177,7 +177,7 @@ def import_(s: Session, given: dict[str, Any]) -> int:
                 (content, s.run(receiver(s.deployment, content, to)))
                 for content in survey.contents.values()
             ]
-        plans = []
+        previews = []
         for content, queue in into:
             n = content.entries
             there = s.run(queue.exists.op())
@@ -189,8 +189,8 @@ def import_(s: Session, given: dict[str, Any]) -> int:
             }  # fmt: skip
             lines = said(content, queue, as_waiting, survey.whole)
             typed = str(n) if n > TYPED_ABOVE else None
-            plans.append(Preview(title, tuple(lines), typed, facts))
-        if not agreed(s, plans, given):
+            previews.append(Preview(title, tuple(lines), typed, facts))
+        if not agreed(s, previews, given):
             return 0
         for content, queue in into:
             told = _Report(s, queue.name)
@@ -210,7 +210,7 @@ def import_(s: Session, given: dict[str, Any]) -> int:
             total.matched += outcome.matched
             total.done += outcome.done
             total.skip("same", outcome.skipped.get("same", 0))
-    if not plans and s.json:
+    if not previews and s.json:
         emit(total)
     return total.exit_code
 

@@ -15,7 +15,7 @@ from redisq_ops.core.model.errors import BadInput, Exists, RedisqError, Refused
 from redisq_ops.core.model.settings import LIMIT, MAX_PAYLOAD, PRIORITY
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.ops.change.control import requests_of
-from redisq_ops.ops.files.rejects import Reject, RejectFile, refusal
+from redisq_ops.ops.files.rejects import RejectedLine, RejectFile, refusal
 from redisq_ops.ops.files.submit import (
     EachLine,
     LineCounts,
@@ -126,9 +126,9 @@ def _counts(plan: _Plan, source: BinaryIO) -> LineCounts:
     return found.of(lines(source, plan.max_payload, plan.split, found.reject))
 
 
-def _reject(plan: _Plan, number: int, reason: str) -> Reject:
+def _reject(plan: _Plan, number: int, reason: str) -> RejectedLine:
     whose = f"{plan.id}-{number}" if plan.per_line else plan.id
-    return Reject(plan.file, number, whose, reason)
+    return RejectedLine(plan.file, number, whose, reason)
 
 
 def _payloads(plan: _Plan, source: BinaryIO, rejects: RejectFile | None) -> Iterator[bytes | None]:

@@ -87,14 +87,18 @@ def pruned(s: Session, given: dict[str, Any]) -> int:
     with untouched():
         queue = s.run(s.deployment.queue(given["name"]))
         chosen = s.run(choose(queue, given["process"], silent_ms))
-    plan = prune_preview(chosen, given["rescue"])
+    preview = prune_preview(chosen, given["rescue"])
     if not chosen.processes:
         if not s.json:
-            print(printable(f"0 matched: {plan.title}"))
+            print(printable(f"0 matched: {preview.title}"))
         else:
-            emit({"plan": plan.title, **plan.facts} if given["dry_run"] else ChangeOutcome(None, 0))
+            emit(
+                {"plan": preview.title, **preview.facts}
+                if given["dry_run"]
+                else ChangeOutcome(None, 0)
+            )
         return 0
-    if not agreed(s, [plan], given):
+    if not agreed(s, [preview], given):
         return 0
     change = Prune(chosen, Author.here(given["reason"]), rescue=given["rescue"])
     what = f"prune processes of {queue.name}"

@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 from redisq_ops.core.model import errors
 from redisq_ops.core.model.errors import BadInput, RedisqError, TooLarge
-from redisq_ops.ops.files.rejects import Reject, refusal, too_large
+from redisq_ops.ops.files.rejects import RejectedLine, refusal, too_large
 
 from .dataset import Block, DatasetOptions, arranged, blocks
 from .writing import brought
@@ -44,7 +44,7 @@ class Screened:
     """of what would be sent"""
     corrupt: int
     """rejected rows that can't be read at all"""
-    rejects: tuple[Reject, ...]
+    rejects: tuple[RejectedLine, ...]
     """in the order of the input, where that is known"""
     error: type[RedisqError] = BadInput
     """what the first reject is"""
@@ -75,7 +75,7 @@ def screened(
     places = sorted(blocks(frame), key=lambda block: block.first) if known else []
     firsts = [block.first for block in places]
     rejects = [
-        Reject(*_place(row, places, firsts), request, str(reason))
+        RejectedLine(*_place(row, places, firsts), request, str(reason))
         for _, _, row, request, reason in found
     ]
     return Screened(
