@@ -311,7 +311,7 @@ def test_a_plan_takes_the_place_of_no_file_but_an_empty_one(
     dead_letters(client, 2)
     Path("notes").write_text("mine\n")
     said = redisq.refusal("move", "mail", "--to", "b", "--plan", "notes", code=2)
-    assert said == "--plan notes is there: name another file, or remove it"
+    assert said == "--plan notes exists: name another file, or remove it"
     assert Path("notes").read_text() == "mine\n"
     Path("made").touch()  # as mktemp does
     redisq("replay", "mail", "--plan", "made")
@@ -330,7 +330,7 @@ def test_of_two_that_plan_to_one_file_the_later_is_refused(
 
     monkeypatch.setattr(Draft, "_compose", meanwhile)
     redisq("replay", "mail", "--plan", "p", code=2)
-    assert "--plan p is there" in redisq.err
+    assert "--plan p exists" in redisq.err
     assert Path("p").read_text() == "another's\n" and os.listdir() == ["p"]
 
 
@@ -358,7 +358,7 @@ def test_a_report_is_not_written_over_its_plan(redisq: Redisq, client: redis.Red
     os.symlink("p", "r")
     before = Path("p").read_bytes()
     said = redisq.refusal("apply", "p", "--report", "r", "--yes", code=2)
-    assert "would write over the plan" in said
+    assert "would overwrite the plan" in said
     assert Path("p").read_bytes() == before and states(queue) == (3, 0)
 
 
@@ -760,7 +760,7 @@ def test_a_change_undone_while_it_runs_stops(redisq: Redisq, client: redis.Redis
     bulk = Bulk(run(client, select(queue, "dead", Filter())), "replay", ME, clock=Ticks())
     drive(client, bulk, 2)
     assert redisq.rows("undo", bulk.op, "--yes")[0]["done"] == 100
-    with pytest.raises(Exception, match="taken back"):
+    with pytest.raises(Exception, match="was undone"):
         drive(client, bulk)
     assert states(queue) == (300, 0)
 
