@@ -296,7 +296,7 @@ def test_nothing_is_written_over_a_plan_that_was_begun(redisq: Redisq, client: r
     redisq.url = "redis://127.0.0.1:1"
     for path in ("p", "link"):
         assert redisq.refusal("replay", "mail", "--plan", path, code=2) == (
-            f"--plan {path} is there, a plan that may have been begun: name another file, or "
+            f"--plan {path} exists, a plan that may have been begun: name another file, or "
             "remove it"
         )
     redisq.url = url
