@@ -87,7 +87,7 @@ def test_fsck_names_a_counter_that_stops_the_queue(redisq: Redisq, client: redis
     with pytest.raises(Unreadable, match="field fence"):
         queue.take(1, consumer="w")
     (row,) = redisq.rows("fsck", code=1)
-    assert [line for line in row["broken"] if "field fence: a whole number" in line]
+    assert [line for line in row["broken"] if "field fence" in line]
     assert "secret" not in str(row)
 
 
