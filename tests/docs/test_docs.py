@@ -18,8 +18,7 @@ from redisq_ops.cli.app import app
 from redisq_ops.core.model import settings
 from redisq_ops.ops.config import KNOWN
 
-ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+from .reader import DOCS, PAGES, ROOT
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -39,11 +38,11 @@ def typed(text: str) -> Iterator[str]:
 
 
 def commands() -> Iterator[tuple[str, str]]:
-    for page in PAGES:
+    for name, page in PAGES.items():
         for language in ("sh", "console", "bash", "shell"):
             for block in blocks(page, language):
                 for line in typed(block):
-                    yield page.name, line
+                    yield name, line
 
 
 def helps(command: Any, path: str = "redisq") -> Iterator[tuple[str, str]]:
@@ -97,14 +96,27 @@ def test_the_examples_are_found() -> None:
     assert list(typed("$ X=1 redisq ls | redisq-top --once && ls  # redisq no")) == [
         "redisq ls", "redisq-top --once",
     ]  # fmt: skip
-    assert {"README.md", "command-line.md", "export-import.md"} <= {page for page, _ in commands()}
+    assert {"README.md", "how-to/export-and-import.md"} <= {page for page, _ in commands()}
 
 
-def test_links_lead_somewhere() -> None:
-    for page in PAGES:
-        for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", page.read_text()):
-            if "://" not in target:
-                assert (page.parent / target).exists(), f"{page.name}: {target}"
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as Markdown's table of contents makes them."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.S | re.M)
+    titles = re.findall(r"^#+ (.+)$", text, re.M)
+    words = (re.sub(r"[^\w\s-]", "", re.sub(r"\]\([^)]*\)", "", each)) for each in titles)
+    return {re.sub(r"[-\s]+", "-", each.strip().lower()) for each in words}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_links_lead_somewhere(name: str) -> None:
+    """Pages, pictures and headings; a heading is checked on the page that a link names."""
+    text = re.sub(r"^```.*?^```$", "", PAGES[name].read_text(), flags=re.S | re.M)
+    for target, _, anchor in (link.partition("#") for link in re.findall(r"\]\(([^)\s]+)\)", text)):
+        page = PAGES[name] if not target else PAGES[name].parent / target
+        if "://" in target:
+            continue
+        assert page.exists(), f"{name}: {target}"
+        assert not anchor or anchor in anchors(page), f"{name}: {target}#{anchor}"
 
 
 CONSTANTS = {
@@ -155,7 +167,7 @@ def defaults_page() -> str:
 
 
 def test_the_defaults_page_is_what_the_code_does() -> None:
-    page = ROOT / "docs" / "defaults.md"
+    page = DOCS / "reference/settings.md"
     if os.environ.get("REDISQ_DOCS") == "redraw":
         page.write_text(defaults_page())
     assert page.read_text() == defaults_page()
@@ -174,7 +186,7 @@ def settings_table() -> str:
 
 
 def test_the_table_of_settings_is_what_the_code_has() -> None:
-    page = ROOT / "docs" / "configuration.md"
+    page = DOCS / "reference/configuration.md"
     begin, end = "<!-- settings -->\n", "<!-- end -->"
     before, _, rest = page.read_text().partition(begin)
     table, found, after = rest.partition(end)
@@ -191,7 +203,7 @@ def test_every_configuration_in_the_docs_can_be_read(
     from redisq_ops.ops.config import contexts, load
 
     read = 0
-    for page in PAGES:
+    for page in PAGES.values():
         for block in blocks(page, "toml"):
             if "[tool." in block or "[project" in block:
                 continue

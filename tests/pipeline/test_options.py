@@ -141,6 +141,6 @@ def test_the_submit_line_says_what_the_session_would_do() -> None:
 
 
 def test_the_docs_have_every_option() -> None:
-    page = (Path(__file__).parent.parent.parent / "docs" / "spark.md").read_text()
+    page = (Path(__file__).parent.parent.parent / "docs" / "reference" / "spark.md").read_text()
     for option in OPTIONS:
         assert f"| `{option.name}` | {option.says} |" in page

@@ -1,7 +1,8 @@
 """Carmine's message queue in its layout of 2018, kept in step with what it lacks.
 
 From article 001. Carmine's own keys say what a Carmine client expects to read; our sorted sets and
-records beside them give receipts, limits, dead letters and undo (docs/carmine-queue.md). One
+records beside them give receipts, limits, dead letters and undo
+(docs/explanation/carmine-queue.md). One
 program writes a queue: this class, or Carmine; a queue that stock Carmine keeps is refused here
 and looked at by `CarmineLayout`. ``transit``: what is between two shards.
 """

@@ -1,6 +1,7 @@
 """The circular queue: ids that workers take in turn, and that stay known until they are processed.
 
-From article 002, with its protocol mended (docs/faults.md). By default a list of what waits and a
+From article 002, with its protocol mended (docs/explanation/faults.md). By default a list of what
+waits and a
 sorted set of what is worked on, as the article ends; its rotating list and the variants of that are
 options (`Shape`). Keys beside the common ones: ``queue`` the list, ``body`` id → payload of all ids
 that are in the queue, ``again`` what runs after the present delivery, ``spent`` how many elements

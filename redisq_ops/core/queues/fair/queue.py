@@ -1,10 +1,12 @@
 """The fair queue: a list of entries per client, served in turn.
 
-From article 004, with its protocol mended (docs/faults.md). Clients take turns by start-time fair
+From article 004, with its protocol mended (docs/explanation/faults.md). Clients take turns by
+start-time fair
 queueing: with k busy clients each gets every k-th delivery, a client of weight 3 three times as
 many, whatever each has waiting. FIFO inside a client.
 
-Keys beside the common ones (docs/fair-queue.md): ``c:<client>`` its waiting ids, ``f:<client>``
+Keys beside the common ones (docs/explanation/fair-queue.md): ``c:<client>`` its waiting ids,
+``f:<client>``
 their front part while the list is packed, ``body`` id → client and payload, ``owner`` delivered
 id → client, ``accounts`` client → counts and rules, ``clients`` those by name, ``ring`` those that
 can be served, ``holes`` ids in lists that don't wait there, ``packing`` lists with too many.
