@@ -328,7 +328,12 @@ class Carried(Shards):
             change = self.opened(Random(self.rng.random())).resize.op(number)
             mover = Mover(self.client, change, self.now)
         rounds, script = self.rng.choice(
-            [(self.rng.randrange(1, 40), ""), (99, "arrive"), (99, "departed"), (99, "departed")]
+            [
+                (self.rng.randrange(1, 40), ""),
+                (99, "rebalance_accept"),
+                (99, "rebalance_finish"),
+                (99, "rebalance_finish"),
+            ]
         )
         goes_on = mover.goes(rounds, script and self.queue._script(script).sha, self.rng)
         mover.stopped = self.now

@@ -195,7 +195,8 @@ MUTANTS = [
         often=("submit", "schedule", "take", "settle"),
     ),
     mutant(
-        "delayed ones back too early", ("take", "delay, '-inf', now,", "delay, '-inf', '+inf',")
+        "delayed ones back too early",
+        ("take", "delay, '-inf', now_text,", "delay, '-inf', '+inf',"),
     ),
     mutant(
         "results lost",

@@ -662,6 +662,7 @@ class Findings:
         self._looks = list(looks)
         self.checkup = self
         self.unfinished = self.now = Nothing()
+        self.all_keys = ()
 
     async def op(self, thorough: bool) -> Checkup:
         return Checkup(tuple(self._looks.pop(0)))

@@ -10,7 +10,7 @@ import getpass
 import os
 import secrets
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -365,7 +365,7 @@ class Log:
     """The latest operations, newest first."""
 
     operations: list[Operation]
-    unread: dict[str, str]
+    unread: Mapping[str, Exception]
     """queues, and why not all of their operations are here: no answer, no right, a corrupt value"""
 
 
@@ -374,18 +374,20 @@ async def log(deployment: Deployment, max: int = 50, queue: str | None = None) -
     if queue:
         one = await deployment.queue(queue)
         operations, corrupt = await _last(one, max)
-        return Log(_told(operations, max), {one.name: "; ".join(corrupt)} if corrupt else {})
+        unread = {one.name: Unreadable("; ".join(corrupt))} if corrupt else {}
+        return Log(_told(operations, max), unread)
     queues, refused = await deployment.registered()
-    known, unread = list[Operation](), {name: str(why) for name, why in refused.items()}
+    known: list[Operation] = []
+    missing: dict[str, Exception] = dict(refused)
     for q, found in zip(queues, await together(apart(_last(q, max)) for q in queues), strict=True):
         if isinstance(found, (Unreachable, Forbidden, Unreadable, WrongKind)):
-            unread[q.name] = str(found)
+            missing[q.name] = found
             continue
         operations, corrupt = _heard(found)
         known += operations
         if corrupt:
-            unread[q.name] = "; ".join(corrupt)
-    return Log(_told(known, max), unread)
+            missing[q.name] = Unreadable("; ".join(corrupt))
+    return Log(_told(known, max), missing)
 
 
 def _told(known: list[Operation], max: int) -> list[Operation]:

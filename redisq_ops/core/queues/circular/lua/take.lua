@@ -10,7 +10,7 @@ if said then return taken_before(said, content, '') end
 by = consumer
 
 n = tonumber(n)
-local due = redis.call('ZRANGE', delay, '-inf', now, 'BYSCORE', 'LIMIT', 0, 16)
+local due = redis.call('ZRANGE', delay, '-inf', now_text, 'BYSCORE', 'LIMIT', '0', '16')
 for i, r in ipairs(records(due)) do move(due[i], 'delayed', 'waiting', 0, r) end
 if #due + reap(16) > 0 then flush() end
 
