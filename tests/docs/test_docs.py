@@ -121,16 +121,16 @@ def test_links_lead_somewhere(name: str) -> None:
 
 CONSTANTS = {
     "LEASE_MS": "lease of a delivery, ms",
-    "RENEW_MS": "a worker renews its leases this often, ms",
-    "LIMIT": "sub-requests of a request worked on at once (`--limit`)",
+    "RENEW_MS": "interval at which a worker renews its leases, ms",
+    "LIMIT": "sub-requests of a request that may be pending at a time (`--limit`)",
     "PRIORITY": "priority of a request, 0 first (`--priority`)",
     "MAX_LIMIT": "the highest limit",
     "MAX_PAYLOAD": "bytes of a payload (`--max-payload`)",
     "MAX_RESULT": "bytes of a result",
     "MAX_RESULTS": "bytes of all results of a request",
-    "BATCH": "entries one call handles",
-    "MAX_BATCH": "entries one call may be asked to handle",
-    "IDLE_BLOCK_MS": "an idle worker looks again after, ms",
+    "BATCH": "entries per call, default",
+    "MAX_BATCH": "entries per call, at most",
+    "IDLE_BLOCK_MS": "interval at which an idle worker polls, ms",
 }
 
 
@@ -146,19 +146,22 @@ def defaults_page() -> str:
     fixed = [f"| {said} | {getattr(settings, name):,} |" for name, said in CONSTANTS.items()]
     return "\n".join(
         [
-            "# Defaults",
+            "# Queue settings and limits",
             "",
-            "Made from the code by `tests/test_docs.py`.",
+            "This page lists the settings of a queue, their defaults, and fixed limits. It is",
+            "generated from the code (`REDISQ_DOCS=redraw pytest tests/docs/test_docs.py`).",
             "",
-            "`redisq retention QUEUE` shows a queue's settings, `… NAME=VALUE` changes them:",
+            "`redisq retention QUEUE` shows the settings of a queue, `redisq retention QUEUE",
+            "NAME=VALUE` changes them, and an empty value restores the default. Durations may be",
+            "written `90s`, `5m`, `2h`, `3d`.",
             "",
-            "| setting | default | what |",
+            "| setting | default | meaning |",
             "|---|---|---|",
             *rows,
             "",
             "Chosen per call, or fixed:",
             "",
-            "| what | value |",
+            "| limit | value |",
             "|---|---|",
             *fixed,
             "",
