@@ -204,7 +204,7 @@ def note(queue: Queue[Any], id: str, **fields: str | int) -> Call[int]:
 
 
 def _write(queue: Queue[Any], id: str, started: str, **fields: str | int) -> Call[int]:
-    written = script(queue.room, "record_operation")
+    written = script(queue.package, "record_operation")
     rows = [(name, _stored(value)) for name, value in fields.items()]
     return written.call(queue.keys, queue.clock, int, rows, op=id, started=started)
 
@@ -232,7 +232,7 @@ async def forget(queue: Queue[Any]) -> int:
     """Remove a queue's journal, and what its operations could be undone with, from every shard it
     ever had; how many keys. A kill leaves in the journal what wasn't gone through yet."""
     gone, key = 0, queue.keys["ops"]
-    places = [*queue.all_keys, *queue.former_keys]
+    places = [*queue.shard_keys, *queue.former_shard_keys]
     page = max(1, UNLINKED // len(places))
     while rows := await scored(key, "0", str(page - 1)):
         ids = [id for id, _ in rows]
@@ -278,7 +278,7 @@ async def reached(queue: Queue[Any], part: str) -> tuple[int, int, int]:
 
 
 async def _rows(queue: Queue[Any], id: str) -> list[dict[str, str]]:
-    keys = [each["op_"] + id for each in queue.all_keys]
+    keys = [each["op_"] + id for each in queue.shard_keys]
     return await together(Call(("HMGET", key, *_FIELDS), _row, key=key) for key in keys)
 
 

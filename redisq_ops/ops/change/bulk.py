@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import islice, starmap
 from typing import Any, NamedTuple, Protocol
 
+from redisq_ops.core.engine.optional_features import HasConsumerGroups
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.transfer_recovery import Recovered
 from redisq_ops.core.model.entry import Entry, State
@@ -139,7 +140,7 @@ def planned(
 
 def meaning(verb: str, queue: Queue[Any]) -> str:
     """What a verb does, in words that are true of this kind of queue."""
-    return f"{MEANS[verb]}, {queue.replays}" if verb == "replay" else MEANS[verb]
+    return f"{MEANS[verb]}, {queue.replay_note}" if verb == "replay" else MEANS[verb]
 
 
 def typed(verb: Verb, n: int, queue: str) -> str | None:
@@ -170,7 +171,7 @@ def allowed(queue: Queue[Any], verb: Verb, state: State) -> None:
         of = f"{state} entries" if can else "entries"
         does = "purge --hard" if verb == "hard" else verb
         how = ""
-        if "consumers" in queue.capabilities:
+        if isinstance(queue, HasConsumerGroups):
             claim = hint("consumers", "claim", queue.name, "CONSUMER", to="NAME")
             remove = hint("consumers", "remove", queue.name, "CONSUMER")
             how = f" ({claim} does)" if verb == "claim" else (

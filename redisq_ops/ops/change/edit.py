@@ -134,8 +134,8 @@ def editable(queue: Queue[Any], state: State) -> None:
             f"queue {queue.name} is kept by another program ({queue.kind}): its payloads can't be "
             "edited here, that program finds and runs its work by them"
         )
-    if state not in queue.editable:
-        can = " and ".join(queue.editable)
+    if state not in queue.editable_states:
+        can = " and ".join(queue.editable_states)
         raise Refused(
             f"queue {queue.name} is a {queue.kind} queue: only payloads of {can} entries can be "
             "edited"

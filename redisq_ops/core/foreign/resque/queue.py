@@ -20,10 +20,10 @@ from redis.asyncio import RedisCluster as AsyncRedisCluster
 
 from ...engine.queue import Queue
 from ...engine.registry import Registered, find, server_ms
-from ...engine.state_scan import Reach
+from ...engine.state_scan import HistoryExtent
 from ...engine.wire_format import checked_take, ends, taken
 from ...model.clock import Duration, checked_ms
-from ...model.entry import Checkup, Delivery, Event, Settlement, State, Taken
+from ...model.entry import Checkup, Delivery, Event, Settlement, State, TakeResult
 from ...model.errors import BadInput, Refused, WrongKind
 from ...model.keys import checked_consumer, checked_name, registry_key
 from ...model.quoting import text
@@ -45,9 +45,9 @@ class ListLayout(ListLooks[C_co]):
                 f"{self.name} is a whole deployment: name a queue of it, {self.kind}:NAME"
             )
 
-    async def _enrol(self) -> None:
+    async def _ensure_registered(self) -> None:
         """Before the first key of ours: an entry in the registry, so that the journal is found."""
-        if self._enrolled:
+        if self._registered:
             return
         clustered = isinstance(self.client, (RedisCluster, AsyncRedisCluster))
         if clustered and not re.search(r"\{[^}]+\}", self.at):
@@ -55,9 +55,9 @@ class ListLayout(ListLooks[C_co]):
                 f"queue {self.name}: on a cluster its keys must begin with one hash tag, "
                 f"like {{app}}:, and these begin with {self.at!r}"
             )
-        entry, _ = await both(find(self.name, self.prefix), self._unobstructed())
+        entry, _ = await both(find(self.name, self.prefix), self._refuse_wrong_types())
         if entry is None:
-            await self._permitted()
+            await self._check_submit_rights()
             mine = Registered(self.name, self.kind, self.schema, await server_ms(), at=self.at)
             key = registry_key(self.prefix)
             await Call(("HSETNX", key, self.name, mine.encoded()), int, key=key)
@@ -65,7 +65,7 @@ class ListLayout(ListLooks[C_co]):
         known = entry.checked(self.kind, self.schema).at
         if known != self.at:
             raise WrongKind(f"queue {self.name} is known with its keys under {known!r}")
-        self._enrolled = True
+        self._registered = True
 
     def _about(self) -> dict[str, str]:
         """What every script is told of the layout."""
@@ -87,15 +87,15 @@ class ListLayout(ListLooks[C_co]):
 
     # --- what workers do -----------------------------------------------------------------------
 
-    async def _take(self, n: int, consumer: str, lease_ms: Duration = LEASE_MS) -> Taken:
+    async def _take(self, n: int, consumer: str, lease_ms: Duration = LEASE_MS) -> TakeResult:
         self._needs_one()
         checked_take(n)
         checked_consumer(consumer)
 
-        def read(reply: list[Any]) -> Taken:
+        def read(reply: list[Any]) -> TakeResult:
             return taken(reply, partial(self._deliveries, consumer))
 
-        found: Taken = await self._guarded(
+        found: TakeResult = await self._call_idempotent(
             "take", read, n=n, lease_ms=checked_ms(lease_ms, "lease"), consumer=consumer,
             **self._about(),
         )  # fmt: skip
@@ -122,7 +122,7 @@ class ListLayout(ListLooks[C_co]):
         if not settlements:
             return []
         self._needs_one()
-        await self._enrol()
+        await self._ensure_registered()
 
         def row(settlement: Settlement) -> tuple[Arg, ...]:
             if settlement.outcome in ("fail", "reject"):
@@ -130,7 +130,7 @@ class ListLayout(ListLooks[C_co]):
             return "release" if settlement.outcome == "release" else "ack", b"", "", 0
 
         told, rows = ends(settlements, row)
-        found: list[str] = await self._guarded(
+        found: list[str] = await self._call_idempotent(
             "settle", row_words(len(settlements)), rows,
             consumer=settlements[0].delivery.consumer, told=told, **self._about(),
         )  # fmt: skip
@@ -150,7 +150,7 @@ class ListLayout(ListLooks[C_co]):
 
     @operation
     async def sweep(self, max: int = 100) -> int:
-        await self._enrol()
+        await self._ensure_registered()
         swept: int = await self._script("sweep").call(
             self.keys, self.clock, int, max=max, **self._about()
         )
@@ -163,8 +163,8 @@ class ListLayout(ListLooks[C_co]):
         self._needs_one()
         if not jobs:
             return []
-        await self._enrol()
-        await self._guarded("push", words, jobs, at=at, unit=self.unit, **self._about())
+        await self._ensure_registered()
+        await self._call_idempotent("push", words, jobs, at=at, unit=self.unit, **self._about())
         return [id for id, _ in jobs]
 
     # --- what operators change -----------------------------------------------------------------
@@ -192,7 +192,7 @@ class ListLayout(ListLooks[C_co]):
             self._needs_one()
         if len(ids) > MAX_BATCH:
             raise BadInput(f"move: {len(ids)} at once, {MAX_BATCH} at most")
-        await self._enrol()
+        await self._ensure_registered()
         found, now = await both(self._located(ids, source), self._now())
         deep = source == "waiting" and await self._has_depths(found, ids)
         rows = []
@@ -264,14 +264,14 @@ class ListLayout(ListLooks[C_co]):
         return await Queue.history_length(self)
 
     @operation
-    async def reach(self) -> Reach:
-        return await Queue.reach(self)
+    async def history_extent(self) -> HistoryExtent:
+        return await Queue.history_extent(self)
 
     @operation
-    async def happened(
+    async def history_range(
         self, after: str, until: str, max: int = 100
     ) -> list[tuple[bytes, dict[bytes, bytes]]]:
-        return await Queue.happened(self, after, until, max)
+        return await Queue.history_range(self, after, until, max)
 
     async def _pruned(
         self, script: str, op: str | None, step: int, rows: Any, /, **argv: Any
@@ -283,7 +283,7 @@ class ListLayout(ListLooks[C_co]):
             return word, first, second
 
         if op is None:
-            word, first, second = await self._guarded(script, read, rows, **argv)
+            word, first, second = await self._call_idempotent(script, read, rows, **argv)
         else:
             word, first, second = await self._script(script).call(
                 self.keys, self.clock, read, rows, caller=op, seq=step, **argv

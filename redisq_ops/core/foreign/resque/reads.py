@@ -14,13 +14,14 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, ClassVar, Literal, TypeVar
 
-from ...engine.idempotency import Callers
-from ...engine.optional_features import asking
+from ...engine.idempotency import CallerSlots
+from ...engine.optional_features import HasWorkerProcesses
+from ...engine.reads import recent_consumers
 from ...model.clock import Clock
 from ...model.entry import Counts, Entry, Page, State
 from ...model.errors import WrongKind
 from ...model.keys import PREFIX
-from ...model.queue_position import Ahead, Standing, joined
+from ...model.queue_position import Ahead, QueuePosition, joined
 from ...model.quoting import bytes_of, legal, text
 from ...model.states import FIXED
 from ...redis.operation import C_co, Call, Description, attempt, both, operation, together
@@ -41,18 +42,18 @@ T = TypeVar("T")
 def _kinds(layout: type[ListLooks[Any]]) -> frozenset[tuple[str, str]]:
     names = {"workers:heartbeat": "heartbeats"}
     theirs = {f"t_{names.get(part, part)}": kind for part, kind in layout.theirs.items()}
-    return frozenset((FIXED | layout.parts | theirs).items())
+    return frozenset((FIXED | layout.key_types | theirs).items())
 
 
-class ListLooks(ForeignQueue[C_co]):
+class ListLooks(ForeignQueue[C_co], HasWorkerProcesses[C_co]):
     """A queue as Resque or Sidekiq keeps it; named without one, their whole deployment."""
 
-    room: ClassVar[str] = "foreign.resque"
+    package: ClassVar[str] = "foreign.resque"
     side: ClassVar[Literal["LEFT", "RIGHT"]]
     """the end of a list where the next job is taken"""
     pause: ClassVar[str]
     """the owner's key that says what is paused"""
-    parts: ClassVar[dict[str, str]] = dict.fromkeys(("body", "lost", "was", "purged"), "hash")
+    key_types: ClassVar[dict[str, str]] = dict.fromkeys(("body", "lost", "was", "purged"), "hash")
     theirs: ClassVar[dict[str, str]]
     """the owner's fixed keys, with their types; the set of queues comes first"""
     stops_at: ClassVar[str] = ""
@@ -68,7 +69,7 @@ class ListLooks(ForeignQueue[C_co]):
         at: str | None = None,
         prefix: str = PREFIX,
         clock: Clock | None = None,
-        callers: Callers | None = None,
+        callers: CallerSlots | None = None,
     ) -> None:
         super().__init__(client, name, at=at, prefix=prefix, clock=clock, callers=callers)
         self.keys: Beside = self._keys(self.name)
@@ -86,7 +87,7 @@ class ListLooks(ForeignQueue[C_co]):
     # --- being there ---------------------------------------------------------------------------
 
     @property
-    def kinds(self) -> frozenset[tuple[str, str]]:
+    def _all_key_types(self) -> frozenset[tuple[str, str]]:
         """Ours and the owner's, by the names that scripts have for them."""
         return _kinds(type(self))
 
@@ -95,7 +96,7 @@ class ListLooks(ForeignQueue[C_co]):
 
     @operation
     async def exists(self) -> bool:
-        if self._enrolled:
+        if self._registered:
             return True
         wanted = self._their_keys()
         kinds = await _types(wanted)
@@ -119,17 +120,17 @@ class ListLooks(ForeignQueue[C_co]):
         found = await together(place.window(0, PAGE) for place in sound)
         return [seen for rows, _ in found for seen in rows]
 
-    async def mistyped(self) -> list[tuple[str, str, str]]:
+    async def _wrong_type_keys(self) -> list[tuple[str, str, str]]:
         """Keys that are of another type than the layout has: (key, its type, what it should be)."""
-        kinds = {self.keys[part]: kind for part, kind in (FIXED | self.parts).items()}
+        kinds = {self.keys[part]: kind for part, kind in (FIXED | self.key_types).items()}
         kinds |= self._their_keys()
         if self.own_name:
             kinds[self.list_key] = "list"
         found = await _types(kinds)
         return [(k, is_, kinds[k]) for k, is_ in found.items() if is_ not in ("none", kinds[k])]
 
-    async def _unobstructed(self) -> None:
-        for key, is_, kind in await self.mistyped():
+    async def _refuse_wrong_types(self) -> None:
+        for key, is_, kind in await self._wrong_type_keys():
             raise WrongKind(f"key {key} is a {is_} where queue {self.name} has a {kind}")
 
     # --- what the owner's records say ----------------------------------------------------------
@@ -406,14 +407,14 @@ class ListLooks(ForeignQueue[C_co]):
         return await self.get.op(id)
 
     @operation
-    async def standing(self, id: str = "") -> Standing:
+    async def queue_position(self, id: str = "") -> QueuePosition:
         """Who takes: our own workers, and the owner's processes that serve this queue, as they
         beat last. A list is looked through as far as `get` does."""
         wrong: list[str] = []
         (askers, now), (processes, found) = await both(
-            both(self._askers(), self._now()),
+            both(self._recent_consumers(), self._now()),
             both(
-                self._unless(self.processes.op(), [], wrong),
+                self._unless(self.worker_processes.op(), [], wrong),
                 self._located([id] if id else [], "waiting", False),
             ),
         )
@@ -428,14 +429,14 @@ class ListLooks(ForeignQueue[C_co]):
         ahead = (Ahead("jobs of the list", before),) if before else ()
         return replace(known, here=True, ahead=ahead, before=before, before_exact=True)
 
-    async def _askers(self) -> Standing:
+    async def _recent_consumers(self) -> QueuePosition:
         """Of a deployment, whoever asks one of its queues: each has callers of its own."""
-        own = await super()._askers()
+        own = await super()._recent_consumers()
         if self.own_name:
             return own
         names = await self.names.op()
         keys = [self._keys(self._name_of(name))["callers"] for name in names]
-        return joined([own, *await together(map(asking, keys))])
+        return joined([own, *await together(map(recent_consumers, keys))])
 
     def _serves(self, queues: Sequence[str]) -> bool:
         return not self.own_name or self.own_name in queues or "*" in queues

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha1
 from typing import Any, ClassVar
 
-from ...engine.idempotency import Callers
+from ...engine.idempotency import CallerSlots
 from ...foreign.base import ForeignQueue
 from ...model.clock import Clock
 from ...model.entry import Counts, Entry, Failure, Page, State
@@ -43,7 +43,7 @@ class CarmineFourLayout(ForeignQueue[C_co]):
     """A queue named ``carmine-4:<q>`` that is Carmine's own."""
 
     kind: ClassVar[str] = "carmine-4"
-    room: ClassVar[str] = "queues.carmine"
+    package: ClassVar[str] = "queues.carmine"
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class CarmineFourLayout(ForeignQueue[C_co]):
         at: str | None = None,
         prefix: str = PREFIX,
         clock: Clock | None = None,
-        callers: Callers | None = None,
+        callers: CallerSlots | None = None,
     ) -> None:
         super().__init__(client, name, at=at, prefix=prefix, clock=clock, callers=callers)
         self.at = home(self.own_name) if at is None else at
