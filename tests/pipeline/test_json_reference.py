@@ -12,7 +12,7 @@ from redisq_ops import Failure, FairQueue, RequestQueue, Settlement, Worker, con
 from ..command_line import Redisq
 from ..docs.json_scenario import Collector
 from ..docs.test_json import difference
-from .test_results import Kept
+from .test_results import SharedSession
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,7 +45,7 @@ def test_the_reference_has_the_fields_of_spark_s_commands(
 
     assert app.app is not None
     running = sys.modules["redisq_ops.cli.spark"]
-    monkeypatch.setattr(running, "started", lambda s, given, *, waits: Kept(spark))
+    monkeypatch.setattr(running, "started", lambda s, given, *, waits: SharedSession(spark))
     monkeypatch.setattr(running, "handed_on", lambda s, spark: url)
     monkeypatch.setenv("REDIS_URL", url)
     history(url)
