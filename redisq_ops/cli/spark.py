@@ -160,7 +160,7 @@ def handed_on(s: Session, spark: SparkSession) -> str | None:
 
 
 def frame(s: Session, spark: SparkSession, table: str, **options: str) -> DataFrame:
-    """A table of this invocation's server; ``options`` as docs/spark.md has them."""
+    """A table of this invocation's server; ``options`` as docs/reference/spark.md has them."""
     from redisq_ops.pipeline.options import parse_options
 
     given = {"table": table, "prefix": s.config["prefix"] or "rq", **options}

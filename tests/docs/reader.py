@@ -21,7 +21,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGES = {page.name: page for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]}
+DOCS = ROOT / "docs"
+PAGES = {
+    "README.md": ROOT / "README.md",
+    **{str(page.relative_to(DOCS)): page for page in sorted(DOCS.rglob("*.md"))},
+}
+"""the README, and each page of the documentation by its path below docs/"""
+SPARK = {"how-to/process-with-spark.md", "how-to/report-with-spark.md"}
+"""pages that run in tests/pipeline, where a Spark session is"""
 ADDRESS = "redis://127.0.0.1:6379"
 SHELL = ("sh",)
 SHOWN = ("text", "json", "toml", "where")
@@ -36,6 +43,7 @@ ENDLESS = {
 NOT_RUN = {
     r"make \w+": "the suite itself, and what it starts",
     r"pip install .*": "an installation",
+    r"python3 -m venv .*": "likewise",
     r"python -m benchmarks .*": "takes minutes",
     r"redisq demo": "a server and a workload, until they are stopped",
     r"redisq-top --demo": "likewise",
@@ -44,7 +52,7 @@ NOT_RUN = {
 
 PREPARED: dict[str, str] = {
     # Resque's own registry, with a worker whose machine is gone: only Resque writes it.
-    "resque-sidekiq.md": """python - <<'END'
+    "how-to/work-with-sidekiq-and-resque.md": """python - <<'END'
 import json, os, redis
 with redis.Redis.from_url(os.environ["REDIS_URL"]) as resque:
     resque.sadd("resque:queues", "mail")

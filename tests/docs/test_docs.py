@@ -18,8 +18,7 @@ from redisq_ops.cli.main import hoisted
 from redisq_ops.core.model import settings
 from redisq_ops.ops.config import SETTINGS
 
-ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+from .reader import DOCS, PAGES, ROOT
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -39,11 +38,11 @@ def typed(text: str) -> Iterator[str]:
 
 
 def commands() -> Iterator[tuple[str, str]]:
-    for page in PAGES:
+    for name, page in PAGES.items():
         for language in ("sh", "console", "bash", "shell"):
             for block in blocks(page, language):
                 for line in typed(block):
-                    yield page.name, line
+                    yield name, line
 
 
 def helps(command: Any, path: str = "redisq") -> Iterator[tuple[str, str]]:
@@ -97,28 +96,41 @@ def test_the_examples_are_found() -> None:
     assert list(typed("$ X=1 redisq ls | redisq-top --once && ls  # redisq no")) == [
         "redisq ls", "redisq-top --once",
     ]  # fmt: skip
-    assert {"README.md", "command-line.md", "export-import.md"} <= {page for page, _ in commands()}
+    assert {"README.md", "how-to/export-and-import.md"} <= {page for page, _ in commands()}
 
 
-def test_links_lead_somewhere() -> None:
-    for page in PAGES:
-        for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", page.read_text()):
-            if "://" not in target:
-                assert (page.parent / target).exists(), f"{page.name}: {target}"
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as Markdown's table of contents makes them."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.S | re.M)
+    titles = re.findall(r"^#+ (.+)$", text, re.M)
+    words = (re.sub(r"[^\w\s-]", "", re.sub(r"\]\([^)]*\)", "", each)) for each in titles)
+    return {re.sub(r"[-\s]+", "-", each.strip().lower()) for each in words}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_links_lead_somewhere(name: str) -> None:
+    """Pages, pictures and headings; a heading is checked on the page that a link names."""
+    text = re.sub(r"^```.*?^```$", "", PAGES[name].read_text(), flags=re.S | re.M)
+    for target, _, anchor in (link.partition("#") for link in re.findall(r"\]\(([^)\s]+)\)", text)):
+        page = PAGES[name] if not target else PAGES[name].parent / target
+        if "://" in target:
+            continue
+        assert page.exists(), f"{name}: {target}"
+        assert not anchor or anchor in anchors(page), f"{name}: {target}#{anchor}"
 
 
 CONSTANTS = {
     "LEASE_MS": "lease of a delivery, ms",
-    "RENEW_MS": "a worker renews its leases this often, ms",
-    "LIMIT": "sub-requests of a request worked on at once (`--limit`)",
+    "RENEW_MS": "interval at which a worker renews its leases, ms",
+    "LIMIT": "sub-requests of a request that may be pending at a time (`--limit`)",
     "PRIORITY": "priority of a request, 0 first (`--priority`)",
     "MAX_LIMIT": "the highest limit",
     "MAX_PAYLOAD": "bytes of a payload (`--max-payload`)",
     "MAX_RESULT": "bytes of a result",
     "MAX_RESULTS": "bytes of all results of a request",
-    "BATCH": "entries one call handles",
-    "MAX_BATCH": "entries one call may be asked to handle",
-    "IDLE_BLOCK_MS": "an idle worker looks again after, ms",
+    "BATCH": "entries per call, default",
+    "MAX_BATCH": "entries per call, at most",
+    "IDLE_BLOCK_MS": "interval at which an idle worker polls, ms",
 }
 
 
@@ -134,19 +146,22 @@ def defaults_page() -> str:
     fixed = [f"| {said} | {getattr(settings, name):,} |" for name, said in CONSTANTS.items()]
     return "\n".join(
         [
-            "# Defaults",
+            "# Queue settings and limits",
             "",
-            "Made from the code by `tests/test_docs.py`.",
+            "This page lists the settings of a queue, their defaults, and fixed limits. It is",
+            "generated from the code (`REDISQ_DOCS=redraw pytest tests/docs/test_docs.py`).",
             "",
-            "`redisq retention QUEUE` shows a queue's settings, `… NAME=VALUE` changes them:",
+            "`redisq retention QUEUE` shows the settings of a queue, `redisq retention QUEUE",
+            "NAME=VALUE` changes them, and an empty value restores the default. Durations may be",
+            "written `90s`, `5m`, `2h`, `3d`.",
             "",
-            "| setting | default | what |",
+            "| setting | default | meaning |",
             "|---|---|---|",
             *rows,
             "",
             "Chosen per call, or fixed:",
             "",
-            "| what | value |",
+            "| limit | value |",
             "|---|---|",
             *fixed,
             "",
@@ -155,7 +170,7 @@ def defaults_page() -> str:
 
 
 def test_the_defaults_page_is_what_the_code_does() -> None:
-    page = ROOT / "docs" / "defaults.md"
+    page = DOCS / "reference/settings.md"
     if os.environ.get("REDISQ_DOCS") == "redraw":
         page.write_text(defaults_page())
     assert page.read_text() == defaults_page()
@@ -174,7 +189,7 @@ def settings_table() -> str:
 
 
 def test_the_table_of_settings_is_what_the_code_has() -> None:
-    page = ROOT / "docs" / "configuration.md"
+    page = DOCS / "reference/configuration.md"
     begin, end = "<!-- settings -->\n", "<!-- end -->"
     before, _, rest = page.read_text().partition(begin)
     table, found, after = rest.partition(end)
@@ -191,7 +206,7 @@ def test_every_configuration_in_the_docs_can_be_read(
     from redisq_ops.ops.config import contexts, load
 
     read = 0
-    for page in PAGES:
+    for page in PAGES.values():
         for block in blocks(page, "toml"):
             if "[tool." in block or "[project" in block:
                 continue

@@ -8,10 +8,7 @@ import redis
 from redisq_ops.demo.server import EmbeddedServer
 
 from ..conftest import BINARIES
-from .reader import PAGES, PREPARED, SHELL, SHOWN, Reader, blocks
-
-SPARK = "spark.md"
-"""runs in tests/pipeline, where a session is"""
+from .reader import PAGES, PREPARED, SHELL, SHOWN, SPARK, Reader, blocks
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -26,7 +23,7 @@ def run(name: str) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in PAGES if run(name) and name != SPARK])
+@pytest.mark.parametrize("name", [name for name in PAGES if run(name) and name not in SPARK])
 def test_a_page_runs_as_printed(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, programs: Path
 ) -> None:

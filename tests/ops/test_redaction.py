@@ -130,8 +130,8 @@ def test_values_of_keys_in_text_are_hidden(text: str, shown: str) -> None:
 
 
 def documented() -> Redaction:
-    """What docs/configuration.md shows as an example."""
-    text = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
+    """What docs/how-to/protect-production.md shows as an example."""
+    text = (Path(__file__).parents[2] / "docs" / "how-to" / "protect-production.md").read_text()
     block = next(x for x in text.split("```") if x.startswith("toml\n[redact]"))
     table = tomllib.loads(block.removeprefix("toml\n"))["redact"]
     assert {"email", "card"} <= table["patterns"].keys() and table["keys"]

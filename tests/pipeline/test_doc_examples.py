@@ -1,5 +1,4 @@
-"""The docs page of the pipeline runs as printed; its commands run in this process, on the tests'
-session."""
+"""The pages about Spark run as printed; their commands in this process, on the tests' session."""
 
 import os
 import shlex
@@ -12,7 +11,7 @@ from redisq_ops.cli import main as cli
 from redisq_ops.cli import spark as spark_commands
 from redisq_ops.demo.server import EmbeddedServer
 from tests.conftest import BINARIES
-from tests.docs.reader import PAGES, SHELL, Reader, blocks, ending
+from tests.docs.reader import PAGES, SHELL, SPARK, Reader, blocks, ending
 
 from .test_results import SharedSession
 
@@ -21,8 +20,9 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.slow
-def test_the_docs_page_runs_as_printed(
-    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("name", sorted(SPARK))
+def test_a_page_runs_as_printed(
+    name: str, spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str], programs: Path,
 ) -> None:  # fmt: skip
     from redisq_ops.pipeline import session
@@ -41,8 +41,8 @@ def test_the_docs_page_runs_as_printed(
     try:
         with EmbeddedServer(BINARIES["valkey"]) as server:
             monkeypatch.setenv("REDIS_URL", server.url)
-            reader = Reader("spark.md", server.url, tmp_path, programs)
-            for at, language, text in blocks(PAGES["spark.md"]):
+            reader = Reader(name, server.url, tmp_path, programs)
+            for at, language, text in blocks(PAGES[name]):
                 if language == "python":
                     # The session's workers have no REDIS_URL of this server.
                     own = f'.format("redisq").option("url", "{server.url}")'

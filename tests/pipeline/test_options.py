@@ -145,6 +145,6 @@ def test_the_spark_submit_line_has_the_sessions_settings() -> None:
 
 
 def test_the_docs_list_every_option() -> None:
-    page = (Path(__file__).parent.parent.parent / "docs" / "spark.md").read_text()
+    page = (Path(__file__).parent.parent.parent / "docs" / "reference" / "spark.md").read_text()
     for option in OPTIONS:
         assert f"| `{option.name}` | {option.says} |" in page

@@ -16,7 +16,7 @@ from redisq_ops.tui.views import ALL
 
 from .test_snapshots import MAIL, Seeded, settled
 
-PAGE = Path(__file__).parents[2] / "docs" / "dashboard.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "use-the-dashboard.md"
 BEGIN, END = "<!-- keys: drawn from the code -->\n", "<!-- end of keys -->\n"
 
 

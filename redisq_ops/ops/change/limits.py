@@ -1,7 +1,7 @@
 """What a configuration lets changes do: how many entries, how fast, and what is typed first.
 
 A guard keeps one's own hand from slipping; it is no permission. Who may write is the server's ACL
-(docs/connecting.md).
+(docs/how-to/limit-what-users-may-do.md).
 """
 
 from __future__ import annotations

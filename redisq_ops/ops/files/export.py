@@ -1,7 +1,7 @@
 """A selection as a file of JSON Lines.
 
 A file is sections, one for each state of a queue: a line that says what it is (``{"redisq":
-"export", …}``), a line for each entry, a line that ends it. docs/export-import.md has the fields.
+"export", …}``), a line for each entry, a line that ends it. docs/reference/json.md has the fields.
 """
 
 from __future__ import annotations

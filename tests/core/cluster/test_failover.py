@@ -303,7 +303,7 @@ def test_sentinel_names_a_new_master_and_work_goes_on(
         assert '"name": "q"' in capsys.readouterr().out
 
 
-USERS = Path(__file__).parents[3] / "docs" / "connecting.md"
+USERS = Path(__file__).parents[3] / "docs" / "how-to" / "limit-what-users-may-do.md"
 
 
 def users() -> list[str]:

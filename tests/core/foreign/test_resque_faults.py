@@ -1,6 +1,7 @@
 """The faults of article 001's layouts in two halves: the programs' own steps show it, ours don't.
 
-`docs/faults.md` lists them in words. `Stock` has the commands that Resque 2 and Sidekiq 6 to 8
+`docs/explanation/faults.md` lists them in words. `Stock` has the commands that Resque 2 and
+Sidekiq 6 to 8
 send, read from their sources.
 """
 

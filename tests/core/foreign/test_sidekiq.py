@@ -1,6 +1,6 @@
 """Sidekiq's layout: beside a real one (Debian's 6.4), from recorded keys (7, 8), and our worker.
 
-`docs/resque-sidekiq.md` says which release is tried how.
+`docs/how-to/work-with-sidekiq-and-resque.md` says which release is tried how.
 """
 
 from __future__ import annotations
@@ -675,9 +675,10 @@ def client_run(client: redis.Redis, description: Any) -> Any:
 
 
 def test_the_example_of_the_page_runs(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    page = (Path(__file__).parents[3] / "docs" / "resque-sidekiq.md").read_text()
+    name = "work-with-sidekiq-and-resque.md"
+    page = (Path(__file__).parents[3] / "docs" / "how-to" / name).read_text()
     first, *_ = re.findall(r"```python\n(.*?)```", page, re.S)
-    exec(compile(first.replace("redis://127.0.0.1:6379", url), "resque-sidekiq.md", "exec"), {})
+    exec(compile(first.replace("redis://127.0.0.1:6379", url), name, "exec"), {})
     assert capsys.readouterr().out == "WelcomeMail ['ann@example.org']\n"
 
 

@@ -702,7 +702,7 @@ def test_the_same_methods_are_awaited(aclient: Callable[[], redis.asyncio.Redis]
 
 
 def test_the_examples_of_its_page_run(url: str) -> None:
-    page = (Path(__file__).parents[3] / "docs" / "carmine-queue.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "explanation" / "carmine-queue.md").read_text()
     code = "".join(part.split("```")[0] for part in page.split("```python\n")[1:])
     done = subprocess.run(
         [sys.executable, "-c", code.replace("redis://127.0.0.1:6379", url)],

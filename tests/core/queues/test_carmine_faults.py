@@ -1,6 +1,7 @@
 """The faults of Carmine's queue (article 001), each in two halves: shown, and not found in ours.
 
-`docs/faults.md` lists them in words. `Stock` does what Carmine's message queue of 2018 does to its
+`docs/explanation/faults.md` lists them in words. `Stock` does what Carmine's message queue of 2018
+does to its
 keys, step by step and by a client's clock (it is not Carmine: that is Clojure, and wasn't run).
 """
 

@@ -1,6 +1,7 @@
 """The faults of article 002, each in two halves: its own steps show it, ours don't have it.
 
-`docs/faults.md` lists them in words. `Article` is the article's list, as its text tells the steps.
+`docs/explanation/faults.md` lists them in words. `Article` is the article's list, as its text
+tells the steps.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The faults of article 003, each in two halves: its own steps show it, ours don't have it.
 
-`docs/faults.md` lists them in words. `Article` is the article's set, with its one script.
+`docs/explanation/faults.md` lists them in words. `Article` is the article's set, with its one
+script.
 """
 
 from __future__ import annotations

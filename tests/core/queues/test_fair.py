@@ -830,7 +830,7 @@ def test_nothing_is_left_of_a_queue_that_is_destroyed(client: redis.Redis) -> No
 
 
 def test_the_examples_of_its_page_run(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    page = Path(__file__).parents[3] / "docs" / "fair-queue.md"
+    page = Path(__file__).parents[3] / "docs" / "explanation" / "fair-queue.md"
     one, rules, shards = re.findall(r"```python\n(.*?)```", page.read_text(), re.S)
     names: dict[str, Any] = {}
     exec((one + rules).replace("redis://127.0.0.1:6379", url), names)

@@ -1,6 +1,7 @@
 """The faults of article 004, each in two halves: its own steps show it, ours don't have it.
 
-`docs/faults.md` lists them in words. `Sender` and `Receiver` are the article's two classes, brought
+`docs/explanation/faults.md` lists them in words. `Sender` and `Receiver` are the article's two
+classes, brought
 from Python 2 to 3 and otherwise left as they are.
 """
 

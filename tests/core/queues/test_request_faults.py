@@ -1,6 +1,7 @@
 """The faults of article 000, each in two halves: its own steps show it, ours don't have it.
 
-`docs/faults.md` lists them in words. `Article` is the article's queue, in its three scripts and
+`docs/explanation/faults.md` lists them in words. `Article` is the article's queue, in its three
+scripts and
 the worker's commands as it describes them.
 """
 

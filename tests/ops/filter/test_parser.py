@@ -439,7 +439,7 @@ def test_every_field_can_be_compared() -> None:
 
 # --- the page about it ---------------------------------------------------------------------------
 
-PAGE = Path(__file__).parents[3] / "docs" / "selections.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "filter-language.md"
 MADE = re.compile(r"(<!-- made from the code by [^\n]*-->\n).*?(<!-- end -->)", re.S)
 
 

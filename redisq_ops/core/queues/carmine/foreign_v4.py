@@ -1,6 +1,7 @@
 """Queues that Carmine 4 keeps: read with its keys, never written.
 
-As its preview's source describes them, schema 1 (docs/carmine-queue.md): a state is a sorted set,
+As its preview's source describes them, schema 1 (docs/explanation/carmine-queue.md): a state is a
+sorted set,
 so numbers are exact. An id that is dead may be there a second time, sent again since; `get` then
 says how the living one stands.
 """

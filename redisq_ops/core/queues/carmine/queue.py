@@ -1,9 +1,9 @@
 """A message queue in Carmine's layout of 2018, with receipts, limits, dead letters and undo.
 
 From article 001. Carmine's own keys hold what a Carmine client expects to read; sorted sets and
-records of ours beside them hold the rest (docs/carmine-queue.md). Only one program writes a queue:
-this class or Carmine. `CarmineLayout` reads the queues that Carmine writes. ``transit``: messages
-on their way between two shards.
+records of ours beside them hold the rest (docs/explanation/carmine-queue.md). Only one program
+writes a queue: this class or Carmine. `CarmineLayout` reads the queues that Carmine writes.
+``transit``: messages on their way between two shards.
 """
 
 from __future__ import annotations

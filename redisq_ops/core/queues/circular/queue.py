@@ -1,10 +1,10 @@
 """The circular queue: ids in the order they were pushed, each known until it is processed.
 
-From article 002, with its protocol corrected (docs/faults.md). By default a list has the waiting
-ids and a sorted set the pending ones; the article's rotating list and its variants are options
-(`Shape`). Keys beside the common ones: ``queue`` the list, ``body`` id → payload of all ids in the
-queue, ``again`` ids that run once more after the present delivery, ``spent`` the number of list
-elements that are void, ``transit`` entries on their way between two shards.
+From article 002, with its protocol corrected (docs/explanation/faults.md). By default a list has
+the waiting ids and a sorted set the pending ones; the article's rotating list and its variants are
+options (`Shape`). Keys beside the common ones: ``queue`` the list, ``body`` id → payload of all ids
+in the queue, ``again`` ids that run once more after the present delivery, ``spent`` the number of
+list elements that are void, ``transit`` entries on their way between two shards.
 """
 
 from __future__ import annotations

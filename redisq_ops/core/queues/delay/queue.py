@@ -1,10 +1,12 @@
 """The delay set: entries that are delivered at or after their ready time, in that order.
 
-From article 003, with its protocol mended (docs/faults.md). One sorted set holds the ready times;
+From article 003, with its protocol mended (docs/explanation/faults.md). One sorted set holds the
+ready times;
 an entry is *delayed* until then and *waiting* from then on. Keys beside the common ones: ``body``
 id → payload, ``next`` id → what runs after the present delivery, when rescheduled meanwhile,
 ``seen`` what was handed over to here, ``transit`` what is between two shards, ``periodic``,
-``periodic_at`` and ``periodic_run`` name → what, when next and the latest run (docs/delay-set.md).
+``periodic_at`` and ``periodic_run`` name → what, when next and the latest run
+(docs/explanation/delay-set.md).
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
 """The fair queue: a list of entries for each client; clients take turns.
 
-From article 004, with its protocol corrected (docs/faults.md). Start-time fair queueing: with k
-busy clients each gets every k-th delivery, a client of weight 3 three times as many, however many
-entries each has waiting. First in, first out within a client.
+From article 004, with its protocol corrected (docs/explanation/faults.md). Start-time fair
+queueing: with k busy clients each gets every k-th delivery, a client of weight 3 three times as
+many, however many entries each has waiting. First in, first out within a client.
 
-Keys beside the common ones (docs/fair-queue.md): ``c:<client>`` its waiting ids, ``f:<client>``
-their front part while the list is packed, ``body`` id → client and payload, ``owner`` delivered
-id → client, ``accounts`` client → counts and rules, ``clients`` those by name, ``ring`` those that
-can be served, ``holes`` ids in lists that don't wait there, ``packing`` lists with too many.
+Keys beside the common ones (docs/explanation/fair-queue.md): ``c:<client>`` its waiting ids,
+``f:<client>`` their front part while the list is packed, ``body`` id → client and payload,
+``owner`` delivered id → client, ``accounts`` client → counts and rules, ``clients`` those by name,
+``ring`` those that can be served, ``holes`` ids in lists that don't wait there, ``packing`` lists
+with too many.
 """
 
 from __future__ import annotations

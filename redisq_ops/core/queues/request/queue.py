@@ -2,9 +2,10 @@
 
 A *request* is split into *sub-requests*; up to ``limit`` of them are worked on at once, requests of
 a higher priority (0 first) go first, requests of one priority take turns. From article 000, with
-its protocol mended (docs/faults.md says where and why).
+its protocol mended (docs/explanation/faults.md says where and why).
 
-Keys beside the common ones (see docs/request-queue.md): ``r:<id>`` the request's record,
+Keys beside the common ones (see docs/explanation/request-queue.md): ``r:<id>`` the request's
+record,
 ``s:<id>`` its stream with group ``g``, ``p:<0–99>`` lists of tokens, ``prios`` the priorities that
 may have some, ``open`` and ``fin`` requests by time, ``res:<id>:<k>`` results by thousands.
 """

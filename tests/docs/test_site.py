@@ -1,0 +1,81 @@
+"""The site builds without a warning, and has what it takes from the code."""
+
+import html
+import os
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+import redisq_ops
+from redisq_ops.cli.app import app
+
+from .reader import DOCS, ROOT
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site; a link or anchor that leads nowhere, or a page that is in no menu, fails it."""
+    folder = tmp_path_factory.mktemp("site")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-d", str(folder)],
+        cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+class Ids(HTMLParser):
+    """The ids of a page's elements."""
+
+    def __init__(self, page: Path) -> None:
+        super().__init__()
+        self.found: set[str] = set()
+        self.feed(page.read_text())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found |= {value for name, value in attrs if name == "id" and value}
+
+
+def test_the_api_page_has_every_public_name_and_every_method_it_lists(site: Path) -> None:
+    text = (DOCS / "reference/python.md").read_text()
+    asked: set[str] = set()
+    for name, options in re.findall(r"^::: (\S+)\n((?:    .*\n)*)", text, re.M):
+        listed = re.search(r"^ +members: \[(.*)\]$", options, re.M)
+        members = listed[1].split(", ") if listed else []
+        asked |= {name, *(f"{name}.{member}" for member in members)}
+    assert {f"redisq_ops.{name}" for name in redisq_ops.__all__} <= asked
+    assert asked - Ids(site / "reference/python.html").found == set()
+
+
+def test_an_operation_is_shown_as_the_method_that_it_is(site: Path) -> None:
+    page = (site / "reference/python.html").read_text()
+    text = re.sub(r"\s", "", html.unescape(re.sub(r"<[^>]+>", "", page)))
+    assert "history(max:int=100,before:str='+')->list[Event]" in text
+    assert "->Call[" not in text
+
+
+def _names(command: Any, path: str = "redisq") -> list[str]:
+    if not hasattr(command, "list_commands"):
+        return [path]
+    within = command.context_class(command)
+    names = command.list_commands(within)
+    return [
+        n for name in names for n in _names(command.get_command(within, name), f"{path} {name}")
+    ]
+
+
+def test_the_command_line_s_page_has_every_command(site: Path) -> None:
+    """With its help below; the table above names each as well, for who reads it elsewhere."""
+    commands = _names(typer.main.get_command(app))
+    ids = Ids(site / "reference/command-line.html").found
+    assert [name for name in commands if name.replace(" ", "-") not in ids] == []
+    table = (DOCS / "reference/command-line.md").read_text()
+    named = set(re.findall(r"`([a-z -]+)`", table))
+    assert [name for name in commands if name.removeprefix("redisq ") not in named] == []
