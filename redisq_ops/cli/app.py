@@ -56,7 +56,14 @@ def _start(
     json: Annotated[bool, typer.Option("--json", help="Print JSON Lines.")] = False,
     utc: Annotated[bool, typer.Option("--utc", help="Show times in UTC.")] = False,
     verbose: Annotated[
-        int, typer.Option("--verbose", "-v", count=True, help="Log more; twice: debug.")
+        int,
+        typer.Option(
+            "--verbose",
+            "-v",
+            count=True,
+            show_default=False,
+            help="Log more; -vv logs debug messages.",
+        ),
     ] = 0,
     log_format: Annotated[str, typer.Option(help="Format of the log: text or json.")] = "text",
     version: Annotated[

@@ -86,7 +86,9 @@ SELECTING: Options = {
         None,
     ),
     "max": (
-        Annotated[int | None, typer.Option("--max", min=1, max=MOST, help="Maximum number.")],
+        Annotated[
+            int | None, typer.Option("--max", min=1, max=MOST, help="Maximum number of entries.")
+        ],
         None,
     ),
     "window": (

@@ -30,7 +30,7 @@ RULES: dict[str, tuple[str, Options, str]] = {
 _START = Annotated[
     int, typer.Option("--start", min=0, max=MOST, metavar="N", help="Start at the Nth name.")
 ]
-_MAX = Annotated[int, typer.Option("--max", min=1, max=500, help="Maximum number.")]
+_MAX = Annotated[int, typer.Option("--max", min=1, max=500, help="Maximum number of clients.")]
 
 clients.command(
     "ls",
