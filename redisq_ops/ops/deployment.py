@@ -71,11 +71,8 @@ class Deployment:
         if entry.all_shards > 1 or entry.layout:
             return sharded(entry.kind)(self.client, entry.name, entry=entry, **given)
         if entry.at is not None:
-            given["at"] = entry.at
-        queue = made(self.client, entry.name, **given)
-        if isinstance(queue, ForeignQueue) and entry.called is not None:
-            queue.own_name = entry.called
-        return queue
+            given |= {"at": entry.at, "own_name": entry.called}
+        return made(self.client, entry.name, **given)
 
     async def foreign(self, name: str) -> ForeignQueue[Any] | None:
         """Another program's queue by the name its kind gives it (``sidekiq:default``), if there."""

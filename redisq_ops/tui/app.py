@@ -108,7 +108,7 @@ class Top(App[Exception]):
             view.fetched, self._why, self.zone,
         )  # fmt: skip
 
-    def on_seen(self, seen: SnapshotFetched) -> None:
+    def on_snapshot_fetched(self, seen: SnapshotFetched) -> None:
         if not self.screen_stack:  # it came while we were leaving
             return
         first, self.snapshot = self.snapshot is None, seen.snapshot

@@ -52,6 +52,8 @@ class Room(Bound[C_co], ABC):
     """what a replayed entry's attempts are"""
     unrescued: ClassVar[str] = ""
     """what becomes of the work of a process that is pruned without rescue, in words"""
+    found: frozenset[bytes] | None = None
+    """keys that a scan found of it, for a layout that keeps no index"""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """Every kind of queue there is: a line each. A kind's room is imported when a queue of it is met.
 
-*Ours* are in the registry before their first key. *Layouts* are other programs': they are
-recognised by their keys, and named ``kind:what`` (``sidekiq:default``).
+*Ours* are in the registry before their first key. *Layouts* are other programs' (the list is in
+`foreign`): they are recognised by their keys, and named ``kind:what`` (``sidekiq:default``).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
+from ..foreign import LAYOUTS as _LAYOUTS
 from ..foreign.base import ForeignQueue
 from ..sharding.sharded_queue import Sharded
 from .queue import Queue
@@ -21,18 +22,6 @@ _OURS = {
     "circular": ("queues.circular", "CircularQueue", "ShardedCircularQueue"),
     "carmine": ("queues.carmine", "CarmineQueue", "ShardedCarmineQueue"),
 }
-_LAYOUTS: dict[str, tuple[str, str]] = {
-    "sidekiq": ("foreign.resque", "SidekiqQueue"),
-    "resque": ("foreign.resque", "ResqueQueue"),
-    "stream": ("foreign.streams", "StreamQueue"),
-    "raw-request": ("foreign.articles", "RawRequestQueue"),
-    "raw-circular": ("foreign.articles", "RawCircularQueue"),
-    "raw-delay": ("foreign.articles", "RawDelaySet"),
-    "raw-fair": ("foreign.articles", "RawFairQueue"),
-    "carmine": ("queues.carmine", "CarmineLayout"),
-    "carmine-4": ("queues.carmine", "CarmineFourLayout"),
-}
-
 KINDS = tuple(_OURS)
 LAYOUTS = tuple(_LAYOUTS)
 

@@ -29,8 +29,8 @@ from ..redis.operation import C_co, operation
 class ForeignQueue(Queue[C_co]):
     """Read-only unless its room says otherwise: what a room can't promise it refuses in one line.
 
-    ``at``: what the owner's keys begin with. ``own_name``: what its owner calls it, by its name
-    here unless the registry knows better (two of one name on a server).
+    ``at``: what the owner's keys begin with. ``own_name``: what its owner calls it; None: what
+    stands behind the colon of its name here.
     """
 
     home: ClassVar[str] = ""
@@ -45,15 +45,19 @@ class ForeignQueue(Queue[C_co]):
         name: str,
         *,
         at: str | None = None,
+        own_name: str | None = None,
         prefix: str = PREFIX,
         clock: Clock | None = None,
         callers: Callers | None = None,
     ) -> None:
         super().__init__(client, name, prefix=prefix, clock=clock, callers=callers)
-        self.at = self.home if at is None else at
-        self.own_name = text(raw_of(name.partition(":")[2]))
+        self.own_name = text(raw_of(name.partition(":")[2])) if own_name is None else own_name
+        self.at = self._home() if at is None else at
         self.beside: frozenset[str] = frozenset()
         """of a whole deployment: its queues that are looked at by themselves, and so not meant"""
+
+    def _home(self) -> str:
+        return self.home
 
     async def _enrol(self) -> None:
         """It is its owner's to create."""

@@ -114,7 +114,8 @@ def _call(keys: Iterable[str], names: Iterable[str]) -> Call[list[bytes]]:
 @cache
 def every_command(room: str) -> tuple[str, ...]:
     """The commands of all scripts that a queue of that room could run."""
-    folders = (_CORE / "engine", _CORE.joinpath(*room.split(".")))
+    parts = room.split(".")
+    folders = (_CORE / "engine", _CORE / parts[0], _CORE.joinpath(*parts))
     files = {
         path.name: path for folder in folders for path in sorted((folder / "lua").glob("*.lua"))
     }

@@ -272,9 +272,13 @@ def _collect(room: str, uses: Iterable[str], order: list[str]) -> None:
 
 
 def _read(room: str, name: str) -> str:
-    own = files(f"{_SHARED}.{room}") / "lua" / f"{name}.lua"
-    place = own if own.is_file() else files(f"{_SHARED}.engine") / "lua" / f"{name}.lua"
-    return place.read_text(encoding="utf-8")
+    """A file of the kind's own folder, or of what is shared with its neighbours, or of all."""
+    places = [
+        files(f"{_SHARED}.{package}") / "lua" / f"{name}.lua"
+        for package in (room, room.partition(".")[0], "engine")
+    ]
+    found = [place for place in places if place.is_file()]
+    return (found or places[-1:])[0].read_text(encoding="utf-8")
 
 
 def _stripped(text: str) -> str:

@@ -32,10 +32,14 @@ NO_KEYS = {
     "corrupt_values.lua",
     "deadline_hook.lua",
     "parse_settlements.lua",
+    "remove_from_list.lua",
+    "calendar.lua",
+    "owner_keys.lua",
 }
 MOST_LINES = 90
 LONGER = {
     "request/storage.lua": "the record of a request and all that hangs on it change together",
+    "rq/owner.lua": "all that is written into RQ's keys is in one place",
     "request/take.lua": "tokens, limits, purged ones and retries meet in one loop",
 }
 
@@ -54,6 +58,8 @@ TRIES = {
     "request/type_check_hook.lua": ["redis.pcall('XPENDING', "],
     "resque/places.lua": ["pcall(cmsgpack.unpack, "],
     "resque/undo_rows.lua": ["pcall(cmsgpack.unpack, "],
+    "foreign/trash.lua": ["pcall(cmsgpack.unpack, "],
+    "foreign/undo.lua": ["pcall(cmsgpack.unpack, "],
     # Reads only: what can't be read is put off, or ends a call that has already written.
     "fair/pack_lists.lua": ["pcall(account, ", "pcall(opened, "],
     "fair/take.lua": ["pcall(open_accounts, "],

@@ -1,7 +1,7 @@
 -- Taking one entry out of the place it was seen in, and putting it into another, by its exact bytes.
 -- A place is a `list` or `zset` of the owner's (by its key), `held` (by ticket) or `trash` (by name).
 -- KEYS: trash was purged
--- USES: remove_from_list
+-- USES: remove_from_list leased_jobs
 -- Returns what is needed to put it back: its bytes, and what went with them; or nil, and why.
 local function take_out(kind, key, member, seen)
   if kind == 'zset' then

@@ -1,7 +1,6 @@
 -- Taking elements out of the middle of a list. Redis only can by a walk from an end, so what goes is
 -- marked in its place first, and one walk takes all marks; never further than `REACH` from an end.
 -- The script using this names ARGV `caller` and `seq`.
--- USES: leased_jobs
 local REACH, AROUND = 10000, 100
 local marks, drift = {}, {}
 -- What may still be looked at in searches, in each list or in `all`: elements, and what is read around a
@@ -50,4 +49,22 @@ local function sweep_marks()
     if n.R > 0 then redis.call('LREM', key, -n.R, mark .. 'R') end
   end
   marks = {}
+end
+
+-- The element behind one that was seen at a position, towards the right, that isn't marked; nil: none.
+local function right_of(key, member, seen)
+  local at = position(key, member, seen)
+  if not at then return nil end
+  for _, other in ipairs(redis.call('LRANGE', key, at + 1, at + AROUND)) do
+    if other:sub(1, #mark) ~= mark then return other end
+  end
+end
+
+-- Put one back in front of that neighbour, which is looked for from the left; at the right end if there
+-- is none, or it lies too deep.
+local function into_list(key, member, right)
+  if not right or not redis.call('LPOS', key, right, 'MAXLEN', REACH) then
+    return redis.call('RPUSH', key, member)
+  end
+  redis.call('LINSERT', key, 'BEFORE', right, member)
 end
