@@ -18,7 +18,6 @@ from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.queue_types import KINDS, LAYOUTS, layout
 from redisq_ops.core.engine.registry import Registered, adopt, all_queues, find, forget
 from redisq_ops.core.foreign import recognition
-from redisq_ops.core.foreign.base import ForeignQueue
 from redisq_ops.core.foreign.recognition import Find, KeyLook, recognisers
 from redisq_ops.core.model.entry import Checkup, Counts
 from redisq_ops.core.model.errors import Forbidden, NotFound, Refused, Unreachable
@@ -231,12 +230,12 @@ def _is_ours(kind: str, entry: Registered | None, shard: int = 0) -> bool:
     return entry is not None and (entry.kind, entry.at) == (kind, None) and shard < entry.all_shards
 
 
-def _is_shard(reader: type[ForeignQueue[Any]], own: str, entries: Mapping[str, Registered]) -> bool:
+def _is_shard(reader: type[Queue[Any]], own: str, entries: Mapping[str, Registered]) -> bool:
     place = reader.shard_of(own)
     return place is not None and _is_ours(reader.kind, entries.get(place[0]), place[1])
 
 
-def _by_name(reader: type[ForeignQueue[Any]] | None, name: str, at: str, own: str) -> bool:
+def _by_name(reader: type[Queue[Any]] | None, name: str, at: str, own: str) -> bool:
     """Whether a name leads to these keys also where it isn't registered.
 
     Only then it may be had: else the same command would mean one program's queue before it is

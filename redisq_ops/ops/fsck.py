@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.foreign.base import ForeignQueue
 from redisq_ops.core.model.entry import Checkup
 from redisq_ops.core.model.errors import CORRUPT, RedisqError, Unreadable, WrongKind
 from redisq_ops.core.redis.operation import Call, attempt
@@ -50,7 +49,7 @@ class Audit:
         left = [one.sentence(utc) for one in await unfinished(self.queue) if one.abandoned]
         said = (*checkup.flaws, *await self._counters(), *left)
         self.unseen = checkup.unseen
-        same = _foreign_identity if isinstance(self.queue, ForeignQueue) else _identity
+        same = _foreign_identity if self.queue.names_examples else _identity
         seen = {same(line) for line in self.broken}
         again = [line for line in said if not self.looks or same(line) in seen]
         self.momentary += max(0, len(self.broken) - len(again))

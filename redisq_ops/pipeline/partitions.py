@@ -17,7 +17,6 @@ from typing import Any
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.registry import Registered, all_queues, find
 from redisq_ops.core.engine.state_scan import ScoreRange
-from redisq_ops.core.foreign.base import ForeignQueue
 from redisq_ops.core.model.entry import Request, State
 from redisq_ops.core.model.errors import NotFound, RedisqError, Refused, Unreadable, WrongKind
 from redisq_ops.core.redis.operation import attempt
@@ -100,10 +99,8 @@ def _apart(options: Options, found: list[Found]) -> list[Found]:
     deployment is read too. What was done here to each of them is in its own history."""
     if options.queue or options.table == "history":
         return found
-    theirs = [(one, one.queue) for one in found if isinstance(one.queue, ForeignQueue)]
-    wholes = {(queue.kind, queue.at) for _, queue in theirs if not queue.own_name}
-    parts = [one for one, queue in theirs if queue.own_name and (queue.kind, queue.at) in wholes]
-    return [one for one in found if one not in parts]
+    wholes = [one.queue for one in found if one.queue.whole]
+    return [one for one in found if not any(whole.covers(one.queue) for whole in wholes)]
 
 
 async def plan(options: Options) -> list[TablePart]:

@@ -13,7 +13,6 @@ import pyarrow as pa
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.queue_types import layout
 from redisq_ops.core.engine.state_scan import ScoreRange, Sheet, clocked, timed
-from redisq_ops.core.foreign.base import ForeignQueue
 from redisq_ops.core.model.entry import Entry, Page
 from redisq_ops.core.model.errors import Lost, Unreadable, WrongKind
 from redisq_ops.core.queues.request import RequestQueue
@@ -96,7 +95,7 @@ class Reading:
             return self._requests(part, leaf, place)
         if table in ("subrequests", "results"):
             return self._inside(part, leaf, place)
-        if isinstance(leaf, ForeignQueue):
+        if not leaf.has_sheets:
             return self._pages(leaf, place)
         sheets = self._queued(leaf) if part.span is None else self._sheets(leaf, part.span)
         return self._decoded(sheets, place)

@@ -16,6 +16,7 @@ from ..model.states import FIXED, VERBS, Verb
 from ..redis import acl_rights
 from ..redis.operation import Bound, C_co, Call, both, operation, together
 from ..redis.scripts import Script, script
+from .declared_features import DeclaredFeatures
 from .idempotency import Callers
 from .registry import enrol, find, server_ms
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from .queue import Queue
 
 
-class Room(Bound[C_co], ABC):
+class Room(DeclaredFeatures, Bound[C_co], ABC):
     """A queue's keys and the ways to its scripts; nothing of what can be done with it."""
 
     kind: ClassVar[str]
@@ -52,8 +53,6 @@ class Room(Bound[C_co], ABC):
     """what a replayed entry's attempts are"""
     unrescued: ClassVar[str] = ""
     """what becomes of the work of a process that is pruned without rescue, in words"""
-    found: frozenset[bytes] | None = None
-    """keys that a scan found of it, for a layout that keeps no index"""
 
     def __init__(
         self,

@@ -15,7 +15,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, cast
 
-from ..foreign.base import ForeignQueue
 from ..model.entry import State
 from ..model.errors import Forbidden, NotFound, RedisqError, Refused, Superseded, Unreachable
 from ..model.settings import DAY_MS, DEFAULTS
@@ -128,7 +127,7 @@ async def recover(
     """Finish the moves from and to a queue that nobody was at for ``idle_ms`` (`IDLE_MS`), at most
     ``most``, without those in ``but``: what became of each. One that can't be finished now, as
     without the rights or with a node that is away, is left as it is and says why."""
-    if isinstance(queue, ForeignQueue):
+    if not queue.transferable:
         return []
     await _list_older(queue)
     idle_ms = IDLE_MS if idle_ms is None else idle_ms

@@ -8,7 +8,7 @@ find such a queue: it exists when its owner's keys do.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from ..engine.idempotency import Callers
@@ -38,6 +38,18 @@ class ForeignQueue(Queue[C_co]):
     actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {}
     fronts: ClassVar[frozenset[State]] = frozenset()
     editable: ClassVar[tuple[State, ...]] = ()
+    by_id: ClassVar[bool] = False
+    keeps_history: ClassVar[bool] = False
+    has_sheets: ClassVar[bool] = False
+    accepts_imports: ClassVar[bool] = False
+    transferable: ClassVar[bool] = False
+    destroyable: ClassVar[bool] = False
+    marks_operations: ClassVar[bool] = False
+    enveloped: ClassVar[bool] = True
+    tells_position: ClassVar[bool] = False
+    counts_failures: ClassVar[bool] = False
+    worked_on_here: ClassVar[bool] = False
+    names_examples: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -59,6 +71,17 @@ class ForeignQueue(Queue[C_co]):
     def _home(self) -> str:
         return self.home
 
+    @property
+    def whole(self) -> bool:
+        return not self.own_name
+
+    def covers(self, other: Any) -> bool:
+        is_part = isinstance(other, ForeignQueue) and not other.whole
+        return self.whole and is_part and (other.kind, other.at) == (self.kind, self.at)
+
+    def leave_out(self, queues: Iterable[Any]) -> None:
+        self.beside = frozenset(queue.own_name for queue in queues)
+
     async def _enrol(self) -> None:
         """It is its owner's to create."""
 
@@ -69,11 +92,6 @@ class ForeignQueue(Queue[C_co]):
 
     def fates(self) -> Fates:
         return ForeignFates(self)
-
-    @classmethod
-    def shard_of(cls, own_name: str) -> tuple[str, int] | None:
-        """The queue of ours, by name, whose shard of that number would have the same keys."""
-        return None
 
     def _refusal(self, what: str) -> WrongKind:
         # For good: a worker that is told Refused tries again until it works.

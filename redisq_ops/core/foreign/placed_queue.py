@@ -56,8 +56,6 @@ class PlacedQueue(ForeignQueue[C_co]):
     """the owner's fixed keys, with their types; the set of queues comes first"""
     called: ClassVar[Mapping[str, str]] = {}
     """keys of the owner's by the names that scripts have for them, where these aren't ``t_KEY``"""
-    by_id: ClassVar[bool] = False
-    """whether `members` finds entries by id"""
 
     def __init__(
         self,
@@ -87,7 +85,7 @@ class PlacedQueue(ForeignQueue[C_co]):
         raise NotImplementedError
 
     async def members(self, place: Place, ids: Sequence[str]) -> Sequence[bytes]:
-        """What the entries of these ids are in a place, where it can be told (`by_id`)."""
+        """What the entries of these ids are in a place, of a kind that finds them `by_id`."""
         return [raw_of(id) for id in ids]
 
     def name_of(self, element: bytes) -> bytes:

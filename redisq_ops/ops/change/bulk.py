@@ -139,7 +139,8 @@ def planned(
 
 def meaning(verb: str, queue: Queue[Any]) -> str:
     """What a verb does, in words that are true of this kind of queue."""
-    return f"{MEANS[verb]}, {queue.replays}" if verb == "replay" else MEANS[verb]
+    means = queue.verbs.get(verb, MEANS[verb])
+    return f"{means}, {queue.replays}" if verb == "replay" else means
 
 
 def typed(verb: Verb, n: int, queue: str) -> str | None:

@@ -9,7 +9,6 @@ from urllib.parse import quote
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.registry import find, forget
 from redisq_ops.core.engine.transfer_recovery import finish, opened, recover
-from redisq_ops.core.foreign.base import ForeignQueue
 from redisq_ops.core.model.entry import Client, Counts, Request
 from redisq_ops.core.model.errors import BadInput, NotFound, QueueClosed, Refused, WrongKind
 from redisq_ops.core.model.keys import checked_name
@@ -197,10 +196,9 @@ def settable(queue: Queue[Any]) -> None:
 
 def heeded_by(queue: Queue[Any]) -> str:
     """Who heeds a pause or drain of another program's queue, in words; empty for one of ours."""
-    if not isinstance(queue, ForeignQueue) or not queue.settable:
+    if not queue.owner or not queue.settable:
         return ""
-    theirs = queue.kind.capitalize()
-    return f"{queue.name}: only redisq's workers and producers heed it; {theirs}'s own go on."
+    return f"{queue.name}: only redisq's workers and producers heed it; {queue.owner}'s own go on."
 
 
 async def set_flags(
@@ -302,7 +300,7 @@ async def destroyable(queue: Queue[Any], hard: bool) -> Counts:
 
     Another program's queue is never ours to destroy, whatever else of it we may change.
     """
-    if isinstance(queue, ForeignQueue):
+    if not queue.destroyable:
         raise WrongKind(
             f"queue {queue.name} is kept by another program ({queue.kind}): it can't be destroyed "
             "from here"
@@ -328,7 +326,7 @@ async def destroy(queue: Queue[Any], author: Author, *, hard: bool = False) -> C
     Without ``hard`` only an empty queue: nothing waiting, pending, delayed, dead or in the trash.
     """
     origins = set[str]()
-    if not isinstance(queue, ForeignQueue):
+    if queue.transferable:
         origins = await _ended_moves(queue)
     await destroyable(queue, hard)
     entry = await find(queue.name, queue.prefix)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from redisq_ops.core.foreign.base import ForeignQueue
 from redisq_ops.core.model.entry import Entry, Event, Failure, Request
 from redisq_ops.core.model.settings import DEFAULTS
 from redisq_ops.core.model.states import Verb
@@ -96,11 +95,11 @@ class Endings(Reasons):
         told = self.look.told.latest("done")
         at = told.at_ms if told else entry.since_ms
         said = f"done at {self.when(at)} ({self._ago(at)})" if at else "done"
-        if at is None and not isinstance(self.queue, ForeignQueue):
+        if at is None and self.queue.keeps_history:
             said += "; when isn't kept"
         facts: dict[str, Any] = {"done_ms": at, "kept_until_ms": None}
         request = self.request
-        if isinstance(self.queue, ForeignQueue):
+        if not self.queue.keeps_history:
             return Reason("done", f"{said}, as far as its layout tells", facts=facts)
         if request is None:
             return Reason("done", said, facts=facts)
@@ -169,7 +168,7 @@ class Endings(Reasons):
         look, told = self.look, self.look.told
         window = f"the latest {count(told.looked)} of {count(told.total)} events"
         facts: dict[str, Any] = {"looked": told.looked, "events": told.total, "history": None}
-        if isinstance(self.queue, ForeignQueue):
+        if not self.queue.keeps_history:
             return Reason(
                 "unknown", f"nothing in queue {self.queue.name} is called {look.id}, and a "
                 f"{self.queue.kind} layout keeps no history that would say what became of it",

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.foreign.base import ForeignQueue
 from redisq_ops.core.model.entry import GONE, Entry, Request
 from redisq_ops.core.model.errors import NotFound
 from redisq_ops.core.redis.operation import together
@@ -173,7 +172,7 @@ class _Explanation(Endings):
         until = "its time comes" if at is None else f"{self.when(at)}, {self._until(at)}"
         if entry.failures:
             most = self._setting("max_failures") if self.queue.settable else None
-            of = f" of {most}" if most and not isinstance(self.queue, ForeignQueue) else ""
+            of = f" of {most}" if most and self.queue.counts_failures else ""
             said = said_of(self.shown(entry.error))
             yield Reason(
                 "retry",

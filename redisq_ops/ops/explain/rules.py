@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from datetime import UTC
 from typing import Any
 
-from redisq_ops.core.foreign.base import ForeignQueue
 from redisq_ops.core.model.entry import State
 from redisq_ops.core.model.queue_position import Ahead
 from redisq_ops.core.model.settings import DEFAULTS
@@ -190,7 +189,7 @@ class Reasons:
         }  # fmt: skip
         command = hint("work", "MODULE:FUNCTION", queue=self.queue.name)
         work: dict[str, Any] = {"verb": "work", "command": command}
-        if standing.group is not None or isinstance(self.queue, ForeignQueue):
+        if standing.group is not None or not self.queue.worked_on_here:
             work = {}
         of = f"group {standing.group}" if standing.group is not None else self.queue.name
         if silent is not None and silent < QUIET_MS:
@@ -298,7 +297,7 @@ class Reasons:
             ],
             "before": standing.before, "before_exact": standing.before_exact,
         }  # fmt: skip
-        if not standing.here and isinstance(self.queue, ForeignQueue):
+        if not standing.here and not self.queue.tells_position:
             return Reason(
                 "waiting", f"it waits; what comes before it, a {self.queue.kind} layout doesn't "
                 "say", facts=facts,

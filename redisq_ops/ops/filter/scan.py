@@ -9,7 +9,6 @@ from itertools import islice
 from typing import Any
 
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.foreign.base import ForeignQueue
 from redisq_ops.core.model.entry import Entry, Page, State
 from redisq_ops.core.model.errors import BadInput, Refused, WrongKind
 from redisq_ops.core.model.quoting import bytes_of, text
@@ -225,7 +224,7 @@ class Scan:
             and where.ids is not None
             and not filter.requests
             and self.state != "trash"
-            and not isinstance(self.queue, ForeignQueue)
+            and self.queue.by_id
         ):
             # What a cancelled request takes along is found in the trash by its id, but not in its
             # pages; and other programs' layouts are not looked through to their end for an id.

@@ -86,6 +86,8 @@ async def choose(
     """The processes that were silent for so long, or the one of that name if it was."""
     if (why := unlisted(queue)) is not None:
         raise Refused(why)
+    if not queue.prunes:
+        raise Refused(f"queue {queue.name}: {queue.owner}'s own workers strike those that are gone")
     seen = await queue.processes.op()
     if name is not None:
         seen = [process for process in seen if process.name == name]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
+from redisq_ops.core.engine.queue_types import LAYOUTS, layout
 from redisq_ops.core.model.entry import Entry, Failure
 from redisq_ops.ops.groups.fingerprint import fingerprint, normal
 from redisq_ops.ops.groups.traits import DEPTH, ENVELOPE, HOUR, SAID, SUPPORT, difference, told
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _REASONS = ("failed", "lost", "rejected")
-_ENVELOPED = ("resque", "sidekiq")
-"""kinds whose payloads are wrapped in what another program keeps"""
 
 
 def fingerprinted(dead: DataFrame) -> DataFrame:
@@ -123,7 +122,8 @@ def payload_fields(dead: DataFrame, redaction: Redaction = NOTHING) -> DataFrame
     """The fields of payloads that are JSON, as they may be shown: queue, fingerprint, id, field,
     value (as text)."""
     rows = readable(fingerprinted(dead)).where(F.col("payload").isNotNull())
-    paths = F.explode(_paths(redaction, "payload", F.col("kind").isin(*_ENVELOPED)))
+    enveloped = [kind for kind in LAYOUTS if (found := layout(kind)) and found.enveloped]
+    paths = F.explode(_paths(redaction, "payload", F.col("kind").isin(*enveloped)))
     return rows.select("queue", "fingerprint", "id", paths.alias("field", "value"))
 
 

@@ -32,6 +32,7 @@ class ResqueQueue(ListLayout[C_co]):
     """
 
     kind: ClassVar[str] = "resque"
+    owner: ClassVar[str] = "Resque"
     home: ClassVar[str] = "resque:"
     side: ClassVar[Literal["LEFT", "RIGHT"]] = "LEFT"
     called: ClassVar[Mapping[str, str]] = {

@@ -38,6 +38,7 @@ class SidekiqQueue(ListLayout[C_co]):
     """``sidekiq:<queue>``, or ``sidekiq``: the deployment with all its queues."""
 
     kind: ClassVar[str] = "sidekiq"
+    owner: ClassVar[str] = "Sidekiq"
     home: ClassVar[str] = ""
     side: ClassVar[Literal["LEFT", "RIGHT"]] = "RIGHT"
     unit: ClassVar[str] = "s"

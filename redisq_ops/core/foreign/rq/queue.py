@@ -31,6 +31,7 @@ class RqQueue(ForeignChanges[C_co]):
     """``rq:<queue>``, or ``rq``: the deployment with all its queues. An id is RQ's job id."""
 
     kind: ClassVar[str] = "rq"
+    owner: ClassVar[str] = "RQ"
     home: ClassVar[str] = "rq:"
     room: ClassVar[str] = "foreign.rq"
     by_id: ClassVar[bool] = True
