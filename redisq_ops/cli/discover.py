@@ -168,7 +168,7 @@ _RATE = typer.Option("--rate", metavar="N/s", help="Look at so many keys a secon
 _MAX = typer.Option("--max", min=1, max=MOST, help="Look at about so many keys at most.")
 app.command(
     "discover",
-    help="Find other programs' queues: Resque, Sidekiq, Carmine, streams with consumer groups, "
+    help="Find other programs' queues: RQ, Resque, Sidekiq, Carmine, streams with consumer groups, "
     "turning lists, delay sets. Looks through all keys of every master and writes nothing; "
     "--register notes what was found, so that all commands show it from then on.",
     epilog=examples(

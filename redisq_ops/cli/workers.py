@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from redisq_ops.core.model.worker_process import Process
     from redisq_ops.ops.inspect.worker_processes import Crew
 
-_workers = typer.Typer(help="Worker processes of Sidekiq and Resque: list them, prune dead ones.")
+_workers = typer.Typer(help="Worker processes of other programs: list them, prune dead ones.")
 app.add_typer(_workers, name="workers")
 
 

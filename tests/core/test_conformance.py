@@ -35,6 +35,7 @@ from redisq_ops.core.redis.client import connect
 
 from ..foreign_keys import rq_tasks
 from ..ops import test_discover
+from ..pipeline.rows import rows
 from ..queue_steps import end, take
 from .foreign import test_articles, test_carmine_4
 from .queues import test_circular_faults, test_delay_faults, test_request_faults
@@ -297,6 +298,14 @@ def test_foreign_bytes_are_never_a_traceback(queue: Queue, client: Client) -> No
     for state in STATES:
         with suppress(RedisqError):
             ids(queue, state, 3)
+
+
+def test_sparks_tables_are_the_pages(queue: Queue, url: str) -> None:
+    tables: tuple[State, ...] = ("waiting", "pending", "delayed", "dead")
+    for state in tables:
+        read = rows(url, state, queue=queue.name)
+        assert not any(row["_corrupt"] for row in read)
+        assert Counter(row["id"] for row in read) == Counter(ids(queue, state))
 
 
 def test_looks_write_nothing(queue: Queue, client: Client) -> None:

@@ -137,7 +137,7 @@ def planned(
     return Plan(title, tuple(lines), typed(verb, n, queue), facts)
 
 
-def meaning(verb: str, queue: Queue[Any]) -> str:
+def meaning(verb: Verb, queue: Queue[Any]) -> str:
     """What a verb does, in words that are true of this kind of queue."""
     means = queue.verbs.get(verb, MEANS[verb])
     return f"{means}, {queue.replays}" if verb == "replay" else means

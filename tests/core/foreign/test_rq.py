@@ -20,7 +20,9 @@ import redis
 import rq
 from rq.job import Job
 from rq.rate_limit import RateLimit
+from textual.pilot import Pilot
 
+from redisq_ops.core.engine.registry import Registered
 from redisq_ops.core.foreign.rq import RqQueue
 from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.model.states import Verb
@@ -29,10 +31,13 @@ from redisq_ops.ops.change.audit_log import Author, find
 from redisq_ops.ops.change.bulk import Bulk
 from redisq_ops.ops.change.undo import Undo
 from redisq_ops.ops.deployment import Deployment
+from redisq_ops.ops.discover import register
 from redisq_ops.ops.filter.scan import Filter, select
+from redisq_ops.tui.app import Top
 
 from ...command_line import Redisq
 from ...foreign_keys import rq_tasks
+from ...tui.test_app import drive, see, until
 
 Client = redis.Redis
 ROOT = Path(__file__).parents[3]
@@ -395,3 +400,19 @@ def test_the_command_line(client: Client, queue: rq.Queue, redisq: Redisq) -> No
     redisq("undo", op, "--yes")
     assert client.zscore("rq:failed:mail", "bad0")
     assert redisq.rows("workers", "ls") == []
+
+
+def test_the_dashboard(client: Client, queue: rq.Queue, url: str) -> None:
+    prepared(client, queue)
+    run(client, register(Deployment(client), [Registered("rq:mail", "rq", 1, at="rq:")]))
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await see(pilot, "rq:mail")
+        await pilot.press("enter")
+        await until(pilot, lambda: app.queue == "rq:mail")
+        await app.run_action("view('dead')")
+        await see(pilot, "bad0", "ValueError")
+        await app.run_action("view('delayed')")
+        await see(pilot, "s3", "after")
+
+    drive(url, body, size=(150, 30))

@@ -56,6 +56,13 @@ class RqQueue(ForeignChanges[C_co]):
         "restore": ("trash",),
     }
     replays: ClassVar[str] = "as `rq requeue` does it: retries that are used up stay so"
+    prunes: ClassVar[bool] = False
+    enveloped: ClassVar[bool] = False
+    verbs: ClassVar[Mapping[Verb, str]] = {
+        "requeue": "they wait for the next worker now, behind what waits there",
+        "purge": "they go to the trash; jobs that depend on them stay deferred until they are back",
+        "hard": "they are removed for good: no undo; jobs that depend on them stay deferred",
+    }
     faults: ClassVar[tuple[str, ...]] = (
         "a replayed job keeps the time at which its failure would have been forgotten: RQ's own"
         " requeue lets it vanish then, waiting or not; replay from here removes that time",
