@@ -110,10 +110,7 @@ class ForeignChanges(ForeignHistory[C_co]):
         if len(ids) > MAX_BATCH:
             raise BadInput(f"move: {len(ids)} at once, {MAX_BATCH} at most")
         await self._enrol()
-        if source == "trash":
-            rows = [(id, "", "", b"", "", b"") for id in ids]
-        else:
-            rows = await self._rows(ids, source, target, high_water_ms)
+        rows = await self._rows(ids, source, target, high_water_ms)
         said: list[str] = await self._script("move").call(
             self.keys, self.clock, words, rows,
             caller=op, seq=step, **{"from": source, "to": target},
@@ -125,12 +122,15 @@ class ForeignChanges(ForeignHistory[C_co]):
         self, ids: Sequence[str], source: State, target: str, high_water_ms: int
     ) -> list[tuple[str, str, str, bytes, str, bytes]]:
         located, now = await both(self._located(ids, source), self._now())
+        deep = source == "waiting" and await self._has_depths(located, ids)
+        absent = "deep" if deep else "changed"
         found = [(id, located[id].pop(0) if located[id] else None) for id in ids]
-        stamps = iter(await self.stamps([seen for _, seen in found if seen is not None]))
+        there = [seen for _, seen in found if seen is not None]
+        stamps = iter([b""] * len(there) if source == "trash" else await self.stamps(there))
         rows = []
         for id, seen in found:
             if seen is None:
-                rows.append((id, "changed", "", b"", "", b""))
+                rows.append((id, absent, "", b"", "", b""))
                 continue
             # Their times are their machines': one that is still to come says nothing.
             since = seen.entry.since_ms

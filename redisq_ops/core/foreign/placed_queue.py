@@ -28,7 +28,7 @@ from ..model.states import FIXED
 from ..redis.operation import C_co, Call, Description, attempt, both, operation, together
 from ..redis.parsers import moment
 from .base import ForeignQueue
-from .places import Beside, List, LocatedEntry, Place, Read, Row, Zset, reachable
+from .places import DEPTH, Beside, List, LocatedEntry, Place, Read, Row, Zset, reachable
 
 PAGE = 500
 PAGES = 20
@@ -329,14 +329,13 @@ class PlacedQueue(ForeignQueue[C_co]):
             for name in names
             if isinstance(one, Zset) and one.ready
         ]
+        spans = list(pairwise(edges))
         found = await together(
-            together(
-                Call(("ZCOUNT", key, low / 1000, f"({high / 1000}"), int, key=key)
-                for low, high in pairwise(edges)
-            )
+            Call(("ZCOUNT", key, low / 1000, f"({high / 1000}"), int, key=key)
             for key in keys
+            for low, high in spans
         )
-        return [sum(column) for column in zip(*found, strict=True)] or [0] * (len(edges) - 1)
+        return [sum(found[n :: len(spans)]) for n in range(len(spans))]
 
     @operation
     async def get(self, id: str) -> Entry | None:
@@ -442,6 +441,13 @@ class PlacedQueue(ForeignQueue[C_co]):
                 inner = reachable(inner, size)
             index += inner is None
         return found
+
+    async def _has_depths(self, found: dict[str, list[LocatedEntry]], ids: Sequence[str]) -> bool:
+        """Whether what wasn't found may lie where nobody looked."""
+        if all(len(found[id]) >= n for id, n in Counter(ids).items()):
+            return False
+        sizes = await together(place.count() for place in await self._places("waiting"))
+        return max(sizes, default=0) > 2 * DEPTH
 
     async def _found_by_id(
         self, place: Place, missing: Counter[str], strike: Callable[[Sequence[LocatedEntry]], bool]

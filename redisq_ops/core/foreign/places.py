@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol
 
 from ..model.entry import Entry
 from ..model.keys import Keys
-from ..redis.operation import Call, both, together
+from ..redis.operation import Call, Description, both, together
 from ..redis.parsers import number
 
 SLACK = 200
@@ -133,13 +133,19 @@ class Place:
     async def of_elements(self, elements: Sequence[bytes]) -> list[LocatedEntry]:
         """The entries of these elements of a list, looked for `DEPTH` deep from either end."""
 
-        def nearest(element: bytes, rank: int) -> Call[int | None]:
-            command = ("LPOS", self.key, element, "RANK", rank, "MAXLEN", DEPTH)
-            return Call(command, lambda reply: reply, key=self.key)
+        def nearest(rank: int) -> Description[list[int | None]]:
+            return together(
+                [
+                    Call(
+                        ("LPOS", self.key, element, "RANK", rank, "MAXLEN", DEPTH),
+                        lambda reply: reply,
+                        key=self.key,
+                    )
+                    for element in elements
+                ]
+            )
 
-        size, (left, right) = await both(
-            self.size(), both(*(together(nearest(e, rank) for e in elements) for rank in (1, -1)))
-        )
+        size, (left, right) = await both(self.size(), both(nearest(1), nearest(-1)))
         rows = []
         for element, first, last in zip(elements, left, right, strict=True):
             at = last if first is None else first

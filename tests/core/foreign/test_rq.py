@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import redis
 import rq
-from rq.job import Job
+from rq.job import Job, JobStatus
 from rq.rate_limit import RateLimit
 from textual.pilot import Pilot
 
@@ -225,6 +225,11 @@ def test_a_deployment_is_looked_at_as_a_whole(client: Client, queue: rq.Queue) -
     whole = RqQueue(client, "rq")
     assert whole.names() == ["mail", "news"] and whole.counts().waiting == 2
     assert [e.id for e in entries(whole, "waiting")] == ["one", "two"]
+    for name in ("mail", "news"):
+        later = rq.Queue(name, connection=client)
+        later.enqueue_in(timedelta(seconds=700), rq_tasks.fine, 1)
+    now = int(time.time() * 1000)
+    assert whole.upcoming([now, now + 600_000, now + 1_200_000]) == [0, 2]
 
 
 # --- what operators change ----------------------------------------------------------
@@ -416,3 +421,26 @@ def test_the_dashboard(client: Client, queue: rq.Queue, url: str) -> None:
         await see(pilot, "s3", "after")
 
     drive(url, body, size=(150, 30))
+
+
+def test_jobs_in_the_middle_of_a_long_list(client: Client, queue: rq.Queue) -> None:
+    """What lies too deep is left alone; what is near an end comes back to its place."""
+    queue.enqueue(rq_tasks.fine, 1, job_id="first")
+    for id in ("front", "middle", "back"):
+        queue.create_job(rq_tasks.fine, (id,), job_id=id, status=JobStatus.QUEUED).save()
+    ids = [f"n{n}" for n in range(30_000)]
+    ids[100:100], ids[15_000:15_000], ids[-100:-100] = ["front"], ["middle"], ["back"]
+    client.rpush("rq:queue:mail", *ids)
+    client.hset("rq:job:front", "origin", "mail")
+    before = keys(client)
+    purge = bulk(client, "purge", "waiting", "front", "middle", "back")
+    assert purge.outcome.done == 2
+    word = ours(client).move(
+        "op", 1, ["middle"], source="waiting", target="trash", high_water_ms=2**52
+    )
+    assert word == ["deep"]
+    assert client.llen("rq:queue:mail") == 30_002
+    assert undone(client, purge).outcome.done == 2
+    left = client.lrange("rq:queue:mail", 0, -1)
+    assert left.index(b"front") == 101 and left[-1] == b"back"
+    assert client.hgetall("rq:job:front") == before[b"rq:job:front"][0]

@@ -9,7 +9,6 @@ everywhere. An entry found by its id is then moved by its exact bytes, in one sc
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -23,9 +22,9 @@ from ...model.keys import checked_consumer, checked_name
 from ...model.quoting import text
 from ...model.settings import LEASE_MS, MAX_BATCH
 from ...model.worker_process import PruneWord
-from ...redis.operation import Arg, C_co, Call, both, operation, together
+from ...redis.operation import Arg, C_co, Call, both, operation
 from ...redis.parsers import row_words, words
-from ..places import DEPTH, LocatedEntry
+from ..places import LocatedEntry
 from . import undo as undoing
 from .reads import ListLooks
 
@@ -181,13 +180,6 @@ class ListLayout(ListLooks[C_co]):
             lease_ms=checked_ms(lease_ms, "time"), **self._about(), span=span,
         )  # fmt: skip
         return said
-
-    async def _has_depths(self, found: dict[str, list[LocatedEntry]], ids: Sequence[str]) -> bool:
-        """Whether what wasn't found may lie where nobody looked."""
-        if all(len(found[id]) >= n for id, n in Counter(ids).items()):
-            return False
-        sizes = await together(place.count() for place in await self._places("waiting"))
-        return max(sizes, default=0) > 2 * DEPTH
 
     def _row(
         self, id: str, seen: LocatedEntry | None, target: str, why: str, absent: str
