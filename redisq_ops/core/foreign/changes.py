@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
 
 from redis import RedisCluster
 from redis.asyncio import RedisCluster as AsyncRedisCluster
@@ -21,8 +22,9 @@ from ..model.clock import Duration, checked_ms
 from ..model.entry import Event, State
 from ..model.errors import BadInput, Refused, WrongKind
 from ..model.keys import checked_name, registry_key
+from ..model.quoting import bytes_of
 from ..model.settings import LEASE_MS, MAX_BATCH
-from ..redis.operation import C_co, Call, both, operation
+from ..redis.operation import C_co, Call, both, operation, together
 from ..redis.parsers import words
 from .placed_queue import PlacedQueue
 from .places import LocatedEntry
@@ -81,9 +83,18 @@ class ForeignHistory(PlacedQueue[C_co]):
 class ForeignChanges(ForeignHistory[C_co]):
     """A queue of which operators can change entries. ``actions`` says how."""
 
+    identity: ClassVar[tuple[str, ...]] = ()
+    """fields of an entry's hash (``t_job_`` and its member) that tell it from a later one"""
+
     async def stamps(self, found: Sequence[LocatedEntry]) -> Sequence[bytes]:
-        """What tells each of them from a later one in its place; `owner_take_out` compares it."""
-        return [b""] * len(found)
+        """The `identity` of each, as it is seen; `owner_take_out` compares it."""
+        if not self.identity:
+            return [b""] * len(found)
+        keys = [bytes_of(self.keys["t_job_"]) + seen.member for seen in found]
+        rows = await together(
+            Call(("HMGET", key, *self.identity), list[Any], key=key) for key in keys
+        )
+        return [b" ".join(value or b"" for value in row) for row in rows]
 
     def refused(self, seen: LocatedEntry, target: str) -> str:
         """Why an entry may not be changed, in a word; empty: it may."""

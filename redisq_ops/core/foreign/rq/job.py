@@ -12,11 +12,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ...model.entry import Failure, State
+from ..python_errors import failure_of
 
 MOST = 256 * 1024
 """bytes of a traceback that are unpacked"""
 _LOST = re.compile(r"Moved to FailedJobRegistry, due to AbandonedJobError|[Ww]ork-horse terminated")
-_ERROR = re.compile(r"([\w.]+)(?:: (.*))?", re.DOTALL)
 _SHOWN = ("description", "origin", "status", "timeout", "retries_left", "worker_name")
 
 
@@ -59,14 +59,8 @@ class Record:
             return ""
 
     def error(self) -> Failure | None:
-        said = self.traceback().strip()
-        if not said:
-            return None
-        last = said.rpartition("\n")[2]
-        found = _ERROR.fullmatch(last)
-        if _LOST.match(said) or found is None:
-            return Failure("AbandonedJobError" if _LOST.match(said) else "error", last, said)
-        return Failure(found[1], found[2] or "", said)
+        said = self.traceback()
+        return Failure("AbandonedJobError", said) if _LOST.match(said) else failure_of(said)
 
     def failures(self, state: State) -> tuple[int, int]:
         """How often it failed, and was lost with its worker."""

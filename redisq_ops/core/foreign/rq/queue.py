@@ -24,7 +24,10 @@ FIELDS = (
     "description", "origin", "status", "created_at", "enqueued_at", "started_at", "ended_at",
     "worker_name", "timeout", "retries_left", "number_of_retries", "rate_limit_key", "exc_info",
 )  # fmt: skip
-IDENTITY = ("created_at", "enqueued_at", "ended_at", "status")
+SINCE = {
+    "queued": "enqueued_at", "taken": "enqueued_at", "started": "started_at",
+    "scheduled": "created_at", "deferred": "created_at",
+}  # fmt: skip
 
 
 class RqQueue(ForeignChanges[C_co]):
@@ -55,6 +58,7 @@ class RqQueue(ForeignChanges[C_co]):
         "hard": ("waiting", "delayed", "dead", "trash"),
         "restore": ("trash",),
     }
+    identity: ClassVar[tuple[str, ...]] = ("created_at", "enqueued_at", "ended_at", "status")
     replays: ClassVar[str] = "as `rq requeue` does it: retries that are used up stay so"
     prunes: ClassVar[bool] = False
     enveloped: ClassVar[bool] = False
@@ -103,16 +107,9 @@ class RqQueue(ForeignChanges[C_co]):
         # Beside the job's id its execution's, the latest of which is the last in a set of its own.
         keys = [bytes_of(self.keys["t_executions_"]) + id for id in jobs]
         latest = await together(Call(("ZRANGE", key, -1, -1), list[bytes], key=key) for key in keys)
-        return [
-            id + b":" + (some[0] if some else b"") for id, some in zip(jobs, latest, strict=True)
-        ]
+        return [b":".join([id, *some]) for id, some in zip(jobs, latest, strict=True)]
 
     # --- what operators change -------------------------------------------------------------------
-
-    async def stamps(self, found: Sequence[LocatedEntry]) -> Sequence[bytes]:
-        keys = [bytes_of(self.keys["t_job_"]) + seen.member for seen in found]
-        rows = await together(Call(("HMGET", key, *IDENTITY), list[Any], key=key) for key in keys)
-        return [b" ".join(value or b"" for value in row) for row in rows]
 
     def refused(self, seen: LocatedEntry, target: str) -> str:
         return "deferred" if seen.place.called == "deferred" else ""
@@ -145,11 +142,7 @@ def _entry(
     if isinstance(record, Exception) or not record.size:
         why = "its job is gone" if not isinstance(record, Exception) else f"its job: {record}"
         return Entry(legal(id), state, at_ms=at, called=called, problem=why)
-    since = {
-        "queued": "enqueued_at", "taken": "enqueued_at", "started": "started_at",
-        "scheduled": "created_at", "deferred": "created_at",
-    }  # fmt: skip
-    since_ms = record.ms(since.get(called, "ended_at"))
+    since_ms = record.ms(SINCE.get(called, "ended_at"))
     failures, lost = record.failures(state)
     worker = legal(record.values["worker_name"] or b"")
     return Entry(
