@@ -20,11 +20,12 @@ test: .venv/dev  ## the whole suite
 quick: .venv/dev  ## the suite without its slow tests
 	$(BIN)/pytest -n 3 -m "not slow"
 
-lint: .venv/dev  ## style, format, types, layers
+lint: .venv/dev  ## style, format, types, layers, names in Lua
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.lua_names
 
 bench: .venv/dev  ## the README's figures, measured here
 	$(BIN)/python -m benchmarks

@@ -21,7 +21,7 @@ CONTENT = b"x" * 100
 PARTS = ("messages", "locks", "backoffs", "nattempts", "mid-circle", "done", "requeue")
 KEYS = [f"carmine:mq:bare:{part}" for part in PARTS]
 
-Parts = dict[str, Callable[[], object]]
+ShardMap = dict[str, Callable[[], object]]
 
 # What Carmine does for one message, here for a hundred in one call: no round trips are counted.
 _STEP_IN = """
@@ -64,17 +64,17 @@ end
 """
 
 
-def ours(client: redis.Redis) -> Parts:
+def ours(client: redis.Redis) -> ShardMap:
     return parts_of(CarmineQueue(client, "carmine:q"))
 
 
-def sharded(client: redis.Redis) -> Parts:
+def sharded(client: redis.Redis) -> ShardMap:
     queue = ShardedCarmineQueue(client, "carmine:q", shards=12)
     parts = parts_of(queue)
     return parts | {"enqueue anew": parts["enqueue"], "12 to 8": lambda: queue.resize(8)}
 
 
-def parts_of(queue: CarmineQueue[redis.Redis]) -> Parts:
+def parts_of(queue: CarmineQueue[redis.Redis]) -> ShardMap:
     def enqueue() -> None:
         for start in range(0, ENTRIES, BATCH):
             queue.enqueue([(f"e{n}", CONTENT) for n in range(start, start + BATCH)])
@@ -90,7 +90,7 @@ def parts_of(queue: CarmineQueue[redis.Redis]) -> Parts:
     return {"enqueue": enqueue, "take and acknowledge": work_off, "let go of the rest": let_go}
 
 
-def theirs(client: redis.Redis) -> Parts:
+def theirs(client: redis.Redis) -> ShardMap:
     """The three parts in Carmine's steps; what is met a second time is let go of."""
     put, take, done = map(client.register_script, (_STEP_IN, _STEP_OUT, _STEP_END))
 
@@ -116,7 +116,7 @@ def theirs(client: redis.Redis) -> Parts:
 def figures(client: redis.Redis) -> dict[str, float]:
     """One round: way and part -> µs per message."""
     found: dict[str, float] = {}
-    ways: dict[str, Callable[[redis.Redis], Parts]] = {
+    ways: dict[str, Callable[[redis.Redis], ShardMap]] = {
         "ours": ours,
         "12 shards": sharded,
         "Carmine's steps": theirs,

@@ -113,7 +113,7 @@ def ours(client: redis.Redis, kind: str) -> None:
     taken = queue.take(BATCH, consumer="w").deliveries
     while taken:
         done = [Settlement(delivery, "ack") for delivery in taken]
-        taken = queue.turn(done, BATCH, consumer="w")[1].deliveries
+        taken = queue.settle_and_take(done, BATCH, consumer="w")[1].deliveries
 
 
 def bare(client: redis.Redis, kind: str, records: bool) -> None:

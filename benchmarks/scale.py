@@ -29,7 +29,7 @@ def cycle(queue: RequestQueue[Any], id: str) -> None:
     while taken and left > 0:
         left -= len(taken)
         done = [Settlement(delivery, "ack") for delivery in taken]
-        taken = queue.turn(done, 100, consumer="w")[1].deliveries
+        taken = queue.settle_and_take(done, 100, consumer="w")[1].deliveries
     queue.settle([Settlement(delivery, "release") for delivery in taken])
 
 
@@ -93,7 +93,7 @@ def pages(client: redis.Redis) -> None:
     taken = queue.take(500, consumer="w").deliveries
     while taken:
         dead = [Settlement(delivery, "reject", error) for delivery in taken]
-        taken = queue.turn(dead, 500, consumer="w")[1].deliveries
+        taken = queue.settle_and_take(dead, 500, consumer="w")[1].deliveries
     for what, start in (("first", 0), ("middle", DEEP // 2), ("last", DEEP - 100)):
         costs = []
         for _ in range(ROUNDS):

@@ -4,10 +4,18 @@
 
     queue = RequestQueue(connect("redis://127.0.0.1:6379/0"), "mail")
     queue.submit([b"one", b"two"], id="monday")
-    Worker(queue, lambda delivery: delivery.payload.upper(), burst=True).run()
+    Worker(queue, lambda work: work.payload.upper(), burst=True).run()
     print(queue.results("monday"))
 
-Names are imported when first used, so that importing the package alone costs nothing.
+Clients: `connect`, `aconnect`. Queues: `RequestQueue`, `DelaySet` (with `Periodic`), `FairQueue`,
+`CircularQueue`, `CarmineQueue`, each also ``Sharded…`` over several hash slots; of other programs:
+`SidekiqQueue`, `ResqueQueue` (with `Job`), `StreamQueue`. Workers: `Worker`, `Work`, `Retry`,
+`Reject`, `unless_done`, `run_processes`, `LeaseReclaimer`. By hand: `Delivery`, `Settlement`,
+`Failure`. Waiting for requests: `wait`, `async_wait`. Errors: `errors`, all subclasses of
+`errors.RedisqError`.
+
+Times are integer ms or timedelta and datetime objects, payloads are bytes. Delivery is at least
+once. A name is imported when it is first used, so importing the package alone is cheap.
 """
 
 from importlib import import_module
@@ -23,11 +31,11 @@ if TYPE_CHECKING:
     from .core.queues.delay import DelaySet, Periodic, ShardedDelaySet
     from .core.queues.fair import FairQueue, ShardedFairQueue
     from .core.queues.request import RequestQueue, ShardedRequestQueue
-    from .core.queues.request.wait import await_, wait
+    from .core.queues.request.wait import async_wait, wait
     from .core.redis.client import aconnect, connect
     from .core.worker import Worker, run_processes
     from .core.worker.handler import Reject, Retry, Work
-    from .core.worker.lease_reclaimer import Monitor
+    from .core.worker.lease_reclaimer import LeaseReclaimer
 
 __version__ = "0.1.0"
 
@@ -39,7 +47,7 @@ __all__ = [
     "Failure",
     "FairQueue",
     "Job",
-    "Monitor",
+    "LeaseReclaimer",
     "Periodic",
     "Reject",
     "RequestQueue",
@@ -56,7 +64,7 @@ __all__ = [
     "Work",
     "Worker",
     "aconnect",
-    "await_",
+    "async_wait",
     "connect",
     "errors",
     "run_processes",
@@ -72,7 +80,7 @@ _HOMES = {
     "Failure": "model.entry",
     "FairQueue": "queues.fair",
     "Job": "foreign.resque",
-    "Monitor": "worker.lease_reclaimer",
+    "LeaseReclaimer": "worker.lease_reclaimer",
     "Periodic": "queues.delay",
     "Reject": "worker.handler",
     "RequestQueue": "queues.request",
@@ -89,7 +97,7 @@ _HOMES = {
     "Work": "worker.handler",
     "Worker": "worker",
     "aconnect": "redis.client",
-    "await_": "queues.request.wait",
+    "async_wait": "queues.request.wait",
     "connect": "redis.client",
     "run_processes": "worker",
     "unless_done": "queues.circular",

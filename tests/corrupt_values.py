@@ -376,8 +376,8 @@ def fuzz(
                     found.append(Finding(str(mutation), " ".join(form), wrong))
                 elif form == ["ls", "--json"] and hit < there.names:
                     rows = [json.loads(line) for line in out.splitlines()]
-                    blind = {row["name"] for row in rows if row["problem"]} - hit
-                    blind |= there.names - hit - {row["name"] for row in rows}
+                    listed = {row["name"] for row in rows if not row["problem"]}
+                    blind = there.names - hit - listed
                     found += [Finding(str(mutation), "ls", f"{name} isn't shown") for name in blind]
         mine = [words for words in writes if _queues_of(words) & hit]
         for words in mine if not commands else chance.sample(mine, min(len(mine), 2)):

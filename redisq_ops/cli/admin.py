@@ -221,7 +221,7 @@ def destroy(s: Session, given: dict[str, Any]) -> int:
 def retention(s: Session, given: dict[str, Any]) -> int:
     from dataclasses import asdict
 
-    from redisq_ops.core.engine.registry import unreserved
+    from redisq_ops.core.engine.registry import refuse_reserved_name
     from redisq_ops.core.model.errors import BadInput
     from redisq_ops.core.model.keys import checked_name
     from redisq_ops.ops.change import control
@@ -253,7 +253,7 @@ def retention(s: Session, given: dict[str, Any]) -> int:
     before = {setting.name: setting.value for setting in settings}
     title = f"change settings of queue {queue.name}"
     if new:
-        unreserved(queue.name, queue.kind)
+        refuse_reserved_name(queue.name, queue.kind)
     lines = [f"{name}: {before[name]} to {value or 'default'}" for name, value in changes.items()]
     if new:
         lines.append(f"queue {queue.name} does not exist yet: it becomes a {queue.kind} queue")

@@ -42,8 +42,7 @@ def listed(s: Session, given: dict[str, Any]) -> int:
     from .output import emit, say, table
 
     queue = s.run(s.deployment.queue(given["name"]))
-    control.served(queue)
-    found = s.run(queue.clients.op(given["start"], given["max"]))
+    found = s.run(control.with_clients(queue).clients.op(given["start"], given["max"]))
     rows = [asdict(client) for client in found.clients]
     if s.json:
         for row in rows:

@@ -160,6 +160,7 @@ def _young(held: HeldEntries, given: dict[str, Any]) -> list[str]:
 
 def _planned(s: Session, given: dict[str, Any], min_idle_ms: int) -> int:
     """The claim written down, as `redisq claim` writes one: the same entries by another name."""
+    from redisq_ops.core.engine.optional_features import HasConsumerGroups
     from redisq_ops.core.model.errors import Refused
     from redisq_ops.ops.change.audit_log import Author
     from redisq_ops.ops.change.bulk import Bulk, allowed, planned
@@ -175,7 +176,7 @@ def _planned(s: Session, given: dict[str, Any], min_idle_ms: int) -> int:
     name, consumer, to = given["name"], given["consumer"], given["to"]
     free(given["plan"])
     queue = s.run(s.deployment.queue(name))
-    if "consumers" in queue.capabilities:
+    if isinstance(queue, HasConsumerGroups):
         # Its steps keep no numbers of their own, by which a plan is gone on with.
         words = ("consumers", "claim", name, consumer, "--dry-run")
         look = hint(*words, **{"to": to, "min-idle": given["min_idle"]})
@@ -199,13 +200,14 @@ def _planned(s: Session, given: dict[str, Any], min_idle_ms: int) -> int:
 
 
 def removed(s: Session, given: dict[str, Any]) -> int:
+    from redisq_ops.core.engine.optional_features import HasConsumerGroups
     from redisq_ops.ops.inspect.consumers import SILENT_MS
 
     from .output import age
 
     held = _held(s, given, 0)
     to = given["to"]
-    if to is None and "consumers" in held.queue.capabilities:
+    if to is None and isinstance(held.queue, HasConsumerGroups):
         to = "operator"  # in a plain stream nothing that was given can wait again
     lines = [f"what it holds {'waits for a worker again' if to is None else f'goes to {to}'}"]
     if held.groups:

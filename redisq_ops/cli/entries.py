@@ -148,6 +148,7 @@ def meant(
 
 def listed(s: Session, state: State, given: Mapping[str, Any]) -> int:
     """``ls``: all of them for programs, the first 100 for people."""
+    from redisq_ops.core.engine.optional_features import HasConsumerGroups
     from redisq_ops.core.model.entry import GONE
     from redisq_ops.ops.change.bulk import entries
     from redisq_ops.ops.filter.scan import Scan
@@ -165,7 +166,7 @@ def listed(s: Session, state: State, given: Mapping[str, Any]) -> int:
         for page in pages(s, scan, given):
             if not s.json:
                 # Of a stream only a look at the payloads shows which of them are gone from it.
-                looks = state == "pending" and "consumers" in queue.capabilities
+                looks = state == "pending" and isinstance(queue, HasConsumerGroups)
                 found += whole(s, queue, page) if looks else page
                 continue
             for entry in whole(s, queue, page):

@@ -47,26 +47,26 @@ def inspect_queue(context: typer.Context, address: Where) -> None:
         settings = {setting.name: setting.value for setting in view.settings}
         levels = [asdict(level) for level in view.levels]
         more = {"open_requests": open, "settled_requests": settled, "levels": levels}
-        more["shards"] = len(queue.leaves)
+        more["shards"] = len(queue.shard_queues)
         now = {"faults": view.checkup.flaws, "unseen": view.checkup.unseen}
         consumers = [asdict(consumer) for consumer in view.consumers]
         return emit(
             {**row, **more, "settings": settings, "history": view.history, "consumers": consumers}
-            | {"known_faults": queue.faults, **now}
+            | {"known_faults": queue.layout_faults, **now}
             | {"clients": [asdict(client) for client in view.clients.clients]}
             | {"options": view.options}
         )
     own = [f"{setting.name}={setting.value}" for setting in view.settings if not setting.default]
     facts = {"": f"queue {queue.name}", **row, "unfinished": " ".join(left) or None}
-    if len(queue.leaves) > 1:
-        facts["shards"] = len(queue.leaves)
+    if len(queue.shard_queues) > 1:
+        facts["shards"] = len(queue.shard_queues)
     if open is not None:
         facts |= {"open requests": open, "settled requests": settled}
     if view.levels or open is not None:
         facts["priorities"] = ", ".join(f"{x.priority}: {x.tokens} tokens" for x in view.levels)
     if view.options:
         facts["options"] = ", ".join(f"{name}={value}" for name, value in view.options.items())
-    if queue.settable:
+    if queue.has_settings:
         facts["settings"] = ", ".join(own) or "all default"
     _facts(s, facts | {"history": f"{view.history:,} event{'' if view.history == 1 else 's'}"})
     if view.consumers:
@@ -83,7 +83,7 @@ def inspect_queue(context: typer.Context, address: Where) -> None:
     for title, lines in (
         ("wrong now", view.checkup.flaws),
         ("not looked at", filter(None, [view.checkup.unseen])),
-        ("known faults of this layout", queue.faults),
+        ("known faults of this layout", queue.layout_faults),
     ):
         for nth, line in enumerate(lines):
             if not nth:

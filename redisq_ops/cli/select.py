@@ -82,9 +82,11 @@ def selected(s: Session, given: Mapping[str, Any]) -> int:
 
 
 def _why_not(filter: Filter, queues: Sequence[Queue[Any]]) -> str:
+    from redisq_ops.core.engine.optional_features import HasRequests
+
     about = None if filter.where is None else filter.where.states
     if queues and about is not None and "done" in about and len(about) == 1:
-        if all("requests" in queue.capabilities for queue in queues):
+        if all(isinstance(queue, HasRequests) for queue in queues):
             return "of what is done only results are kept (redisq results)"
         more = "" if len(queues) > 1 else f" in a {queues[0].kind} queue"
         return f"what is done isn't listed{more}"

@@ -177,13 +177,13 @@ def _payloads(plan: _Plan, source: BinaryIO, rejects: RejectFile | None) -> Iter
 
 
 def _job(s: Session, plan: _Plan, payloads: Iterator[bytes | None]) -> Submission | EachLine:
-    from redisq_ops.core.engine.registry import unreserved
+    from redisq_ops.core.engine.registry import refuse_reserved_name
     from redisq_ops.core.queues.request import RequestQueue
     from redisq_ops.ops.change.control import requests_of
     from redisq_ops.ops.files.submit import EachLine, Submission, opened
 
     queue = requests_of(s.run(opened(s.deployment, plan.queue)))
-    unreserved(queue.name, RequestQueue.kind)
+    refuse_reserved_name(queue.name, RequestQueue.kind)
     if plan.per_line:
         return EachLine(queue, payloads, id=plan.id, priority=plan.priority, limit=plan.limit)
     there = (payload for payload in payloads if payload is not None)

@@ -21,7 +21,7 @@ app.add_typer(_workers, name="workers")
 
 def listed(s: Session, given: dict[str, Any]) -> int:
     """The processes of a queue's owner, or of all that are known of."""
-    from redisq_ops.ops.inspect.worker_processes import Crew, crews, unlisted
+    from redisq_ops.ops.inspect.worker_processes import Crew, crews, listing
 
     from .output import age, emit, printable, say, table
 
@@ -31,8 +31,9 @@ def listed(s: Session, given: dict[str, Any]) -> int:
         nothing = "no queue here has an owner that lists its workers"
     else:
         queue = s.run(s.deployment.queue(name))
-        nothing = unlisted(queue) or f"no worker process is registered with {queue.name}"
-        seen = [Crew(queue, tuple(s.run(queue.processes.op())))]
+        listed = listing(queue)
+        nothing = f"no worker process is registered with {queue.name}"
+        seen = [Crew(listed, tuple(s.run(listed.worker_processes.op())))]
     rows = [row for crew in seen for row in _rows(crew)]
     if s.json:
         for row in rows:

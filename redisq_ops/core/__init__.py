@@ -1,1 +1,1 @@
-"""The queues: one room each, over shared building blocks. Renders nothing."""
+"""The queues, one package for each kind, on a shared engine. Prints and renders nothing."""

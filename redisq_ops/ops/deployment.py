@@ -11,9 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from redisq_ops.core.engine.idempotency import Callers
+from redisq_ops.core.engine.idempotency import CallerSlots
+from redisq_ops.core.engine.optional_features import HasRequests
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.engine.queue_types import layout, room, sharded
+from redisq_ops.core.engine.queue_classes import foreign_class, queue_class, sharded_class
 from redisq_ops.core.engine.registry import Registered, all_queues, find
 from redisq_ops.core.model.clock import Clock
 from redisq_ops.core.model.errors import (
@@ -51,14 +52,14 @@ class Deployment:
         self.client = checked_client(client)
         self.prefix = checked_prefix(prefix)
         self.clock = clock
-        self.callers = Callers()
+        self.callers = CallerSlots()
 
     def open(self, entry: Registered) -> Queue[Any]:
         """The queue of a registry entry; refuses a kind or schema this release doesn't know, and a
         corrupt entry (`Unreadable`)."""
         if entry.problem is not None:
             raise Unreadable(entry.problem)
-        made = room(entry.kind) if entry.at is None else layout(entry.kind)
+        made = queue_class(entry.kind) if entry.at is None else foreign_class(entry.kind)
         if made is None:
             raise NotFound(f"queue {entry.name} is of kind {entry.kind}, unknown to this release")
         entry.checked(made.kind, made.schema)
@@ -68,14 +69,14 @@ class Deployment:
             "callers": self.callers,
         }
         if entry.all_shards > 1 or entry.layout:
-            return sharded(entry.kind)(self.client, entry.name, entry=entry, **given)
+            return sharded_class(entry.kind)(self.client, entry.name, entry=entry, **given)
         if entry.at is not None:
             given |= {"at": entry.at, "own_name": entry.called}
         return made(self.client, entry.name, **given)
 
     async def foreign(self, name: str) -> Queue[Any] | None:
         """Another program's queue by the name its kind gives it (``sidekiq:default``), if there."""
-        reader = layout(name.partition(":")[0])
+        reader = foreign_class(name.partition(":")[0])
         if reader is None:
             return None
         queue = reader(self.client, name, prefix=self.prefix, clock=self.clock)
@@ -141,7 +142,8 @@ class Deployment:
         in another queue.
         """
         queues = await self.apart()
-        looks: list[Description[Any]] = [queue.request.op(id) for queue in queues]
+        with_requests = [queue for queue in queues if isinstance(queue, HasRequests)]
+        looks: list[Description[Any]] = [queue.request.op(id) for queue in with_requests]
         looks += [queue.get.op(id) for queue in queues]
         found = await together(map(apart, looks))
         barred = [one for one in found if isinstance(one, (Forbidden, Unreadable, WrongKind))]
@@ -150,11 +152,9 @@ class Deployment:
                 raise Unreachable(f"where {id!r} is can't be said, name its queue too: {one}")
             if isinstance(one, Exception) and one not in barred:
                 raise one
-        hits = [
-            Address(queue, id)
-            for queue, *looked in zip(queues, found, found[len(queues) :], strict=False)
-            if not all(one is None or one in barred for one in looked)
-        ]
+        places = zip([*with_requests, *queues], found, strict=True)
+        there = {queue for queue, one in places if one is not None and one not in barred}
+        hits = [Address(queue, id) for queue in queues if queue in there]
         if barred and not hits:
             raise barred[0]
         return hits

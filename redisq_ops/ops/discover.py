@@ -15,7 +15,8 @@ from hashlib import blake2s
 from typing import Any, TypeVar
 
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.engine.queue_types import KINDS, LAYOUTS, layout
+from redisq_ops.core.engine.queue_classes import foreign_class
+from redisq_ops.core.engine.queue_types import KINDS, LAYOUTS
 from redisq_ops.core.engine.registry import Registered, adopt, all_queues, find, forget
 from redisq_ops.core.foreign import recognition
 from redisq_ops.core.foreign.recognition import Find, KeyLook, recognisers
@@ -210,7 +211,7 @@ async def named(deployment: Deployment, finds: Iterable[Find]) -> list[Registere
             entry = known.get((one.kind, "", own))
         registered = entry is not None
         name = f"{one.kind}:{legal(one.what)}" if one.what else one.kind
-        reader = layout(one.kind)
+        reader = foreign_class(one.kind)
         if _is_ours(one.kind, taken.get(name)) or (reader and _is_shard(reader, own, taken)):
             continue  # in a layout that is another program's
         if entry is None:
@@ -278,7 +279,7 @@ async def _looked_at(
 
 def opened(deployment: Deployment, entry: Registered) -> Queue[Any]:
     """The reader of a found queue, registered or not."""
-    if layout(entry.kind) is None:
+    if foreign_class(entry.kind) is None:
         raise Refused(f"this release recognises {entry.kind} queues and can't read them")
     return deployment.open(entry)
 

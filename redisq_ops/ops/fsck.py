@@ -60,7 +60,7 @@ class Audit:
     async def _counters(self) -> list[str]:
         """Counters that are no whole numbers: the queue's scripts refuse to work with them."""
         names, said = sorted(NUMBERS), []
-        for keys in self.queue.all_keys:
+        for keys in self.queue.shard_keys:
             key = keys["stat"]
             values = await attempt(Call(("HMGET", key, *names), list[bytes | None], key=key))
             if isinstance(values, Exception):  # a key of another type, which `checkup` names

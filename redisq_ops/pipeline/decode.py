@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from redisq_ops.core.engine.state_scan import Sheet, Unread
+from redisq_ops.core.engine.state_scan import ColumnPage, Unread
 from redisq_ops.core.model import record
 from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.model.errors import RedisqError
@@ -41,7 +41,7 @@ _NEVER = 253_402_300_800_000
 
 
 def wanted(names: Sequence[str], payloads: bool, requests: bool = False) -> frozenset[str]:
-    """The columns of a `Sheet` that these columns of a table are made from."""
+    """The columns of a `ColumnPage` that these columns of a table are made from."""
     columns = set(names)
     found = {
         "lines": bool(columns & _FROM_LINE),
@@ -53,7 +53,7 @@ def wanted(names: Sequence[str], payloads: bool, requests: bool = False) -> froz
     return frozenset(name for name, asked in found.items() if asked)
 
 
-def sheet(page: Sheet, place: RowOrigin, state: State, schema: pa.Schema) -> pa.RecordBatch:
+def sheet(page: ColumnPage, place: RowOrigin, state: State, schema: pa.Schema) -> pa.RecordBatch:
     """A sheet's entries."""
     try:
         found = batch(_quickly(page, place, state, set(schema.names)), len(page.ids), schema)
@@ -63,7 +63,7 @@ def sheet(page: Sheet, place: RowOrigin, state: State, schema: pa.Schema) -> pa.
     return pa.concat_batches([found, *unread]) if unread else found
 
 
-def _quickly(page: Sheet, place: RowOrigin, state: State, names: set[str]) -> Columns:
+def _quickly(page: ColumnPage, place: RowOrigin, state: State, names: set[str]) -> Columns:
     n = len(page.ids)
     ids = pa.array(page.ids, pa.binary()).cast(pa.string())
     at = pa.array(page.scores, pa.float64()).cast(pa.int64())
@@ -202,7 +202,7 @@ class _Groups(dict[tuple[str | None, str, str | None], str | None]):
         return group
 
 
-def _one_by_one(page: Sheet, state: State) -> list[Read]:
+def _one_by_one(page: ColumnPage, state: State) -> list[Read]:
     n = len(page.ids)
     nothing: list[Any] = [None] * n
     found: list[Read] = []

@@ -286,7 +286,7 @@ async def _marks(prefix: str, names: Sequence[str], until_ms: int) -> dict[str, 
         return {}
     found = await queues(Options("history", tuple(names), prefix=prefix))
     leaves = {f"{each.queue.name}/{k}": leaf for each in found for k, leaf in
-              enumerate(each.queue.leaves)}  # fmt: skip
+              enumerate(each.queue.shard_queues)}  # fmt: skip
     marks = await together(mark(leaf, until_ms) for leaf in leaves.values())
     return dict(zip(leaves, marks, strict=True))
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from redisq_ops.core.engine.optional_features import HasRequests
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.registry import Registered, all_queues, find
 from redisq_ops.core.engine.state_scan import ScoreRange
@@ -107,7 +108,7 @@ async def plan(options: Options) -> list[TablePart]:
     """The parts of a table, by a few reads per shard."""
     parts: list[TablePart] = []
     for found in _apart(options, await queues(options)):
-        for shard, leaf in enumerate(found.queue.leaves):
+        for shard, leaf in enumerate(found.queue.shard_queues):
             whole = TablePart(found.queue.name, found.entry, shard)
             parts += await _PLANS[options.table](options, leaf, whole)
     return parts
@@ -115,7 +116,7 @@ async def plan(options: Options) -> list[TablePart]:
 
 async def _entries(options: Options, leaf: Queue[Any], whole: TablePart) -> list[TablePart]:
     state = STATES[options.table]
-    spans = await leaf.spans.op(state, options.rows, options.since_ms, options.until_ms)
+    spans = await leaf.score_ranges.op(state, options.rows, options.since_ms, options.until_ms)
     return [whole] if spans is None else [replace(whole, span=span) for span in spans]
 
 
@@ -126,7 +127,7 @@ async def _history(options: Options, leaf: Queue[Any], whole: TablePart) -> list
 
 
 async def _requests(options: Options, leaf: Queue[Any], whole: TablePart) -> list[TablePart]:
-    if "requests" not in leaf.capabilities:
+    if not isinstance(leaf, HasRequests):
         return []
     if options.request is not None:
         there = await _named(options, options.request, leaf)
@@ -135,11 +136,11 @@ async def _requests(options: Options, leaf: Queue[Any], whole: TablePart) -> lis
     return [
         replace(whole, span=span, settled=settled)
         for settled in _which(options)
-        for span in await leaf.request_spans.op(settled, options.rows)
+        for span in await leaf.request_ranges.op(settled, options.rows)
     ]
 
 
-async def _named(options: Options, id: str, leaf: Queue[Any]) -> Request | Exception | None:
+async def _named(options: Options, id: str, leaf: HasRequests[Any]) -> Request | Exception | None:
     """The one request that is asked for; None too where it isn't of those that are meant."""
     there = await attempt(leaf.request.op(id))
     if isinstance(there, RedisqError) and not isinstance(there, (WrongKind, Unreadable)):
@@ -161,22 +162,22 @@ def _which(options: Options) -> list[bool]:
 
 async def _subrequests(options: Options, leaf: Queue[Any], whole: TablePart) -> list[TablePart]:
     """By numbers where requests are few enough to ask how large each is; by their age else."""
-    if "requests" not in leaf.capabilities:
+    if not isinstance(leaf, HasRequests):
         return []
     if options.request is not None:
         one = numbered(options.request, await _named(options, options.request, leaf))
         return [replace(whole, numbers=some) for some in _shared_out([one], options.rows)]
     parts: list[TablePart] = []
     for settled in _which(options):
-        (everything,) = await leaf.request_spans.op(settled, 10**12) or [ScoreRange()]
+        (everything,) = await leaf.request_ranges.op(settled, 10**12) or [ScoreRange()]
         if everything.entries > NAMED:
             size = max(1, options.rows // 100)
-            spans = await leaf.request_spans.op(settled, size)
+            spans = await leaf.request_ranges.op(settled, size)
             parts += [replace(whole, span=span, settled=settled) for span in spans]
             continue
         numbers, cursor, more = [], None, bool(everything.entries)
         while more:
-            rows, cursor = await leaf.request_sheet.op(settled, everything, cursor, WHOLE)
+            rows, cursor = await leaf.read_request_range.op(settled, everything, cursor, WHOLE)
             numbers += [numbered(id, record) for id, record in rows]
             more = cursor is not None
         parts += [replace(whole, numbers=some) for some in _shared_out(numbers, options.rows)]

@@ -18,7 +18,7 @@ from itertools import pairwise
 from typing import Any
 
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.engine.state_scan import Reach
+from redisq_ops.core.engine.state_scan import HistoryExtent
 from redisq_ops.core.redis.operation import both, together
 
 BEGIN = "0-0"
@@ -69,7 +69,7 @@ async def planned(
     """The history from ``since_ms`` to ``until_ms`` in parts of about ``size`` events, by two
     looks. Ids are off from events' own times by some seconds: there are more events in the parts.
     """
-    reach = await leaf.reach.op()
+    reach = await leaf.history_extent.op()
     ranges: list[Range] = []
     if reach.first is not None:
         low, high = id_ms(reach.first), id_ms(reach.last)
@@ -95,7 +95,7 @@ async def cut(leaf: Queue[Any], after: str, until: str, parts: int) -> list[Rang
     parts = max(1, min(parts, high - low))
     edges = [low + (high - low + 1) * i // parts for i in range(1, parts)]
     bounds = list(pairwise([after, *(f"{ms - 1}-{_LAST}" for ms in edges), until]))
-    firsts = await together(leaf.happened.op(low, high, 1) for low, high in bounds)
+    firsts = await together(leaf.history_range.op(low, high, 1) for low, high in bounds)
     return [
         Range(after, until, first=found[0][0].decode())
         for (after, until), found in zip(bounds, firsts, strict=True)
@@ -103,7 +103,7 @@ async def cut(leaf: Queue[Any], after: str, until: str, parts: int) -> list[Rang
     ]
 
 
-def missing(mark: Mark, reach: Reach) -> str | None:
+def missing(mark: Mark, reach: HistoryExtent) -> str | None:
     """What was trimmed since a mark was made; None: nothing."""
     if isinstance(mark, int):
         gone = reach.added - reach.length - mark
@@ -119,7 +119,7 @@ async def mark(leaf: Queue[Any], until_ms: int) -> Mark:
     """The mark of a read of all events before ``until_ms``, a moment that has passed."""
     before = f"{until_ms - 1}-{_LAST}"
     # In this order: an event that comes between the two is found, and not counted as read.
-    reach, found = await both(leaf.reach.op(), leaf.happened.op(before, "+", 1))
+    reach, found = await both(leaf.history_extent.op(), leaf.history_range.op(before, "+", 1))
     first: str | None = found[0][0].decode() if found else None
     return reach.added if first is None else first
 

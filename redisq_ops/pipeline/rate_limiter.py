@@ -28,7 +28,7 @@ def place(queue: Queue[Any], name: str, n: int, rate: float, burst: int) -> Call
     """A place for ``n`` entries (at most ``burst``) in the line of that name, at ``rate`` entries
     per second: how many ms to wait first. The line is on the server, shared by all who ask; it is
     forgotten a minute after it was last used up."""
-    loaded = script(queue.room, "rate_limit")
+    loaded = script(queue.package, "rate_limit")
     return loaded.call(queue.keys, queue.clock, int, name=name, n=n, rate=rate, burst=burst)
 
 
@@ -83,7 +83,7 @@ class RateLimiter:
         """The queue's own bound as it is now, 0: none; asked again every second."""
         now = self.clock()
         if self._known_at is None or now - self._known_at >= _ASKED_AGAIN_S:
-            settings = sent(client, self.queue.settings.op) if self.queue.settable else {}
+            settings = sent(client, self.queue.settings.op) if self.queue.has_settings else {}
             self._bound = int(settings.get("max_waiting", DEFAULTS.max_waiting))
             self._known_at = now
         return self._bound

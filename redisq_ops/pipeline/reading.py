@@ -10,9 +10,10 @@ from typing import Any, TypeVar, cast
 
 import pyarrow as pa
 
+from redisq_ops.core.engine.optional_features import HasRequests
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.engine.queue_types import layout
-from redisq_ops.core.engine.state_scan import ScoreRange, Sheet, clocked, timed
+from redisq_ops.core.engine.queue_classes import foreign_class
+from redisq_ops.core.engine.state_scan import ColumnPage, ScoreRange, clocked, timed
 from redisq_ops.core.model.entry import Entry, Page
 from redisq_ops.core.model.errors import Lost, Unreadable, WrongKind
 from redisq_ops.core.queues.request import RequestQueue
@@ -63,14 +64,16 @@ class Reading:
 
     def leaf(self, part: TablePart) -> Queue[Any]:
         """The shard a part is of."""
-        return _opened(part, self.options).leaves[part.shard]
+        return _opened(part, self.options).shard_queues[part.shard]
 
     def happened(
         self, leaf: Queue[Any], after: str, until: str, size: int
     ) -> tuple[list[RawEvent], int]:
         """A page of history, and the µs the server was at it."""
         key = leaf.keys["hist"]
-        columns, took = self.ask(lambda: timed(key, {"rows": leaf.happened.op(after, until, size)}))
+        columns, took = self.ask(
+            lambda: timed(key, {"rows": leaf.history_range.op(after, until, size)})
+        )
         return columns["rows"], took["rows"]
 
     def read(self, part: TablePart) -> Iterator[pa.RecordBatch]:
@@ -80,7 +83,7 @@ class Reading:
         if part.range is not None and part.range.empty:
             return
         leaf = self.leaf(part)
-        place = RowOrigin(part.queue, leaf.kind, part.shard, "requests" in leaf.capabilities)
+        place = RowOrigin(part.queue, leaf.kind, part.shard, isinstance(leaf, HasRequests))
         for batch in self._batches(part, leaf, place):
             if batch.num_rows:
                 yield batch
@@ -100,10 +103,10 @@ class Reading:
         sheets = self._queued(leaf) if part.span is None else self._sheets(leaf, part.span)
         return self._decoded(sheets, place)
 
-    def _decoded(self, sheets: Iterator[Sheet], place: RowOrigin) -> Iterator[pa.RecordBatch]:
+    def _decoded(self, sheets: Iterator[ColumnPage], place: RowOrigin) -> Iterator[pa.RecordBatch]:
         """Sheets of entries, columns undecoded until there are enough of them."""
         state = STATES[self.options.table]
-        held: list[Sheet] = []
+        held: list[ColumnPage] = []
         rows = 0
         for page in sheets:
             held.append(page)
@@ -115,25 +118,27 @@ class Reading:
     def _wanted(self) -> frozenset[str]:
         return decode.wanted(self.schema.names, self.options.with_payloads)
 
-    def _sheets(self, leaf: Queue[Any], span: ScoreRange) -> Iterator[Sheet]:
+    def _sheets(self, leaf: Queue[Any], span: ScoreRange) -> Iterator[ColumnPage]:
         """Of a sorted set."""
         state, want, cursor = STATES[self.options.table], self._wanted(), None
         more = True
         while more:
             step = self.pace.size
-            page: Sheet
-            page = self.ask(partial(leaf.sheet.op, state, span, cursor, step * CALLS, want, step))
+            page: ColumnPage
+            page = self.ask(
+                partial(leaf.read_range.op, state, span, cursor, step * CALLS, want, step)
+            )
             self.pace.learn(len(page.ids) // CALLS, page.call_us)
             cursor, more = page.cursor, page.cursor is not None
             yield page
 
-    def _queued(self, leaf: Queue[Any]) -> Iterator[Sheet]:
+    def _queued(self, leaf: Queue[Any]) -> Iterator[ColumnPage]:
         """Of what waits in lists or streams."""
         pace, want, cursor = self._few(), self._wanted(), None
         more = True
         while more:
-            page: Sheet
-            page, took = self._clocked(leaf, partial(leaf.queued.op, cursor, pace.size, want))
+            page: ColumnPage
+            page, took = self._clocked(leaf, partial(leaf.read_waiting.op, cursor, pace.size, want))
             pace.learn(len(page.ids), took)
             cursor, more = page.cursor, page.cursor is not None
             yield page
@@ -221,6 +226,7 @@ class Reading:
     def _requests(
         self, part: TablePart, leaf: Queue[Any], place: RowOrigin
     ) -> Iterator[pa.RecordBatch]:
+        assert isinstance(leaf, HasRequests)
         if part.span is None:
             name = part.numbers[0].request
             one = self.ask(lambda: attempt(leaf.request.op(name)))
@@ -230,12 +236,13 @@ class Reading:
             yield records.requests(rows, place, self.schema)
 
     def _requests_of(self, part: TablePart, leaf: Queue[Any]) -> Iterator[list[tuple[str, Any]]]:
+        assert isinstance(leaf, HasRequests)
         assert part.span is not None and part.settled is not None
         pace = CallSize(self.options.max_call_us, most=WHOLE)
         cursor: str | None = None
         more = True
         while more:
-            make = partial(leaf.request_sheet.op, part.settled, part.span, cursor, pace.size)
+            make = partial(leaf.read_request_range.op, part.settled, part.span, cursor, pace.size)
             (rows, cursor), took = self._clocked(leaf, make)
             pace.learn(len(rows), took)
             more = cursor is not None
@@ -290,13 +297,14 @@ class Reading:
             if corrupt := next((one.problem for one in came if one.problem), None):
                 raise Unreadable(corrupt)
             return records.results(request, came, place, self.schema), took
+        assert isinstance(leaf, HasRequests)
         make = partial(leaf.subrequests.op, request, start, most, payloads)
         found, took = self._clocked(leaf, make)
         read = [(entry, None) for entry in found]
         return records.entries(read, place, self.schema, payloads), took
 
 
-def _joined(sheets: Sequence[Sheet]) -> Sheet:
+def _joined(sheets: Sequence[ColumnPage]) -> ColumnPage:
     """One sheet of all their rows."""
     if len(sheets) == 1:
         return sheets[0]
@@ -309,7 +317,7 @@ def _joined(sheets: Sequence[Sheet]) -> Sheet:
         filled = zip(parts, sheets, strict=True)
         return [*chain.from_iterable(part or [None] * len(sheet.ids) for part, sheet in filled)]
 
-    return Sheet(
+    return ColumnPage(
         column("ids"), column("scores"), None, 0, column("lines"), column("errors"),
         column("payloads"), column("clients"), column("called"),
         tuple(one for sheet in sheets for one in sheet.unread),
@@ -320,6 +328,6 @@ def _opened(part: TablePart, options: Options) -> Queue[Any]:
     """The part's queue, as it was when the parts were made."""
     if part.entry is not None:
         return Deployment(prefix=options.prefix).open(part.entry)
-    made = layout(part.queue.partition(":")[0])
+    made = foreign_class(part.queue.partition(":")[0])
     assert made is not None
     return made(None, part.queue, prefix=options.prefix)

@@ -132,7 +132,7 @@ class _Screening:
                 known = pc.is_valid(reasons)
                 for row, reason in zip(*batch.filter(known).columns[3:], strict=True):
                     self.rejects.append((_UNREAD, 0, row.as_py(), None, reason.as_py()))
-                batch = batch.filter(pc.invert(known))
+                batch = batch.filter(pc.undo_change(known))
             names, priorities, sizes, rows, _ = batch.columns
             start = 0
             for end in pc.run_end_encode(names).run_ends.to_pylist():

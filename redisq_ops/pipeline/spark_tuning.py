@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from redisq_ops.core.engine.optional_features import HasClients
 from redisq_ops.core.redis.operation import together
 
 from .options import Options
@@ -48,7 +49,7 @@ async def of_server(tables: Sequence[str], names: Sequence[str], prefix: str) ->
     """Events of the histories and dead letters, whatever their time; a command for each shard."""
     rows = 0
     found = await queues(Options("history", queue=tuple(names), prefix=prefix))
-    every = [leaf for one in found for leaf in one.queue.leaves]
+    every = [leaf for one in found for leaf in one.queue.shard_queues]
     for start in range(0, len(every), _TOGETHER):
         some = every[start : start + _TOGETHER]
         if "history" in tables:
@@ -63,11 +64,12 @@ async def weights(names: Sequence[str], prefix: str) -> dict[tuple[str, str], in
     """What fair queues' clients weigh, where it isn't 1; of the first `CLIENTS` of a queue."""
     weighed: dict[tuple[str, str], int] = {}
     for one in await queues(Options("history", queue=tuple(names), prefix=prefix)):
-        if "clients" not in one.queue.capabilities:
+        queue = one.queue
+        if not isinstance(queue, HasClients):
             continue
         start, total = 0, 1
         while start < min(total, CLIENTS):
-            found = await one.queue.clients.op(start, _TOGETHER)
+            found = await queue.clients.op(start, _TOGETHER)
             total, start = found.total, start + _TOGETHER
             for each in found.clients:
                 if each.weight != 1:

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from redisq_ops.core.engine.state_scan import Reach
+from redisq_ops.core.engine.state_scan import HistoryExtent
 from redisq_ops.core.redis.operation import together
 
 from . import ranges
@@ -52,7 +52,7 @@ class Shard:
     """A shard whose history there is, and how far that goes."""
 
     part: TablePart
-    reach: Reach
+    reach: HistoryExtent
 
     @property
     def name(self) -> str:
@@ -175,9 +175,9 @@ class HistoryStream(ds.DataSourceStreamReader, SupportsTriggerAvailableNow):
             places = [
                 (TablePart(found.queue.name, found.entry, k), leaf)
                 for found in await queues(self.options)
-                for k, leaf in enumerate(found.queue.leaves)
+                for k, leaf in enumerate(found.queue.shard_queues)
             ]
-            reaches = await together(leaf.reach.op() for _, leaf in places)
+            reaches = await together(leaf.history_extent.op() for _, leaf in places)
             there = zip(places, reaches, strict=True)
             return [Shard(part, reach) for (part, _), reach in there if reach.added]
 

@@ -17,7 +17,7 @@ from functools import partial
 from itertools import chain, groupby, islice
 from typing import TYPE_CHECKING, Any, cast
 
-from redisq_ops.core.engine.registry import unreserved
+from redisq_ops.core.engine.registry import refuse_reserved_name
 from redisq_ops.core.model.errors import BadInput, Exists, QueueFull, RedisqError, TooLarge
 from redisq_ops.core.queues.request import RequestQueue, SubmittedRequest
 from redisq_ops.core.queues.request.submission import (
@@ -420,7 +420,7 @@ def submit(
     else:
         rejected(looked)
     queue = run(server.client, opened(server.deployment(), asked.queue))
-    unreserved(requests_of(queue).name, RequestQueue.kind)
+    refuse_reserved_name(requests_of(queue).name, RequestQueue.kind)
     tasks = SubmitTasks(Writer(server, asked, line, told=told, skip=bool(looked.rejects)))
     said = collected(spark, arranged(frame, asked).mapInArrow(tasks, SAYS), progress)
     for error in (each.error for each in said):

@@ -13,6 +13,7 @@ from textual.binding import BindingType
 from textual.screen import ModalScreen
 from textual.widgets import ContentSwitcher, Footer, Input, Static
 
+from redisq_ops.core.engine.optional_features import HasRequests, HasTimeline
 from redisq_ops.ops.inspect.snapshot import About, ListedQueue, Snapshot, View, Wish
 from redisq_ops.ops.terminal import printable
 from redisq_ops.tui import keys
@@ -184,7 +185,7 @@ class Top(App[Exception]):
                 said = "There is no queue here yet."
             elif queue is None or snapshot.problem is not None:
                 said = snapshot.problem or f"no queue {self.queue!r} here"
-            elif view.needs is not None and view.needs not in queue.capabilities:
+            elif view.needs is not None and view.needs not in queue.features:
                 said = f"{queue.name} is a {queue.kind} queue: it has no {view.title}."
         self._notice.update(printable(said))
         self._notice.display = bool(said)
@@ -271,8 +272,10 @@ class Top(App[Exception]):
 
     def _go_home(self) -> None:
         """The view that shows what this queue is about."""
-        has = self._chosen.capabilities if self._chosen else frozenset()
-        home: View = "requests" if "requests" in has else "delayed" if "timeline" in has else "dead"
+        has = self._chosen.features if self._chosen else frozenset()
+        home: View = (
+            "requests" if HasRequests in has else "delayed" if HasTimeline in has else "dead"
+        )
         self._show_view(home)
 
     @property
@@ -436,12 +439,12 @@ class Top(App[Exception]):
         view = self.current
         names = view.chosen if view.holds == "queues" else (self.queue,)
         chosen = [queue for queue in self._queues if queue.name in names]
-        return not chosen or any(queue.settable for queue in chosen)
+        return not chosen or any(queue.has_settings for queue in chosen)
 
     @property
     def _edits(self) -> bool:
         view, queue = self.current, self._chosen
-        return view.edits and (queue is None or view.state in queue.editable)
+        return view.edits and (queue is None or view.state in queue.editable_states)
 
     def action_everything(self) -> None:
         self.current.everything = not self.current.everything

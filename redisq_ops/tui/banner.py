@@ -126,7 +126,7 @@ class Tabs(Widget):
         queue = snapshot.queue if snapshot else None
         for key, view in enumerate(ALL, 1):
             offered = view.name_ == "overview" or (
-                queue is not None and (view.needs is None or view.needs in queue.capabilities)
+                queue is not None and (view.needs is None or view.needs in queue.features)
             )
             style = "" if offered else DIM
             if view.name_ == current:

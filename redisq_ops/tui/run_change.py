@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from redisq_ops.core.engine.optional_features import HasConsumerGroups
 from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.model.errors import RedisqError, Refused
 from redisq_ops.core.model.settings import DEFAULTS
@@ -186,7 +187,9 @@ async def take_over(
         return False
     number = len(held.ids)
     to_whom = "The consumer you name receives them" if claims else "They wait for the next worker"
-    void = "" if "consumers" in queue.capabilities else f"; {consumer} can't settle them any more"
+    void = (
+        "" if isinstance(queue, HasConsumerGroups) else f"; {consumer} can't settle them any more"
+    )
     lines = [f"{to_whom}{void}. It stays a consumer."]
     lines += [spared] if held.too_young else []
     if held.idle_ms is not None and held.idle_ms < consumers.SILENT_MS:
@@ -340,7 +343,7 @@ async def hold_queues(changes: Changes, names: tuple[str, ...]) -> bool:
     """Pause queues, or resume them when all of them are paused or draining."""
     client, deployment = changes.deployment.client, changes.deployment
     queues = [await arun(client, deployment.queue(name)) for name in names]
-    if not any(queue.settable for queue in queues):
+    if not any(queue.has_settings for queue in queues):
         control.settable(queues[0])
     counts = [await arun(client, queue.counts.op()) for queue in queues]
     held = all(one.paused is not None or one.closed is not None for one in counts)
@@ -374,7 +377,7 @@ async def hold_queues(changes: Changes, names: tuple[str, ...]) -> bool:
 async def hold_requests(changes: Changes, name: str, ids: tuple[str, ...]) -> bool:
     """Pause requests, or resume them when all of them are paused."""
     client = changes.deployment.client
-    queue = await arun(client, changes.deployment.queue(name))
+    queue = control.requests_of(await arun(client, changes.deployment.queue(name)))
     found = [await arun(client, queue.request.op(id)) for id in ids]
     live = [request for request in found if request is not None and not request.settled]
     if not live:

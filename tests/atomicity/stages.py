@@ -15,7 +15,7 @@ from typing import Any
 import redis
 
 from redisq_ops.core.engine import transfer
-from redisq_ops.core.engine.idempotency import Callers
+from redisq_ops.core.engine.idempotency import CallerSlots
 from redisq_ops.core.foreign.resque import Job, ResqueQueue, SidekiqQueue
 from redisq_ops.core.foreign.streams import StreamQueue
 from redisq_ops.core.model.clock import FakeClock
@@ -53,7 +53,7 @@ class Stage:
         found = copy.copy(self.made)
         found.clock = FakeClock(self.now_ms)
         numbers = iter(range(99))
-        found.callers = Callers(lambda: f"caller{next(numbers)}")
+        found.callers = CallerSlots(lambda: f"caller{next(numbers)}")
         return found
 
     def run(self, name: str) -> Any:
@@ -128,13 +128,13 @@ def _ours(client: redis.Redis, kind: str) -> Stage:
     queue = cls(client, f"{prefix}q", clock=clock, **options)
     other = cls(client, f"{prefix}other", clock=clock, **options)
     for one in (queue, other):
-        run(client, one._enrol())
+        run(client, one._ensure_registered())
 
     _put(other, 100, 4)
     rows = [entry.id for entry in other.page("waiting", None, 9).entries]
     _move(CAME, 1, rows[:2], "waiting", "trash")(other)
     _move(CAME, 2, rows[2:], "waiting", "trash")(other)
-    came = [run(client, transfer.taken_out(other, CAME, step)) for step in (1, 2)]
+    came = [run(client, transfer.read_step(other, CAME, step)) for step in (1, 2)]
 
     _put(queue, 0, 17)
     held = queue.take(11, consumer="w1", lease_ms=5000).deliveries
@@ -145,7 +145,7 @@ def _ours(client: redis.Redis, kind: str) -> Stage:
     _move("early", 1, [ids[1]], "dead", "waiting")(queue)
     queue.edit("edited", 1, [(ids[2], held[2].payload, held[2].payload + b"!")], source="dead",
                high_water_ms=clock.now_ms)  # fmt: skip
-    queue.move_front("whole", 1, 1, source="dead", target="trash", high_water_ms=clock.now_ms)
+    queue.move_range("whole", 1, 1, source="dead", target="trash", high_water_ms=clock.now_ms)
     waiting = [entry.id for entry in queue.page("waiting", None, 99).entries]
     if kind == "request":
         client.xgroup_createconsumer(queue.keys["s_"] + "r", "g", "w9")
@@ -165,9 +165,9 @@ def _ours(client: redis.Redis, kind: str) -> Stage:
     if isinstance(queue, CircularQueue):
         queue.push([(ids[8], b"" if _each(queue) else b"payload-80")])
     _move(MOVE, 1, waiting[-2:], "waiting", "trash")(queue)
-    away = run(client, transfer.taken_out(queue, MOVE, 1))
-    run(client, transfer.land(queue, CAME, 1, came[0], DAY))
-    known = list(run(client, transfer.verdict(queue, CAME, 1)))
+    away = run(client, transfer.read_step(queue, MOVE, 1))
+    run(client, transfer.accept_entries(queue, CAME, 1, came[0], DAY))
+    known = list(run(client, transfer.read_results(queue, CAME, 1)))
     clock.advance(1)
 
     dead = [entry.id for entry in queue.page("dead", None, 9).entries]
@@ -212,11 +212,11 @@ def _ours(client: redis.Redis, kind: str) -> Stage:
         "purge for good": _move("op", 1, dead[:2], "dead", "gone"),
         "purge of waiting for good": _move("op", 1, waiting[:1], "waiting", "gone"),
         "restore": _move("op", 1, [trash], "trash", "restore"),
-        "replay of all": lambda queue: queue.move_front(
+        "replay of all": lambda queue: queue.move_range(
             "op", 1, 9, source="dead", target="waiting", high_water_ms=queue.clock.now_ms),
-        "replay of all, later": lambda queue: queue.move_front(
+        "replay of all, later": lambda queue: queue.move_range(
             "op", 2, 9, source="dead", target="waiting", high_water_ms=queue.clock.now_ms),
-        "emptying": lambda queue: queue.move_front(
+        "emptying": lambda queue: queue.move_range(
             "op", 2, 9, source="trash", target="gone", high_water_ms=queue.clock.now_ms),
         "undo": lambda queue: queue.undo("early", 1, target="waiting", by="undone", seq=1),
         "undo of a purge": lambda queue: queue.undo(
@@ -232,10 +232,10 @@ def _ours(client: redis.Redis, kind: str) -> Stage:
         "sweep": lambda queue: queue.sweep(),
         "sweep of leases": later(6000, lambda queue: queue.sweep()),
         "sweep of the trash": later(DAY + 1, lambda queue: queue.sweep()),
-        "land": relocated(lambda queue: transfer.land(queue, CAME, 2, came[1], DAY)),
-        "withdraw": relocated(lambda queue: transfer.withdraw(
+        "land": relocated(lambda queue: transfer.accept_entries(queue, CAME, 2, came[1], DAY)),
+        "withdraw": relocated(lambda queue: transfer.revert_entries(
             queue, "undo-00000000bb", 1, CAME, 1, known, "waiting", "trash")),
-        "return": relocated(lambda queue: transfer.put_back(
+        "return": relocated(lambda queue: transfer.restore_entries(
             queue, "undo-00000000aa", 1, MOVE, 1, away, undone=True)),
     }  # fmt: skip
     if kind == "request":
@@ -244,8 +244,10 @@ def _ours(client: redis.Redis, kind: str) -> Stage:
             ("priority", "r", "3"), ("reopen", "cut", "sealed"),
         ):  # fmt: skip
             built.operations[verb] = _controlled(verb, rid, value)
-        built.operations["free"] = relocated(lambda queue: transfer.free(queue, MOVE, 1, "waiting"))
-        built.operations["strike"] = lambda queue: queue.strike("r", "w9")
+        built.operations["free"] = relocated(
+            lambda queue: transfer.end_step(queue, MOVE, 1, "waiting")
+        )
+        built.operations["strike"] = lambda queue: queue.remove_consumer("r", "w9")
     if kind == "fair":
         for rule, to in (("weight", 3), ("cap", 1), ("blocked", 1)):
             built.operations[rule] = _ruled(rule, to)
@@ -307,7 +309,7 @@ def _arrivals(queue: Any) -> list[tuple[Any, ...]]:
 
 def _possible(queue: Any, now_ms: int) -> Iterator[bytes]:
     """Keys that aren't there and that operations on the queue write."""
-    for part in {*FIXED, *queue.parts}:
+    for part in {*FIXED, *queue.key_types}:
         if not part.startswith("p:") or part in ("p:50", "p:3"):
             yield queue.keys[part].encode()
     for named in (
@@ -400,7 +402,7 @@ def _jobs(client: redis.Redis, kind: str) -> Stage:
                                 lease_ms=clock.now_ms + 99_000),
             "purge of delayed": _move("op", 1, delayed[:1], "delayed", "trash"),
         }  # fmt: skip
-    made = [*FIXED, *queue.parts, "rate_" + str(clock.now_ms // 3_600_000)]
+    made = [*FIXED, *queue.key_types, "rate_" + str(clock.now_ms // 3_600_000)]
     keys = {queue.keys[part].encode() for part in made if "_" not in part}
     keys |= {(queue.keys["op_"] + "op").encode(), (queue.keys["undo_"] + "op:1").encode(),
              queue.list_key.encode(), *map(str.encode, queue._their_keys())}  # fmt: skip
@@ -417,7 +419,7 @@ def _stream(client: redis.Redis) -> Stage:
     rows: Any = client.xpending_range("orders", "g", "-", "+", 9)
     pending = [row["message_id"].decode() for row in rows]
     client.hset(queue.keys["op_"] + "op", "done", "0")
-    queue._enrolled = True
+    queue._registered = True
     built = Stage("stream", client, queue, 1_700_000_000_000, ())
 
     def given(n: int, remove: bool) -> Operation:

@@ -82,9 +82,9 @@ def test_weight_and_cap_go_back_to_what_they_were(
 def test_unblocking_and_its_inverse(jobs: FairQueue[redis.Redis], redisq: Redisq) -> None:
     jobs.block("acme")
     redisq("client", "unblock", "jobs", "acme", "--yes")
-    assert jobs.client_of("acme").blocked is False  # type: ignore[union-attr]
+    assert jobs.get_client("acme").blocked is False  # type: ignore[union-attr]
     redisq("undo", "--yes")
-    assert jobs.client_of("acme").blocked is True  # type: ignore[union-attr]
+    assert jobs.get_client("acme").blocked is True  # type: ignore[union-attr]
 
 
 def test_a_client_nothing_is_here_of_can_be_blocked_before_it_comes(

@@ -236,11 +236,11 @@ def test_several_entries_are_what_each_is_by_itself(client: redis.Redis, shards:
     taken = [d for _ in range(6) for d in queue.take(1, consumer="w1").deliveries]
     queue.settle([Settlement(taken[0], "reject", ERROR.encoded()), Settlement(taken[1], "result")])
     ids = [f"{letter}{n}" for n in range(8) for letter in "eda"]
-    found = queue.several(ids)
+    found = queue.get_many(ids)
     assert found == [queue.get(id) for id in ids]
     states = {entry.state for entry in found if entry is not None}
     assert states >= {"waiting", "pending", "delayed", "dead"} and None in found
-    assert queue.several([]) == []
+    assert queue.get_many([]) == []
 
 
 def test_what_an_import_finds_there_is_looked_up_together(

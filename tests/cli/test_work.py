@@ -165,13 +165,13 @@ class Held(FlakyProxy):
     def __init__(self, port: int, nth: int) -> None:
         super().__init__(port)
         self.nth = nth
-        self.holding = threading.Event()
+        self.id_hashes = threading.Event()
         self._arrives: SimpleQueue[bool] = SimpleQueue()
 
     def note(self, names: list[bytes]) -> bool:
         doomed = super().note(names)
-        if self.seen[b"EVALSHA"] >= self.nth and not self.holding.is_set():
-            self.holding.set()
+        if self.seen[b"EVALSHA"] >= self.nth and not self.id_hashes.is_set():
+            self.id_hashes.set()
             if not self._arrives.get():
                 raise ConnectionResetError
         return doomed
@@ -192,7 +192,7 @@ def test_killed_anywhere_and_run_again_nothing_is_doubled_or_missing(
         arrives = dice.random() < 0.5  # the server may have carried out what was being sent
         with Held(urlsplit(url).port or 0, nth) as proxy:
             process = started("submit", "in.txt", "--id", "big", "--url", proxy.url)
-            proxy.holding.wait()
+            proxy.id_hashes.wait()
             process.kill()
             process.wait()
             proxy.release(arrives)

@@ -18,7 +18,9 @@ import pytest
 import redis
 import rq
 
-from redisq_ops.core.engine.queue_types import KINDS, LAYOUTS, layout, room
+from redisq_ops.core.engine.optional_features import HasRequests, HasWorkerProcesses
+from redisq_ops.core.engine.queue_classes import foreign_class, queue_class
+from redisq_ops.core.engine.queue_types import KINDS, LAYOUTS
 from redisq_ops.core.foreign.base import ForeignQueue
 from redisq_ops.core.foreign.resque import Job, ResqueQueue, SidekiqQueue
 from redisq_ops.core.foreign.rq import RqQueue
@@ -118,13 +120,13 @@ def stream(client: Client) -> Queue:
             "orders", {"n": 1}
         )
     client.xreadgroup("mail", "w1", {"orders": ">"}, count=4)
-    return layout("stream")(client, "stream:orders")  # type: ignore[misc]
+    return foreign_class("stream")(client, "stream:orders")  # type: ignore[misc]
 
 
 def raw(kind: str, name: str, fill: Callable[[Client], object]) -> Callable[[Client], Queue]:
     def made(client: Client) -> Queue:
         fill(client)
-        return layout(kind)(client, name)  # type: ignore[misc]
+        return foreign_class(kind)(client, name)  # type: ignore[misc]
 
     return made
 
@@ -222,21 +224,23 @@ def look(queue: Queue) -> None:
     """Everything a face reads of a queue."""
     now = queue.now()
     queue.exists()
-    queue.census(now)
+    queue.full_counts(now)
     queue.checkup()
     queue.checkup(thorough=True)
-    queue.standing()
-    queue.upcoming([now, now + 60_000, now + 10**9])
+    queue.queue_position()
+    queue.due_counts([now, now + 60_000, now + 10**9])
     queue.rates(now, 60)
     queue.history(10)
     queue.settings()
-    queue.processes()
-    queue.requests()
-    queue.loads()
+    if isinstance(queue, HasWorkerProcesses):
+        queue.worker_processes()
+    if isinstance(queue, HasRequests):
+        queue.requests()
+    queue.group_loads()
     for state in STATES:
         for id in ids(queue, state, 3):
             queue.get(id)
-            queue.standing(id)
+            queue.queue_position(id)
         queue.page(state, start=1, max=2, payloads=True)
 
 
@@ -244,7 +248,7 @@ def look(queue: Queue) -> None:
 
 
 def test_pages_are_complete(queue: Queue) -> None:
-    counts = queue.census()
+    counts = queue.full_counts()
     for state in STATES:
         whole = ids(queue, state)
         assert Counter(ids(queue, state, 1)) == Counter(ids(queue, state, 3)) == Counter(whole)
@@ -332,7 +336,7 @@ def test_the_right_to_read_suffices_for_looks(queue: Queue, client: Client, url:
 
 def steps() -> Iterator[Any]:
     for name in SPECIMENS:
-        kind = room(name) if " " not in name else layout(name.partition(" ")[0])
+        kind = queue_class(name) if " " not in name else foreign_class(name.partition(" ")[0])
         assert kind is not None
         for verb, states in kind.actions.items():
             for state in states:

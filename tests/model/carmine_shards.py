@@ -20,7 +20,7 @@ from .shards import MOST
 
 class ShardedCarmineModel(InTime, CarmineModel):
     name = "carmine:q"
-    holding = ("messages", "body")
+    id_hashes = ("messages", "body")
 
     def make(self) -> Any:
         self.over, self.due = {}, []

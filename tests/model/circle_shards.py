@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any
 
-from redisq_ops.core.model.entry import Taken
+from redisq_ops.core.model.entry import TakeResult
 from redisq_ops.core.queues.circular import ShardedCircularQueue
 from redisq_ops.core.redis.operation import run
 
@@ -89,7 +89,7 @@ class ShardedCircleModel(Carried, CircleModel):
             unit.state = "waiting"
         CircleModel.may_be_delivered(self, unit)
 
-    def after_take(self, taken: Taken, n: int) -> None:
+    def after_take(self, taken: TakeResult, n: int) -> None:
         assert not taken.deliveries or not self.conf.get("paused")
         for shard, ids in self.first_served(taken).items():
             for came in [self.fresh.pop(id) for id in ids if id in self.fresh]:

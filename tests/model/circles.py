@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from redisq_ops.core.model.clock import Duration
-from redisq_ops.core.model.entry import Settlement, Taken
+from redisq_ops.core.model.entry import Settlement, TakeResult
 from redisq_ops.core.model.errors import QueueClosed
 from redisq_ops.core.queues.circular import CircularQueue
 from redisq_ops.core.queues.circular.element_names import name_of
@@ -39,7 +39,7 @@ class Watched(CircularQueue[Any]):
 
     book: CircleModel
 
-    async def _take(self, n: int, consumer: str, lease_ms: Duration) -> Taken:
+    async def _take(self, n: int, consumer: str, lease_ms: Duration) -> TakeResult:
         self.book.foresee(n)
         return await super()._take(n, consumer, lease_ms)
 
@@ -316,7 +316,7 @@ class CircleModel(Model):
     def may_be_delivered(self, unit: Unit) -> None:
         assert unit.state == "waiting"
 
-    def after_take(self, taken: Taken, n: int) -> None:
+    def after_take(self, taken: TakeResult, n: int) -> None:
         assert [d.id for d in taken.deliveries] == self.expected, "not the first in line"
         if self.options.get("idle", "wake") == "wake":
             assert taken.more == self.more

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any
 
-from redisq_ops.core.model.entry import Taken
+from redisq_ops.core.model.entry import TakeResult
 from redisq_ops.core.queues.delay import ShardedDelaySet
 
 from .delays import DelayModel
@@ -27,7 +27,7 @@ class InTime(Carried):
         self.in_order = late <= REAPED and not self.carrying
         super().take()
 
-    def after_take(self, taken: Taken, n: int) -> None:
+    def after_take(self, taken: TakeResult, n: int) -> None:
         assert not taken.deliveries or not self.conf.get("paused")
         self.observe()
         due = {u.id: u for u in self.of("delayed") if u.at <= self.now}
@@ -77,7 +77,7 @@ class ShardedDelayModel(InTime, DelayModel):
         for unit in sorted((u for u in self.of(source) if u.at <= high_water), key=place):
             there.setdefault(where[unit.id], []).append(unit)
         front = self.run(
-            self.queue.move_front.op(
+            self.queue.move_range.op(
                 step.op, step.seq, n, source=source, target=target, high_water_ms=high_water
             )
         )

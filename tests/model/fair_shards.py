@@ -46,7 +46,7 @@ class ShardedFairModel(Shards, Producing):
             *super().rules(),
             (8, self.submit),
             (3, self.submit_again),
-            (5, self.govern),
+            (5, self.set_client_rule),
             (2, self.delete),
             (2, self.page_through),
             (4, self.resize),
@@ -70,7 +70,7 @@ class ShardedFairModel(Shards, Producing):
     def rule(self, client: str, name: str) -> int:
         return self.rules_of.get(client, USUAL)[name]
 
-    def govern(self) -> None:
+    def set_client_rule(self) -> None:
         client = self.rng.choice(NAMES)
         rule = self.rng.choice(["weight", "cap", "cap", "blocked", "blocked"])
         value = self.rng.choice({"weight": [1, 2, 7], "cap": [0, 1, 4]}.get(rule, [0, 0, 1]))

@@ -144,7 +144,7 @@ class FairModel(Producing):
             *super().rules(),
             (8, self.submit),
             (3, self.submit_again),
-            (5, self.govern),
+            (5, self.set_client_rule),
             (2, self.delete),
             (3, self.page_through),
         ]
@@ -165,7 +165,7 @@ class FairModel(Producing):
 
     # --- operators -----------------------------------------------------------------------------
 
-    def govern(self) -> None:
+    def set_client_rule(self) -> None:
         client = self.rng.choice(NAMES)
         rule = self.rng.choice(["weight", "cap", "cap", "blocked", "blocked"])
         value = self.rng.choice({"weight": [1, 2, 3, 7], "cap": [0, 1, 4]}.get(rule, [0, 0, 1]))

@@ -96,7 +96,7 @@ class JobModel(ABC):
         self.operations = 0
         self.max_lost = self.rng.choice([1, 2, 3])
         self.log: list[str] = []
-        run(client, self.queue._enrol())
+        run(client, self.queue._ensure_registered())
         settings = {"max_lost": str(self.max_lost), "trash_ms": str(TRASH)}
         self.run(self.queue.configure.op("set", 1, settings))
 

@@ -120,7 +120,7 @@ class Model(ABC):
         self.operations = 0
         self.done = 0
         self.log: list[str] = []
-        run(client, self.queue._enrol())
+        run(client, self.queue._ensure_registered())
         self.set("max_failures", self.rng.choice([2, 3, 20]))
         self.set("history", self.rng.choice(["ops", "all", "off"]))
         self.set("trash_ms", self.rng.choice([2 * LEASE, 2 * LEASE, HOUR]))
@@ -347,7 +347,7 @@ class Model(ABC):
         met = sorted((u for u in self.of(source) if u.at <= high_water), key=place)[:n]
         meant = [unit for unit in met if unit.since <= high_water]  # else put back by an undo
         front = self.run(
-            self.queue.move_front.op(
+            self.queue.move_range.op(
                 step.op, step.seq, n, source=source, target=target, high_water_ms=high_water
             )
         )
@@ -360,7 +360,7 @@ class Model(ABC):
 
     def edit(self) -> None:
         """Other payloads: for some that are so already, some that were read wrong or elsewhere."""
-        source = self.rng.choice(self.queue.editable)
+        source = self.rng.choice(self.queue.editable_states)
         right, known = self.of(source), list(self.units.values())
         units = self.rng.sample(right, k=min(4, len(right)))
         units += self.rng.sample(known, k=min(1, len(known)))
@@ -468,11 +468,11 @@ class Model(ABC):
 
     def behind(self, step: Step, **noted: int) -> None:
         """A step that was on its way when its operation began to be taken back moves nothing."""
-        if "dead" not in self.queue.fronts:
+        if "dead" not in self.queue.range_states:
             return
         if noted:
             run(self.client, note(self.queue, step.op, **noted))
-        late = self.queue.move_front.op(
+        late = self.queue.move_range.op(
             step.op, step.seq + 100, 9, source="dead", target="waiting", high_water_ms=self.now
         )
         with pytest.raises(Superseded):

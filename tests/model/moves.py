@@ -191,7 +191,7 @@ class MoveModel:
         self.told: Counter[str] = Counter()
         self.log: list[str] = []
         for queue in self.queues:
-            run(client, queue._enrol())
+            run(client, queue._ensure_registered())
             self.configure(queue, max_failures=self.rng.choice([2, 3]))
         self.known_ms = [
             getattr(run(client, find(queue.name)), "created_ms", 0) for queue in self.queues
@@ -518,7 +518,7 @@ class MoveModel:
             assert id in trip.landed, f"{id} was said to be moved"
         # What a step that reached some shards only moved is changed to who looks at it again.
         elif said != "earlier" and not (
-            said == "changed" and len(self.queues[trip.way].leaves) > 1
+            said == "changed" and len(self.queues[trip.way].shard_queues) > 1
         ):
             assert id not in trip.landed, f"{id} was said to be {said}"
         self.told[said] += 1
@@ -684,7 +684,7 @@ class MoveModel:
             return False
         steps = [
             key
-            for leaf in self.queues[trip.way].leaves
+            for leaf in self.queues[trip.way].shard_queues
             for key in self.client.scan_iter(leaf.keys["undo_"] + trip.op + ":*", count=10_000)
         ]  # without a step's list, which an undo that is through with it removes, nothing can
         rows = (row for key in steps for row in self.client.lrange(key, 0, -1))
@@ -705,7 +705,7 @@ class MoveModel:
     def look(self) -> None:
         """Read where everything is, in one round trip."""
         pipe = self.client.pipeline(transaction=False)
-        leaves = [(k, leaf) for k, queue in enumerate(self.queues) for leaf in queue.leaves]
+        leaves = [(k, leaf) for k, queue in enumerate(self.queues) for leaf in queue.shard_queues]
         follow = self.kind.follow
         hashes = ["meta", "err", *self.kind.contents, *([follow] if follow else [])]
         for _, leaf in leaves:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Any
 
-from redisq_ops.core.model.entry import Taken
+from redisq_ops.core.model.entry import TakeResult
 from redisq_ops.core.model.keys import Keys
 from redisq_ops.core.queues.request import ShardedRequestQueue
 from redisq_ops.core.redis.operation import run
@@ -61,7 +61,7 @@ class ShardedRequestModel(Shards, RequestModel):
         self.brought(unit)
         RequestModel.may_be_delivered(self, unit)
 
-    def after_take(self, taken: Taken, n: int) -> None:
+    def after_take(self, taken: TakeResult, n: int) -> None:
         ids = [delivery.id for delivery in taken.deliveries]
         assert len(set(ids)) == len(ids) and not (ids and self.conf.get("paused"))
         self.observe()

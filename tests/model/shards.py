@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import redis
 
 from redisq_ops.core.engine.registry import Registered, find
-from redisq_ops.core.model.entry import Taken
+from redisq_ops.core.model.entry import TakeResult
 from redisq_ops.core.model.errors import RedisqError
 from redisq_ops.core.model.keys import Keys, registry_key
 from redisq_ops.core.redis.operation import Description, run, together
@@ -49,7 +49,7 @@ class Shards(Model):
         self.number = self.rng.randrange(2, MOST + 1)
         self.processes = [self.opened(Random(n)) for n in range(PROCESSES)]
         for process in self.processes[1:]:
-            run(self.client, process._enrol())
+            run(self.client, process._ensure_registered())
         return self.processes[0]
 
     @abstractmethod
@@ -293,7 +293,7 @@ class Mover:
 class Carried(Shards):
     """Entries are carried to the home of their id, by movers of whom some are killed on the way."""
 
-    holding: ClassVar[tuple[str, ...]] = ("body",)
+    id_hashes: ClassVar[tuple[str, ...]] = ("body",)
     """the hashes that have every entry's id"""
 
     def make(self) -> Any:
@@ -328,7 +328,12 @@ class Carried(Shards):
             change = self.opened(Random(self.rng.random())).resize.op(number)
             mover = Mover(self.client, change, self.now)
         rounds, script = self.rng.choice(
-            [(self.rng.randrange(1, 40), ""), (99, "arrive"), (99, "departed"), (99, "departed")]
+            [
+                (self.rng.randrange(1, 40), ""),
+                (99, "rebalance_accept"),
+                (99, "rebalance_finish"),
+                (99, "rebalance_finish"),
+            ]
         )
         goes_on = mover.goes(rounds, script and self.queue._script(script).sha, self.rng)
         mover.stopped = self.now
@@ -380,7 +385,7 @@ class Carried(Shards):
     # --- operators -----------------------------------------------------------------------------
 
     def where(self) -> dict[str, int]:
-        return {id: k for part in self.holding for k, rows in enumerate(self.hashes(part))
+        return {id: k for part in self.id_hashes for k, rows in enumerate(self.hashes(part))
                 for id in rows}  # fmt: skip
 
     def lasts(self, step: Step) -> bool:
@@ -403,7 +408,7 @@ class Carried(Shards):
     # --- the checks ----------------------------------------------------------------------------
 
     def bodies(self) -> Counter[tuple[str, bytes]]:
-        hashes = [rows for part in self.holding for rows in self.hashes(part)]
+        hashes = [rows for part in self.id_hashes for rows in self.hashes(part)]
         return Counter(row for rows in hashes for row in rows.items())
 
     def live(self) -> list[Unit]:
@@ -412,7 +417,7 @@ class Carried(Shards):
     def check_contents(self) -> None:
         assert self.bodies() == Counter((u.id, u.payload) for u in self.live())
 
-    def first_served(self, taken: Taken) -> dict[str, list[str]]:
+    def first_served(self, taken: TakeResult) -> dict[str, list[str]]:
         """The ids that were taken, by the shard they came from, in order."""
         served: dict[str, list[str]] = {}
         for delivery in taken.deliveries:

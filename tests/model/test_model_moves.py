@@ -84,7 +84,9 @@ LUA = {
     "put back and not noted": (
         ("transfer_restore", "redis.call('LSET', list, places[id], id)", ""), 8,
     ),
-    "restored here and there": (("transfer_names", "return op:find(MOVED) or", "return"), 13),
+    "restored here and there": (
+        ("transfer_names", "return op:find(TRANSFER_NAMES_MOVED) or", "return"), 13,
+    ),
 }  # fmt: skip
 
 

@@ -91,34 +91,38 @@ MUTANTS = [
     mutant(
         "one over the limit",
         ("take", "q.limit - q.pending, q.waiting", "q.limit + 1 - q.pending, q.waiting"),
-        ("storage", "q.limit - q.pending, q.waiting", "q.limit + 1 - q.pending, q.waiting"),
+        ("request_tokens", "q.limit - q.pending, q.waiting", "q.limit + 1 - q.pending, q.waiting"),
         models=REQUESTS,
     ),
     mutant(
         "one under the limit",
-        ("storage", "q.limit - q.pending, q.waiting", "q.limit - 1 - q.pending, q.waiting"),
+        ("request_tokens", "q.limit - q.pending, q.waiting", "q.limit - 1 - q.pending, q.waiting"),
         models=REQUESTS,
     ),
-    mutant("tokens not given back", ("storage", "    sync(q)\n", ""), models=REQUESTS),
+    mutant(
+        "tokens not given back", ("storage", "    request_tokens_sync(q)\n", ""), models=REQUESTS
+    ),
     mutant(
         "tokens of another generation taken",
-        ("take", "q and token(q) == word and", "q and"),
+        ("take", "q and request_tokens_word(q) == word and", "q and"),
         models=REQUESTS,
     ),
     mutant(
         "tokens of a namesake that is gone",
-        ("begin_request", "reserve('gen', 1) + 1", "1"),
+        ("begin_request", "counters_reserve('gen', 1) + 1", "1"),
         models=REQUESTS,
     ),
-    mutant("done with one to go", ("storage", "live == 0", "live <= 1"), models=REQUESTS),
+    mutant(
+        "done with one to go", ("request_completion", "live == 0", "live <= 1"), models=REQUESTS
+    ),
     mutant(
         "done with delayed ones",
-        ("storage", "q.waiting + q.pending + q.delayed", "q.waiting + q.pending"),
+        ("request_completion", "q.waiting + q.pending + q.delayed", "q.waiting + q.pending"),
         models=REQUESTS,
     ),
     mutant(
         "a finished request never opens again",
-        ("storage", "q.state == 'done' and live > 0", "false"),
+        ("request_completion", "q.state == 'done' and live > 0", "false"),
         models=REQUESTS,
     ),
     mutant(
@@ -139,18 +143,20 @@ MUTANTS = [
     mutant(
         "undo of what was touched", ("undo", "ours = f and line:find", "ours = true or line:find")
     ),
-    mutant("moves without looking again", ("move", "not seen[id] and room_score(id, from)", "'0'")),
-    mutant("an id twice in a step", ("move", "not seen[id] and room_score", "room_score")),
+    mutant(
+        "moves without looking again", ("move", "not seen[id] and storage_score(id, from)", "'0'")
+    ),
+    mutant("an id twice in a step", ("move", "not seen[id] and storage_score", "storage_score")),
     mutant("latecomers moved too", ("move", "r.since > tonumber(high_water)", "false")),
     mutant(
         "moved when purged for good",
-        ("storage", "return there and there[1] and began or nil", "return began"),
+        ("entry_state", "return there and there[1] and began or nil", "return began"),
         models=REQUESTS,
         often=("move", "submit"),
     ),
     mutant(
         "an id under another spelling",
-        ("storage", " or rid .. '/' .. n ~= id then", " then"),
+        ("entry_state", " or rid .. '/' .. n ~= id then", " then"),
         models=REQUESTS,
     ),
     mutant(
@@ -159,10 +165,11 @@ MUTANTS = [
     mutant("settled twice in a batch", ("settle", "not line or settled[id] or", "not line or")),
     mutant(
         "a late receipt hides the good one",
-        ("settle", "    said[k] = 'stale'\n", "    said[k], settled[id] = 'stale', true\n"),
+        ("settle", "    reply[k] = 'stale'\n", "    reply[k], settled[id] = 'stale', true\n"),
     ),
     mutant(
-        "errors kept for ever", ("transitions", "redis.call('HDEL', err, unpack(forgotten))", "")
+        "errors kept for ever",
+        ("transitions", "redis.call('HDEL', err, unpack(write_buffer_forgotten))", ""),
     ),
     mutant(
         "errors of what was done kept",
@@ -171,7 +178,7 @@ MUTANTS = [
     mutant(
         "numbers compared as words",
         (
-            "request_records",
+            "request",
             "#digits > #q.upto or #digits == #q.upto and digits > q.upto",
             "digits > q.upto",
         ),
@@ -187,19 +194,24 @@ MUTANTS = [
     mutant("lost leases not counted", ("reclaim_expired", "r.lost = r.lost + 1", "")),
     mutant(
         "dead one lost lease late",
-        ("reclaim_expired", "r.lost >= conf.max_lost", "r.lost > conf.max_lost"),
+        ("reclaim_expired", "r.lost >= config.max_lost", "r.lost > config.max_lost"),
     ),
     mutant(
         "dead one failure late",
-        ("settle", "r.failures >= conf.max", "r.failures > conf.max"),
+        ("settle", "r.failures >= config.max", "r.failures > config.max"),
         often=("submit", "schedule", "take", "settle"),
     ),
     mutant(
-        "delayed ones back too early", ("take", "delay, '-inf', now,", "delay, '-inf', '+inf',")
+        "delayed ones back too early",
+        ("take", "delay, '-inf', now_text,", "delay, '-inf', '+inf',"),
     ),
     mutant(
         "results lost",
-        ("storage", "keep_result(q, entry, value, entry)", "keep_result(q, entry, '', entry)"),
+        (
+            "storage",
+            "request_results_keep(q, entry, value, entry)",
+            "request_results_keep(q, entry, '', entry)",
+        ),
         models=REQUESTS,
     ),
     mutant(
@@ -207,11 +219,11 @@ MUTANTS = [
         ("take", "'ZRANGE', prios, '0', '-1')", "'ZREVRANGE', prios, '0', '-1')"),
         models=REQUESTS,
     ),
-    mutant("a paused queue goes on", ("take", "conf.paused and {}", "{} and nil")),
+    mutant("a paused queue goes on", ("take", "config.paused and {}", "{} and nil")),
     mutant(
         "a paused request goes on",
         ("take", "return live and q.paused ~= 1 and", "return live and"),
-        ("storage", "return q.paused == 1 and 0 or", "return"),
+        ("request_tokens", "return q.paused == 1 and 0 or", "return"),
         models=REQUESTS,
         often=("control", "take", "submit"),
     ),
@@ -230,7 +242,7 @@ MUTANTS = [
     ),
     mutant(
         "requests retired with dead letters",
-        ("storage", "q.dead > 0 or q.trash", "q.trash"),
+        ("retire_requests", "q.dead > 0 or q.trash", "q.trash"),
         models=REQUESTS,
         often=("pass_an_hour",),
     ),
@@ -240,7 +252,7 @@ MUTANTS = [
         models=REQUESTS,
         often=("control_request", "pass_time"),
     ),
-    mutant("receipts that repeat", ("deliver", "numbered(fence, n,", "numbered(0, n,")),
+    mutant("receipts that repeat", ("deliver", "number_words(fence, n,", "number_words(0, n,")),
     mutant(
         "order lost with a lease",
         ("reclaim_expired", "r.ready > 0 and math.min(r.ready, now) or now", "now"),
@@ -284,13 +296,17 @@ TOOLKIT = [
     ),
     mutant(
         "nobody learns that an undo put anything back",
-        ("transitions", "if backdated then redis.call('HSET', stat, 'put_back', now) end", ""),
+        (
+            "transitions",
+            "if transitions_backdated then redis.call('HSET', stat, 'put_back', now) end",
+            "",
+        ),
         models=BOTH,
         often=("move_whole", "undo"),
     ),
     mutant(
         "a front step done twice",
-        ("move_range", "if said then return said end", ""),
+        ("move_range", "if reply then return reply end", ""),
         often=("move_whole",),
     ),
     mutant(
@@ -301,12 +317,12 @@ TOOLKIT = [
     ),
     mutant(
         "attempts kept by a whole replay",
-        ("move_range", "{'- 0 0', REPLAYED,", "{'- 1 0', REPLAYED,"),
+        ("move_range", "{'- 0 0', RECORD_REPLAYED,", "{'- 1 0', RECORD_REPLAYED,"),
         often=("move_whole",),
     ),
     mutant(
         "delivered before a replay, and forgotten",
-        ("move_range", "{'- 0 0', REPLAYED,", "{'- 0 0', 0,"),
+        ("move_range", "{'- 0 0', RECORD_REPLAYED,", "{'- 0 0', 0,"),
         often=("move_whole",),
     ),
     mutant(
@@ -324,21 +340,21 @@ TOOLKIT = [
         "a run that forgets what leaves the dead",
         (
             "move_order",
-            "whose.dead, whose[to] = whose.dead - 1, whose[to] + 1",
-            "whose[to] = whose[to] + 1",
+            "request_last.dead, request_last[to] = request_last.dead - 1, request_last[to] + 1",
+            "request_last[to] = request_last[to] + 1",
         ),
         models=REQUESTS,
         often=("move_whole",),
     ),
     mutant(
         "a run that goes on into the next request",
-        ("move_order", "find(id, ahead, 1, true) == 1", "true"),
+        ("move_order", "find(id, request_ahead, 1, true) == 1", "true"),
         models=REQUESTS,
         often=("move_whole",),
     ),
     mutant(
         "a whole state emptied, and its payloads kept",
-        ("move_order", "append(gone, moved)", ""),
+        ("move_order", "list_append(gone, moved)", ""),
         models=DELAYS,
         often=("move_whole",),
     ),
@@ -354,7 +370,7 @@ TOOLKIT = [
         often=("edit",),
     ),
     mutant("latecomers edited", ("edit", "r.since > tonumber(high_water)", "false")),
-    mutant("an edit done twice", ("edit", "if said then return said end", ""), often=("edit",)),
+    mutant("an edit done twice", ("edit", "if reply then return reply end", ""), often=("edit",)),
     mutant(
         "an edit undone though touched",
         ("undo_edit", "r.op == op and", ""),
@@ -362,7 +378,7 @@ TOOLKIT = [
     ),
     mutant(
         "records of an edit that was undone",
-        ("undo_edit", "retain(id, r)", "keep(id, packed(r))"),
+        ("undo_edit", "write_buffer_retain(id, r)", "keep(id, packed(r))"),
         models=DELAYS,
         often=("edit", "undo"),
     ),
@@ -374,7 +390,7 @@ TOOLKIT = [
     ),
     mutant(
         "edits outlive their entries",
-        ("storage", "redis.call('HDEL', edited, unpack(ended))", ""),
+        ("storage", "redis.call('HDEL', edited, unpack(request_edits_ended))", ""),
         models=REQUESTS,
         often=("edit", "submit", "take", "settle"),
     ),
@@ -386,7 +402,7 @@ MUTANTS += [
         for mutant in MUTANTS
         if mutant.models is BOTH and mutant.name != "a paused queue goes on"
     ),
-    mutant("a paused circle goes on", ("take", "not conf.paused and (", "("), models=CIRCLES),
+    mutant("a paused circle goes on", ("take", "not config.paused\n  and (", "("), models=CIRCLES),
     mutant(
         "the last in comes first",
         ("pop_list", "'RPOP', queue, math", "'LPOP', queue, math"),
@@ -404,17 +420,17 @@ MUTANTS += [
     ),
     mutant(
         "what follows has the payload of before",
-        ("element_state", "redis.call('HSET', body, unpack(renewed))", ""),
+        ("state", "redis.call('HSET', body, unpack(renewed))", ""),
         models=CIRCLES,
     ),
     mutant(
         "what follows comes but once",
-        ("element_state", "if not each or many(row) <= 1 then", "if true then"),
+        ("state", "if not elements_each or elements_number(row) <= 1 then", "if true then"),
         models=CIRCLES,
     ),
     mutant(
         "what was pushed meanwhile dies with it",
-        ("storage", "from == 'pending' and room_again(id)", "false"),
+        ("storage", "from == 'pending' and storage_again(id)", "false"),
         models=CIRCLES,
     ),
     mutant(
@@ -432,7 +448,7 @@ MUTANTS += [
     ),
     mutant(
         "purged elements delivered",
-        ("examine_element", "if not clean and unspend(id) then", "if false then"),
+        ("batch", "if not batch_clean and elements_unspend(id) then", "if false then"),
         models=CIRCLES,
     ),
     mutant(
@@ -442,28 +458,32 @@ MUTANTS += [
     ),
     mutant(
         "an id twice in a take",
-        ("examine_element", "held[id] and 'pending' or content and", "content and"),
+        ("batch", "batch_held[id] and 'pending' or content and", "content and"),
         models=CIRCLES,
     ),
     mutant(
         "a foreign push forgotten",
-        ("examine_element", "owe(id, state, content or '')", ""),
+        ("batch", "owe(id, state, content or '')", ""),
         models=CIRCLES,
     ),
     mutant(
         "illegal ids thrown away",
-        ("examine_element", "        bury(name, id)\n", ""),
+        ("batch", "        bury(name, id)\n", ""),
         models=CIRCLES,
     ),
     mutant(
         "the next run outlives its id",
-        ("storage", "if follows ~= false then redis.call('HDEL', again, unpack(ended)) end", ""),
+        (
+            "storage",
+            "if state_follows ~= false then redis.call('HDEL', again, unpack(ended)) end",
+            "",
+        ),
         models=CIRCLES,
     ),
     mutant(
         "held ids leave a list that turns",
         (
-            "examine_element",
+            "batch",
             "(state == 'pending' or state == 'delayed' or",
             "(state == 'pending' or",
         ),
@@ -479,25 +499,27 @@ MUTANTS += [
     ),
     mutant(
         "what runs again has the content of before",
-        ("end_deliveries", "add(puts, messages, id, content)", ""),
+        ("deliveries", "visible_add(visible_puts, messages, id, content)", ""),
         models=CARMINES,
     ),
     mutant(
-        "it runs again for ever", ("end_deliveries", "add(cuts, next, id)", ""), models=CARMINES
+        "it runs again for ever",
+        ("deliveries", "visible_add(visible_cuts, next, id)", ""),
+        models=CARMINES,
     ),
     mutant(
         "to be queued again for ever",
-        ("end_deliveries", "add(parts, requeued, id)", ""),
+        ("deliveries", "visible_add(visible_parts, requeued, id)", ""),
         models=CARMINES,
     ),
     mutant(
         "it runs again without the backoff",
-        ("end_deliveries", "return now + wait", "return now"),
+        ("deliveries", "return now + wait", "return now"),
         models=CARMINES,
     ),
     mutant(
         "newer content dies with the old",
-        ("visible_state", "#ids == 0 or not", "true or not"),
+        ("visible", "#ids == 0 or not", "true or not"),
         models=CARMINES,
     ),
     mutant(
@@ -507,17 +529,21 @@ MUTANTS += [
     ),
     mutant(
         "locks not renewed",
-        ("extend", "redis.call('HSET', locks, unpack(lock))", ""),
+        ("deadlines", "redis.call('HSET', locks, unpack(held))", ""),
         models=CARMINES,
     ),
     mutant(
         "dead ones in sight",
-        ("visible_state", "for _, key in ipairs({messages, ", "for _, key in ipairs({"),
+        ("visible", "for _, key in ipairs({messages, ", "for _, key in ipairs({"),
         models=CARMINES,
     ),
     mutant(
         "attempts not counted there",
-        ("storage", "if tries > 0 then add(puts", "if false then add(puts"),
+        (
+            "storage",
+            "if tries > 0 then",
+            "if false then",
+        ),
         models=CARMINES,
     ),
     mutant(
@@ -578,7 +604,7 @@ MUTANTS += [
         if mutant.models is BOTH and mutant.name != "a paused queue goes on"
     ),
     mutant(
-        "a paused queue serves", ("take", "if not conf.paused then", "if true then"), models=FAIRS
+        "a paused queue serves", ("take", "if not config.paused then", "if true then"), models=FAIRS
     ),
     mutant("turns not counted", ("select_clients", "a.vt + a.cost", "a.vt"), models=FAIRS),
     mutant(
@@ -586,10 +612,12 @@ MUTANTS += [
     ),
     mutant(
         "history counts for a newcomer",
-        ("client_ring", "math.max(a.vt, (virtual_time()))", "a.vt"),
+        ("client_ring", "math.max(a.vt, (accounts_virtual_time()))", "a.vt"),
         models=FAIRS,
     ),
-    mutant("a debt forgotten", ("client_ring", "and a.vt <= virtual_time()", ""), models=FAIRS),
+    mutant(
+        "a debt forgotten", ("client_ring", "and a.vt <= accounts_virtual_time()", ""), models=FAIRS
+    ),
     mutant("a debt for ever", ("take", "others > 0 and math", "true and math"), models=FAIRS),
     mutant(
         "equals in the order of chance",
@@ -626,7 +654,11 @@ MUTANTS += [
     ),
     mutant(
         "what was lost comes last",
-        ("storage", "join(account(name), list, true)", "join(account(name), list)"),
+        (
+            "storage",
+            "waiting_lists_add(accounts_change(name), list, true)",
+            "waiting_lists_add(accounts_change(name), list)",
+        ),
         models=FAIRS,
     ),
     mutant(
@@ -642,22 +674,20 @@ MUTANTS += [
     ),
     mutant("owners kept", ("storage", "ipairs({body, owner})", "ipairs({body})"), models=FAIRS),
     mutant("taken ids overwritten", ("submit", "old == content and", "true and"), models=FAIRS),
-    mutant(
-        "ended together, counted once", ("end_deliveries", "counts[name] + 1", "1"), models=FAIRS
-    ),
+    mutant("ended together, counted once", ("deliveries", "counts[name] + 1", "1"), models=FAIRS),
     mutant(
         "clients nobody knows any more are known",
-        ("end_deliveries", "left > 0 or left == 0 and waiting ~= '0'", "left >= 0"),
+        ("deliveries", "left > 0 or left == 0 and waiting ~= '0'", "left >= 0"),
         models=FAIRS,
     ),
     mutant(
         "below its cap and not in the ring",
-        ("end_deliveries", "( %-?%d+ %d+)$", "( .*)$"),
+        ("deliveries", "( %-?%d+ %d+)$", "( .*)$"),
         models=FAIRS,
     ),
     mutant(
         "ended and still there",
-        ("end_deliveries", "  redis.call('HDEL', body, unpack(gone))\n", ""),
+        ("deliveries", "  redis.call('HDEL', body, unpack(gone))\n", ""),
         models=FAIRS,
     ),
     mutant(
@@ -676,7 +706,9 @@ MUTANTS += [
         models=FAIRS,
     ),
     mutant(
-        "a rule that isn't kept", ("set_client_rule", "touched[client] = a\n", ""), models=FAIRS
+        "a rule that isn't kept",
+        ("set_client_rule", "accounts_touched[client] = a\n", ""),
+        models=FAIRS,
     ),
     mutant(
         "a rule that isn't changed",
@@ -693,7 +725,7 @@ MUTANTS += [
     ),
     mutant(
         "a rule changed twice",
-        ("set_client_rule", "if said then return said end", ""),
+        ("set_client_rule", "if reply then return reply end", ""),
         models=FAIRS,
         often=("govern",),
     ),
@@ -728,13 +760,13 @@ MUTANTS += [
     ),
     mutant(
         "known clients keep their rules in a shard that is given up",
-        ("set_client_rule", "if a.new and conf", "if conf"),
+        ("set_client_rule", "if a.new and config", "if config"),
         models=FAIR_SHARDS,
         often=("govern",),
     ),
     mutant(
         "new clients get no rules in a shard that lives",
-        ("set_client_rule", "conf.retired", "true"),
+        ("set_client_rule", "config.retired", "true"),
         models=FAIR_SHARDS,
         often=("govern",),
     ),
@@ -754,14 +786,14 @@ MUTANTS += [
 DELAY_SHARDS, CIRCLE_SHARDS = (ShardedDelayModel,), (ShardedCircleModel,)
 CARMINE_SHARDS = (ShardedCarmineModel,)
 CARRIED = (*DELAY_SHARDS, *CIRCLE_SHARDS, *CARMINE_SHARDS)
-NEWER = "(tonumber(conf.layout) or 0) > tonumber(layout)"
+NEWER = "(tonumber(config.layout) or 0) > tonumber(layout)"
 CHANGES = ("resize", "stop_a_mover")
 MUTANTS += [
     mutant(
         "what arrives is never known",
         (
             "rebalance_accept",
-            "elseif came and tonumber(came) > now - conf.keep_ms then",
+            "elseif came and tonumber(came) > now - config.keep_ms then",
             "elseif false then",
         ),
         models=CARRIED,
@@ -833,7 +865,7 @@ MUTANTS += [
     ),
     mutant(
         "dead ones arrive alive",
-        ("rebalance_accept", "zset_of[state] or delay", "delay"),
+        ("rebalance_accept", "state_zsets[state] or delay", "delay"),
         models=DELAY_SHARDS,
     ),
     mutant(
@@ -843,12 +875,12 @@ MUTANTS += [
     ),
     mutant(
         "its element stays",
-        ("rebalance_begin", "leaving[#leaving + 1] = id", ""),
+        ("rebalance_begin", "list_changes_leaving[#list_changes_leaving + 1] = id", ""),
         models=CIRCLE_SHARDS,
     ),
     mutant(
         "moved and in no list",
-        ("rebalance_accept", "if resides(state) then enter(id) end", ""),
+        ("rebalance_accept", "if elements_reside(state) then list_changes_enter(id) end", ""),
         models=CIRCLE_SHARDS,
     ),
     mutant(
@@ -877,12 +909,12 @@ MUTANTS += [
     ),
     mutant(
         "queued and between two shards",
-        ("rebalance_begin", "redis.call('ZREM', zset_of[state], id)", ""),
+        ("rebalance_begin", "redis.call('ZREM', state_zsets[state], id)", ""),
         models=CARMINE_SHARDS,
     ),
     mutant(
         "between two shards, and in sight",
-        ("rebalance_begin", "if at and sighted then leave_sight(id) end", ""),
+        ("rebalance_begin", "if at and sighted then visible_leave(id) end", ""),
         models=CARMINE_SHARDS,
     ),
     mutant(

@@ -28,12 +28,12 @@ MUTANTS = {
         SIDEKIQ,
     ),
     "tickets that come again": (
-        ("leased_jobs", "reserve('fence', n)", "0"), BOTH,
+        ("leased_jobs", "counters_reserve('fence', n)", "0"), BOTH,
     ),
     "lost workers not counted": (
-        ("leased_jobs", "if times >= conf", "if 1 >= conf"), BOTH,
+        ("leased_jobs", "if times >= config", "if 1 >= config"), BOTH,
     ),
-    "dead one lost worker late": (("leased_jobs", "times >= conf", "times > conf"), BOTH),
+    "dead one lost worker late": (("leased_jobs", "times >= config", "times > config"), BOTH),
     "lost workers counted for ever": (("settle", "if known then", "if false then"), BOTH),
     "what was lost comes back in disorder": (
         ("leased_jobs", "for i = #late, 1, -1 do", "for i = 1, #late do"), BOTH,
@@ -55,7 +55,7 @@ MUTANTS = {
     "undone but not what was seen": (
         ("undo", "out, why = take_out(kind, key, payload, seen)", "touched = touched"), BOTH,
     ),
-    "trash let go too early": (("trash", "now - conf.trash_ms", "now"), BOTH),
+    "trash let go too early": (("trash", "now - config.trash_ms", "now"), BOTH),
 }  # fmt: skip
 CASES = [
     pytest.param(name, change, model, id=f"{name}-{model.__name__}")

@@ -319,10 +319,11 @@ def test_a_kind_without_a_reader_is_named_all_the_same(
 ) -> None:
     carmine(client)
     stream(client)
-    from redisq_ops.core.engine.queue_types import layout
+    from redisq_ops.core.engine.queue_classes import foreign_class
 
     monkeypatch.setattr(
-        "redisq_ops.ops.discover.layout", lambda kind: None if kind == "carmine" else layout(kind)
+        "redisq_ops.ops.discover.foreign_class",
+        lambda kind: None if kind == "carmine" else foreign_class(kind),
     )
     unread, read = redisq.rows("discover", code=3)
     assert unread["name"] == "carmine:mails" and "can't read" in unread["problem"]
@@ -697,9 +698,9 @@ def test_another_programs_queue_is_not_destroyed(redisq: Redisq, client: Client)
 def test_our_own_queue_in_carmines_layout_is_not_taken_for_carmines(
     redisq: Redisq, client: Client
 ) -> None:
-    from redisq_ops.core.engine.queue_types import room
+    from redisq_ops.core.engine.queue_classes import queue_class
 
-    ours: Any = room("carmine")
+    ours: Any = queue_class("carmine")
     ours(client, "carmine:ours").enqueue([("m1", b"x")])
     assert redisq.rows("discover") == []
     assert "queue destroy" in redisq.refusal("forget", "carmine:ours", "--yes", code=1)

@@ -479,14 +479,14 @@ def test_a_change_that_was_interrupted_can_be_taken_back(
     mail.submit([b"x"] * 5, id="r1", limit=4)
     jobs.submit("acme", [b"x"])
     queue: Any = jobs if verb == "client" else mail
-    name = {"set": "configure", "client": "govern"}.get(verb, "control")
+    name = {"set": "configure", "client": "set_client_rule"}.get(verb, "control_request")
     sha = queue._script(name).sha
 
     def stop() -> None:
         raise Stopped
 
     def look() -> tuple[Any, ...]:
-        request, acme = mail.request("r1"), jobs.client_of("acme")
+        request, acme = mail.request("r1"), jobs.get_client("acme")
         assert request is not None and acme is not None
         return request.state, request.paused, request.limit, acme.weight, mail.settings()
 
@@ -541,7 +541,7 @@ def test_cancelling_fences_off_all_that_was_begun_before_it(client: redis.Redis)
         clock.advance(5)
         held.extend(queue.take(1, consumer="w2").deliveries)
 
-    sha = queue._script("control").sha
+    sha = queue._script("control_request").sha
     cancelled(client, queue, {(sha, 1): one_more})
     assert len(held) == 121
     assert set(queue.settle([Settlement(d, "ack") for d in held])) == {"stale"}
@@ -661,7 +661,8 @@ class Findings:
     def __init__(self, *looks: list[str]) -> None:
         self._looks = list(looks)
         self.checkup = self
-        self.unfinished = self.now = Nothing()
+        self.unfinished_transfers = self.now = Nothing()
+        self.shard_keys: tuple[Any, ...] = ()
 
     async def op(self, thorough: bool) -> Checkup:
         return Checkup(tuple(self._looks.pop(0)))

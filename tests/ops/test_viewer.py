@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import redis
 
+from redisq_ops.core.engine.optional_features import HasClients
 from redisq_ops.core.model.entry import Settlement
 from redisq_ops.core.queues.circular import ShardedCircularQueue
 from redisq_ops.core.redis.client import connect
@@ -87,7 +88,7 @@ def test_a_look_runs_no_script(
     if queue.kind == "request":
         for verb in (["explain"], ["inspect", "request"], ["results"]):
             viewer(*verb, f"{queue.name}/r1")
-    if "clients" in queue.capabilities:
+    if isinstance(queue, HasClients):
         viewer("client", "ls", queue.name)
     assert not scripts(client) | written(client)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from redisq_ops.core.engine.state_scan import Sheet
+from redisq_ops.core.engine.state_scan import ColumnPage
 from redisq_ops.core.model.entry import Entry, Failure
 from redisq_ops.ops.groups import fingerprint
 from redisq_ops.pipeline import decode, failures
@@ -117,7 +117,7 @@ def test_errors_that_are_the_same_are_looked_at_once(monkeypatch: pytest.MonkeyP
     some = [Failure("T", "no such customer: 7"), Failure("T", "time-out"), None]
     told = [some[n % 3] for n in range(3000)]
     lines: list[bytes | None] = [b"- 1 0 100 200 w1 - lost 0"] * 3000
-    page = Sheet(
+    page = ColumnPage(
         [b"e%d" % n for n in range(3000)], [1000.0] * 3000, None, 0, lines,
         [None if error is None else error.encoded() for error in told],
     )  # fmt: skip

@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from redisq_ops import CarmineQueue, CircularQueue, DelaySet, FairQueue, RequestQueue
-from redisq_ops.core.engine.state_scan import Sheet
+from redisq_ops.core.engine.state_scan import ColumnPage
 from redisq_ops.core.model.entry import Settlement
 from redisq_ops.pipeline import decode
 from redisq_ops.pipeline.batch import RowOrigin
@@ -113,7 +113,7 @@ def test_every_broken_record_is_a_row_aside_and_no_other_is() -> None:
     pairs = ([few, many], [many, few], [few, right, many], [right, many, few, right])
     for lines in (*alone, *pairs):
         ids, times = [b"e%d" % n for n in range(len(lines))], [5.0] * len(lines)
-        page = Sheet([*ids], [*times], None, 0, [*lines])
+        page = ColumnPage([*ids], [*times], None, 0, [*lines])
         found = decode.sheet(page, RowOrigin("q", "delay", 0, False), "pending", schema)
         assert [row["failures"] for row in found.to_pylist()] == [
             1 if line is right else None for line in lines

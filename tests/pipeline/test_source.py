@@ -12,8 +12,8 @@ import pytest
 import redis
 
 from redisq_ops import DelaySet, RequestQueue
-from redisq_ops.core.engine import queue_types as layouts
-from redisq_ops.core.engine.state_scan import ScoreRange, Sheet
+from redisq_ops.core.engine import queue_classes as layouts
+from redisq_ops.core.engine.state_scan import ColumnPage, ScoreRange
 from redisq_ops.core.foreign.resque import SidekiqQueue
 from redisq_ops.core.model.entry import Failure, Settlement
 from redisq_ops.core.model.errors import BadInput, Lost, NotFound, Unreachable, WrongKind
@@ -133,7 +133,7 @@ def test_every_table_of_every_recorded_layout_is_read(
 ) -> None:
     put(client, layout)
     kind = layout.partition("-")[0]
-    queue: Any = layouts.layout(kind)
+    queue: Any = layouts.foreign_class(kind)
     found: dict[str, int] = {}
     for name in [f"{kind}:{one}" for one in queue(client, kind).names()]:
         reader = queue(client, name)
@@ -282,7 +282,7 @@ def test_what_stays_is_met_once_whatever_comes_and_goes(
         cursor, more = None, True
         while more:
             assert part.span is not None
-            page = leaf.sheet("dead", part.span, cursor, 7)
+            page = leaf.read_range("dead", part.span, cursor, 7)
             found += [id.decode() for id in page.ids]
             cursor, more = page.cursor, page.cursor is not None
             left = [entry.id for entry in queue.page("dead", None, 300).entries]
@@ -400,7 +400,7 @@ def test_columns_at_once_say_what_the_core_says_of_each() -> None:
             chance.choice([None, b"5-1 1 2 100 200 w1 - failed 0", b"- 0 0 0 0 - op1 - 7"])
             for _ in range(n)
         ]
-        page = Sheet(
+        page = ColumnPage(
             [b"e%d" % i for i in range(n)], [1000.0 + i for i in range(n)], None, 0,
             list(lines), list(errors),
         )  # fmt: skip
@@ -516,7 +516,7 @@ def test_one_long_call_among_others_alike_is_not_what_a_page_costs() -> None:
         "HMGET": lambda *_: [b"x"] * 2,
         "TIME": lambda *_: divmod(next(clock), 10**6),
     }
-    description = queue.sheet.op("dead", ScoreRange(), None, 6, frozenset({"lines"}), 2)
+    description = queue.read_range.op("dead", ScoreRange(), None, 6, frozenset({"lines"}), 2)
     said: Any = None
     try:
         while True:

@@ -34,7 +34,7 @@ def test_a_member_that_is_no_text_is_a_row_aside(kind: str, client: redis.Redis,
     scattered(queue)
     expected = {row["id"]: row for row in rows(url, "dead", payloads="true")}
     assert len(expected) == 9
-    client.zadd(queue.leaves[0].keys["dead"], dict.fromkeys(ODD, 5))
+    client.zadd(queue.shard_queues[0].keys["dead"], dict.fromkeys(ODD, 5))
     for size in ("1", "2", "100"):
         good, bad = sorted_by(rows(url, "dead", payloads="true", rowsPerPartition=size))
         assert {row["id"]: row for row in good} == expected

@@ -12,7 +12,7 @@ import redis
 
 from redisq_ops import DelaySet
 from redisq_ops.core.engine.registry import server_ms
-from redisq_ops.core.engine.state_scan import Reach
+from redisq_ops.core.engine.state_scan import HistoryExtent
 from redisq_ops.core.model.errors import Lost
 from redisq_ops.core.queues.delay import ShardedDelaySet
 from redisq_ops.core.redis.client import ServerAddress
@@ -135,20 +135,22 @@ def test_a_part_has_events_and_begins_with_one(past: redis.Redis, url: str) -> N
 @pytest.mark.parametrize(
     ("mark", "reach", "said"),
     [
-        (10, Reach(10, 10, "1-0", "9-0"), None),
-        (10, Reach(15, 5, "11-0", "15-0"), None),
-        (10, Reach(15, 2, "14-0", "15-0"), "3 events"),
-        (10, Reach(15, 0, None, "15-0"), "5 events"),
-        (10, Reach(4, 4, "20-0", "24-0"), "anew"),
-        (0, Reach(), None),
-        ("7-0", Reach(15, 9, "7-0", "15-0"), None),
-        ("7-0", Reach(15, 10, "6-99", "15-0"), None),
-        ("7-0", Reach(15, 8, "7-1", "15-0"), "events from 7-0 on"),
-        ("9-0", Reach(15, 8, "10-0", "15-0"), "events from 9-0 on"),
-        ("7-0", Reach(15, 0, None, "15-0"), "events from 7-0 on"),
+        (10, HistoryExtent(10, 10, "1-0", "9-0"), None),
+        (10, HistoryExtent(15, 5, "11-0", "15-0"), None),
+        (10, HistoryExtent(15, 2, "14-0", "15-0"), "3 events"),
+        (10, HistoryExtent(15, 0, None, "15-0"), "5 events"),
+        (10, HistoryExtent(4, 4, "20-0", "24-0"), "anew"),
+        (0, HistoryExtent(), None),
+        ("7-0", HistoryExtent(15, 9, "7-0", "15-0"), None),
+        ("7-0", HistoryExtent(15, 10, "6-99", "15-0"), None),
+        ("7-0", HistoryExtent(15, 8, "7-1", "15-0"), "events from 7-0 on"),
+        ("9-0", HistoryExtent(15, 8, "10-0", "15-0"), "events from 9-0 on"),
+        ("7-0", HistoryExtent(15, 0, None, "15-0"), "events from 7-0 on"),
     ],
 )
-def test_a_mark_says_what_went_since(mark: ranges.Mark, reach: Reach, said: str | None) -> None:
+def test_a_mark_says_what_went_since(
+    mark: ranges.Mark, reach: HistoryExtent, said: str | None
+) -> None:
     found = ranges.missing(mark, reach)
     assert (found is None) if said is None else (found is not None and said in found)
 

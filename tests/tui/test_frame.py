@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from redisq_ops.core.engine.optional_features import HasTimeline
 from redisq_ops.core.model.entry import Counts, Entry
 from redisq_ops.core.model.errors import Unreachable
 from redisq_ops.ops.inspect.overview import QueueRow
@@ -32,7 +33,7 @@ class Lost:
 
     async def look(self, wish: Wish) -> Snapshot:
         queues = tuple(
-            ListedQueue(name, "delay", frozenset({"timeline"})) for name in ("a", "b", "c")
+            ListedQueue(name, "delay", frozenset({HasTimeline})) for name in ("a", "b", "c")
         )
         bare = Snapshot(wish, NOW, queues)
         if wish.view == "overview":

@@ -16,8 +16,9 @@ import pytest
 import resvg_py
 from textual.pilot import Pilot
 
-from redisq_ops.core.engine.queue_base import Room
-from redisq_ops.core.model.consumer_load import Holding, Load
+from redisq_ops.core.engine.optional_features import features
+from redisq_ops.core.engine.queue_base import QueueBase
+from redisq_ops.core.model.consumer_load import GroupLoad, PendingDelivery
 from redisq_ops.core.model.entry import (
     Consumer,
     Counts,
@@ -28,6 +29,7 @@ from redisq_ops.core.model.entry import (
     Rates,
     Request,
 )
+from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.ops.change.audit_log import Operation
 from redisq_ops.ops.change.edit import diff
@@ -55,8 +57,7 @@ PICTURES = ROOT / "snapshots"
 REDRAW = os.environ.get("REDISQ_PICTURES") == "redraw"
 NOW = 1_773_457_965_000  # 2026-03-14 03:12:45 UTC
 SECOND, MINUTE, HOUR, DAY = 1000, 60_000, 3_600_000, 86_400_000
-REQUESTS = frozenset({"requests", "levels"})
-DELAYS = frozenset({"timeline", "reschedule"})
+REQUESTS, DELAYS = features(RequestQueue), features(DelaySet)
 OSC_52 = "\x1b]52;c;cm0gLXJmIC8=\x07"
 
 KINDS = {
@@ -77,7 +78,11 @@ REMINDERS = ["down"] * list(KINDS).index("reminders")
 def listed() -> tuple[ListedQueue, ...]:
     return tuple(
         ListedQueue(
-            name, kind, REQUESTS if kind == "request" else DELAYS, Room.actions, Room.editable
+            name,
+            kind,
+            REQUESTS if kind == "request" else DELAYS,
+            QueueBase.actions,
+            QueueBase.editable_states,
         )
         for name, kind in KINDS.items()
     )
@@ -313,13 +318,15 @@ def report() -> ConsumerReport:
     )  # fmt: skip
     heat = ((9, 1, 0, 0, 0), (4, 2, 0, 0, 0), (0, 1, 1, 0, 0), (0, 0, 2, 0, 0), (0, 0, 0, 0, 2))
     loads = tuple(
-        Load(id, held, lag, again)
+        GroupLoad(id, held, lag, again)
         for id, held, lag, again in [
             ("newsletter-3127", 12, 804, 2), ("digest-3121", 6, 122, 0), ("invoice-3125", 3, 41, 0),
             ("import-3109", 1, 0, 0), ("newsletter-3122", 0, 19, 0), ("digest-3130", 0, 2, 0),
         ]
     )  # fmt: skip
-    poison = tuple(Holding(f"newsletter-3127/{n}", "mail-2:1006", 3 * DAY, 11) for n in (44, 45))
+    poison = tuple(
+        PendingDelivery(f"newsletter-3127/{n}", "mail-2:1006", 3 * DAY, 11) for n in (44, 45)
+    )
     return ConsumerReport("mail", None, loads, seen, heat, poison, 22, 22)
 
 

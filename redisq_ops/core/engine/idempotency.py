@@ -1,8 +1,8 @@
-"""Caller slots: what makes a call safe to send twice.
+"""Caller slots: they make a call safe to send twice.
 
-A slot is a name and a rising number. The queue keeps each slot's last number with its reply; the
-same call sent again (a reply was lost, the client re-sent it) gets that reply and changes nothing.
-One slot serves one call at a time, so concurrent threads and tasks borrow different ones.
+A slot is a name and a rising number. The queue stores each slot's last number and reply. The same
+call sent again, because its reply was lost, gets that reply and changes nothing. A slot serves one
+call at a time, so concurrent threads and tasks borrow different ones.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
-class Callers:
-    """A pool of slots; borrowing is safe from several threads."""
+class CallerSlots:
+    """A pool of caller slots; safe to use from several threads."""
 
     def __init__(self, token: Callable[[], str] = lambda: secrets.token_hex(6)) -> None:
         self._token = token
@@ -23,14 +23,14 @@ class Callers:
         self._pid = os.getpid()
 
     @contextmanager
-    def turn(self, step: str) -> Iterator[tuple[str, int]]:
-        """A slot's name and its next number, ours until the block ends."""
-        if self._pid != os.getpid():  # a fork: the parent's slots stay the parent's
+    def borrow(self, step: str) -> Iterator[tuple[str, int]]:
+        """Borrow a slot for one call of ``step``: its name and its next number."""
+        if self._pid != os.getpid():  # after a fork: the slots belong to the parent
             self._pid = os.getpid()
             self._free.clear()
         free = self._free[step]
         try:
-            name, last = free.pop()  # the newest first, so that few slots are ever in use
+            name, last = free.pop()  # the latest one, so that few slots are in use
         except IndexError:
             name, last = f"{self._token()}:{step}", 0
         try:

@@ -1,83 +1,90 @@
-"""What some queues can show and do beside (see `capabilities`), with a neutral answer for all."""
+"""What only some kinds of queue have, as classes: ``isinstance(queue, HasRequests)`` asks for it.
+
+A kind inherits from the features it has and implements their abstract methods. A face asks with
+`isinstance`, and the type checker then knows the methods.
+"""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, ClassVar
 
-from ..model.clock import Duration
-from ..model.consumer_load import HOLDINGS, Holdings, Load, Reassigned, holding
-from ..model.entry import Client, Clients, Consumer, Counts, Level, Limit, Request
-from ..model.errors import Refused, WrongKind
-from ..model.queue_position import OTHERS, SEEN, Standing
+from ..model.clock import Duration, Moment
+from ..model.consumer_load import Reassigned
+from ..model.entry import Client, Clients, Consumer, Entry, Level, Request
+from ..model.errors import Refused
 from ..model.worker_process import Process, Pruned
-from ..redis.operation import C_co, Call, both, operation, together
-from .parallel_reads import Sheets
-from .replay_tracking import Fates
-
-if TYPE_CHECKING:
-    from .queue import Queue
+from ..redis.operation import C_co, operation
+from .queue import Queue
+from .state_scan import ScoreRange
 
 
-class Abilities(Sheets[C_co]):
-    """Requests, groups of consumers, clients, other programs' processes."""
+class HasConsumers(Queue[C_co]):
+    """The server lists consumers: of each request, or of each consumer group."""
 
     @operation
-    async def census(self, now_ms: int | None = None) -> Counts:
-        """`counts` for who asks about this queue alone: what no key lists is looked for."""
-        counts: Counts = await self.counts.op(now_ms)
-        return counts
+    @abstractmethod
+    async def consumers(self, id: str) -> list[Consumer]:
+        """The consumers of a request, or of a group, by name; empty when there are none."""
+
+
+class HasRequests(HasConsumers[C_co]):
+    """Entries are sub-requests ``request/number`` of requests, and a request has a record."""
 
     @operation
-    async def variant(self) -> dict[str, str]:
-        """Which of its kind it was made as, by option: for good, unlike its settings."""
-        return {}
-
-    @operation
+    @abstractmethod
     async def requests(
         self, start: int = 0, max: int = 100, settled: bool = False
     ) -> list[Request]:
-        """Requests by age, oldest first; ``settled``: finished ones, newest first."""
-        return []
+        """Up to ``max`` requests from rank ``start``: open ones, the oldest first; ``settled``:
+        finished ones, the newest first."""
 
     @operation
+    @abstractmethod
     async def request(self, id: str) -> Request | None:
-        """One request's record."""
-        return None
+        """One request's record; None: the queue doesn't have it (any more)."""
 
     @operation
-    async def consumers(self, id: str) -> list[Consumer]:
-        """The consumers of a request's group."""
-        return []
-
-    @operation
-    async def loads(self, group: str = "") -> list[Load]:
-        """How far its groups of consumers are behind, and what they hold; a queue without groups
-        is one by itself."""
-        counts: Counts = await self.counts.op()
-        return [Load("", counts.of("pending"), counts.of("waiting"))]
-
-    @operation
-    async def holdings(
+    @abstractmethod
+    async def request_ranges(
         self,
-        group: str = "",
-        max: int = HOLDINGS,
-        consumer: str = "",
-        after: str | None = None,
-    ) -> Holdings:
-        """Deliveries that aren't settled, the next deadline first: of a group, of a consumer."""
-        page, now = await both(self.page.op("pending", after, max), self._now())
-        if page.problem:
-            raise WrongKind(page.problem)
-        rows = tuple(
-            holding(entry, now)
-            for entry in page.entries
-            if consumer in ("", entry.consumer) and _within(entry.id, group)
-        )
-        return Holdings(rows, page.total, page.cursor)
+        settled: bool,
+        size: int,
+        low_ms: Moment | None = None,
+        high_ms: Moment | None = None,
+    ) -> list[ScoreRange]:
+        """Ranges of about ``size`` requests, for parallel reads: open requests by creation,
+        ``settled`` ones by their end, from ``low_ms`` to ``high_ms``. Of one shard."""
 
     @operation
+    @abstractmethod
+    async def read_request_range(
+        self, settled: bool, span: ScoreRange, cursor: str | None = None, max: int = 100
+    ) -> tuple[list[tuple[str, Request | Exception | None]], str | None]:
+        """Up to ``max`` requests of a range as (id, record), and the cursor of the next page.
+
+        An exception stands for a corrupt record. Of one shard.
+        """
+
+    @operation
+    @abstractmethod
+    async def subrequests(
+        self, id: str, start: int = 1, max: int = 100, payloads: bool = False
+    ) -> list[Entry]:
+        """Sub-requests of a request from number ``start`` on, in whatever state. Of one shard."""
+
+    @operation
+    @abstractmethod
+    async def remove_consumer(self, group: str, consumer: str) -> str:
+        """Remove a consumer from a request: gone | holds (it has deliveries and stays) | absent."""
+
+
+class HasConsumerGroups(HasConsumers[C_co]):
+    """Groups of consumers read the same entries, each at its own position."""
+
+    @operation
+    @abstractmethod
     async def reassign(
         self,
         group: str,
@@ -89,55 +96,72 @@ class Abilities(Sheets[C_co]):
         remove: bool = False,
         op: str = "",
     ) -> Reassigned:
-        """Give a consumer's deliveries to another, where the group itself is all that knows of
-        them (`move` does it elsewhere); ``remove`` it in the same step, with all it holds by then
-        given away too, if that is no more than a step is for. ``op``: the operation in whose
-        journal entry the step itself counts what it gave (on a cluster it can't)."""
-        raise Refused(f"queue {self.name} is a {self.kind} queue: claim its entries instead")
+        """Give a consumer's deliveries to consumer ``to`` of its group.
+
+        Only those idle for ``min_idle_ms``. ``remove``: in the same step remove the consumer and
+        give away the rest it holds by then, if one step can take that many. ``op``: the operation
+        whose audit log entry counts what was given (not on a cluster).
+        """
+
+
+class HasPriorityLevels(Queue[C_co]):
+    """What waits is in one list for each priority."""
 
     @operation
-    async def strike(self, group: str, consumer: str) -> str:
-        """Remove a consumer from a group: gone | holds (it has something, and stays) | absent."""
-        return "absent"
-
-    @operation
+    @abstractmethod
     async def levels(self) -> list[Level]:
-        """Every priority that may hold tokens."""
-        return []
+        """The priorities that have tokens now: their number, and the requests that come next."""
+
+
+class HasClients(Queue[C_co]):
+    """Each entry belongs to a client, and clients take turns."""
+
+    client_rules: ClassVar[Mapping[str, range]] = {}
+    """rule of a client -> its possible values, for `set_client_rule`"""
 
     @operation
+    @abstractmethod
     async def clients(self, start: int = 0, max: int = 100) -> Clients:
-        """Whose work is here, by name from rank ``start`` on."""
-        return Clients()
+        """Up to ``max`` clients by name, from rank ``start`` on."""
 
     @operation
-    async def client_of(self, client: str) -> Client | None:
-        """A client as it stands; None when nothing of it is here."""
-        return None
+    @abstractmethod
+    async def get_client(self, client: str) -> Client | None:
+        """One client; None when it has no entries waiting or pending and no rules."""
 
     @operation
-    async def limits_reached(self, max: int = OTHERS) -> list[Limit]:
-        """Requests (the oldest ``max`` are looked at) or clients (by name) whose entries wait only
-        because as many of theirs are pending as may be. What is paused or blocked isn't meant."""
-        return []
+    @abstractmethod
+    async def set_client_rule(
+        self, op: str, seq: int, rule: str, client: str, value: int
+    ) -> tuple[str, int]:
+        """Change one of the `client_rules` as an operation that `undo_change` can take back.
 
-    def fates(self) -> Fates:
-        """Follows entries that are replayed from here to their ends."""
-        return Fates(cast("Queue[Any]", self))
+        Returns (ok | same, the value before). ``op`` and ``seq`` sent again change nothing.
+        """
+
+
+class HasTimeline(Queue[C_co]):
+    """Every entry has a ready time, delayed and waiting ones alike; operators can change it."""
+
+
+class HasWorkerProcesses(Queue[C_co]):
+    """The program that owns the layout lists its worker processes."""
+
+    prune_note: ClassVar[str] = ""
+    """what happens to the jobs of a process that is pruned without ``rescue``, in words"""
 
     @property
-    def register(self) -> str:
-        """Where another program lists its worker processes (``processes`` in `capabilities`):
-        queues that name the same place share them. Empty: nobody lists them."""
-        return ""
+    @abstractmethod
+    def process_registry(self) -> str:
+        """The key that lists the processes; queues with the same one share them."""
 
     @operation
-    async def processes(self) -> list[Process]:
-        """The worker processes in the `register`, by name, whichever of its queues they serve."""
-        return []
+    @abstractmethod
+    async def worker_processes(self) -> list[Process]:
+        """The listed processes by name, whichever queues they serve."""
 
     @operation
-    async def prune(
+    async def prune_process(
         self,
         name: str,
         *,
@@ -146,46 +170,20 @@ class Abilities(Sheets[C_co]):
         op: str | None = None,
         step: int = 1,
     ) -> Pruned:
-        """Strike a process from the `register` if it was silent for so long by the server's clock
-        (None: as long as its owner waits); looked at again in the step that strikes it.
+        """Remove a process from the registry if it was silent for ``silent_ms``.
 
-        ``rescue``: what it had waits again; else it ends as its owner has it (`unrescued`). The
-        same ``op`` and ``step`` sent again answer the same and change nothing.
+        Default: as long as its owner waits. The step that removes it checks that again, by the
+        server's clock. ``rescue``: its jobs wait again; otherwise see `prune_note`. The same
+        ``op`` and ``step`` sent again change nothing and get the same answer.
         """
-        raise Refused(f"queue {self.name} is a {self.kind} queue: nobody lists its workers")
-
-    @operation
-    async def upcoming(self, edges: Sequence[int]) -> list[int]:
-        """How many entries become due between each pair of neighbouring times (ms)."""
-        key = self.keys["delay"]
-        return await together(
-            Call(("ZCOUNT", key, low, f"({high}"), int, key=key) for low, high in pairwise(edges)
-        )
-
-    @operation
-    async def standing(self, id: str = "") -> Standing:
-        """What this kind of queue knows of why an entry or request (or, without an id, anything
-        at all) isn't handed out; a few round trips, however much is in it. Reads only."""
-        return await self._askers()
-
-    async def _askers(self) -> Standing:
-        return await asking(self.keys["callers"])
+        raise Refused(f"queue {self.name}: {self.owner} itself removes processes that are gone")
 
 
-def asking(key: str) -> Call[Standing]:
-    """When a worker last asked for work, by a queue's callers. Every take leaves its time in its
-    caller's slot, an idle worker's too; slots are kept for a day."""
-
-    def read(reply: Any) -> Standing:
-        cursor, rows = reply
-        values = list(rows.values()) if isinstance(rows, Mapping) else list(rows[1::2])
-        times = [int(value.split(b" ", 2)[1]) for value in values]
-        return Standing(
-            asked_ms=max(times, default=None), askers=len(times), askers_all=int(cursor) == 0
-        )
-
-    return Call(("HSCAN", key, 0, "MATCH", "*:take", "COUNT", SEEN), read, key=key)
+FEATURES: tuple[type, ...] = (
+    HasRequests, HasConsumerGroups, HasPriorityLevels, HasClients, HasTimeline, HasWorkerProcesses,
+)  # fmt: skip
 
 
-def _within(id: str, group: str) -> bool:
-    return not group or id.rpartition("/")[0] == group
+def features(queue_class: type[Queue[Any]]) -> frozenset[type]:
+    """The features that queues of a class have."""
+    return frozenset(feature for feature in FEATURES if issubclass(queue_class, feature))

@@ -1,51 +1,56 @@
-"""What reads all of a queue, by many processes side by side (see `scan`)."""
+"""Reads of a whole queue in ranges, by many processes side by side (see `state_scan`)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 from ..model.clock import Moment, bound_ms
-from ..model.entry import Entry, Request, State
+from ..model.entry import State
 from ..model.states import ZSETS
 from ..redis.operation import C_co, Call, Description, operation, together
-from .reads import Looks
-from .state_scan import Reach, ScoreRange, Sheet, WaitingIds, page, reach, spans, timed
+from .reads import QueueReads
+from .state_scan import (
+    ColumnPage,
+    HistoryExtent,
+    ScoreRange,
+    WaitingIds,
+    history_extent,
+    page,
+    score_ranges,
+    timed,
+)
 
-if TYPE_CHECKING:
-    from .queue import Queue
 
+class ParallelReads(QueueReads[C_co]):
+    """Reads of a state or of the history in ranges, of one shard: see `shard_queues`."""
 
-class Sheets(Looks[C_co]):
-    """A state or the history in parts; of one leaf (a shard, or a queue that has none)."""
-
-    @property
-    def leaves(self) -> Sequence[Queue[Any]]:
-        """Its shards, each a queue by itself: only descriptions, run them on this one's client."""
-        return (cast("Queue[Any]", self),)
-
-    async def _kept(self, state: State) -> tuple[str, float | None, float | None] | None:
-        """The sorted set that keeps a state, and from which score to which; None: none does."""
+    async def _zset_range(self, state: State) -> tuple[str, float | None, float | None] | None:
+        """The sorted set of a state and its lowest and highest score; None: it has none."""
         part = ZSETS.get(state)
         return None if part is None else (part, None, None)
 
     @operation
-    async def spans(
+    async def score_ranges(
         self, state: State, size: int, low_ms: Moment | None = None, high_ms: Moment | None = None
     ) -> list[ScoreRange] | None:
-        """A state cut into parts of about ``size``, of entries whose `Entry.at_ms` is from
-        ``low_ms`` to ``high_ms`` (ms or aware datetimes); None: it can't be cut here, `page` reads
-        it. Of one leaf."""
-        kept = await self._kept(state)
+        """Ranges of a state with about ``size`` entries each, for `read_range`.
+
+        ``low_ms``, ``high_ms``: bounds of `Entry.at_ms` (ms or aware datetimes). None: the state is
+        in no sorted set; read it with `read_waiting` or `page`. Of one shard.
+        """
+        kept = await self._zset_range(state)
         if kept is None:
             return None
         part, low, high = kept
         lows = [bound for bound in (low, bound_ms(low_ms, "low_ms")) if bound is not None]
         highs = [bound for bound in (high, bound_ms(high_ms, "high_ms")) if bound is not None]
-        return await spans(self.keys[part], size, max(lows, default=None), min(highs, default=None))
+        return await score_ranges(
+            self.keys[part], size, max(lows, default=None), min(highs, default=None)
+        )
 
     @operation
-    async def sheet(
+    async def read_range(
         self,
         state: State,
         span: ScoreRange,
@@ -53,12 +58,14 @@ class Sheets(Looks[C_co]):
         max: int = 100,
         want: frozenset[str] = frozenset({"lines", "errors"}),
         step: int | None = None,
-    ) -> Sheet:
-        """Up to ``max`` entries of a span, with the columns of `Sheet` in ``want``. Of one leaf.
+    ) -> ColumnPage:
+        """Up to ``max`` entries of a range, with the columns named in ``want``. Of one shard.
 
-        Columns are looked up for ``step`` of them by one call, all in one exchange."""
-        kept = await self._kept(state)
-        assert kept is not None, "what has no spans has no sheets"
+        ``cursor``: from the page before. ``step``: how many entries one command looks up; all
+        commands go out in one round trip.
+        """
+        kept = await self._zset_range(state)
+        assert kept is not None, f"state {state} has no score ranges"
         key = self.keys[kept[0]]
         rows, onward, took = await page(key, span, cursor, max, step)
         ids = [member for _, member in rows]
@@ -81,22 +88,24 @@ class Sheets(Looks[C_co]):
             columns = {column: _spread(ids, values) for column, values in columns.items()}
         middle = [sorted(some)[(len(some) - 1) // 2] for some in alike.values()]
         slowest = sorted([took, *middle])[-1]
-        return Sheet(ids, [score for score, _ in rows], onward, slowest, **columns)
+        return ColumnPage(ids, [score for score, _ in rows], onward, slowest, **columns)
 
-    async def _line(self, cursor: str | None, max: int, start: int | None = None) -> WaitingIds:
-        """Up to ``max`` of what waits where it can't be cut, behind ``cursor`` or from the
-        ``start``-th one on."""
-        raise NotImplementedError("what waits here has spans, or is read by pages")
+    async def _waiting_ids(
+        self, cursor: str | None, max: int, start: int | None = None
+    ) -> WaitingIds:
+        """Up to ``max`` waiting ids behind ``cursor``, or from rank ``start`` on, where what waits
+        is in no sorted set."""
+        raise NotImplementedError("what waits here has score ranges, or is read by pages")
 
     @operation
-    async def queued(
+    async def read_waiting(
         self,
         cursor: str | None = None,
         max: int = 100,
         want: frozenset[str] = frozenset({"lines", "errors"}),
-    ) -> Sheet:
-        """As `sheet`, of what waits in lists or streams: it has no spans. Of one leaf."""
-        line = await self._line(cursor, max)
+    ) -> ColumnPage:
+        """As `read_range`, of entries that wait in lists or streams. Of one shard."""
+        line = await self._waiting_ids(cursor, max)
         names = _names(line.ids)
         asked = want if line.clients is None else want - {"clients"}
         descriptions = self._columns("waiting", names, asked) if names else {}
@@ -110,12 +119,12 @@ class Sheets(Looks[C_co]):
             rows = zip(line.ids, columns["payloads"], strict=True)
             columns["payloads"] = [line.unmet.get(id) if p is None else p for id, p in rows]
         scores: list[float | None] = [None] * len(line.ids)
-        return Sheet(line.ids, scores, line.cursor, 0, **columns, unread=line.unread)
+        return ColumnPage(line.ids, scores, line.cursor, 0, **columns, unread=line.unread)
 
     def _columns(
         self, state: State, ids: Sequence[str], want: frozenset[str]
     ) -> dict[str, Description[Any]]:
-        """How each wanted column of a sheet is read, in one exchange."""
+        """Descriptions that read the wanted columns, all in one round trip."""
         parts = {"lines": "meta", "errors": "err"}
         columns: dict[str, Description[Any]] = {
             name: Call(("HMGET", self.keys[part], *ids), list[Any], key=self.keys[part])
@@ -123,53 +132,26 @@ class Sheets(Looks[C_co]):
             if name in want
         }
         if "payloads" in want:
-            columns["payloads"] = self._contents(ids)
+            columns["payloads"] = self._payloads_or_errors(ids)
         return columns
 
     @operation
-    def reach(self) -> Call[Reach]:
-        """How far the history goes. Of one leaf."""
-        return reach(self.keys["hist"])
+    def history_extent(self) -> Call[HistoryExtent]:
+        """The first and last event that the history holds. Of one shard."""
+        return history_extent(self.keys["hist"])
 
     @operation
-    def happened(
+    def history_range(
         self, after: str, until: str, max: int = 100
     ) -> Call[list[tuple[bytes, dict[bytes, bytes]]]]:
-        """History events behind the id ``after``, up to and with ``until``, oldest first, as the
-        stream has them. Of one leaf."""
+        """Up to ``max`` history events behind the id ``after`` up to and with ``until``, the
+        oldest first, as the stream has them. Of one shard."""
         key = self.keys["hist"]
         return Call(("XRANGE", key, f"({after}", until, "COUNT", max), list[Any], key=key)
 
-    @operation
-    async def request_spans(
-        self,
-        settled: bool,
-        size: int,
-        low_ms: Moment | None = None,
-        high_ms: Moment | None = None,
-    ) -> list[ScoreRange]:
-        """Requests cut into parts by age: open ones by creation, settled ones by their end. Of one
-        leaf."""
-        return []
-
-    @operation
-    async def request_sheet(
-        self, settled: bool, span: ScoreRange, cursor: str | None = None, max: int = 100
-    ) -> tuple[list[tuple[str, Request | Exception | None]], str | None]:
-        """Up to ``max`` requests of a span by id, and where to go on; an error is a record that
-        can't be read. Of one leaf."""
-        return [], None
-
-    @operation
-    async def subrequests(
-        self, id: str, start: int = 1, max: int = 100, payloads: bool = False
-    ) -> list[Entry]:
-        """Sub-requests ``start …`` of a request by number, in whatever state. Of one leaf."""
-        return []
-
 
 def _names(ids: Sequence[bytes]) -> list[str]:
-    """Those that are names; all of them, nearly always."""
+    """The ids that are UTF-8; nearly always all of them."""
     try:
         return [*map(bytes.decode, ids)]
     except UnicodeDecodeError:
@@ -184,6 +166,6 @@ def _name(id: bytes) -> str | None:
 
 
 def _spread(ids: Sequence[bytes], values: Sequence[Any]) -> list[Any]:
-    """A column of those ids that are names, as one of all."""
+    """A column of the ids that are UTF-8, with None in the places of the others."""
     given = iter(values)
     return [None if _name(id) is None else next(given) for id in ids]

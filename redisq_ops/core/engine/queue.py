@@ -1,66 +1,80 @@
-"""The protocol every queue keeps towards workers and operators.
+"""The queue: what workers call, on top of what operators change and of what can be read.
 
-Faces (`ops`, CLI, dashboard, Spark) know this class only, never a queue's keys. A queue's room
-subclasses it with its own Lua, its own waiting, and what else it can show (``capabilities``).
-What isn't waiting has one shape for all our queues, so settling, recovery, paging and bulk moves
-are here, once.
+`Queue` is the class that `ops`, the command line, the dashboard and Spark know; they never use a
+queue's keys. A kind of queue subclasses it with its own Lua and its own way to wait. Entries that
+don't wait are kept alike in all kinds of ours, so settling, recovery, paging and bulk moves are
+written once, here and in the base classes. `optional_features` has what only some kinds can do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
-from hashlib import sha1
 from typing import Any
-from urllib.parse import quote, unquote
 
 from ..model.clock import Duration, checked_ms
-from ..model.entry import Delivery, Entry, MovedRange, Settlement, State, Taken
-from ..model.errors import Refused, Superseded
-from ..model.keys import checked_consumer, checked_name
+from ..model.entry import Delivery, Settlement, TakeResult
+from ..model.keys import checked_consumer
 from ..model.settings import LEASE_MS
-from ..model.states import EDIT, FIXED
-from ..redis.operation import C_co, Call, Description, both, operation
-from ..redis.parsers import row_words, scored, words
-from .optional_features import Abilities
+from ..redis.operation import C_co, Call, both, operation
+from ..redis.parsers import row_words
+from .operator_changes import OperatorChanges
+from .replay_tracking import ReplayTracker
 from .wire_format import checked_take, ends, taken
 
 
-class Queue(Abilities[C_co]):
+class Queue(OperatorChanges[C_co]):
     """One queue on one server, Sentinel or Cluster.
 
-    ``client`` decides how operations run: blocking, or awaited on an asyncio client. ``clock`` is
-    the server's unless a test moves its own.
+    Producers submit (each kind its own way), workers `take`, `extend` and `settle`; `Worker` does
+    that for you. Delivery is at least once: an entry is delivered again after each lease that
+    expires, until its latest holder settles it or it is dead with a recorded reason.
+
+    On a client from `connect` each method returns its result; on one from `aconnect` it returns
+    an awaitable. All raise subclasses of `errors.RedisqError`.
     """
 
-    # --- what workers do -----------------------------------------------------------------------
+    @property
+    def shard_queues(self) -> Sequence[Queue[Any]]:
+        """The queue's shards, each a queue of its own; an unsharded queue is its only one.
+
+        They have no client: run their descriptions (``.op``) on this queue's client.
+        """
+        return (self,)
 
     @operation
-    async def take(self, n: int = 1, *, consumer: str, lease_ms: Duration = LEASE_MS) -> Taken:
-        """Take up to ``n`` entries (1–500), each under a lease of ``lease_ms`` (ms or a
-        timedelta).
+    async def take(self, n: int = 1, *, consumer: str, lease_ms: Duration = LEASE_MS) -> TakeResult:
+        """Take up to ``n`` entries (1 to 500), each under a lease of ``lease_ms``.
 
-        Promotes what is due and brings back what is overdue on the way. At least once: an entry
-        whose lease runs out is delivered again, and its old receipt is void. From a queue that
-        doesn't exist yet nothing is taken, and that doesn't create it.
+        ``lease_ms``: ms or a timedelta. Returns a `TakeResult`: the deliveries, and when to look
+        again. Delayed entries that are due and entries whose lease expired are handed out, too.
+        Doesn't block, and doesn't create a queue that doesn't exist.
+
+        At least once: an entry whose lease expires is delivered again, and its old receipt is void.
+        Raises `BadInput` for a bad number or name, `Unreachable`.
+
+            taken = queue.take(10, consumer="worker-1", lease_ms=30_000)
+            queue.settle([Settlement(each, "ack") for each in taken.deliveries])
         """
         checked_take(n)
         checked_consumer(consumer)
         lease_ms = checked_ms(lease_ms, "lease_ms")
         if not await self.exists.op():
-            return Taken((), None, False)
-        await self._enrol()
+            return TakeResult((), None, False)
+        await self._ensure_registered()
         return await self._take(n, consumer, lease_ms)
 
-    async def _take(self, n: int, consumer: str, lease_ms: Duration) -> Taken:
+    async def _take(self, n: int, consumer: str, lease_ms: Duration) -> TakeResult:
         checked_take(n)
         checked_consumer(consumer)
         lease_ms = checked_ms(lease_ms, "lease_ms")
 
-        def read(reply: list[Any]) -> Taken:
+        def read(reply: list[Any]) -> TakeResult:
             return taken(reply, partial(self._deliveries, consumer))
 
-        found: Taken = await self._guarded("take", read, n=n, lease_ms=lease_ms, consumer=consumer)
+        found: TakeResult = await self._call_idempotent(
+            "take", read, n=n, lease_ms=lease_ms, consumer=consumer
+        )
         return found
 
     def _deliveries(
@@ -79,11 +93,15 @@ class Queue(Abilities[C_co]):
 
     @operation
     async def settle(self, settlements: Sequence[Settlement]) -> list[str]:
-        """End deliveries; one word each: done | retry | dead | released | stale.
+        """End deliveries: up to 500 `Settlement` of one consumer, in one atomic step.
 
-        ``stale``: another delivery of that entry is the valid one, nothing was changed.
+        Returns one word for each, in their order: ``done``, ``retry``, ``dead``, ``released``, or
+        ``stale``: a later delivery of the entry is the valid one, and nothing was changed. Raises
+        `BadInput` for an unknown outcome or a value that isn't bytes; then nothing is sent.
+
+            words = queue.settle([Settlement(delivery, "fail", b"error text", delay_ms=5_000)])
         """
-        await self._fit()
+        await self._check_key_types_once()
         return await self._settle(settlements)
 
     async def _settle(self, settlements: Sequence[Settlement]) -> list[str]:
@@ -92,36 +110,36 @@ class Queue(Abilities[C_co]):
         told, rows = ends(
             settlements, lambda s: (s.outcome, s.value, checked_ms(s.delay_ms, "delay_ms"))
         )
-        found: list[str] = await self._guarded(
+        found: list[str] = await self._call_idempotent(
             "settle", row_words(len(settlements)), rows,
             consumer=settlements[0].delivery.consumer, told=told,
         )  # fmt: skip
         return found
 
-    def retry_ms(self, settlement: Settlement) -> int | None:
-        """How long what failed so waits to run again; None: that is decided as it is settled."""
-        return checked_ms(settlement.delay_ms, "delay_ms")
-
     @operation
-    async def turn(
+    async def settle_and_take(
         self,
         settlements: Sequence[Settlement],
         n: int,
         *,
         consumer: str,
         lease_ms: Duration = LEASE_MS,
-    ) -> tuple[list[str], Taken]:
-        """Settle what is finished and take the next, in one round trip."""
+    ) -> tuple[list[str], TakeResult]:
+        """`settle` and then `take`, in one round trip: (the words, the deliveries)."""
         if not await self.exists.op():
-            return await self.settle.op(settlements), Taken((), None, False)
-        await self._enrol()
+            return await self.settle.op(settlements), TakeResult((), None, False)
+        await self._ensure_registered()
         return await both(self._settle(settlements), self._take(n, consumer, lease_ms))
 
     @operation
     def extend(
         self, deliveries: Sequence[Delivery], lease_ms: Duration = LEASE_MS
     ) -> Call[list[bool]]:
-        """Renew leases; False for each that is no longer ours."""
+        """Renew leases: ``lease_ms`` (ms or a timedelta) from now. Up to 500 deliveries.
+
+        Returns one bool for each: False when a later delivery of the entry is the valid one, or it
+        is settled; then its handler should stop.
+        """
         return self._script("extend").call(
             self.keys,
             self.clock,
@@ -132,288 +150,22 @@ class Queue(Abilities[C_co]):
 
     @operation
     async def sweep(self, max: int = 100) -> int:
-        """Let go of what is past its time (trash, finished requests), a little; how many went."""
+        """Delete up to ``max`` records that are kept no longer (trash, finished requests).
+
+        Returns how many were deleted. Workers call it from `upkeep`.
+        """
         swept: int = await self._script("sweep").call(self.keys, self.clock, int, max=max)
         return swept
 
     @operation
     async def upkeep(self) -> int:
-        """What any worker does for the queue about every 30 s; how much there was to do."""
+        """What a worker does for the queue about every 30 s; returns how much there was to do."""
         return await self.sweep.op()
 
-    # --- what operators change -----------------------------------------------------------------
+    def _retry_delay_ms(self, settlement: Settlement) -> int | None:
+        """How long a failed entry waits for its next attempt; None: decided as it is settled."""
+        return checked_ms(settlement.delay_ms, "delay_ms")
 
-    @operation
-    def move(
-        self,
-        op: str,
-        step: int,
-        ids: Sequence[str],
-        *,
-        source: State,
-        target: str,
-        high_water_ms: int,
-        consumer: str = "-",
-        lease_ms: Duration = LEASE_MS,
-        times: Mapping[str, int] | None = None,
-        span: str = "",
-    ) -> Call[list[str]]:
-        """One step of a bulk move by identity: moved | changed | late | away, one word per id.
-
-        The same ``op`` and ``step`` sent again answer the same and change nothing. ``times``: what
-        tells waiting and delayed entries from later ones of their ids that have no record: ready
-        time, or beginning of the request; with another time they are ``changed``. ``span``: which
-        entries of a plan these are (FROM-TO or FROM-TO-HAND), kept in the journal with the step's
-        number. What the same step moved when another hand sent it is ``theirs``.
-        """
-        checked_name(op, "operation")
-        checked_consumer(consumer)
-        return self._script("move").call(
-            self.keys,
-            self.clock,
-            words,
-            [(id, (times or {}).get(id, "-")) for id in ids],
-            caller=op,
-            seq=step,
-            **{"from": source, "to": target},
-            high_water=high_water_ms,
-            consumer=consumer,
-            lease_ms=checked_ms(lease_ms, "time"),
-            span=span,
-        )
-
-    @operation
-    def move_front(
-        self,
-        op: str,
-        step: int,
-        n: int,
-        *,
-        source: State,
-        target: str,
-        high_water_ms: int,
-        left: Sequence[int] = (0,),
-        last: bool = False,
-    ) -> Description[MovedRange]:
-        """One step of a bulk move of a whole state: the first ``n`` of what is meant.
-
-        Meant is what has been in ``source`` (of `fronts`) since before ``high_water_ms``, as with
-        `move` for all their ids. ``left`` is the earlier step's `MovedRange.left`. The same ``op``
-        and ``step`` sent again answer the same and change nothing. The history is told of the steps
-        of a second at once, and of the rest with the ``last`` one or when nothing is left.
-        """
-        checked_name(op, "operation")
-
-        def read(reply: list[bytes]) -> MovedRange:
-            if not reply:  # of a step of nothing: an undo took its place
-                raise Superseded(f"{op} was taken back meanwhile")
-            moved, stuck, done = map(int, reply)
-            return MovedRange(moved, (left[0] + stuck,), not moved + stuck, done)
-
-        return self._script("move_range").call(
-            self.keys,
-            self.clock,
-            read,
-            caller=op,
-            seq=step,
-            **{"from": source, "to": target},
-            high_water=high_water_ms,
-            n=n,
-            left=left[0],
-            last=int(last),
-        )
-
-    @operation
-    def edit(
-        self,
-        op: str,
-        step: int,
-        rows: Sequence[tuple[str, bytes, bytes]],
-        *,
-        source: State,
-        high_water_ms: int,
-    ) -> Call[list[str]]:
-        """One step of a change of payloads, of entries in ``source`` (of `editable`).
-
-        A row is an id, its payload as it was read, and what it is to be. One word each: moved |
-        changed (another payload or state now) | late, as `move` has them.
-        """
-        checked_name(op, "operation")
-        return self._script("edit").call(
-            self.keys,
-            self.clock,
-            words,
-            [(id, sha1(was).hexdigest(), payload) for id, was, payload in rows],
-            caller=op,
-            seq=step,
-            **{"from": source},
-            high_water=high_water_ms,
-        )
-
-    @operation
-    def undo(
-        self,
-        op: str,
-        step: int,
-        *,
-        target: str,
-        by: str,
-        seq: int,
-        left: Callable[[list[str]], None] = lambda ids: None,
-    ) -> Call[tuple[int, ...]]:
-        """Take one step of ``op`` back: (put back, touched meanwhile and left alone). A third
-        number, if there is one: out of reach now, and left for a later undo.
-
-        ``target``: the state its entries were moved to, or ``edit`` if they only were edited.
-        ``left`` is told which were left alone, where the layout knows; perhaps repeatedly.
-        """
-        edited = target == EDIT
-
-        def counted(reply: list[Any]) -> tuple[int, ...]:
-            left([id.decode() for id in reply[2:]])
-            return int(reply[0]), int(reply[1])
-
-        return self._script("undo_edit" if edited else "undo").call(
-            self.keys,
-            self.clock,
-            counted,
-            caller=by,
-            seq=seq,
-            op=op,
-            step=step,
-            **({} if edited else {"to": target}),
-        )
-
-    def abroad(self, op: str, id: str) -> str:
-        """What an entry that a move (``op``) brings into such a queue is there, or is part of."""
-        return id
-
-    @operation
-    async def accept(self, entries: Sequence[Entry], op: str) -> list[str]:
-        """Take in entries of another queue of this kind, each in its state (of `accepts`).
-
-        One word each: ok | exists (the id is here, nothing was changed) | same (it came by this
-        very ``op``). Refused as a whole when the queue is full or draining.
-        """
-        raise Refused(f"queue {self.name} is a {self.kind} queue: it takes in no other's entries")
-
-    @operation
-    async def creatable(self) -> None:
-        """Refuse a name under which no such queue can be begun; nothing is written."""
-        await self._unobstructed()
-
-    @operation
-    async def unlike(self, other: Queue[Any]) -> str:
-        """Why entries of another queue of this kind can't go on here, in words; empty: they can."""
-        return ""
-
-    @operation
-    async def configure(self, op: str, seq: int, changes: dict[str, str]) -> dict[str, str]:
-        """Set settings or flags; an empty value removes. Returns what was there before or ''."""
-        await self._enrol()
-        return await self._configure(op, seq, changes)
-
-    async def _configure(
-        self, op: str, seq: int, changes: dict[str, str], since: Mapping[str, str] | None = None
-    ) -> dict[str, str]:
-        """``since``: of names in it only what still is as it says is changed."""
-        was = since or {}
-        before = await self._script("configure").call(
-            self.keys,
-            self.clock,
-            words,
-            [
-                (name, _kept(value), _kept(was[name]) if name in was else "*")
-                for name, value in changes.items()
-            ],
-            caller=op,
-            seq=seq,
-        )
-        return {
-            name: "" if word == "-" else unquote(word)
-            for name, word in zip(changes, before, strict=True)
-        }
-
-    @operation
-    async def dismantle(self, max: int = 100) -> int:
-        """Remove a bounded part of a queue that is being destroyed; 0 when nothing is left.
-
-        Big keys are unlinked (freed off the server's main thread), never deleted in place.
-        """
-        gone = await self._dismantle(max)
-        if gone:
-            return gone
-        ops = await scored(self.keys["ops"], "0", str(max - 1))
-        parts = [f"{self.keys['op_']}{op}" for op, _ in ops]
-        if not parts:
-            parts = [self.keys[part] for part in (*FIXED, *self.parts)]
-            parts += self._rate_keys(await self._now())
-        else:
-            key = self.keys["ops"]
-            await Call(("ZREM", key, *(op for op, _ in ops)), int, key=key)
-        return await Call(("UNLINK", *parts), int, key=parts[0])
-
-    async def _dismantle(self, max: int) -> int:
-        return 0
-
-    @operation
-    async def govern(
-        self, op: str, seq: int, rule: str, client: str, value: int
-    ) -> tuple[str, int]:
-        """Change one of the `rules` of a client, as an operation; `invert` takes it back.
-
-        Returns (``ok`` or ``same``, the value before).
-        """
-        raise Refused(f"queue {self.name} is a {self.kind} queue: it has no rules for clients")
-
-    @operation
-    async def invert(
-        self,
-        op: str,
-        seq: int,
-        verb: str,
-        args: Sequence[str],
-        left: Callable[[list[str]], None] = lambda ids: None,
-    ) -> int:
-        """Take back a change that moved no entries; how many things changed.
-
-        It is about as many as `inverts` says. ``left`` is told which were touched since, and stay;
-        the others are as they were already.
-        """
-        if verb == "accepted":  # to the trash, unless it was touched since
-            high_water, id, *digest = args
-            entry = await self.get.op(id)
-            # Its id is free once it is done: what has it by now may be other work.
-            if entry is not None and digest and entry.digest != digest[0]:
-                left([id])
-                return 0
-            if entry is not None and entry.state in ("waiting", "delayed", "dead"):
-                said = await self.move.op(
-                    op, seq, [id], source=entry.state, target="trash", high_water_ms=int(high_water)
-                )
-                if "moved" in said:
-                    return 1
-            elif entry is not None and entry.state == "trash":
-                return 0
-            left([id])
-            return 0
-        if verb != "set":
-            raise Refused(f"nothing here knows how to take back {verb!r}")
-        name, value, *after = args
-        before = unquote(value)
-        since = {name: unquote(after[0])} if after else {}
-        was = (await self._configure(op, seq, {name: before}, since))[name]
-        if was == since.get(name, was):  # whatever it is, of one that didn't note what it set
-            return 1
-        if was != before:
-            left([name])
-        return 0
-
-    def inverts(self, verb: str, args: Sequence[str]) -> int:
-        """How many things an `invert` is about: entries, where it is about these."""
-        return 1
-
-
-def _kept(value: str) -> str:
-    """A setting's value as it is stored; ``-`` alone would be read as none."""
-    return "%2D" if value == "-" else quote(value, safe="")
+    def replay_tracker(self) -> ReplayTracker:
+        """Follows entries that are replayed in this queue until they end or die again."""
+        return ReplayTracker(self)

@@ -1,11 +1,11 @@
-"""What every queue is built on: its names, its scripts, and what its kind says of itself."""
+"""What every queue is built on: its keys, its scripts, its registry entry, its server clock."""
 
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar
 from urllib.parse import unquote
 
 from ..model.clock import Clock, ServerClock
@@ -14,45 +14,41 @@ from ..model.errors import WrongKind
 from ..model.keys import PREFIX, Keys, checked_name, checked_prefix
 from ..model.states import FIXED, VERBS, Verb
 from ..redis import acl_rights
-from ..redis.operation import Bound, C_co, Call, both, operation, together
+from ..redis.operation import Bound, C_co, Call, both, mode, operation, together
 from ..redis.scripts import Script, script
 from .declared_features import DeclaredFeatures
-from .idempotency import Callers
-from .registry import enrol, find, server_ms
-
-if TYPE_CHECKING:
-    from .queue import Queue
+from .idempotency import CallerSlots
+from .registry import ensure_registered, find, server_ms
 
 
-class Room(DeclaredFeatures, Bound[C_co], ABC):
-    """A queue's keys and the ways to its scripts; nothing of what can be done with it."""
+class QueueBase(DeclaredFeatures, Bound[C_co], ABC):
+    """A queue's keys and scripts, and the class attributes that describe its kind."""
 
     kind: ClassVar[str]
+    """the kind's name in the registry and on the command line"""
     schema: ClassVar[int] = 1
-    room: ClassVar[str]
-    capabilities: ClassVar[frozenset[str]] = frozenset()
-    parts: ClassVar[dict[str, str]] = {}
-    """the room's own fixed keys, beside `FIXED`"""
+    """version of the kind's stored layout; a queue of a newer one is refused"""
+    package: ClassVar[str]
+    """the package under `redisq_ops.core` that has the kind's Lua files"""
+    key_types: ClassVar[dict[str, str]] = {}
+    """the kind's own keys, key part -> Redis type, beside those all queues have (`FIXED`)"""
     actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {
         verb: states for verb, (states, _) in VERBS.items() if verb not in ("reschedule", "move")
     }
-    """what an operator can do here, and to entries of which states (`move` takes two queues)"""
-    fronts: ClassVar[frozenset[State]] = frozenset({"dead", "trash"})
-    """states that can be moved whole, the server choosing what is next: see `move_front`"""
-    accepts: ClassVar[frozenset[State]] = frozenset()
-    """states in which entries that were exported can be taken in: see `accept`"""
-    editable: ClassVar[tuple[State, ...]] = ("delayed", "dead")
-    """states whose entries can be given another payload"""
-    settable: ClassVar[bool] = True
-    """whether it has settings and flags (paused, closed)"""
-    rules: ClassVar[Mapping[str, range]] = {}
-    """what can be set of a client (``clients`` in `capabilities`), and to which values"""
-    faults: ClassVar[tuple[str, ...]] = ()
-    """what is known to be wrong with the layout itself, a sentence each"""
-    replays: ClassVar[str] = "attempts counted afresh"
-    """what a replayed entry's attempts are"""
-    unrescued: ClassVar[str] = ""
-    """what becomes of the work of a process that is pruned without rescue, in words"""
+    """an operator's verbs that this kind supports -> the states whose entries they change
+    (without ``move``, which needs a second queue)"""
+    range_states: ClassVar[frozenset[State]] = frozenset({"dead", "trash"})
+    """states from which `move_range` can move entries without a list of their ids"""
+    importable_states: ClassVar[frozenset[State]] = frozenset()
+    """states in which `import_entries` can put entries"""
+    editable_states: ClassVar[tuple[State, ...]] = ("delayed", "dead")
+    """states in which `edit` can change a payload"""
+    has_settings: ClassVar[bool] = True
+    """whether the queue has settings and the flags ``paused`` and ``closed``"""
+    layout_faults: ClassVar[tuple[str, ...]] = ()
+    """known faults of the layout itself, one sentence each"""
+    replay_note: ClassVar[str] = "attempts counted afresh"
+    """what happens to the attempts of a replayed entry, in words"""
 
     def __init__(
         self,
@@ -61,99 +57,129 @@ class Room(DeclaredFeatures, Bound[C_co], ABC):
         *,
         prefix: str = PREFIX,
         clock: Clock | None = None,
-        callers: Callers | None = None,
+        callers: CallerSlots | None = None,
         shard: int = 0,
         layout: int = 0,
     ) -> None:
+        """Open a queue. Nothing is sent or written before the first operation.
+
+        ``client``: from `connect` (operations block) or `aconnect` (operations are awaited).
+        ``name``: 1 to 128 printable ASCII characters without space, ``{ } * | /``. ``prefix``:
+        what all keys of this deployment begin with. ``clock``: for tests. ``callers``, ``shard``
+        and ``layout``: set by a sharded queue for its shards. Raises `BadInput` for a bad name.
+        """
         super().__init__(client)
         self.name = checked_name(name, "queue name")
         self.prefix = checked_prefix(prefix)
         self.shard = shard
         self.layout = layout
-        # No name has a slash, so no queue can be called like another's shard.
+        # A name can't contain a slash, so no queue has the keys of another queue's shard.
         self.keys = Keys(f"{name}/{shard}" if shard else name, prefix)
         self.clock = clock or ServerClock()
-        self.callers = callers or Callers()
-        self._enrolled = False
-        self._fits = False
+        self.callers = callers or CallerSlots()
+        self._registered = False
+        self._key_types_checked = False
+
+    def __repr__(self) -> str:
+        shard = f"/{self.shard}" if self.shard else ""
+        return f"<{type(self).__name__} {self.name + shard!r} ({mode(self.client)})>"
+
+    def __dir__(self) -> list[str]:
+        """Public names only: this is what an interactive shell offers as completions."""
+        return [name for name in super().__dir__() if not name.startswith("_")]
+
+    # --- scripts and the registry --------------------------------------------------------------
 
     def _script(self, name: str) -> Script:
-        return script(self.room, name, self.kinds)
+        return script(self.package, name, self._all_key_types)
 
-    async def _enrol(self) -> None:
-        if not self._enrolled:
-            enrolment = enrol(
-                self.name, self.kind, self.schema, self.prefix, permitted=self._permitted
+    async def _ensure_registered(self) -> None:
+        """Find the queue's registry entry or create it, once per object."""
+        if not self._registered:
+            registering = ensure_registered(
+                self.name, self.kind, self.schema, self.prefix, permitted=self._check_submit_rights
             )
-            entry, _ = await both(enrolment, self._unobstructed())
+            entry, _ = await both(registering, self._refuse_wrong_types())
             if entry.all_shards > 1:
                 raise WrongKind(f"queue {self.name} has shards: open it as a sharded queue")
             self.layout = entry.layout
-            self._enrolled = True
+            self._registered = True
 
-    async def _permitted(self) -> None:
-        """Refuse a user who may put nothing into the queue, before an empty one is created."""
-        await acl_rights.to_put(cast("Queue[Any]", self))
+    async def _check_submit_rights(self) -> None:
+        """Raise `Forbidden` for a user who can't submit, before an empty queue is created."""
+        await acl_rights.to_put(self)
 
-    async def _fit(self) -> None:
-        """Once a process: refuse foreign keys in the way of scripts that don't look themselves."""
-        if not self._enrolled and not self._fits:
-            await self._unobstructed()
-            self._fits = True
+    async def _check_key_types_once(self) -> None:
+        """Check key types once per object, for scripts that don't check them at each call."""
+        if not self._registered and not self._key_types_checked:
+            await self._refuse_wrong_types()
+            self._key_types_checked = True
 
-    async def mistyped(self) -> list[tuple[str, str, str]]:
-        """Keys that are of another type than ours: (key, its type, what it should be)."""
-        kinds = {self.keys[part]: kind for part, kind in sorted(self.kinds)}
-        found = await together(Call(("TYPE", key), bytes.decode, key=key) for key in kinds)
-        return [(key, is_, kinds[key]) for key, is_ in zip(kinds, found, strict=True)
-                if is_ not in ("none", kinds[key])]  # fmt: skip
+    async def _wrong_type_keys(self) -> list[tuple[str, str, str]]:
+        """Keys of another Redis type than the queue's: (key, its type, the expected type)."""
+        expected = {self.keys[part]: type_ for part, type_ in sorted(self._all_key_types)}
+        found = await together(Call(("TYPE", key), bytes.decode, key=key) for key in expected)
+        return [(key, type_, expected[key]) for key, type_ in zip(expected, found, strict=True)
+                if type_ not in ("none", expected[key])]  # fmt: skip
 
-    async def _unobstructed(self) -> None:
-        """Refuse foreign keys in the way now: a script finds them when it has begun to write."""
-        for key, is_, kind in await self.mistyped():
+    async def _refuse_wrong_types(self) -> None:
+        """Raise `WrongKind` for a key of another type; a script finds out after its first write."""
+        for key, is_, kind in await self._wrong_type_keys():
             raise WrongKind(f"key {key} is a {is_} where queue {self.name} has a {kind}")
 
-    async def _guarded(self, name: str, read: Any, rows: Any = (), **argv: Any) -> Any:
-        """Run a script in a caller's slot, so that a re-sent call has no effect."""
+    async def _call_idempotent(self, name: str, read: Any, rows: Any = (), **argv: Any) -> Any:
+        """Run a script in a caller slot: the same call sent again changes nothing."""
         loaded = self._script(name)
-        with self.callers.turn(name) as (caller, seq):
+        with self.callers.borrow(name) as (caller, seq):
             try:
                 return await loaded.call(
                     self.keys, self.clock, read, rows, caller=caller, seq=seq, **argv
                 )
             except WrongKind:
-                self._enrolled = self._fits = False  # from now on, look first
-                await self._unobstructed()  # now, to name it
+                self._registered = self._key_types_checked = False  # check again at the next call
+                await self._refuse_wrong_types()  # and now, because this names the key
                 raise
 
-    @property
-    def kinds(self) -> frozenset[tuple[str, str]]:
-        """Its fixed keys' parts, each with its type."""
-        return _kinds(type(self))
+    # --- keys ----------------------------------------------------------------------------------
 
     @property
-    def wake_key(self) -> str:
+    def _all_key_types(self) -> frozenset[tuple[str, str]]:
+        """Every fixed key of the queue: (key part, Redis type)."""
+        return _types_of_keys(type(self))
+
+    @property
+    def _wake_key(self) -> str:
         """The list an idle worker blocks on; an element is a hint, never work."""
         return self.keys["wake"]
 
     @property
-    def all_keys(self) -> tuple[Keys, ...]:
-        """The keys of every shard; wake lists and journals are there, one each."""
+    def shard_queues(self) -> Sequence[QueueBase[Any]]:
+        """The queue's shards, each a queue of its own; an unsharded queue is its only one.
+
+        They have no client: run their descriptions (``.op``) on this queue's client.
+        """
+        return (self,)
+
+    @property
+    def shard_keys(self) -> tuple[Keys, ...]:
+        """The keys of every shard; each has its own wake list and audit log."""
         return (self.keys,)
 
     @property
-    def former_keys(self) -> tuple[Keys, ...]:
-        """The keys of every shard that may have been given up."""
+    def former_shard_keys(self) -> tuple[Keys, ...]:
+        """The keys of every shard that the queue may have had once and has no more."""
         return ()
+
+    # --- small reads ---------------------------------------------------------------------------
 
     @operation
     async def exists(self) -> bool:
-        """Whether there is such a queue. Its first submission creates it, no look does."""
-        return self._enrolled or await find(self.name, self.prefix) is not None
+        """Whether the queue exists. The first submission creates it; reading never does."""
+        return self._registered or await find(self.name, self.prefix) is not None
 
     @operation
     def settings(self) -> Call[dict[str, str]]:
-        """The settings that differ from the defaults, and flags (``paused``, ``closed``)."""
+        """Settings that differ from their defaults, and the flags ``paused`` and ``closed``."""
         return Call(
             ("HGETALL", self.keys["cfg"]),
             lambda reply: {k.decode(): unquote(v.decode()) for k, v in reply.items()},
@@ -162,7 +188,7 @@ class Room(DeclaredFeatures, Bound[C_co], ABC):
 
     @operation
     async def now(self) -> int:
-        """The queue's clock: the server's, in ms."""
+        """The clock the queue goes by: the server's time, in ms since 1970 (UTC)."""
         return await self._now()
 
     def _counters(self, *names: str) -> Call[list[int]]:
@@ -171,7 +197,7 @@ class Room(DeclaredFeatures, Bound[C_co], ABC):
         return Call(("HMGET", key, *names), lambda r: [int(v or 0) for v in r], key=key)
 
     def _flags(self) -> Call[list[str | None]]:
-        """Why the queue is paused and why it is closed; None where it isn't."""
+        """The reason why the queue is paused and why it is closed; None where it isn't."""
 
         def read(reply: list[bytes | None]) -> list[str | None]:
             return [None if flag is None else unquote(flag.decode()) for flag in reply]
@@ -185,5 +211,5 @@ class Room(DeclaredFeatures, Bound[C_co], ABC):
 
 
 @cache
-def _kinds(queue: type[Room[Any]]) -> frozenset[tuple[str, str]]:
-    return frozenset((FIXED | queue.parts).items())
+def _types_of_keys(queue: type[QueueBase[Any]]) -> frozenset[tuple[str, str]]:
+    return frozenset((FIXED | queue.key_types).items())

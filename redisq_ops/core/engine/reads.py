@@ -1,37 +1,59 @@
-"""What operators see of any queue: by pages, by id, by the minute, and what happened."""
+"""What can be read of any queue: counts, pages of entries, one entry, rates, history, faults."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from ..model import record
-from ..model.entry import Checkup, Counts, Entry, Event, Page, Rates, State
+from ..model.consumer_load import PENDING_PAGE, GroupLoad, PendingPage, pending_delivery
+from ..model.entry import Checkup, Counts, Entry, Event, Limit, Page, Rates, State
+from ..model.errors import WrongKind
+from ..model.queue_position import OTHERS, SEEN, QueuePosition
 from ..model.quoting import bytes_of
 from ..model.states import ZSETS
 from ..redis.operation import C_co, Call, both, operation, together
 from ..redis.parsers import moment, number, scored, spelt
-from .queue_base import Room
+from .queue_base import QueueBase
 
 _HOUR_MS = 3_600_000
 _HOURS = 26
-"""that counters of a minute live at most"""
+"""hours for which per-minute counters can exist"""
 _NAMED = 20
-"""corrupt records that a checkup names one by one"""
+"""corrupt records that a checkup lists one by one"""
 _CHECKED = 500
 """records that a checkup reads at a time"""
 RATES_S = 90_000
-"""that an hour of them is kept after the last that was counted in it, as `history.lua` has it"""
+"""s after which an hour of per-minute counters expires; the same number is in `history.lua`"""
 
 
-class Looks(Room[C_co]):
-    """Reads only, each in a number of round trips that doesn't depend on how much there is."""
+class QueueReads(QueueBase[C_co]):
+    """Reads of a queue. They write nothing, run no script, and need read permission only.
+
+    Each takes a fixed number of round trips, however many entries there are. Raises `WrongKind` for
+    a key of another Redis type, `Unreadable` for a corrupt value, `Unreachable` without a server.
+    """
 
     @operation
     @abstractmethod
     async def counts(self, now_ms: int | None = None) -> Counts:
-        """Entries by state, in one round trip (two when ``now_ms`` isn't given and matters)."""
+        """Number of entries in each state, and the flags ``paused`` and ``closed``.
+
+        ``now_ms`` (the server's time in ms) saves a round trip where ready times matter.
+        """
+
+    @operation
+    async def full_counts(self, now_ms: int | None = None) -> Counts:
+        """`counts` with the numbers that take a search to find, for a look at one queue."""
+        counts: Counts = await self.counts.op(now_ms)
+        return counts
+
+    @operation
+    async def creation_options(self) -> dict[str, str]:
+        """Options that were fixed when the queue was created, name -> value."""
+        return {}
 
     @operation
     async def page(
@@ -42,10 +64,11 @@ class Looks(Room[C_co]):
         start: int | None = None,
         payloads: bool = False,
     ) -> Page:
-        """Up to ``max`` entries of a state in the server's order, their payloads if asked.
+        """Up to ``max`` entries of a state, in the order in which the server keeps them.
 
-        ``cursor`` goes on behind an earlier page whatever came or went meanwhile; ``start`` is a
-        rank, for a window of a long list on a screen.
+        ``cursor``: the `Page.cursor` of the page before; no entry is skipped or shown twice,
+        whatever came or went between the two. ``start``: the rank of the first entry, for a window
+        in a long list. ``payloads``: also read payloads.
         """
         if state == "done":
             return Page((), None, 0)
@@ -69,7 +92,7 @@ class Looks(Room[C_co]):
         total = Call(("ZCOUNT", key, low, high), int, key=key)
         rows: list[tuple[str, float]] = []
         if start is not None:
-            # By rank: an offset behind a score is walked, entry by entry, on Redis 7.0.
+            # By rank: Redis 7.0 walks an offset behind a score entry by entry.
             if low == "-inf":
                 rows, size = await both(scored(key, str(start), str(start + max - 1)), total)
             else:
@@ -90,7 +113,7 @@ class Looks(Room[C_co]):
             bottom, offset, more = spelt(after[0]) if after else low, 0, True
             if after is not None and rank is not None:
                 page = await scored(key, str(int(rank)), str(int(rank) + max + 1))
-                # Still in its place: what follows it is exact, however many have its score.
+                # The last entry is where it was: what follows it is the next page, exactly.
                 if page[:1] == [(after[1], after[0])]:
                     rows, more = [row for row in page[1:] if row[1] <= float(high)], False
             while len(rows) <= max and more:
@@ -117,7 +140,7 @@ class Looks(Room[C_co]):
                 Call(("HMGET", self.keys[part], *ids), list[Any], key=self.keys[part])
                 for part in ("meta", "err")
             ),
-            self._contents(ids if payloads else ()),
+            self._payloads_or_errors(ids if payloads else ()),
         )
         return [
             record.readable(id, state, score, line, error, payload)
@@ -131,8 +154,8 @@ class Looks(Room[C_co]):
     @abstractmethod
     async def _payloads(self, ids: Sequence[str]) -> list[bytes | None]: ...
 
-    async def _contents(self, ids: Sequence[str]) -> list[bytes | Exception | None]:
-        """Payloads; an error is one that is corrupt."""
+    async def _payloads_or_errors(self, ids: Sequence[str]) -> list[bytes | Exception | None]:
+        """Payloads, in the order of ``ids``; an exception in the place of a corrupt one."""
         return [*await self._payloads(ids)]
 
     @abstractmethod
@@ -142,7 +165,7 @@ class Looks(Room[C_co]):
 
     @operation
     async def get(self, id: str) -> Entry | None:
-        """One entry wherever it is, or None."""
+        """One entry with its payload, whatever its state; None: the queue doesn't have it."""
         scores = await together(
             Call(("ZSCORE", self.keys[part], id), number, key=self.keys[part])
             for part in ZSETS.values()
@@ -153,21 +176,23 @@ class Looks(Room[C_co]):
         return await self._get_waiting(id)
 
     @operation
-    async def several(self, ids: Sequence[str]) -> list[Entry | None]:
-        """What `get` says of each of these; in few commands where a kind has a way to."""
+    async def get_many(self, ids: Sequence[str]) -> list[Entry | None]:
+        """`get` for several ids: an entry or None for each, in their order."""
         return await together(self.get.op(id) for id in ids)
 
     @abstractmethod
     async def _get_waiting(self, id: str) -> Entry | None: ...
 
     def _rate_keys(self, now_ms: int) -> list[str]:
-        """Where the counters of each minute are, as long as they are kept."""
+        """Keys of the per-minute counters that can exist."""
         last = now_ms // _HOUR_MS
         return [f"{self.keys['rate_']}{hour}" for hour in range(last - _HOURS, last + 1)]
 
     @operation
     async def rates(self, now_ms: int, minutes: int = 60) -> Rates:
-        """Per-minute counters of the last ``minutes`` (at most 24 h are kept)."""
+        """Arrived, settled and failed entries per minute, the oldest minute first.
+
+        ``minutes``: how many before ``now_ms``; 24 hours are kept."""
         last = now_ms // 60_000
         hours = range((last - minutes + 1) // 60, last // 60 + 1)
         found = await together(
@@ -190,7 +215,9 @@ class Looks(Room[C_co]):
 
     @operation
     def history(self, max: int = 100, before: str = "+") -> Call[list[Event]]:
-        """The latest history events, newest first; ``before`` goes on behind an earlier page."""
+        """Up to ``max`` history events, the newest first.
+
+        ``before``: the id of the last event of the page before."""
         end = before if before == "+" else f"({before}"
         return Call(
             ("XREVRANGE", self.keys["hist"], end, "-", "COUNT", max), _events, key=self.keys["hist"]
@@ -198,15 +225,15 @@ class Looks(Room[C_co]):
 
     @operation
     def history_length(self) -> Call[int]:
-        """How many events the history holds."""
+        """Number of events in the history."""
         return Call(("XLEN", self.keys["hist"]), int, key=self.keys["hist"])
 
     @operation
-    async def unfinished(self) -> dict[str, int]:
-        """The moves from and to other queues that hold entries here, or may: each with the time of
-        its last step (ms), the one that was idle for the longest first (see `recovery`)."""
+    async def unfinished_transfers(self) -> dict[str, int]:
+        """Transfers from or to other queues that may still hold entries here: operation -> time of
+        its last step (ms), the longest idle first. `transfer_recovery` finishes them."""
         found: dict[str, int] = {}
-        keys = [each["unfinished"] for each in self.all_keys]
+        keys = [each["unfinished"] for each in self.shard_keys]
         for rows in await together(scored(key, "0", "-1") for key in keys):
             for op, at in rows:
                 found[op] = max(found.get(op, 0), moment(at) or 0)
@@ -215,16 +242,18 @@ class Looks(Room[C_co]):
     @operation
     @abstractmethod
     async def invariants(self) -> list[str]:
-        """What doesn't add up, in words; an empty list is a healthy queue. Reads only, by pages."""
+        """Broken invariants, one sentence each; empty for a healthy queue. Reads all entries.
+
+        On a live queue a violation can be a moment's: read again before you act on it.
+        """
 
     @operation
     async def checkup(self, thorough: bool = False) -> Checkup:
-        """`invariants`, and what was not looked at. Without ``thorough`` only what a screen can
-        wait for: of our own queues, where that takes all entries, keys of another type alone. What
-        these hide can't be looked at."""
-        if wrong := await self.mistyped():
-            said = (f"key {key} is a {is_} where a {kind} belongs" for key, is_, kind in wrong)
-            return Checkup(tuple(said))
+        """Faults of the queue's data: keys of another type; with ``thorough`` also broken
+        `invariants` and corrupt records, which takes time in proportion to the entries."""
+        if wrong := await self._wrong_type_keys():
+            flaws_ = (f"key {key} is a {is_} where a {kind} belongs" for key, is_, kind in wrong)
+            return Checkup(tuple(flaws_))
         if not thorough:
             return Checkup()
         flaws, corrupt = await self.invariants.op(), list[str]()
@@ -234,15 +263,84 @@ class Looks(Room[C_co]):
             corrupt = [*corrupt[:_NAMED], f"{len(corrupt) - _NAMED:,} more records are corrupt"]
         return Checkup((*flaws, *corrupt))
 
+    @operation
+    async def due_counts(self, edges: Sequence[int]) -> list[int]:
+        """Number of entries that become due between each two neighbouring times (ms)."""
+        key = self.keys["delay"]
+        return await together(
+            Call(("ZCOUNT", key, low, f"({high}"), int, key=key) for low, high in pairwise(edges)
+        )
+
+    @operation
+    async def group_loads(self, group: str = "") -> list[GroupLoad]:
+        """Pending and waiting entries of each consumer group; a queue without groups is one."""
+        counts: Counts = await self.counts.op()
+        return [GroupLoad("", counts.of("pending"), counts.of("waiting"))]
+
+    @operation
+    async def pending_deliveries(
+        self,
+        group: str = "",
+        max: int = PENDING_PAGE,
+        consumer: str = "",
+        after: str | None = None,
+    ) -> PendingPage:
+        """Deliveries that aren't settled, the next deadline first; of one ``group`` or of one
+        ``consumer`` where they are given. ``after``: the `PendingPage.after` of the page before."""
+        page, now = await both(self.page.op("pending", after, max), self._now())
+        if page.problem:
+            raise WrongKind(page.problem)
+        rows = tuple(
+            pending_delivery(entry, now)
+            for entry in page.entries
+            if consumer in ("", entry.consumer)
+            and (not group or entry.id.rpartition("/")[0] == group)
+        )
+        return PendingPage(rows, page.total, page.cursor)
+
+    @operation
+    async def limits_reached(self, max: int = OTHERS) -> list[Limit]:
+        """Requests or clients whose entries wait only because as many as allowed are pending.
+
+        The oldest ``max`` requests are read, or the first ``max`` clients by name. Paused requests
+        and blocked clients aren't reported.
+        """
+        return []
+
+    @operation
+    async def queue_position(self, id: str = "") -> QueuePosition:
+        """What keeps an entry or request (without ``id``: any entry) from being handed out."""
+        return await self._recent_consumers()
+
+    async def _recent_consumers(self) -> QueuePosition:
+        return await recent_consumers(self.keys["callers"])
+
     async def _corrupt(self, state: State) -> list[str]:
-        """What of a state's records can't be read, in words."""
-        said: list[str] = []
+        """The corrupt records of a state, one sentence each."""
+        problems: list[str] = []
         cursor, more = None, True
         while more:
             page = await self.page.op(state, cursor, _CHECKED)
-            said += [entry.problem for entry in page.entries if entry.problem]
+            problems += [entry.problem for entry in page.entries if entry.problem]
             cursor, more = page.cursor, page.cursor is not None
-        return said
+        return problems
+
+
+def recent_consumers(key: str) -> Call[QueuePosition]:
+    """When a worker last took or tried to take entries, from a queue's caller slots.
+
+    Every take writes its time there, also an idle worker's; slots are kept for a day.
+    """
+
+    def read(reply: Any) -> QueuePosition:
+        cursor, rows = reply
+        values = list(rows.values()) if isinstance(rows, Mapping) else list(rows[1::2])
+        times = [int(value.split(b" ", 2)[1]) for value in values]
+        return QueuePosition(
+            asked_ms=max(times, default=None), askers=len(times), askers_all=int(cursor) == 0
+        )
+
+    return Call(("HSCAN", key, 0, "MATCH", "*:take", "COUNT", SEEN), read, key=key)
 
 
 def _cursor(text: str | None) -> tuple[float, str] | None:
@@ -253,7 +351,7 @@ def _cursor(text: str | None) -> tuple[float, str] | None:
 
 
 def _order(row: tuple[str, float]) -> tuple[float, bytes]:
-    """Where a (member, score) is in its sorted set: the server compares bytes."""
+    """The sort key of a (member, score) in its sorted set: the server compares bytes."""
     return row[1], bytes_of(row[0])
 
 
@@ -262,7 +360,7 @@ def _events(reply: Any) -> list[Event]:
 
 
 def _event(id: str, raw: dict[bytes, bytes]) -> Event:
-    """One event; an entry that somebody else put into the history is called ``foreign``."""
+    """One event; an entry that another program wrote into the history is called ``foreign``."""
     fields = {
         name.decode("utf-8", "backslashreplace"): value.decode("utf-8", "backslashreplace")
         for name, value in raw.items()

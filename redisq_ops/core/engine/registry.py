@@ -15,6 +15,7 @@ from ..model.errors import CORRUPT, BadInput, NotFound, SchemaTooNew, Unreadable
 from ..model.keys import PREFIX, checked_name, registry_key
 from ..model.quoting import text
 from ..redis.operation import Call
+from .queue_types import LAYOUTS
 
 _MOST = 2**53
 _PARTS: dict[str, tuple[type, int, int]] = {
@@ -40,15 +41,15 @@ class Registered:
     created_ms: int = 0
     shards: int = 1
     old_shards: int = 0
-    """how many there were before, while entries still move; 0: none do"""
+    """the former number of shards, while entries still move; else 0"""
     layout: int = 0
     """how often the number of shards was changed"""
     at: str | None = None
-    """what the keys begin with, of another program's queue"""
+    """another program's queue: what its keys begin with"""
     called: str | None = None
-    """its owner's name for it, where ours doesn't say"""
+    """another program's queue: its owner's name for it, where it differs from ours"""
     problem: str | None = None
-    """why the rest is unknown: the entry is corrupt"""
+    """the entry is corrupt: why, and the other fields mean nothing"""
 
     @property
     def all_shards(self) -> int:
@@ -90,7 +91,7 @@ class Registered:
         return json.dumps(body)
 
     def checked(self, kind: str, schema: int) -> Registered:
-        """Itself, if a room of that kind and schema may touch the queue."""
+        """The entry itself; raises unless a class of this kind and schema can open the queue."""
         if self.problem is not None:
             raise Unreadable(self.problem)
         if self.kind != kind:
@@ -126,7 +127,7 @@ def find(name: str, prefix: str = PREFIX) -> Call[Registered | None]:
     )
 
 
-async def enrol(
+async def ensure_registered(
     name: str,
     kind: str,
     schema: int,
@@ -134,15 +135,16 @@ async def enrol(
     shards: int = 1,
     permitted: Callable[[], Coroutine[Any, Any, None]] | None = None,
 ) -> Registered:
-    """Find a queue's entry or create it; refuses another kind and a newer schema.
+    """Find a queue's entry or create it.
 
-    ``permitted`` is asked before an entry is created: it raises `Forbidden` to a user who may not
-    put anything into the queue.
+    ``permitted`` is awaited before an entry is created: it raises `Forbidden` for a user who can't
+    submit. Raises `WrongKind` for a queue of another kind, `SchemaTooNew` for a newer layout,
+    `BadInput` for a name that is reserved.
     """
     checked_name(name, "queue name")
     entry = await find(name, prefix)
     if entry is None:
-        unreserved(name, kind)
+        refuse_reserved_name(name, kind)
         if permitted is not None:
             await permitted()
         key = registry_key(prefix)
@@ -156,10 +158,8 @@ async def enrol(
     return entry.checked(kind, schema)
 
 
-def unreserved(name: str, kind: str) -> None:
-    """Refuse a new queue that would hide another program's of the same name."""
-    from .queue_types import LAYOUTS  # rooms stand on this module
-
+def refuse_reserved_name(name: str, kind: str) -> None:
+    """Raise `BadInput` for a new queue whose name would hide another program's queue."""
     owner, colon, _ = name.partition(":")
     if colon and owner in LAYOUTS and owner != kind:
         raise BadInput(f"queue name {name!r}: names that begin with {owner}: are other programs'")
@@ -175,20 +175,20 @@ return 1
 
 
 def amend(before: Registered, after: Registered, prefix: str = PREFIX) -> Call[bool]:
-    """Change an entry if it still is as it was read; whether it was."""
+    """Replace an entry if it is still ``before``; False: somebody else changed it."""
     key = registry_key(prefix)
     command = ("EVAL", _AMEND, 1, key, before.name, before.encoded(), after.encoded())
     return Call(command, bool, key=key)
 
 
 def adopt(entry: Registered, prefix: str = PREFIX) -> Call[bool]:
-    """Note another program's queue; False: its name is taken."""
+    """Register another program's queue; False: the name is taken."""
     key = registry_key(prefix)
     return Call(("HSETNX", key, entry.name, entry.encoded()), bool, key=key)
 
 
 def forget(entry: Registered, prefix: str = PREFIX) -> Call[int]:
-    """Remove an entry; the caller has made sure that no data is left."""
+    """Remove an entry, after the queue's last key."""
     key = registry_key(prefix)
     return Call(("HDEL", key, entry.name), int, key=key)
 

@@ -1,31 +1,31 @@
-"""What becomes of entries that were replayed: whether they end well or die again.
+"""Follows replayed entries: whether they succeed or die again.
 
-A queue says by `fates` how that can be told of its kind. Most keep an entry's id: it is looked up.
+`Queue.replay_tracker` returns the tracker of a kind of queue. Most kinds look entries up by id.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from ..model.entry import Entry
 from ..redis.operation import together
-
-if TYPE_CHECKING:
-    from .queue import Queue
+from .parallel_reads import ParallelReads
 
 WATCHED = 1000
 """replayed entries that are followed at a time"""
 
 
-class Fates:
-    """Follows replayed entries by their ids. At most 1,000 at a time: while none of them is
-    settled, further ones are not."""
+class ReplayTracker:
+    """Follows replayed entries by their ids, at most 1,000 at a time.
+
+    While it follows 1,000 unsettled entries it ignores further ones.
+    """
 
     at_once: ClassVar[int] = 200
-    """entries of one look"""
+    """entries that one `look` reads"""
 
-    def __init__(self, queue: Queue[Any]) -> None:
+    def __init__(self, queue: ParallelReads[Any]) -> None:
         self._queue = queue
         self._since: dict[str, int] = {}
         self._failing: set[str] = set()
@@ -33,65 +33,70 @@ class Fates:
 
     @property
     def failing(self) -> int:
-        """How many failed again, or were lost with a worker, and will be tried again."""
+        """Number of entries that failed again or lost their worker, and will be retried."""
         return len(self._failing)
 
     @property
     def unsettled(self) -> int:
-        """Of how many the end isn't known."""
+        """Number of entries whose end isn't known yet."""
         return len(self._since)
 
     @property
-    def untold(self) -> int:
-        """Of how many of those it never will be."""
+    def unknown_ends(self) -> int:
+        """Number of the unsettled entries whose end can't be found out."""
         return 0
 
     async def begin(self) -> None:
-        """See how things are before the first is replayed."""
+        """Read the state of the queue before the first entry is replayed."""
 
     async def add(self, ids: Sequence[str], at_ms: int, op: str, step: int) -> None:
-        """Follow what a step of an operation replayed; ``at_ms``: the server's time before it."""
+        """Follow the entries that a step of operation ``op`` replayed; ``at_ms``: the server's
+        time (ms) before the step."""
         for id in ids[: WATCHED - len(self._since)]:
             self._since[id] = at_ms
 
     def forget(self) -> None:
-        """Follow none of them any more."""
+        """Stop following all entries."""
         self._since.clear()
         self._failing.clear()
         self._owed.clear()
 
     def last_round(self) -> None:
-        """From now on each is looked at once more: `owed` says how many are yet to be."""
+        """Begin the last round: each entry is read once more, `remaining` counts down."""
         self._owed = set(self._since)
 
     @property
-    def owed(self) -> int:
+    def remaining(self) -> int:
+        """Number of entries that the last round has yet to read."""
         return len(self._owed)
 
     async def look(self) -> list[bool]:
-        """Look at some of the unsettled ones, the next ones the next time: for each that ended,
-        whether it is dead again. A fixed number of round trips."""
+        """Read some of the unsettled entries, the next ones at the next call.
+
+        Returns a bool for each that ended: True when it died again. Takes a fixed number of round
+        trips.
+        """
         ids = list(self._since)[: self.at_once]
         self._owed.difference_update(ids)
         found: list[Entry | None] = []
         for start in range(0, len(ids), 50):
             found += await together(self._queue.get.op(id) for id in ids[start : start + 50])
-        await self._hear()
+        await self._read_history()
         ends = [self._end(id, entry) for id, entry in zip(ids, found, strict=True)]
         return [died for died in ends if died is not None]
 
-    async def _hear(self) -> None:
-        """Hear what entries don't say themselves, once they were looked at."""
+    async def _read_history(self) -> None:
+        """Read what the entries' own records don't say, after they were read."""
 
     def _end(self, id: str, entry: Entry | None) -> bool | None:
-        """Whether it died, if it ended; None: it is followed on, or not any more."""
+        """True: it died again; False: it succeeded; None: neither is known."""
         since_ms = self._since.pop(id)
         self._failing.discard(id)
         if entry is None or entry.state == "done":
             return False
         if entry.state == "dead":
-            return True if self._anew(entry, since_ms) else None
-        if entry.state in ("waiting", "delayed") and self._anew_there(entry):
+            return True if self._died_since(entry, since_ms) else None
+        if entry.state in ("waiting", "delayed") and self._scheduled_again(entry):
             return False
         if entry.state != "trash":
             self._since[id] = since_ms
@@ -99,26 +104,26 @@ class Fates:
                 self._failing.add(id)
         return None
 
-    def _anew(self, entry: Entry, since_ms: int) -> bool:
-        """Whether it died since; else an undo has put it back."""
+    def _died_since(self, entry: Entry, since_ms: int) -> bool:
+        """Whether it died after the replay; otherwise an undo put it back."""
         return entry.since_ms is None or entry.since_ms >= since_ms
 
-    def _anew_there(self, entry: Entry) -> bool:
-        """Whether it is there for its next run, ordered while it was being worked on: this one is
-        over then. Of what was replayed, or given back, the record says that somebody had it."""
+    def _scheduled_again(self, entry: Entry) -> bool:
+        """Whether it waits for a run that was scheduled while it was pending: then the replayed run
+        is over. A replayed or released entry's record says that a consumer had it."""
         return entry.op is None and not entry.handed
 
     def _fails(self, entry: Entry) -> bool:
-        return bool(entry.attempts)  # a replay has both counts begin afresh
+        return bool(entry.attempts)  # a replay resets both counts
 
 
-class ForeignFates(Fates):
-    """In other programs' layouts: each look reads lists there, their times are too coarse to tell
-    when an entry died, and they go on counting its attempts."""
+class ForeignReplayTracker(ReplayTracker):
+    """For other programs' layouts: they have no exact time of death, count attempts on after a
+    replay, and each look reads whole lists."""
 
     at_once: ClassVar[int] = 20
 
-    def __init__(self, queue: Queue[Any]) -> None:
+    def __init__(self, queue: ParallelReads[Any]) -> None:
         super().__init__(queue)
         self._lost: set[str] = set()
 
@@ -126,15 +131,15 @@ class ForeignFates(Fates):
         super().forget()
         self._lost.clear()
 
-    def _anew(self, entry: Entry, since_ms: int) -> bool:
+    def _died_since(self, entry: Entry, since_ms: int) -> bool:
         return True
 
-    def _anew_there(self, entry: Entry) -> bool:
+    def _scheduled_again(self, entry: Entry) -> bool:
         return False
 
     def _fails(self, entry: Entry) -> bool:
-        # That its worker was lost is only said of what another worker of ours has.
+        # Only entries that a worker of ours took have a count of lost leases.
         if entry.lost:
             self._lost.add(entry.id)
-        # Sidekiq's retry set: from the queue it was put into only a failure leads there.
+        # In Sidekiq's retry set: only a failure leads from the queue to there.
         return entry.called == "retry" or entry.id in self._lost

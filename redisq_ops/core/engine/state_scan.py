@@ -1,10 +1,9 @@
-"""Reading a whole state side by side: where to cut it, and pages of it as the server has them.
+"""Parallel reads of a whole state: ranges of it, and pages of a range as the server has them.
 
-`Queue.page` is for people: decoded entries, a total, any queue. Here millions of entries are read
-by many processes, each its own *span*, a page of it a *sheet* whose columns nobody has decoded
-yet. Only sorted sets are cut (what isn't waiting, of our own queues, and what waits by time); all
-reads are ranges by rank, so equal scores cost nothing, and every page says how long the server
-was at it.
+`Queue.page` is for people: decoded entries and a total. Here many processes read millions of
+entries, each its own `ScoreRange`, in pages of columns that are not decoded (`ColumnPage`). Only
+sorted sets have ranges: what isn't waiting, of our own queues, and what waits by time. All reads
+are by rank, so equal scores cost nothing, and every page says how long the server took for it.
 """
 
 from __future__ import annotations
@@ -25,18 +24,18 @@ K = TypeVar("K")
 T = TypeVar("T")
 
 _MARGINS = (0, 0, 10, 100, 1_000)
-"""members that may leave a set between two looks; the next margin is tried when more did"""
+"""members that may leave a set between two reads; the next margin is tried when more did"""
 
 Position = tuple[float, bytes]
-"""score and member; a page is what is behind one"""
+"""score and member; a page begins after one"""
 
 
 @dataclass(frozen=True, slots=True)
 class ScoreRange:
-    """A part of a sorted set: what is behind ``after``, up to and with ``until``.
+    """A range of a sorted set: after ``after``, up to and with ``until``.
 
-    Both are ``score:member`` (see `spelt`); None is its begin or end. ``entries``: how many it had
-    when it was cut.
+    Both are ``score:member`` (see `spelt`); None is the beginning or end of the set. ``entries``:
+    number of entries in the range when it was made.
     """
 
     after: str | None = None
@@ -46,7 +45,7 @@ class ScoreRange:
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """What can't be read where it waits: an entry, or all of a request or client."""
+    """A waiting entry that can't be read, or a request or client none of whose entries can."""
 
     what: Literal["id", "request", "client"]
     name: bytes
@@ -59,56 +58,56 @@ class Unread:
 
 @dataclass(frozen=True, slots=True)
 class WaitingIds:
-    """Some of what waits in lists or streams, in its order, by ids alone."""
+    """Ids of some entries that wait in lists or streams, in their order."""
 
     ids: list[bytes]
     cursor: str | None
     clients: list[str] | None = None
-    """whose they are, where a list is a client's"""
+    """the client of each, where lists belong to clients"""
     unread: tuple[Unread, ...] = ()
     unmet: Mapping[bytes, bytes] = field(default_factory=dict)
-    """payloads of what another program pushed and nobody has made an entry of yet, by id"""
+    """id -> payload, of ids that another program pushed and no take has seen yet"""
 
     @property
     def names(self) -> list[str]:
+        """The ids as text."""
         return [text(id) for id in self.ids]
 
     @property
     def problem(self) -> str | None:
-        """What of it can't be read; the rest is here."""
+        """What can't be read, in words; the rest is here."""
         return "; ".join(map(str, self.unread)) or None
 
 
 @dataclass(frozen=True, slots=True)
-class Sheet:
-    """Some entries by columns, as the server has them. A column that wasn't asked for is None.
+class ColumnPage:
+    """Entries by columns, as the server has them. A column that wasn't asked for is None.
 
-    ``lines`` are record lines (`record.FIELDS`), ``errors`` encoded `Failure`; of ``payloads`` an
-    error is one that can't be read. An id that is no UTF-8 isn't one of ours: there is nothing in
-    its columns.
+    ``lines``: record lines (`record.FIELDS`); ``errors``: encoded `Failure`; ``payloads``: an
+    exception stands for a corrupt one. The columns of an id that isn't UTF-8 are empty.
     """
 
     ids: list[bytes]
     scores: list[float | None]
     cursor: str | None
-    """where to go on; None: the end of the span"""
+    """the cursor for the next page; None: the end of the range"""
     call_us: int
-    """what the costliest call of this page took the server, by its own clock; of several calls
-    alike, the middle one: one of them is long because the server itself had to wait"""
+    """µs that the slowest call of this page took the server, by its own clock; for several calls of
+    one kind their median, because one of them may be long by chance"""
     lines: list[bytes | None] | None = None
     errors: list[bytes | None] | None = None
     payloads: list[bytes | Exception | None] | None = None
     clients: list[bytes | str | None] | None = None
     called: list[str | None] | None = None
     unread: tuple[Unread, ...] = ()
-    """what isn't among these entries for that"""
+    """entries that are missing here because they can't be read"""
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
-    """How far a history goes: events ever added, how many are there, the first and last of these.
+class HistoryExtent:
+    """How far a history goes: events ever added, events in it now, ids of the first and the last.
 
-    The first that is there was the ``added - length + 1``-th.
+    The first one in it was the ``added - length + 1``-th that was added.
     """
 
     added: int = 0
@@ -117,15 +116,15 @@ class Reach:
     last: str = "0-0"
 
 
-def reach(key: str) -> Call[Reach]:
-    """Of a stream nobody deletes from but at its begin; empty where there is none."""
+def history_extent(key: str) -> Call[HistoryExtent]:
+    """The extent of a stream from which only the oldest events are removed."""
 
-    def read(reply: Any) -> Reach:
+    def read(reply: Any) -> HistoryExtent:
         if reply is None:
-            return Reach()
+            return HistoryExtent()
         row = reply if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2], strict=True))
         first = row[b"first-entry"]
-        return Reach(
+        return HistoryExtent(
             int(row[b"entries-added"]), int(row[b"length"]),
             first[0].decode() if first else None, row[b"last-generated-id"].decode(),
         )  # fmt: skip
@@ -134,7 +133,7 @@ def reach(key: str) -> Call[Reach]:
 
 
 def micros(key: str) -> Call[int]:
-    """The clock of the server that has a key, in µs: between two of them is what a call took."""
+    """The clock (µs) of the server that has a key; two of them measure the calls between."""
     return Call(("TIME",), lambda t: int(t[0]) * 1_000_000 + int(t[1]), key=key)
 
 
@@ -144,15 +143,17 @@ def position(text: str) -> Position:
 
 
 def spelt(place: Position) -> str:
-    """What `position` reads, exactly: a member may be any bytes, a score any number."""
+    """The text that `position` reads back exactly, for any bytes and any score."""
     score, member = place
     return f"{_score(score)}:{member.decode('utf-8', 'surrogateescape')}"
 
 
-async def spans(key: str, size: int, low: float | None, high: float | None) -> list[ScoreRange]:
-    """A sorted set's members with scores from ``low`` to ``high``, cut into even parts.
+async def score_ranges(
+    key: str, size: int, low: float | None, high: float | None
+) -> list[ScoreRange]:
+    """Ranges of about ``size`` members each, of those with scores from ``low`` to ``high``.
 
-    The parts are of the moment: what comes behind the last one later isn't in any.
+    Members that are added after the end of the last range later are in none.
     """
     bottom = "-inf" if low is None else _score(low)
     top = "+inf" if high is None else _score(high)
@@ -168,7 +169,7 @@ async def spans(key: str, size: int, low: float | None, high: float | None) -> l
     made: list[ScoreRange] = []
     after = None if low is None else f"{bottom}:"
     for i, found in enumerate(rows):
-        if found:  # else it shrank between the two looks, and the next part ends where it should
+        if found:  # else the set shrank between the two reads; the next range covers this one
             share = (i + 1) * total // parts - i * total // parts
             made.append(ScoreRange(after, spelt(found[0]), share))
             after = made[-1].until
@@ -181,7 +182,7 @@ def ranked(key: str, first: int, last: int) -> Call[list[Position]]:
 
 
 def positions(key: str, *range_: str | int) -> Call[list[Position]]:
-    """(score, member) of a range, whatever bytes a member is."""
+    """(score, member) of a range; members may be any bytes."""
 
     def read(reply: list[Any]) -> list[Position]:
         if reply and isinstance(reply[0], list):
@@ -194,12 +195,12 @@ def positions(key: str, *range_: str | int) -> Call[list[Position]]:
 async def page(
     key: str, span: ScoreRange, cursor: str | None, max: int, step: int | None = None
 ) -> tuple[list[Position], str | None, int]:
-    """Up to ``max`` members of a span, where to go on, and µs; one exchange if nothing moved.
+    """Up to ``max`` members of a range, the next cursor, and µs; one round trip if nothing moved.
 
-    A cursor is ``rank@score:member``: the rank of what comes next, and the last one seen. What is
-    before that rank is read too: as long as it isn't behind the last one seen, nothing was passed
-    over; if it is, the place is looked for. A call is for ``step`` members, and the page ends where
-    something moved between two calls.
+    A cursor is ``rank@score:member``: the rank of the next member, and the last member seen. The
+    member before that rank is read too: unless it is after the last one seen, no member was
+    skipped; otherwise the position is searched. A call reads ``step`` members, and the page ends
+    where members moved between two calls.
     """
     end = None if span.until is None else position(span.until)
     rank, _, last = ("0", "", span.after) if cursor is None else cursor.partition("@")
@@ -230,24 +231,25 @@ async def page(
 
 
 async def _stretch(key: str, low: int, high: int, step: int) -> tuple[list[Position], bool, int]:
-    """Members by rank, whether all of them, and µs. Each call begins with the last member of the
-    one before: where that isn't so, ranks have moved between the two."""
+    """Members by rank, whether all were read, and µs. Each call begins with the last member of the
+    call before; if it doesn't, ranks moved between the two."""
     calls = {at: ranked(key, at, min(at + step, high)) for at in range(low, high, step)}
     parts, times = await timed(key, calls)
     rows, *rest = parts.values()
     took = sorted(times.values())[(len(times) - 1) // 2]
     for nth, part in enumerate(rest, 1):
         if part[:1] != rows[-1:]:
-            # Before the end of it all there is no end.
+            # Ranks moved: this is the end only where the next call found nothing.
             return rows, len(rows) <= nth * step and not part, took
         rows += part[1:]
     return rows, True, took
 
 
 async def _behind(key: str, place: Position) -> tuple[int, int]:
-    """The rank of the first member behind a place, and µs.
+    """The rank of the first member after a position, and µs.
 
-    Where the place's own member is gone, it is bisected: a bulk change gives thousands one score.
+    Where the position's own member is gone, it is bisected: a bulk change gives thousands of
+    members one score.
     """
     score, member = place
     (low, high), (rank, there) = await both(
@@ -272,13 +274,13 @@ async def _behind(key: str, place: Position) -> tuple[int, int]:
 
 
 async def _timed(key: str, call: Call[T]) -> tuple[T, int]:
-    """What a call says, and the µs the server was at it."""
-    began, (said, ended) = await both(micros(key), both(call, micros(key)))
-    return said, ended - began
+    """A call's result, and the µs it took the server."""
+    began, (results, ended) = await both(micros(key), both(call, micros(key)))
+    return results, ended - began
 
 
 class _Exchange:
-    """A round as it goes out."""
+    """Awaitable form of a round that is sent unchanged."""
 
     def __init__(self, calls: Round) -> None:
         self._calls = calls
@@ -292,8 +294,8 @@ async def _alone(call: Call[T]) -> T:
 
 
 async def clocked(key: str, asked: Description[T]) -> tuple[T, int]:
-    """What a description says, however many rounds it takes, and the µs the server was at the
-    costliest of its calls; calls alike, one behind the other, count as one."""
+    """A description's result, and the µs of its slowest call in whatever round; several calls of
+    one kind in a row count as one."""
     description = _alone(asked) if isinstance(asked, Call) else asked
     clock, slowest = micros(key), 0
     try:
@@ -304,10 +306,10 @@ async def clocked(key: str, asked: Description[T]) -> tuple[T, int]:
                 looks.append(call)
                 if then is None or then.command[0] != call.command[0]:
                     looks.append(clock)
-            said = list(zip(looks, await _Exchange(tuple(looks)), strict=True))
-            times = [clock.result(reply) for call, reply in said if call is clock]
+            results = list(zip(looks, await _Exchange(tuple(looks)), strict=True))
+            times = [clock.result(reply) for call, reply in results if call is clock]
             slowest = max(slowest, *(b - a for a, b in pairwise(times)))
-            calls = description.send([reply for call, reply in said if call is not clock])
+            calls = description.send([reply for call, reply in results if call is not clock])
     except StopIteration as stop:
         return stop.value, slowest
     finally:
@@ -317,10 +319,10 @@ async def clocked(key: str, asked: Description[T]) -> tuple[T, int]:
 async def timed(
     key: str, columns: Mapping[K, Description[Any]]
 ) -> tuple[dict[K, Any], dict[K, int]]:
-    """Columns of a page, read in one exchange, and the µs the server was at each of them."""
+    """Columns of a page, read in one round trip, and the µs each of them took the server."""
     looks: list[Description[Any]] = [micros(key)]
     for description in columns.values():
         looks += [description, micros(key)]
-    said = await together(looks)
-    took = [b - a for a, b in pairwise(said[::2])]
-    return dict(zip(columns, said[1::2], strict=True)), dict(zip(columns, took, strict=True))
+    results = await together(looks)
+    took = [b - a for a, b in pairwise(results[::2])]
+    return dict(zip(columns, results[1::2], strict=True)), dict(zip(columns, took, strict=True))

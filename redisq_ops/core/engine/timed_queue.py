@@ -1,6 +1,6 @@
-"""Queues in which every entry has a ready time: delayed until then, and waiting from then on.
+"""Queues in which every entry has a ready time: it is delayed until then, waiting afterwards.
 
-One sorted set holds both, so becoming due costs nothing.
+One sorted set has both, so an entry becomes due without any work.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ from dataclasses import replace
 from typing import ClassVar
 
 from ..model.entry import Counts, Page, State
-from ..model.queue_position import Ahead, Standing
+from ..model.queue_position import Ahead, QueuePosition
 from ..model.states import Verb
 from ..redis.operation import C_co, Call, both, operation, together
 from ..redis.parsers import moment, number, scored
-from ..sharding.rebalance import Carrying
-from ..sharding.sharded_queue import NEVER, Head, Part, Sharded
+from ..sharding.rebalance import RebalancingQueue
+from ..sharding.sharded_queue import NEVER, Head, ShardedQueue, ShardT
+from .optional_features import HasTimeline
 from .queue import Queue
 
 
-class TimedQueue(Queue[C_co]):
-    """What the delay set and its like show of their one sorted set."""
+class TimedQueue(HasTimeline[C_co]):
+    """Reads of a queue that has delayed and waiting entries in one sorted set, by ready time."""
 
-    capabilities: ClassVar[frozenset[str]] = frozenset({"timeline"})
     actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {
         **Queue.actions,
         "reschedule": ("delayed",),
@@ -64,17 +64,19 @@ class TimedQueue(Queue[C_co]):
             return await self._page_zset(state, "delay", cursor, max, start, payloads, low=low)
         return await Queue.page(self, state, cursor, max, start, payloads)
 
-    async def _kept(self, state: State) -> tuple[str, float | None, float | None] | None:
+    async def _zset_range(self, state: State) -> tuple[str, float | None, float | None] | None:
         if state not in ("waiting", "delayed"):
-            return await Queue._kept(self, state)
+            return await Queue._zset_range(self, state)
         now = await self._now()
         return ("delay", None, now) if state == "waiting" else ("delay", now + 1, None)
 
     @operation
-    async def standing(self, id: str = "") -> Standing:
-        """Its rank among all ready times is exactly what comes first."""
+    async def queue_position(self, id: str = "") -> QueuePosition:
+        """The entry's rank among all ready times: exactly that many come first."""
         key = self.keys["delay"]
-        askers, rank = await both(self._askers(), Call(("ZRANK", key, id), number, key=key))
+        askers, rank = await both(
+            self._recent_consumers(), Call(("ZRANK", key, id), number, key=key)
+        )
         if rank is None:
             return askers
         ahead = (Ahead("entries with an earlier ready time", int(rank)),) if rank else ()
@@ -87,12 +89,13 @@ class TimedQueue(Queue[C_co]):
         return await self._page_zset("waiting", "delay", cursor, max, start, payloads, high=high)
 
 
-class TimedShards(Carrying[C_co, Part]):
-    """Several shards of such a queue: each has its order, and what is due first goes first."""
+class ShardedTimedQueue(RebalancingQueue[C_co, ShardT]):
+    """A `TimedQueue` over several shards: each is ordered, and the shard that is due first is
+    asked first."""
 
     timed: ClassVar[bool] = True
 
-    async def _peek(self, part: Part) -> Head:
+    async def _peek(self, part: ShardT) -> Head:
         first = await together(scored(part.keys[zset], "0", "0") for zset in ("delay", "lease"))
         due = min((score for rows in first for _, score in rows), default=NEVER)
         return due, due
@@ -106,9 +109,9 @@ class TimedShards(Carrying[C_co, Part]):
         start: int | None = None,
         payloads: bool = False,
     ) -> Page:
-        if state == "delayed" and start is not None:  # its sorted set begins with what is due
+        if state == "delayed" and start is not None:  # the set begins with waiting entries
             start += (await self.counts.op()).waiting
-        return await Sharded.page(self, state, cursor, max, start, payloads)
+        return await ShardedQueue.page(self, state, cursor, max, start, payloads)
 
     def _zset(self, state: State) -> str:
-        return "delay" if state == "waiting" else Sharded._zset(self, state)
+        return "delay" if state == "waiting" else ShardedQueue._zset(self, state)

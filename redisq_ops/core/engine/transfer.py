@@ -1,12 +1,12 @@
-"""Entries on their way from one queue to another, which may be in different slots.
+"""Moves entries from one queue to another, which may be in different hash slots.
 
-No script reaches both queues, so there are steps, and each may be sent again or done by somebody
-else. `Queue.move` puts entries into the source's trash. `land` takes them in at the target: once,
-for what it says of an entry in a step of an operation is kept there and said again. What it refuses
-`put_back` makes as it was. The way back is `withdraw` (into the target's trash), `put_back`,
-`withdraw` from there for good. At no moment is an entry where two can take it, and where it is in
-neither queue's work it is in a trash, under the name of the move or of what takes it back: nobody
-else brings it to life there, and nothing takes its place before that has ended.
+No script reaches both queues, so a move takes several calls, each of which may be repeated, also by
+another process. `Queue.move` puts entries into the source's trash. `accept_entries` puts them into
+the target, once: it stores its result for each entry of a step and repeats it. Entries that the
+target refuses go back by `restore_entries`. An undo calls `revert_entries` (to the target's trash),
+`restore_entries`, and `revert_entries` again (out of that trash). An entry is never where workers
+of both queues can take it; meanwhile it is in a trash, marked with the operation, so nobody else
+can restore it there.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from ..model.errors import NotFound, Refused, Superseded, Unreachable
 from ..model.settings import BATCH, DAY_MS
 from ..redis.operation import Call, Description, both, together
 from ..redis.parsers import words
-from ..sharding.sharded_queue import Sharded, home
+from ..sharding.sharded_queue import ShardedQueue, home
+from .optional_features import HasClients, HasRequests
 from .queue import Queue
 from .registry import find
 
 BYTES = 256 * 1024
-"""of payloads in one call, unless an entry has more by itself"""
+"""payload bytes in one call, unless a single entry has more"""
 OK = "ok"
 WITHDRAWN = "withdrawn"
 _WIDTH = 7
@@ -37,36 +38,39 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Cargo:
-    """An entry that a step took out, as the layout has it; the same in all queues of its kind."""
+class TransferEntry:
+    """An entry that a step took out of the source, as stored by all queues of its kind."""
 
-    leaf: int
-    """which of the source's shards has it"""
+    shard: int
+    """the number of the source's shard that has it"""
     id: str
     row: tuple[bytes, ...] = ()
-    """state, score, record, payload, error, what follows; empty: it isn't in the trash any more, or
-    not by that operation"""
+    """state, score, record, payload, error, what runs next; empty: it isn't in the trash any more,
+    or another operation put it there"""
     back: bool = False
-    """it was put back"""
+    """it is restored already"""
     kept_ms: int = 0
-    """for how long it can be"""
+    """for how long it can be restored"""
 
     @property
     def size(self) -> int:
+        """Its size in bytes."""
         return sum(map(len, self.row))
 
 
-async def taken_out(queue: Queue[Any], op: str, step: int, *, brief: bool = False) -> list[Cargo]:
-    """What a step took out; with ``brief`` without payloads and errors."""
-    found: list[Cargo] = []
-    for k, leaf in enumerate(queue.leaves):
+async def read_step(
+    queue: Queue[Any], op: str, step: int, *, brief: bool = False
+) -> list[TransferEntry]:
+    """The entries that a step took out; with ``brief`` without payloads and errors."""
+    found: list[TransferEntry] = []
+    for k, shard in enumerate(queue.shard_queues):
         start = 0
         while True:
-            start, kept_ms, rows = await leaf._script("transfer_read").call(
-                leaf.keys, leaf.clock, _rows, op=op, step=step, start=start, brief=int(brief)
+            start, kept_ms, rows = await shard._script("transfer_read").call(
+                shard.keys, shard.clock, _rows, op=op, step=step, start=start, brief=int(brief)
             )
             found += [
-                Cargo(k, id, row if row[0] else (), not row[0] and bool(row[1]), kept_ms)
+                TransferEntry(k, id, row if row[0] else (), not row[0] and bool(row[1]), kept_ms)
                 for id, row in rows
             ]
             if not start:
@@ -79,63 +83,64 @@ def _rows(reply: list[bytes]) -> tuple[int, int, list[tuple[str, tuple[bytes, ..
     return int(reply[0]), int(reply[1]), [(id.decode(), tuple(rest)) for id, *rest in rows]
 
 
-async def land(
-    queue: Queue[Any], op: str, step: int, cargo: Sequence[Cargo], keep_ms: int
+async def accept_entries(
+    queue: Queue[Any], op: str, step: int, cargo: Sequence[TransferEntry], keep_ms: int
 ) -> dict[str, str]:
-    """Take entries in; of each id ok | exists | full | closed | cancelled, as it was said first.
+    """Put entries into the target: id -> ok | exists | full | closed | cancelled.
 
-    ``keep_ms``: how long that is kept; as long as the source keeps what `put_back` needs.
+    The first result of an entry is stored for ``keep_ms`` and returned again: as long as the source
+    keeps what `restore_entries` needs.
     """
-    if isinstance(queue, Sharded):
+    if isinstance(queue, ShardedQueue):
         await queue._refresh()
-    await queue._enrol()
+    await queue._ensure_registered()
     refuse_changing(queue)
-    leaves = list(queue.leaves)
-    # Under another number of shards it may have been said elsewhere.
-    said = await verdict(queue, op, step, former=False) if len(leaves) > 1 else {}
-    left = [one for one in cargo if one.row and one.id not in said]
-    docks, strange = await _docks(queue, op, left)
-    for k, leaf in enumerate(leaves):
-        for batch in _batches(one for one in left if docks[one.id] == k):
+    shards = list(queue.shard_queues)
+    # Before the number of shards changed another shard may have stored a result.
+    results = await read_results(queue, op, step, former=False) if len(shards) > 1 else {}
+    left = [one for one in cargo if one.row and one.id not in results]
+    shard_of, held_elsewhere = await _target_shards(queue, op, left)
+    for k, shard in enumerate(shards):
+        for batch in _batches(one for one in left if shard_of[one.id] == k):
             over: set[str] = set()
-            while batch:  # again with those that meet another move's copy, once that is judged
-                rows = [_landing(queue, op, one, strange) for one in batch]
-                heard = await leaf._script("transfer_accept").call(
-                    leaf.keys, leaf.clock, words, rows, op=op, step=step, keep_ms=keep_ms,
-                    layout=leaf.layout, past=" ".join(sorted(over)),
+            while batch:  # again for ids of which another move left a copy, once that is checked
+                rows = [_accept_row(queue, op, one, held_elsewhere) for one in batch]
+                replies = await shard._script("transfer_accept").call(
+                    shard.keys, shard.clock, words, rows, op=op, step=step, keep_ms=keep_ms,
+                    layout=shard.layout, past=" ".join(sorted(over)),
                 )  # fmt: skip
-                if "elsewhere" in heard:
+                if "elsewhere" in replies:
                     raise Refused(f"the shards of queue {queue.name} are changing; try again")
-                told = dict(zip((one.id for one in batch), heard, strict=True))
+                told = dict(zip((one.id for one in batch), replies, strict=True))
                 copies = {id: word for id, word in told.items() if word not in _WORDS}
                 over |= await _ended(queue, set(copies.values()) - over)
-                strange |= {id for id, word in copies.items() if word not in over}
-                said |= {id: word for id, word in told.items() if id not in copies}
+                held_elsewhere |= {id for id, word in copies.items() if word not in over}
+                results |= {id: word for id, word in told.items() if id not in copies}
                 batch = [one for one in batch if one.id in copies]
-    return said
+    return results
 
 
-def _landing(
-    queue: Queue[Any], op: str, one: Cargo, strange: Collection[str]
+def _accept_row(
+    queue: Queue[Any], op: str, one: TransferEntry, held_elsewhere: Collection[str]
 ) -> tuple[bytes | str, ...]:
     state, score, record, payload, error, following = one.row
-    into = queue.abroad(op, one.id)
+    into = queue.transferred_id(op, one.id)
     if into != one.id:
         following += b" " + into.encode()
-    state = b"-" if one.id in strange else state
+    state = b"-" if one.id in held_elsewhere else state
     return one.id, state, score, record, payload, error, following
 
 
 async def _ended(queue: Queue[Any], ops: Iterable[str]) -> set[str]:
-    """Which of these moves out of a queue have ended, so that what is left of them there lives
-    elsewhere, and nobody is about to bring it back."""
+    """Which of these moves out of the queue have ended, so that the copies they left in its trash
+    live in another queue and nobody is about to restore them."""
 
     def read(reply: list[bytes | None]) -> list[int]:
         return [int(value or 0) for value in reply]
 
     names, found = sorted(ops), set()
     for op in names:
-        keys = [each["op_"] + op for each in queue.all_keys]
+        keys = [each["op_"] + op for each in queue.shard_keys]
         rows = await together(Call(("HMGET", key, *_COURSE), read, key=key) for key in keys)
         ended, landed, tried, undoing, _ = rows[0]
         steps = max(row[-1] for row in rows)
@@ -145,37 +150,39 @@ async def _ended(queue: Queue[Any], ops: Iterable[str]) -> set[str]:
 
 
 def refuse_changing(queue: Queue[Any]) -> None:
-    """While the number of shards changes, entries are on their way already."""
-    if isinstance(queue, Sharded) and queue.old_shards:
+    """Raise `Refused` while the number of shards changes: entries are moving already."""
+    if isinstance(queue, ShardedQueue) and queue.old_shards:
         raise Refused(f"queue {queue.name} is changing its shards: move when that is done")
 
 
-async def _docks(
-    queue: Queue[Any], op: str, cargo: Sequence[Cargo]
+async def _target_shards(
+    queue: Queue[Any], op: str, cargo: Sequence[TransferEntry]
 ) -> tuple[dict[str, int], set[str]]:
-    """The shard that takes each of them in, and the ids that another shard has."""
-    leaves = list(queue.leaves)
-    n = len(leaves)
-    if not isinstance(queue, Sharded) or n == 1 or not cargo:
+    """The shard that accepts each entry, and the ids that another shard has."""
+    shards = list(queue.shard_queues)
+    n = len(shards)
+    if not isinstance(queue, ShardedQueue) or n == 1 or not cargo:
         return {one.id: 0 for one in cargo}, set()
-    if "requests" in queue.capabilities:
-        # Where its new request is, from an earlier step, or will be.
-        into = {one.id: queue.abroad(op, one.id) for one in cargo}
-        places = await queue._places(sorted(set(into.values())))
+    if isinstance(queue, HasRequests):
+        # The shard that has its new request from an earlier step, or will have it.
+        into = {one.id: queue.transferred_id(op, one.id) for one in cargo}
+        places = await queue._shards_of(sorted(set(into.values())))
         return {id: min(places[name]) for id, name in into.items()}, set()
-    docks = {one.id: home(one.id, n) for one in cargo}
-    if "clients" in queue.capabilities:  # whose name stands in front of the payload
-        docks = {one.id: home(one.row[3].partition(b" ")[0].decode(), n) for one in cargo}
-    places = await queue._places([one.id for one in cargo])
+    shard_of = {one.id: home(one.id, n) for one in cargo}
+    if isinstance(queue, HasClients):  # the client's name is in front of the payload
+        shard_of = {one.id: home(one.row[3].partition(b" ")[0].decode(), n) for one in cargo}
+    places = await queue._shards_of([one.id for one in cargo])
     asked = [
-        (one.id, leaves[k].keys["body"]) for one in cargo for k in places[one.id] - {docks[one.id]}
+        (one.id, shards[k].keys["body"])
+        for one in cargo
+        for k in places[one.id] - {shard_of[one.id]}
     ]
     found = await together(Call(("HEXISTS", key, id), bool, key=key) for id, key in asked)
-    return docks, {id for (id, _), there in zip(asked, found, strict=True) if there}
+    return shard_of, {id for (id, _), there in zip(asked, found, strict=True) if there}
 
 
-def _batches(cargo: Iterable[Cargo]) -> Iterable[list[Cargo]]:
-    batch: list[Cargo] = []
+def _batches(cargo: Iterable[TransferEntry]) -> Iterable[list[TransferEntry]]:
+    batch: list[TransferEntry] = []
     size = 0
     for one in cargo:
         if batch and (len(batch) == BATCH or size + one.size > BYTES):
@@ -187,7 +194,7 @@ def _batches(cargo: Iterable[Cargo]) -> Iterable[list[Cargo]]:
         yield batch
 
 
-async def verdict(
+async def read_results(
     queue: Queue[Any],
     op: str,
     step: int,
@@ -196,44 +203,47 @@ async def verdict(
     keep_ms: int = 0,
     former: bool = True,
 ) -> dict[str, str]:
-    """What was said of the entries of a step; ``close``: and nothing more of it is let in.
-    ``former``: also in shards that were given up since, up to 255 more reads."""
+    """The stored results of a step: id -> word.
+
+    ``close``: from now on no more entries of the step are accepted. ``former``: also read shards
+    that were given up since, up to 255 more reads.
+    """
 
     def read(reply: list[bytes]) -> dict[str, str]:
-        said = words(reply)
-        return dict(zip(said[::2], said[1::2], strict=True))
+        results = words(reply)
+        return dict(zip(results[::2], results[1::2], strict=True))
 
     found, given_up = await both(
         together(
-            leaf._script("transfer_results").call(
-                leaf.keys, leaf.clock, read, op=op, step=step, close=int(close), keep_ms=keep_ms
+            shard._script("transfer_results").call(
+                shard.keys, shard.clock, read, op=op, step=step, close=int(close), keep_ms=keep_ms
             )
-            for leaf in queue.leaves
+            for shard in queue.shard_queues
         ),
-        _marked([keys["land_"] for keys in queue.former_keys if former], op, step),
+        _stored_results([keys["land_"] for keys in queue.former_shard_keys if former], op, step),
     )
     elsewhere = {id: word for id, (word, _) in given_up.items() if id != "*"}
     return elsewhere | {id: word for part in found for id, word in part.items()}
 
 
-async def marks(queue: Queue[Any], op: str, step: int) -> dict[str, tuple[str, str]]:
-    """What was said of the entries of a step, and what each is called here. Reads only."""
-    return await _marked(
-        [keys["land_"] for keys in (*queue.former_keys, *queue.all_keys)], op, step
+async def accepted_as(queue: Queue[Any], op: str, step: int) -> dict[str, tuple[str, str]]:
+    """The stored results of a step: id -> (word, the entry's id in the target). Reads only."""
+    return await _stored_results(
+        [keys["land_"] for keys in (*queue.former_shard_keys, *queue.shard_keys)], op, step
     )
 
 
-async def _marked(places: Sequence[str], op: str, step: int) -> dict[str, tuple[str, str]]:
+async def _stored_results(places: Sequence[str], op: str, step: int) -> dict[str, tuple[str, str]]:
     def read(reply: dict[bytes, bytes]) -> dict[str, tuple[str, str]]:
-        said = {id.decode(): mark.decode().split(" ") for id, mark in reply.items()}
-        return {id: (mark[0], mark[1] if mark[1:] else id) for id, mark in said.items()}
+        results = {id.decode(): mark.decode().split(" ") for id, mark in reply.items()}
+        return {id: (mark[0], mark[1] if mark[1:] else id) for id, mark in results.items()}
 
     keys = [f"{place}{op}:{step}" for place in places]
     found = await together(Call(("HGETALL", key), read, key=key) for key in keys)
     return {id: mark for part in found for id, mark in part.items()}
 
 
-async def withdraw(
+async def revert_entries(
     queue: Queue[Any],
     by: str,
     seq: int,
@@ -243,84 +253,89 @@ async def withdraw(
     state: State,
     to: Literal["trash", "gone", "back"],
 ) -> set[str]:
-    """Put away what a step brought into ``state`` and nobody touched since; or remove what was put
-    away so for good, or bring it back. Of which that is done. ``by`` and ``seq`` are its own."""
+    """Move what a step put into ``state``, unless it was touched since; returns the ids it moved.
+
+    ``to``: ``trash``; from there ``gone`` (deleted) or ``back``. ``by``, ``seq``: the operation and
+    step that do it.
+    """
     moves = {"from": state, "to": to}
-    return await _asked(
-        [(leaf, ids) for leaf in queue.leaves],
-        lambda leaf, some: leaf._script("transfer_revert").call(
-            leaf.keys, leaf.clock, words, [(id,) for id in some], caller=by, seq=seq, op=op,
+    return await _moved_ids(
+        [(shard, ids) for shard in queue.shard_queues],
+        lambda shard, some: shard._script("transfer_revert").call(
+            shard.keys, shard.clock, words, [(id,) for id in some], caller=by, seq=seq, op=op,
             step=step, **moves,
         ),
     )  # fmt: skip
 
 
-async def put_back(
+async def restore_entries(
     queue: Queue[Any],
     by: str,
     seq: int,
     op: str,
     step: int,
-    cargo: Sequence[Cargo],
+    cargo: Sequence[TransferEntry],
     *,
     undone: bool,
 ) -> set[str]:
-    """Make entries that a step took out as they were, where they still are as it left them."""
-    leaves = list(queue.leaves)
-    return await _asked(
-        [(leaf, [one.id for one in cargo if one.leaf == k]) for k, leaf in enumerate(leaves)],
-        lambda leaf, some: leaf._script("transfer_restore").call(
-            leaf.keys, leaf.clock, words, [(id,) for id in some], caller=by, seq=seq, op=op,
+    """Restore entries that a step took out, where they are as it left them; returns their ids."""
+    shards = list(queue.shard_queues)
+    return await _moved_ids(
+        [(shard, [one.id for one in cargo if one.shard == k]) for k, shard in enumerate(shards)],
+        lambda shard, some: shard._script("transfer_restore").call(
+            shard.keys, shard.clock, words, [(id,) for id in some], caller=by, seq=seq, op=op,
             step=step, undone=int(undone),
         ),
     )  # fmt: skip
 
 
-async def _asked(
+async def _moved_ids(
     places: Sequence[tuple[Queue[Any], Sequence[str]]],
     ask: Callable[[Queue[Any], Sequence[str]], Description[list[str]]],
 ) -> set[str]:
-    """Which entries one of the shards said ``moved`` of."""
-    asked = [(leaf, some) for leaf, some in places if some]
-    found = await together(ask(leaf, some) for leaf, some in asked)
+    """Run a step in several shards; returns the ids that were moved."""
+    asked = [(shard, some) for shard, some in places if some]
+    found = await together(ask(shard, some) for shard, some in asked)
     return {
         id
-        for (_, some), said in zip(asked, found, strict=True)
-        for id, word in zip(some, said, strict=False)
+        for (_, some), results in zip(asked, found, strict=True)
+        for id, word in zip(some, results, strict=False)
         if word == "moved"
     }
 
 
-async def free(queue: Queue[Any], op: str, step: int, state: State) -> None:
-    """A step's end, said in their order: the requests it took from are held up by it no longer."""
-    if "requests" in queue.capabilities:
+async def end_step(queue: Queue[Any], op: str, step: int, state: State) -> None:
+    """End a step, in the order of steps: requests it took entries from can be done again."""
+    if isinstance(queue, HasRequests):
         await together(
-            leaf._script("transfer_step_ended").call(
-                leaf.keys, leaf.clock, int, op=op, step=step, state=state
+            shard._script("transfer_step_ended").call(
+                shard.keys, shard.clock, int, op=op, step=step, state=state
             )
-            for leaf in queue.leaves
+            for shard in queue.shard_queues
         )
 
 
-async def forget(queue: Queue[Any], op: str, step: int) -> None:
-    """A step that was taken back has nothing any more that could be put back."""
-    keys = [f"{leaf.keys['undo_']}{op}:{step}" for leaf in queue.leaves]
+async def drop_undo_list(queue: Queue[Any], op: str, step: int) -> None:
+    """Delete the list of what can be restored of a step, once it was undone."""
+    keys = [f"{shard.keys['undo_']}{op}:{step}" for shard in queue.shard_queues]
     await together(Call(("UNLINK", key), int, key=key) for key in keys)
 
 
-async def forget_some(queue: Queue[Any], op: str, step: int, cargo: Sequence[Cargo]) -> None:
-    """Of these nothing can be put back any more."""
-    leaves = list(queue.leaves)
+async def drop_undo_entries(
+    queue: Queue[Any], op: str, step: int, cargo: Sequence[TransferEntry]
+) -> None:
+    """Remove entries from the list of what can be restored of a step."""
+    shards = list(queue.shard_queues)
 
-    def call(one: Cargo) -> Call[int]:
-        key = f"{leaves[one.leaf].keys['undo_']}{op}:{step}"
+    def call(one: TransferEntry) -> Call[int]:
+        key = f"{shards[one.shard].keys['undo_']}{op}:{step}"
         line = b" ".join((one.id.encode(), *one.row[:3]))
         return Call(("LREM", key, 1, line), int, key=key)
 
     await together(call(one) for one in cargo)
 
 
-async def bring(
+async def complete_step(
     source: Queue[Any],
     target: Queue[Any],
     into_ms: int,
@@ -332,83 +347,82 @@ async def bring(
     again: bool = False,
     timed: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> dict[str, str]:
-    """Put in at the target what a step took out, and back what it refuses; of each id the word that
-    `land` said, or ``back``.
+    """Put what a step took out into the target, and restore what the target refuses.
 
-    ``into_ms``: when the target was registered. If another queue or none has its name by now, all
-    of the step goes back, and `NotFound` says so. ``again``: somebody may have done this before.
-    ``timed`` is entered around the calls that bring entries in. After any other refusal of the
-    target as a whole, all is back as well and the error raised; `Superseded`: the move was taken
-    back meanwhile.
+    Returns id -> word, as `accept_entries` does, or ``back``. ``into_ms``: when the target was
+    registered. If another queue or none has its name by now, all entries of the step are restored
+    and `NotFound` is raised. ``again``: the call may have been made before. ``timed`` is entered
+    around the calls that put entries in. If the target refuses the whole step, all entries are
+    restored and the error is raised; `Superseded`: the move was undone meanwhile.
     """
-    rows, entry = await both(taken_out(source, op, step), find(target.name, target.prefix))
+    rows, entry = await both(read_step(source, op, step), find(target.name, target.prefix))
     cargo = [one for one in rows if one.row]
     if entry is None or entry.created_ms != into_ms:
-        await give_back(source, op, step, state, cargo)
+        await return_all(source, op, step, state, cargo)
         raise NotFound(
             f"queue {target.name} was destroyed: what was on its way there is back in {source.name}"
         )
-    # Where some aren't there any more, somebody was here before: that was said of them, too.
+    # If some are gone, the step was carried out before: those have stored results, too.
     again = again or not rows or len(cargo) < len(rows)
-    said = await verdict(target, op, step) if again else {}
-    # The source may have been told to keep its trash longer since the move began.
+    results = await read_results(target, op, step) if again else {}
+    # The source's trash_ms may be longer now than when the move began.
     keep_ms = max([keep_ms, *(one.kept_ms + DAY_MS for one in rows)])
-    back = {one.id: "back" for one in rows if one.back and one.id not in said}
+    back = {one.id: "back" for one in rows if one.back and one.id not in results}
     try:
-        if fresh := [one for one in cargo if one.id not in said]:
+        if fresh := [one for one in cargo if one.id not in results]:
             with timed():
-                said |= await land(target, op, step, fresh, keep_ms)
+                results |= await accept_entries(target, op, step, fresh, keep_ms)
     except Unreachable:
         raise
-    except Exception:  # as a full server's: they are to wait where they were, not in the trash
-        said = await verdict(target, op, step, close=True, keep_ms=keep_ms)
-        await _refused(source, op, step, cargo, said)
-        await free(source, op, step, state)
+    except Exception:  # for example a full server: the entries must not stay in the trash
+        results = await read_results(target, op, step, close=True, keep_ms=keep_ms)
+        await _refused(source, op, step, cargo, results)
+        await end_step(source, op, step, state)
         raise
-    await _refused(source, op, step, cargo, said)
-    if {"cancelled", WITHDRAWN} & set(said.values()):
+    await _refused(source, op, step, cargo, results)
+    if {"cancelled", WITHDRAWN} & set(results.values()):
         raise Superseded(f"{op} was taken back meanwhile")
-    return said | back
+    return results | back
 
 
 async def _refused(
-    source: Queue[Any], op: str, step: int, cargo: Sequence[Cargo], said: dict[str, str]
+    source: Queue[Any], op: str, step: int, cargo: Sequence[TransferEntry], results: dict[str, str]
 ) -> None:
-    refused = [one for one in cargo if said.get(one.id) not in (OK, WITHDRAWN)]
+    refused = [one for one in cargo if results.get(one.id) not in (OK, WITHDRAWN)]
     if refused:
-        with suppress(Superseded):  # somebody else is behind this step, and did it
-            await put_back(source, f"{op}.back", step, op, step, refused, undone=False)
+        with suppress(Superseded):  # another process did it, and went on
+            await restore_entries(source, f"{op}.back", step, op, step, refused, undone=False)
 
 
-async def give_back(
-    source: Queue[Any], op: str, step: int, state: State, cargo: Sequence[Cargo]
+async def return_all(
+    source: Queue[Any], op: str, step: int, state: State, cargo: Sequence[TransferEntry]
 ) -> set[str]:
-    """Put back what a step took out for a queue that was destroyed since: which entries came."""
+    """Restore all that a step took out for a queue that was destroyed since; returns the ids."""
     back = set[str]()
     if cargo:
         with suppress(Superseded):
-            back = await put_back(source, f"{op}.gone", step, op, step, cargo, undone=False)
-    await free(source, op, step, state)
+            back = await restore_entries(source, f"{op}.gone", step, op, step, cargo, undone=False)
+    await end_step(source, op, step, state)
     return back
 
 
 @dataclass(frozen=True, slots=True)
-class TakenBack:
-    """What became of the entries of a step of a move that was taken back."""
+class TransferRevert:
+    """The result of `revert_step`."""
 
-    rows: list[Cargo]
-    """what the step took out"""
-    said: dict[str, str]
-    """what the target says of each"""
+    rows: list[TransferEntry]
+    """the entries that the step took out"""
+    results: dict[str, str]
+    """the target's stored result for each id"""
     out: set[str]
-    """what left the target by this call"""
+    """ids that left the target by this call"""
     back: set[str]
-    """what is in the source again"""
+    """ids that are in the source again"""
     stay: set[str]
-    """what can only live in the target, since its copy in the source was removed"""
+    """ids that stay in the target, because their copy in the source was deleted"""
 
 
-async def take_back(
+async def revert_step(
     source: Queue[Any],
     target: Queue[Any] | None,
     op: str,
@@ -417,35 +431,39 @@ async def take_back(
     by: str,
     seq: int,
     keep_ms: int,
-) -> TakenBack:
-    """Take one step of a move back: what nobody touched in the target leaves it and has its old
-    place in the source. ``target``: None if it was destroyed, then all come back."""
-    said: dict[str, str] = {}
-    if target is not None:  # from now on nothing more of it is let in
-        said = await verdict(target, op, step, close=True, keep_ms=keep_ms)
-    rows = await taken_out(source, op, step, brief=True)
+) -> TransferRevert:
+    """Undo one step of a move: entries that nobody touched in the target go back to the source.
+
+    ``target``: None when it was destroyed; then all entries go back.
+    """
+    results: dict[str, str] = {}
+    if target is not None:  # from now on no more entries are accepted
+        results = await read_results(target, op, step, close=True, keep_ms=keep_ms)
+    rows = await read_step(source, op, step, brief=True)
     here = [one for one in rows if one.row]
-    landed = [one.id for one in here if said.get(one.id) in (OK, WITHDRAWN)]
-    # Of those, what an undo that was killed has put away there already.
-    away = {one.id for one in rows if not one.row and said.get(one.id) == WITHDRAWN}
+    landed = [one.id for one in here if results.get(one.id) in (OK, WITHDRAWN)]
+    # Entries that an interrupted undo moved to the target's trash already.
+    away = {one.id for one in rows if not one.row and results.get(one.id) == WITHDRAWN}
     out = set[str]()
     if landed and target is not None:
-        out = await withdraw(target, by, 3 * seq, op, step, landed, state, "trash")
-        if len(out) < len(landed):  # somebody else's undo may have got hold of the others
-            said = await verdict(target, op, step)
-    coming = [one for one in here if one.id in out or said.get(one.id) != OK]
-    back = await put_back(source, by, seq, op, step, coming, undone=True)
+        out = await revert_entries(target, by, 3 * seq, op, step, landed, state, "trash")
+        if len(out) < len(landed):  # another undo may have moved the others
+            results = await read_results(target, op, step)
+    coming = [one for one in here if one.id in out or results.get(one.id) != OK]
+    back = await restore_entries(source, by, seq, op, step, coming, undone=True)
     away |= out - back
-    # Also what another undo put away and hasn't brought back yet: it is about to ask for it.
-    gone, stay = {one for one in back if one in out or said.get(one) == WITHDRAWN}, set[str]()
+    # Also those that another undo moved and hasn't restored yet: it is about to.
+    gone, stay = {one for one in back if one in out or results.get(one) == WITHDRAWN}, set[str]()
     if away:
-        again = await taken_out(source, op, step, brief=True)
+        again = await read_step(source, op, step, brief=True)
         gone |= away & {one.id for one in again if one.back}
         stay = away - gone
     if gone and target is not None:
-        await withdraw(target, by, 3 * seq + 1, op, step, sorted(gone), "trash", "gone")
-    if stay and target is not None:  # what was to come back was emptied: only there they can live
-        # (What another undo that is through with this step brought back isn't there any more.)
-        stay = await withdraw(target, by, 3 * seq + 2, op, step, sorted(stay), "trash", "back")
-    await free(source, op, step, state)
-    return TakenBack(rows, said, out, back, stay)
+        await revert_entries(target, by, 3 * seq + 1, op, step, sorted(gone), "trash", "gone")
+    if stay and target is not None:  # their copies in the source were deleted: they stay here
+        # (Entries that another undo restored aren't in the target's trash any more.)
+        stay = await revert_entries(
+            target, by, 3 * seq + 2, op, step, sorted(stay), "trash", "back"
+        )
+    await end_step(source, op, step, state)
+    return TransferRevert(rows, results, out, back, stay)

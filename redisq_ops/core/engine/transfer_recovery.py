@@ -1,11 +1,11 @@
-"""Moves between two queues that were begun and not finished, found again and finished by anybody.
+"""Finds transfers between two queues that were interrupted, and finishes them.
 
-While a step of a move is under way its entries are in a trash: taken out of the source and not yet
-accepted by the target, or, when the move is taken back, the other way round. Every shard that holds
-such entries lists the move (``unfinished``: operation -> time of its last step), in the very script
-that takes them out; until it is off that list nothing of it is freed, and what is kept of it has no
-time to live. Who finds a move there whose owner was silent for `IDLE_MS` ends its last step: what
-the target accepted stays there, what it refuses, or can't have any more, goes back.
+During a step of a transfer its entries are in a trash: taken out of the source and not yet accepted
+by the target, or, in an undo, the other way round. The script that takes them out also lists the
+transfer in that shard (``unfinished``: operation -> time of its last step). Until it is off the
+list none of its entries is deleted, and no record of it expires. Whoever finds a transfer whose
+owner was idle for `IDLE_MS` ends its last step: what the target accepted stays there, what it
+refuses or can't accept any more goes back.
 """
 
 from __future__ import annotations
@@ -22,38 +22,38 @@ from ..redis.operation import Call, attempt, together
 from ..redis.parsers import moment, scored
 from . import transfer
 from .queue import Queue
-from .queue_types import room, sharded
+from .queue_classes import queue_class, sharded_class
 from .registry import find
 
 IDLE_MS = 10_000
-"""nobody takes a move over whose owner made a step so short a time ago; safe if one did"""
+"""a transfer is left to its owner for so long after its last step; both at once do no harm"""
 MOST = 10
-"""moves that one call of `recover` finishes"""
+"""transfers that one call of `recover` finishes"""
 LOOKED = 1000
-"""latest operations among which those of a release without the list are looked for, once"""
+"""latest operations that are searched once for transfers of a release without the list"""
 _PAGE = 100
 _KNOWN = "unfinished"
-"""the field of ``stat`` that says that they were looked for"""
+"""the field of ``stat`` that says that this search was done"""
 _WORDS = ("into", "origin", "source", "who", "whence")
 _NUMBERS = ("into_ms", "landed", "steps", "taking", "undoing", "undone", "tried")
 
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """A move that was found unfinished, and what became of it."""
+    """A transfer that was found unfinished, and what was done about it."""
 
     op: str
     queue: str
-    """the one it went from"""
+    """the source"""
     into: str
     by: str
     """who began it"""
     entries: int = 0
-    """that were on their way"""
+    """entries that were in transit"""
     back: bool = False
-    """they are where they came from; else in the other queue, but for those that it refused"""
+    """True: they are back in the source; False: in the target, except those it refused"""
     problem: Exception | None = None
-    """why it could not be finished now"""
+    """why it can't be finished now"""
 
     def __str__(self) -> str:
         if self.problem is not None:
@@ -65,7 +65,7 @@ class Recovered:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What the journal has of a move."""
+    """What the audit log has of a transfer."""
 
     into: str
     origin: str
@@ -86,33 +86,38 @@ class _Known:
 
 
 async def hold(queue: Queue[Any], op: str, step: int = 0, idle_ms: int | None = None) -> int:
-    """List a move, or say that its owner is alive: the time (ms), or 0 if somebody was at it within
-    ``idle_ms``. ``step``: the one that is about to be taken back."""
+    """List a transfer as unfinished, or note that its owner is alive.
 
-    def call(leaf: Queue[Any], idle: int | str) -> Call[int]:
-        return leaf._script("hold_operation").call(
-            leaf.keys, leaf.clock, int, op=op, step=step, idle=idle
+    Returns the time (ms), or 0 where a process worked on it within ``idle_ms``. ``step``: the step
+    that is about to be undone.
+    """
+
+    def call(shard: Queue[Any], idle: int | str) -> Call[int]:
+        return shard._script("hold_operation").call(
+            shard.keys, shard.clock, int, op=op, step=step, idle=idle
         )
 
-    first, *others = queue.leaves
+    first, *others = queue.shard_queues
     at = await call(first, "" if idle_ms is None else idle_ms)
     # Each shard keeps its own part of the step.
-    more = await together(call(leaf, "") for leaf in others) if at and step else []
+    more = await together(call(shard, "") for shard in others) if at and step else []
     return max([at, *more])
 
 
 async def finish(
     queue: Queue[Any], op: str, *, at_ms: int | None = None, steps: int | None = None
 ) -> bool:
-    """Take a move off a queue's list: nothing of it is under way there. Not, and False, if somebody
-    was at it meanwhile: later than ``at_ms``, with a step behind ``steps``, or, where these are
-    given, to take it back."""
+    """Remove a transfer from a queue's list: none of its entries is in transit there.
+
+    Returns False, and leaves it, where another process worked on it meanwhile: after ``at_ms``,
+    with a step after ``steps``, or (where one of these is given) to undo it.
+    """
     at, last = ("" if n is None else n for n in (at_ms, steps))
     done = await together(
-        leaf._script("finish_operation").call(
-            leaf.keys, leaf.clock, bool, op=op, at=at, steps=last
+        shard._script("finish_operation").call(
+            shard.keys, shard.clock, bool, op=op, at=at, steps=last
         )
-        for leaf in queue.leaves
+        for shard in queue.shard_queues
     )  # fmt: skip
     return all(done)
 
@@ -124,16 +129,18 @@ async def recover(
     most: int = MOST,
     but: Iterable[str] = (),
 ) -> list[Recovered]:
-    """Finish the moves from and to a queue that nobody was at for ``idle_ms`` (`IDLE_MS`), at most
-    ``most``, without those in ``but``: what became of each. One that can't be finished now, as
-    without the rights or with a node that is away, is left as it is and says why."""
+    """Finish up to ``most`` transfers from and to a queue that were idle for ``idle_ms``.
+
+    ``but``: operations to leave alone. Returns a `Recovered` for each. One that can't be finished
+    now, for example without rights in the other queue, stays as it is and has a ``problem``.
+    """
     if not queue.transferable:
         return []
     await _list_older(queue)
     idle_ms = IDLE_MS if idle_ms is None else idle_ms
     found: list[Recovered] = []
     apart = set(but)
-    listed = await queue.unfinished.op()
+    listed = await queue.unfinished_transfers.op()
     for op in [op for op in listed if op not in apart][:most]:
         one = await _recover(queue, op, idle_ms)
         if one is not None:
@@ -142,22 +149,22 @@ async def recover(
 
 
 async def _recover(queue: Queue[Any], op: str, idle_ms: int) -> Recovered | None:
-    """None: somebody is at it, or nothing was under way."""
+    """None: another process works on it, or none of its entries was in transit."""
     known = await _known(queue, op)
     if known is None:
         await finish(queue, op)
         return None
     home = queue
     if known.origin:
-        seen = (await queue.unfinished.op()).get(op)
+        seen = (await queue.unfinished_transfers.op()).get(op)
         source = await opened(queue, known.origin)
         its = None if source is None else await _known(source, op)
-        if source is None or its is None or op not in await source.unfinished.op():
-            # That queue is through with it, or was destroyed.
+        if source is None or its is None or op not in await source.unfinished_transfers.op():
+            # The source has finished it, or was destroyed.
             await finish(queue, op, at_ms=seen)
             return None
         home, known = source, its
-    at = (await home.unfinished.op()).get(op, 0)
+    at = (await home.unfinished_transfers.op()).get(op, 0)
     if 0 <= await home.now.op() - at < idle_ms:
         return None
     if not (held_ms := await hold(home, op, idle_ms=idle_ms)):
@@ -168,7 +175,7 @@ async def _recover(queue: Queue[Any], op: str, idle_ms: int) -> Recovered | None
     except Unreachable:
         raise
     except RedisqError as problem:
-        # Others may be able to: they need not wait because we tried.
+        # Other processes may be able to finish it: restore the time of its last step.
         key = home.keys["unfinished"]
         await attempt(Call(("ZADD", key, "XX", at, op), int, key=key))
         return Recovered(op, home.name, known.into, by, problem=problem)
@@ -176,25 +183,24 @@ async def _recover(queue: Queue[Any], op: str, idle_ms: int) -> Recovered | None
 
 
 async def _ended(source: Queue[Any], op: str, known: _Known, held_ms: int) -> tuple[int, bool]:
-    """End the steps that were begun; how many entries were on their way, and whether they went
-    back."""
+    """End the steps that were begun: (entries that were in transit, whether they went back)."""
     target = await opened(source, known.into, known.into_ms, source.kind)
     keep_ms = int((await source.settings.op()).get("trash_ms", DEFAULTS.trash_ms)) + DAY_MS
     state, n, back = cast(State, known.source), 0, False
     steps = {*range(known.landed + 1, known.steps + 1)}
-    if known.tried:  # an undo is through with all of it
+    if known.tried:  # an undo has finished all of it
         steps = set()
     elif known.taken_back:
         by, back = f"undo-{secrets.token_hex(5)}", True
         for seq, step in enumerate(sorted({*steps, known.taking} - {0}, reverse=True), 1):
             held_ms = await hold(source, op, step)
-            took = await transfer.take_back(source, target, op, step, state, by, seq, keep_ms)
+            took = await transfer.revert_step(source, target, op, step, state, by, seq, keep_ms)
             n += len(took.back)
     else:
         for step in sorted(steps):
             went, back = await _brought(source, target, op, step, state, known, keep_ms)
             n += went
-    last = (await target.unfinished.op()).get(op) if target is not None else None
+    last = (await target.unfinished_transfers.op()).get(op) if target is not None else None
     if known.taken_back:
         done = await finish(source, op, at_ms=held_ms)
     else:
@@ -213,37 +219,37 @@ async def _brought(
     known: _Known,
     keep_ms: int,
 ) -> tuple[int, bool]:
-    """End one step: how many entries were on their way, and whether all are back."""
-    rows = await transfer.taken_out(source, op, step, brief=True)
+    """End one step: (entries that were in transit, whether all are back in the source)."""
+    rows = await transfer.read_step(source, op, step, brief=True)
     under_way = [one for one in rows if one.row]
     if target is None:
-        return len(await transfer.give_back(source, op, step, state, under_way)), True
-    said: dict[str, str] = {}
+        return len(await transfer.return_all(source, op, step, state, under_way)), True
+    results: dict[str, str] = {}
     try:
-        said = await transfer.bring(
+        results = await transfer.complete_step(
             source, target, known.into_ms, op, step, state, keep_ms, again=True
         )
-    except Superseded:  # somebody takes it back just now
+    except Superseded:  # another process undoes it now
         return 0, False
     except Forbidden:
         raise
-    except Refused:  # of the queue as a whole: all is back
+    except Refused:  # the target refuses all: they are back
         return len(under_way), True
-    await transfer.free(source, op, step, state)
-    return sum(said.get(one.id) == transfer.OK for one in under_way), False
+    await transfer.end_step(source, op, step, state)
+    return sum(results.get(one.id) == transfer.OK for one in under_way), False
 
 
 async def opened(
     beside: Queue[Any], name: str, created_ms: int | None = None, kind: str | None = None
 ) -> Queue[Any] | None:
-    """The queue of that name in the same deployment; None: there is none, or it is another one
-    (was registered at another time)."""
+    """The queue of that name in the same deployment; None: there is none, or it was registered at
+    another time than ``created_ms``."""
     entry = await find(name, beside.prefix)
     if entry is None or entry.at is not None or kind not in (None, entry.kind):
         return None
     if created_ms is not None and entry.created_ms != created_ms:
         return None
-    made = room(entry.kind)
+    made = queue_class(entry.kind)
     if made is None:
         raise NotFound(f"queue {name} is of kind {entry.kind}, unknown to this release")
     entry.checked(made.kind, made.schema)
@@ -251,12 +257,14 @@ async def opened(
         "prefix": beside.prefix, "clock": beside.clock, "callers": beside.callers
     }  # fmt: skip
     if entry.all_shards > 1 or entry.layout:
-        return cast(Queue[Any], sharded(entry.kind)(beside.client, name, entry=entry, **given))
+        return cast(
+            Queue[Any], sharded_class(entry.kind)(beside.client, name, entry=entry, **given)
+        )
     return made(beside.client, name, **given)
 
 
 async def _known(queue: Queue[Any], op: str) -> _Known | None:
-    keys = [each["op_"] + op for each in queue.all_keys]
+    keys = [each["op_"] + op for each in queue.shard_keys]
 
     def read(reply: list[bytes | None]) -> list[str]:
         return [(value or b"").decode(errors="backslashreplace") for value in reply]
@@ -271,12 +279,12 @@ async def _known(queue: Queue[Any], op: str) -> _Known | None:
 
 
 async def _list_older(queue: Queue[Any]) -> None:
-    """Once: list what a release that had no such list left unfinished."""
+    """Once: list the transfers that a release without such a list left unfinished."""
     stat, ops = queue.keys["stat"], queue.keys["ops"]
     if await Call(("HGET", stat, _KNOWN), bool, key=stat):
         return
     listed = await scored(ops, "0", str(LOOKED - 1), "REV")
-    there = await queue.unfinished.op()
+    there = await queue.unfinished_transfers.op()
     moves = [
         (op, moment(at) or 0) for op, at in listed if op.startswith("move-") and op not in there
     ]
@@ -286,31 +294,31 @@ async def _list_older(queue: Queue[Any]) -> None:
         for (op, at), known in zip(page, found, strict=True):
             if known is not None and known.into and not known.tried:
                 await _list(queue, op, at, known)
-    if listed:  # (Refused by a full server, it is looked for again.)
+    if listed:  # (If a full server refuses this, the search is done again.)
         await attempt(Call(("HSET", stat, _KNOWN, 1), int, key=stat))
 
 
 async def _list(queue: Queue[Any], op: str, at: int, known: _Known) -> None:
     step = known.steps if known.landed < known.steps else 0
-    if known.taken_back:  # every step that was taken back has no list any more
+    if known.taken_back:  # steps that were undone have no list any more
         step = await _latest_list(queue, op, known.steps)
     if not step:
         return
-    # Only an undo has a step that is to be taken back; what is kept of the other must stay, too.
+    # Listed like a step of an undo, so that the records of the others are kept, too.
     await hold(queue, op, step)
-    keys = [each["unfinished"] for each in queue.all_keys]
+    keys = [each["unfinished"] for each in queue.shard_keys]
     await together(Call(("ZADD", key, "XX", at, op), int, key=key) for key in keys)
 
 
 async def _latest_list(queue: Queue[Any], op: str, steps: int) -> int:
-    """The last step with entries that can be put back, among the last `LOOKED`."""
+    """The last step with entries that can be restored, among the last `LOOKED`."""
     for end in range(steps, max(0, steps - LOOKED), -_PAGE):
         some = range(end, max(0, end - _PAGE), -1)
         for step, n in zip(
             some,
             await together(
                 Call(("EXISTS", f"{each['undo_']}{op}:{step}"), int, key=each["undo_"])
-                for step in some for each in queue.all_keys[:1]
+                for step in some for each in queue.shard_keys[:1]
             ),
             strict=True,
         ):  # fmt: skip

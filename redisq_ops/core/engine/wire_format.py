@@ -1,8 +1,8 @@
-"""Deliveries as they come and go: a take's reply, and how their ends are told.
+"""The compact form of a take's reply and of a settle's arguments.
 
-These are most of what a busy server hears, and a word of a command or reply of its own costs it
-about as much as one of the changes behind it. So what has no blanks in it shares one word, and what
-is alike for all is said once.
+A busy server spends most of its time on these two, and each argument or element of a reply costs it
+about as much as one of the changes. So values without spaces share one word, and what is the same
+for all entries is sent once.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import quote, unquote_to_bytes
 
-from ..model.entry import OUTCOMES, Delivery, Settlement, Taken
+from ..model.entry import OUTCOMES, Delivery, Settlement, TakeResult
 from ..model.errors import BadInput
 from ..model.quoting import bytes_of, text
 from ..model.settings import MAX_BATCH
 from ..redis.operation import Arg
 
 Make = Callable[[Sequence[str], Sequence[str], Sequence[bytes], int], list[Delivery]]
-"""(ids, receipts, payloads, deadline in ms) -> deliveries that neither failed nor were lost"""
+"""(ids, receipts, payloads, deadline in ms) -> deliveries without failures or lost leases"""
 QUOTED = b" "
-"""in front of a take's ids, when one of them has what none of ours can have in it"""
+"""in front of a take's ids, when they are percent-quoted: one has a character no id of ours has"""
 GONE = "*"
-"""in the place of an id that, when a take is sent again, isn't its caller's any more"""
+"""in the place of an id that the caller of a repeated take doesn't hold any more"""
 
 
-def taken(reply: Sequence[Any], make: Make) -> Taken:
-    """A take's reply: when to look again, whether there is more, the deadline, and if anything was
-    taken the first receipt, the ids, failures and losses of those that had any, the payloads."""
+def taken(reply: Sequence[Any], make: Make) -> TakeResult:
+    """Read a take's reply: when to take again, whether there is more, the deadline; and if anything
+    was taken the first receipt, the ids, the counts of those that failed before, the payloads."""
     look, more, deadline, *rest = reply
     made: list[Delivery] = []
     if rest:
@@ -50,17 +50,17 @@ def taken(reply: Sequence[Any], make: Make) -> Taken:
         for place, failures, lost in zip(counts, counts, counts, strict=True):
             one = made[place - 1]
             made[place - 1] = one._replace(failures=one.failures + failures, lost=lost)
-    return Taken(tuple(made), int(look) or None, more == b"1")
+    return TakeResult(tuple(made), int(look) or None, more == b"1")
 
 
 def checked_take(n: int) -> None:
-    """Refuse to take no number of entries, or too many in one call."""
+    """Raise `BadInput` unless a take can be for ``n`` entries."""
     if not isinstance(n, int) or isinstance(n, bool) or not 1 <= n <= MAX_BATCH:
         raise BadInput(f"a take is for 1 to {MAX_BATCH} entries, not {n}")
 
 
 def _checked(settlement: Settlement) -> None:
-    """Refuse what says no end: a word that is none would be taken for one, and a job be gone."""
+    """Raise `BadInput` for an unknown outcome or a value that isn't bytes."""
     if settlement.outcome not in OUTCOMES:
         raise BadInput(f"outcome {settlement.outcome!r}: one of {', '.join(OUTCOMES)}")
     if not isinstance(settlement.value, bytes):
@@ -72,8 +72,8 @@ def _checked(settlement: Settlement) -> None:
 def ends(
     settlements: Sequence[Settlement], row: Callable[[Settlement], tuple[Arg, ...]]
 ) -> tuple[str, list[tuple[Arg, ...]]]:
-    """What a settle is told: ids and receipts in one word, and rows for those that aren't plainly
-    acknowledged, whose receipts have the row's number behind a bar."""
+    """The arguments of a settle: ids and receipts in one word, and a row for each settlement that
+    isn't a plain ack; its receipt has the row's number after a bar."""
     if len(settlements) > MAX_BATCH:
         raise BadInput(f"settle: {len(settlements)} at once, {MAX_BATCH} at most")
     pairs: list[str] = []
@@ -94,12 +94,14 @@ def ends(
         or bars != len(rows)
         or "  " in f" {told} "
     ):
-        return " " + " ".join(map(_quoted, settlements, pairs)), rows  # what no take handed out
+        return " " + " ".join(
+            map(_quoted, settlements, pairs)
+        ), rows  # some id or receipt is not one that a take returned
     return told, rows
 
 
 def _quoted(settlement: Settlement, pair: str) -> str:
-    """A pair of `ends` whose words may have anything in them."""
+    """An (id, receipt) pair of `ends` with any characters, percent-quoted."""
     id, receipt = settlement.delivery.id, settlement.delivery.receipt
     row = pair[len(id) + len(receipt) + 1 :]
     return f".{quote(bytes_of(id), '')} .{quote(bytes_of(receipt), '')}{row}"

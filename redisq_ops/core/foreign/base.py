@@ -11,15 +11,15 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from ..engine.idempotency import Callers
+from ..engine.idempotency import CallerSlots
 from ..engine.queue import Queue
-from ..engine.replay_tracking import Fates, ForeignFates
-from ..engine.state_scan import Reach
+from ..engine.replay_tracking import ForeignReplayTracker, ReplayTracker
+from ..engine.state_scan import HistoryExtent
 from ..model.clock import Clock, Duration
-from ..model.entry import Event, Page, Rates, Settlement, State, Taken
+from ..model.entry import Event, Page, Rates, Settlement, State, TakeResult
 from ..model.errors import WrongKind
 from ..model.keys import PREFIX
-from ..model.queue_position import Standing
+from ..model.queue_position import QueuePosition
 from ..model.quoting import raw_of, text
 from ..model.settings import LEASE_MS
 from ..model.states import Verb
@@ -36,8 +36,8 @@ class ForeignQueue(Queue[C_co]):
     home: ClassVar[str] = ""
     """where its owner keeps it unless told otherwise"""
     actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {}
-    fronts: ClassVar[frozenset[State]] = frozenset()
-    editable: ClassVar[tuple[State, ...]] = ()
+    range_states: ClassVar[frozenset[State]] = frozenset()
+    editable_states: ClassVar[tuple[State, ...]] = ()
     by_id: ClassVar[bool] = False
     keeps_history: ClassVar[bool] = False
     has_sheets: ClassVar[bool] = False
@@ -60,7 +60,7 @@ class ForeignQueue(Queue[C_co]):
         own_name: str | None = None,
         prefix: str = PREFIX,
         clock: Clock | None = None,
-        callers: Callers | None = None,
+        callers: CallerSlots | None = None,
     ) -> None:
         super().__init__(client, name, prefix=prefix, clock=clock, callers=callers)
         self.own_name = text(raw_of(name.partition(":")[2])) if own_name is None else own_name
@@ -82,7 +82,7 @@ class ForeignQueue(Queue[C_co]):
     def leave_out(self, queues: Iterable[Any]) -> None:
         self.beside = frozenset(queue.own_name for queue in queues)
 
-    async def _enrol(self) -> None:
+    async def _ensure_registered(self) -> None:
         """It is its owner's to create."""
 
     @operation
@@ -90,8 +90,8 @@ class ForeignQueue(Queue[C_co]):
     async def exists(self) -> bool:
         """Whether its owner's keys are there."""
 
-    def fates(self) -> Fates:
-        return ForeignFates(self)
+    def replay_tracker(self) -> ReplayTracker:
+        return ForeignReplayTracker(self)
 
     def _refusal(self, what: str) -> WrongKind:
         # For good: a worker that is told Refused tries again until it works.
@@ -99,7 +99,7 @@ class ForeignQueue(Queue[C_co]):
 
     # What isn't overridden isn't promised.
 
-    async def _take(self, n: int, consumer: str, lease_ms: Duration = LEASE_MS) -> Taken:
+    async def _take(self, n: int, consumer: str, lease_ms: Duration = LEASE_MS) -> TakeResult:
         raise self._refusal("redisq only looks at it")
 
     async def _settle(self, settlements: Sequence[Settlement]) -> list[str]:
@@ -107,7 +107,7 @@ class ForeignQueue(Queue[C_co]):
 
     def __init_subclass__(cls, **named: Any) -> None:
         super().__init_subclass__(**named)
-        cls.settable = cls._configure is not ForeignQueue._configure
+        cls.has_settings = cls._configure is not ForeignQueue._configure
 
     async def _configure(
         self, op: str, seq: int, changes: dict[str, str], since: Mapping[str, str] | None = None
@@ -145,7 +145,7 @@ class ForeignQueue(Queue[C_co]):
         raise self._refusal("redisq only looks at it")
 
     @operation
-    async def dismantle(self, max: int = 100) -> int:
+    async def destroy_step(self, max: int = 100) -> int:
         raise self._refusal("it can't be destroyed from here")
 
     @operation
@@ -157,8 +157,8 @@ class ForeignQueue(Queue[C_co]):
         return Rates((), (), ())
 
     @operation
-    async def standing(self, id: str = "") -> Standing:
-        return Standing()
+    async def queue_position(self, id: str = "") -> QueuePosition:
+        return QueuePosition()
 
     @operation
     async def history(self, max: int = 100, before: str = "+") -> list[Event]:
@@ -168,15 +168,15 @@ class ForeignQueue(Queue[C_co]):
     async def history_length(self) -> int:
         return 0
 
-    async def _kept(self, state: State) -> tuple[str, float | None, float | None] | None:
+    async def _zset_range(self, state: State) -> tuple[str, float | None, float | None] | None:
         return None
 
     @operation
-    async def reach(self) -> Reach:
-        return Reach()
+    async def history_extent(self) -> HistoryExtent:
+        return HistoryExtent()
 
     @operation
-    async def happened(
+    async def history_range(
         self, after: str, until: str, max: int = 100
     ) -> list[tuple[bytes, dict[bytes, bytes]]]:
         return []
@@ -186,11 +186,11 @@ class ForeignQueue(Queue[C_co]):
         return {}
 
     @operation
-    async def upcoming(self, edges: Sequence[int]) -> list[int]:
+    async def due_counts(self, edges: Sequence[int]) -> list[int]:
         return [0] * (len(edges) - 1)
 
     @operation
-    async def unfinished(self) -> dict[str, int]:
+    async def unfinished_transfers(self) -> dict[str, int]:
         return {}
 
     @operation

@@ -17,7 +17,7 @@ from redis.asyncio import RedisCluster as AsyncRedisCluster
 
 from ..engine.queue import Queue
 from ..engine.registry import Registered, find, server_ms
-from ..engine.state_scan import Reach
+from ..engine.state_scan import HistoryExtent
 from ..model.clock import Duration, checked_ms
 from ..model.entry import Event, State
 from ..model.errors import BadInput, Refused, WrongKind
@@ -33,9 +33,9 @@ from .places import LocatedEntry
 class ForeignHistory(PlacedQueue[C_co]):
     """A queue of which we keep a history: what operators, or our workers, did with it."""
 
-    async def _enrol(self) -> None:
+    async def _ensure_registered(self) -> None:
         """Before the first key of ours: an entry in the registry, so that the journal is found."""
-        if self._enrolled:
+        if self._registered:
             return
         clustered = isinstance(self.client, (RedisCluster, AsyncRedisCluster))
         if clustered and not re.search(r"\{[^}]+\}", self.at):
@@ -43,9 +43,9 @@ class ForeignHistory(PlacedQueue[C_co]):
                 f"queue {self.name}: on a cluster its keys must begin with one hash tag, "
                 f"like {{app}}:, and these begin with {self.at!r}"
             )
-        entry, _ = await both(find(self.name, self.prefix), self._unobstructed())
+        entry, _ = await both(find(self.name, self.prefix), self._refuse_wrong_types())
         if entry is None:
-            await self._permitted()
+            await self._check_submit_rights()
             mine = Registered(self.name, self.kind, self.schema, await server_ms(), at=self.at)
             key = registry_key(self.prefix)
             await Call(("HSETNX", key, self.name, mine.encoded()), int, key=key)
@@ -53,7 +53,7 @@ class ForeignHistory(PlacedQueue[C_co]):
         known = entry.checked(self.kind, self.schema).at
         if known != self.at:
             raise WrongKind(f"queue {self.name} is known with its keys under {known!r}")
-        self._enrolled = True
+        self._registered = True
 
     # --- as with queues of our own ---------------------------------------------------------------
 
@@ -66,14 +66,14 @@ class ForeignHistory(PlacedQueue[C_co]):
         return await Queue.history_length(self)
 
     @operation
-    async def reach(self) -> Reach:
-        return await Queue.reach(self)
+    async def history_extent(self) -> HistoryExtent:
+        return await Queue.history_extent(self)
 
     @operation
-    async def happened(
+    async def history_range(
         self, after: str, until: str, max: int = 100
     ) -> list[tuple[bytes, dict[bytes, bytes]]]:
-        return await Queue.happened(self, after, until, max)
+        return await Queue.history_range(self, after, until, max)
 
     @operation
     async def settings(self) -> dict[str, str]:
@@ -120,7 +120,7 @@ class ForeignChanges(ForeignHistory[C_co]):
         checked_name(op, "operation")
         if len(ids) > MAX_BATCH:
             raise BadInput(f"move: {len(ids)} at once, {MAX_BATCH} at most")
-        await self._enrol()
+        await self._ensure_registered()
         rows = await self._rows(ids, source, target, high_water_ms)
         said: list[str] = await self._script("move").call(
             self.keys, self.clock, words, rows,

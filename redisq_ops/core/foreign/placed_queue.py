@@ -16,15 +16,17 @@ from functools import cache
 from itertools import pairwise
 from typing import Any, ClassVar, Protocol, TypeVar
 
-from ..engine.idempotency import Callers
-from ..engine.optional_features import asking
+from ..engine.idempotency import CallerSlots
+from ..engine.optional_features import HasWorkerProcesses
+from ..engine.reads import recent_consumers
 from ..model.clock import Clock
 from ..model.entry import Counts, Entry, Page, State
 from ..model.errors import WrongKind
 from ..model.keys import PREFIX
-from ..model.queue_position import Ahead, Standing, joined
+from ..model.queue_position import Ahead, QueuePosition, joined
 from ..model.quoting import bytes_of, legal, raw_of, text
 from ..model.states import FIXED
+from ..model.worker_process import Process
 from ..redis.operation import C_co, Call, Description, attempt, both, operation, together
 from ..redis.parsers import moment
 from .base import ForeignQueue
@@ -43,7 +45,7 @@ T = TypeVar("T")
 def _kinds(layout: type[PlacedQueue[Any]]) -> frozenset[tuple[str, str]]:
     part_of = {theirs: part for part, theirs in layout.called.items()}
     theirs = {part_of.get(key, f"t_{key}"): kind for key, kind in layout.theirs.items()}
-    return frozenset((FIXED | layout.parts | theirs).items())
+    return frozenset((FIXED | layout.key_types | theirs).items())
 
 
 class PlacedQueue(ForeignQueue[C_co]):
@@ -51,7 +53,7 @@ class PlacedQueue(ForeignQueue[C_co]):
 
     states: ClassVar[Mapping[State, Sequence[List | Zset]]] = {}
     """where each state is kept, in the order in which entries are shown"""
-    parts: ClassVar[dict[str, str]] = {"was": "hash", "purged": "hash"}
+    key_types: ClassVar[dict[str, str]] = {"was": "hash", "purged": "hash"}
     theirs: ClassVar[dict[str, str]]
     """the owner's fixed keys, with their types; the set of queues comes first"""
     called: ClassVar[Mapping[str, str]] = {}
@@ -66,7 +68,7 @@ class PlacedQueue(ForeignQueue[C_co]):
         own_name: str | None = None,
         prefix: str = PREFIX,
         clock: Clock | None = None,
-        callers: Callers | None = None,
+        callers: CallerSlots | None = None,
     ) -> None:
         super().__init__(
             client, name, at=at, own_name=own_name, prefix=prefix, clock=clock, callers=callers
@@ -99,7 +101,7 @@ class PlacedQueue(ForeignQueue[C_co]):
     # --- being there -----------------------------------------------------------------------------
 
     @property
-    def kinds(self) -> frozenset[tuple[str, str]]:
+    def _all_key_types(self) -> frozenset[tuple[str, str]]:
         """Ours and the owner's, by the names that scripts have for them."""
         return _kinds(type(self))
 
@@ -124,15 +126,15 @@ class PlacedQueue(ForeignQueue[C_co]):
     async def _declared(self, names: Sequence[str]) -> list[Place]:
         return [place for state in self.states for place in self._of_state(state, names)]
 
-    async def mistyped(self) -> list[tuple[str, str, str]]:
+    async def _wrong_type_keys(self) -> list[tuple[str, str, str]]:
         """Keys that are of another type than the layout has: (key, its type, what it should be)."""
-        kinds = {self.keys[part]: kind for part, kind in (FIXED | self.parts).items()}
+        kinds = {self.keys[part]: kind for part, kind in (FIXED | self.key_types).items()}
         kinds |= self._their_keys() | await self._place_kinds()
         found = await types_of(kinds)
         return [(k, is_, kinds[k]) for k, is_ in found.items() if is_ not in ("none", kinds[k])]
 
-    async def _unobstructed(self) -> None:
-        for key, is_, kind in await self.mistyped():
+    async def _refuse_wrong_types(self) -> None:
+        for key, is_, kind in await self._wrong_type_keys():
             raise WrongKind(f"key {key} is a {is_} where queue {self.name} has a {kind}")
 
     async def _place_kinds(self) -> dict[str, str]:
@@ -321,7 +323,7 @@ class PlacedQueue(ForeignQueue[C_co]):
         )  # fmt: skip
 
     @operation
-    async def upcoming(self, edges: Sequence[int]) -> list[int]:
+    async def due_counts(self, edges: Sequence[int]) -> list[int]:
         names = await self._queues()
         keys = [
             self.at + one.key.replace("{q}", name)
@@ -355,14 +357,14 @@ class PlacedQueue(ForeignQueue[C_co]):
         return await self.get.op(id)
 
     @operation
-    async def standing(self, id: str = "") -> Standing:
+    async def queue_position(self, id: str = "") -> QueuePosition:
         """Who takes: our own workers, and the owner's processes that serve this queue, as they
         beat last. A list is looked through as far as `get` does."""
         wrong: list[str] = []
         (askers, now), (processes, found) = await both(
-            both(self._askers(), self._now()),
+            both(self._recent_consumers(), self._now()),
             both(
-                self._unless(self.processes.op(), [], wrong),
+                self._unless(self._processes(), [], wrong),
                 self._located([id] if id else [], "waiting", False),
             ),
         )
@@ -377,14 +379,17 @@ class PlacedQueue(ForeignQueue[C_co]):
         ahead = (Ahead("jobs of the list", before),) if before else ()
         return replace(known, here=True, ahead=ahead, before=before, before_exact=True)
 
-    async def _askers(self) -> Standing:
+    async def _recent_consumers(self) -> QueuePosition:
         """Of a deployment, whoever asks one of its queues: each has callers of its own."""
-        own = await super()._askers()
+        own = await super()._recent_consumers()
         if self.own_name:
             return own
         names = await self.names.op()
         keys = [self._keys(self._name_of(name))["callers"] for name in names]
-        return joined([own, *await together(map(asking, keys))])
+        return joined([own, *await together(map(recent_consumers, keys))])
+
+    async def _processes(self) -> list[Process]:
+        return await self.worker_processes.op() if isinstance(self, HasWorkerProcesses) else []
 
     def _serves(self, queues: Sequence[str]) -> bool:
         return not self.own_name or self.own_name in queues or "*" in queues

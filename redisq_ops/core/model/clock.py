@@ -1,7 +1,7 @@
-"""Time by the door.
+"""Clocks and times.
 
-Queues run on the server's clock, integer milliseconds, read once per script; clients' clocks are
-never compared. A test hands a queue a `FakeClock` and moves it by hand.
+Queues use the server's clock, in integer ms, read once per script; clients' clocks are never
+compared. A test gives a queue a `FakeClock` and moves it.
 """
 
 from __future__ import annotations
@@ -13,33 +13,35 @@ from typing import Protocol, TypeAlias
 from .errors import BadInput
 
 FELL_MS = 1_000
-"""a clock that is behind what it said before by more than this was set back (`fallen.lua`)"""
+"""ms; a clock that goes back by more than this was set back"""
 Moment: TypeAlias = int | datetime
-"""ms UTC since 1970, or an aware datetime"""
+"""ms since 1970 (UTC), or an aware datetime"""
 Duration: TypeAlias = int | timedelta
 """ms, or a timedelta"""
 MOST_MS = 10**14
 """the year 5138"""
 _LEAST_MS = 978_307_200_000
-"""2001: an earlier time was meant in seconds"""
+"""the year 2001; an earlier time is probably in seconds"""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Clock(Protocol):
+    """The clock of a queue."""
+
     def stamp(self) -> str:
-        """What a script is told: milliseconds, or '' for "ask the server"."""
+        """The time in ms for a script; '' to use the server's."""
         ...
 
 
 class ServerClock:
-    """The server's own TIME, the only clock of production."""
+    """The server's clock; every clock but in tests."""
 
     def stamp(self) -> str:
         return ""
 
 
 class FakeClock:
-    """A clock that stands still until told otherwise, for tests."""
+    """A clock for tests: it stands still until `advance`."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
         self.now_ms = now_ms
@@ -52,15 +54,14 @@ class FakeClock:
 
 
 def wall_ms() -> int:
-    """This machine's clock, for showing ages on a screen; never sent to a server."""
+    """This machine's clock in ms, for ages on a screen; never sent to a server."""
     return time.time_ns() // 1_000_000
 
 
 def checked_ms(value: Duration, what: str) -> int:
-    """A duration in whole milliseconds.
+    """A duration as whole ms; raises `BadInput` for one that is negative, too long or no number.
 
-    Scripts keep them as digits: a fraction, or one Lua would write as 1e+15, could never be read
-    again and would stop the queue.
+    Scripts store it as digits: a fraction or 1e+15 could not be read again.
     """
     if isinstance(value, timedelta):
         value = value // timedelta(milliseconds=1)
@@ -74,8 +75,10 @@ def checked_ms(value: Duration, what: str) -> int:
 
 
 def checked_moment(value: Moment, what: str) -> int:
-    """A time in milliseconds UTC since 1970; what looks like seconds or microseconds is refused. (0
-    is the past in any unit.)"""
+    """A time as ms since 1970 (UTC); raises `BadInput` for one that looks like seconds or µs.
+
+    0 is allowed: it is the past in any unit.
+    """
     if isinstance(value, datetime):
         if value.utcoffset() is None:
             raise BadInput(
@@ -93,5 +96,5 @@ def checked_moment(value: Moment, what: str) -> int:
 
 
 def bound_ms(value: Moment | None, what: str) -> int | None:
-    """An end of a window of time, in milliseconds: any number is one."""
+    """A bound of a period of time, in ms; any number is allowed."""
     return checked_moment(value, what) if isinstance(value, datetime) else value

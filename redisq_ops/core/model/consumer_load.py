@@ -1,4 +1,4 @@
-"""Who holds what, as values: the load of consumer groups, and deliveries that weren't settled."""
+"""The load of consumer groups, and deliveries that aren't settled."""
 
 from __future__ import annotations
 
@@ -6,65 +6,66 @@ from dataclasses import dataclass
 
 from .entry import Entry
 
-HOLDINGS = 500
-"""deliveries looked at in one go"""
+PENDING_PAGE = 500
+"""deliveries on a page"""
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
-    """What a group of consumers has to do. Where a queue has no groups it is one by itself."""
+class GroupLoad:
+    """The work of a consumer group. A queue without groups counts as one group."""
 
     group: str
     pending: int | None
-    """given to a consumer, and not settled; None: the layout doesn't say"""
+    """delivered and not settled; None: the layout doesn't have it"""
     lag: int | None
-    """given to nobody yet; None: the server can't tell"""
+    """not delivered yet; None: the server doesn't know"""
     again: int = 0
-    """to run again, now or later; no consumer has them"""
+    """waiting or delayed for a retry"""
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class PendingDelivery:
     """One delivery that isn't settled."""
 
     id: str
     consumer: str | None
     age_ms: int | None
-    """since it was given"""
+    """ms since it was delivered"""
     deliveries: int
+    """number of deliveries of the entry, this one included"""
     late_ms: int | None = None
-    """how long its lease is over, negative: how long it stands; None: there are none"""
+    """ms since its lease expired, negative: until it does; None: there are no leases"""
 
 
 @dataclass(frozen=True, slots=True)
-class Holdings:
-    """Some of them, the ``total`` there are, and where to go on."""
+class PendingPage:
+    """A page of pending deliveries."""
 
-    rows: tuple[Holding, ...]
+    rows: tuple[PendingDelivery, ...]
     total: int
     after: str | None = None
-    """None: these were the last"""
+    """the cursor of the next page; None: this is the last"""
 
 
 @dataclass(frozen=True, slots=True)
 class Reassigned:
-    """What came of giving a consumer's deliveries to another."""
+    """The result of `reassign`."""
 
     words: tuple[str, ...]
-    """a word for each: moved | changed (not its any more) | gone (trimmed from the stream)"""
+    """for each id: moved | changed (it isn't the consumer's any more) | gone (not in the stream)"""
     removed: bool = False
-    """the consumer held nothing then, and was removed"""
+    """whether the consumer was removed"""
     already: int = 0
-    """how many of those that are `moved` were the other's before"""
+    """how many of the `moved` ones the other consumer had already"""
     beside: tuple[str, ...] = ()
-    """what it was given meanwhile, and had to be moved too for it to be removed"""
+    """ids that it got meanwhile, and that were moved too so that it could be removed"""
     counted: bool = False
-    """the step itself counted in the journal what it gave"""
+    """whether the step counted its entries in the audit log itself"""
 
 
-def holding(entry: Entry, now: int) -> Holding:
+def pending_delivery(entry: Entry, now: int) -> PendingDelivery:
     since, deadline = entry.since_ms, entry.at_ms
-    return Holding(
+    return PendingDelivery(
         entry.id, entry.consumer, None if since is None else now - since,
         entry.attempts + 1 if entry.deliveries is None else entry.deliveries,
         None if deadline is None else now - deadline,

@@ -1,4 +1,4 @@
-"""What queues hand out: frozen values, times in integer milliseconds UTC of the server's clock."""
+"""Values that queues return. Times are integer ms since 1970 (UTC) by the server's clock."""
 
 from __future__ import annotations
 
@@ -13,50 +13,58 @@ STATES: tuple[State, ...] = ("waiting", "pending", "delayed", "dead", "done", "t
 
 
 class Delivery(NamedTuple):
-    """An entry handed to one consumer. The receipt settles it; only the latest one is good.
+    """An entry that one consumer holds under a lease.
 
-    (A tuple, as a settlement is: a worker makes one of each per entry, and a frozen dataclass takes
-    four times as long to make.)
+    Settle it with a `Settlement`, or let a `Worker` do that. Only the receipt of an entry's latest
+    delivery is valid.
     """
 
+    # A tuple, as `Settlement` is: a worker makes one of each per entry, and a frozen dataclass
+    # takes four times as long to make.
     queue: str
+    """the queue's name"""
     id: str
     payload: bytes
     receipt: str
+    """proof that this delivery is the latest one"""
     deadline_ms: int
+    """when the lease expires"""
     failures: int
+    """earlier attempts that failed"""
     lost: int
+    """earlier attempts whose lease expired"""
     consumer: str
     client: str | None = None
-    """whose work it is, in a fair queue"""
+    """the client it belongs to, in a fair queue"""
 
     @property
     def attempt(self) -> int:
-        """1 for the first delivery; failures and lost leases both count."""
+        """The number of this attempt: 1 for the first; failures and lost leases count."""
         return self.failures + self.lost + 1
 
     @property
     def request(self) -> str | None:
-        """The request this is a sub-request of, where the queue has requests."""
+        """The id of its request; None where the queue has no requests."""
         rid, slash, _ = self.id.rpartition("/")
         return rid if slash else None
 
     @property
     def number(self) -> int | None:
-        """The sub-request's number in its request, from 1."""
+        """Its number in its request, from 1; None where the queue has no requests."""
         _, slash, n = self.id.rpartition("/")
         return int(n) if slash else None
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
-    """The reply of a take: deliveries, and when another look is worth it."""
+class TakeResult:
+    """The result of a take: deliveries, and when to take again."""
 
     deliveries: tuple[Delivery, ...]
     look_again_ms: int | None
-    """server time of the next due entry, if this consumer is the one to watch for it"""
+    """server time at which to take again; None: wait until the queue's wake list has an element.
+    Of several idle consumers one gets the time of the next due entry."""
     more: bool
-    """the call stopped at its bound: there may be work right now"""
+    """the call stopped at its limit: there may be more entries now"""
 
 
 Outcome = Literal["ack", "result", "fail", "reject", "release"]
@@ -66,9 +74,9 @@ OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 class Settlement(NamedTuple):
     """How one delivery ends.
 
-    ``outcome``: ``ack`` | ``result`` (ack, and ``value`` is kept) | ``fail`` (``value`` is the
-    error, again after ``delay_ms``, ms or a timedelta) | ``reject`` (dead at once) | ``release``
-    (not counted).
+    ``outcome``: ``ack``: done; ``result``: done, and ``value`` is kept as the result; ``fail``: try
+    again after ``delay_ms`` (ms or a timedelta), or dead after too many failures; ``value`` is the
+    error; ``reject``: dead at once; ``release``: back to waiting, not counted as an attempt.
     """
 
     delivery: Delivery
@@ -79,7 +87,7 @@ class Settlement(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why an attempt failed, as the worker saw it."""
+    """Why an attempt failed: the exception's type, message and traceback, as text."""
 
     type: str
     message: str = ""
@@ -91,7 +99,7 @@ class Failure:
 
     @classmethod
     def decoded(cls, data: bytes | None) -> Failure | None:
-        """Errors written by other programs may be any bytes: shown as they are."""
+        """Read a stored error; another program's may be any bytes, which become the message."""
         if data is None:
             return None
         try:
@@ -102,90 +110,93 @@ class Failure:
 
 
 GONE = "gone"
-"""what a stream's pending entry is called that was deleted or trimmed: only its id is left"""
+"""`Entry.called` of a stream's pending entry that was deleted or trimmed: only its id is left"""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One unit of work as it stands now. Unknown is None."""
+    """One entry as it is now, in whatever state. None: unknown, or not stored."""
 
     id: str
     state: State
     at_ms: int | None = None
-    """pending: deadline; delayed, and waiting if it has one: ready time; dead, trash: since"""
+    """pending: the deadline; delayed, and waiting where it has one: the ready time; dead and trash:
+    when it entered the state"""
     since_ms: int | None = None
     """when it entered its present state"""
     payload: bytes | None = None
     failures: int = 0
     lost: int = 0
     first_ms: int | None = None
-    """first delivery; of what was replayed, the first since"""
+    """the first delivery, or the first after a replay"""
     consumer: str | None = None
-    """who has it, or had it last"""
+    """the consumer that holds it, or held it last"""
     receipt: str | None = None
     reason: str | None = None
     """why it is dead: failed | lost | rejected"""
     error: Failure | None = None
     op: str | None = None
-    """the operator's change that touched it last, while untouched since"""
+    """the operator's change that put it into its present state"""
     deliveries: int | None = None
-    """as the stream's own pending list counts them, where there is one"""
+    """deliveries by the stream's pending list, where there is one"""
     client: str | None = None
-    """whose work it is, in a fair queue"""
+    """the client it belongs to, in a fair queue"""
     called: str | None = None
-    """what the queue's own users call its state, where they have a word of their own"""
+    """the layout's own word for its state, where it has one"""
     problem: str | None = None
-    """why its other fields can't be read: its record is corrupt"""
+    """its record is corrupt: why; the other fields are unknown"""
     handed: bool = field(default=False, compare=False, repr=False)
-    """whether anybody was ever given it, before a replay too"""
+    """whether it was ever delivered, also before a replay"""
     put_ms: int | None = field(default=None, compare=False, repr=False)
-    """when it was last put into its state, where its record says so; an undo gives back the old
-    ``since_ms``, and puts it there all the same"""
+    """when it was put into its present state, where its record has that; an undo restores the old
+    ``since_ms`` and still changes this"""
 
     @property
     def attempts(self) -> int:
+        """Failures and lost leases."""
         return self.failures + self.lost
 
     @property
     def digest(self) -> str:
-        """Short; tells entries that had the same id one after the other by payload and client."""
+        """A short hash of payload and client: it differs for entries that had one id in turn."""
         text = (self.client or "").encode() + b"\0" + (self.payload or b"")
         return hashlib.blake2b(text, digest_size=8).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some entries of a state, in the order the server keeps."""
+    """Some entries of a state, in the order in which the server keeps them."""
 
     entries: tuple[Entry, ...]
     cursor: str | None
-    """where to go on; None: the end was reached"""
+    """the cursor for the next page; None: this is the last one"""
     total: int
-    """entries in that state when the page was read"""
+    """number of entries in the state when the page was read"""
     exact: bool = True
-    """False: ``total`` are those that were seen, and there may be more"""
+    """False: ``total`` is a lower bound"""
     problem: str | None = None
-    """what of the state can't be read; the rest is here"""
+    """what part of the state can't be read; the rest is here"""
     scores: tuple[float, ...] = ()
-    """the exact score of each entry, of a page of one sorted set"""
+    """the score of each entry, where the page is from one sorted set"""
 
 
 @dataclass(frozen=True, slots=True)
 class MovedRange:
-    """One step of a bulk move of a whole state."""
+    """The result of one step of `move_range`."""
 
     moved: int
+    """entries that this step moved"""
     left: tuple[int, ...]
-    """how many could not be moved so far and stay at its beginning, per shard"""
+    """for each shard, how many entries at the beginning of the state could not be moved so far"""
     over: bool
-    """nothing of what was meant is behind them"""
+    """there are no more entries to move"""
     done: int
-    """how many the operation's steps moved by then, this one's among them"""
+    """entries that all steps of the operation moved so far"""
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How many entries are in each state, and the queue's flags."""
+    """Number of entries in each state, and the queue's flags."""
 
     waiting: int
     pending: int
@@ -193,49 +204,52 @@ class Counts:
     dead: int
     trash: int
     done: int
-    """settled since the queue exists"""
+    """entries that are done, since the queue was created"""
     oldest_ms: int | None = None
-    """since when the oldest waiting work waits (requests: when its request was created)"""
+    """when the oldest waiting entry began to wait (in a request queue: its request was created)"""
     paused: str | None = None
-    """why, when paused"""
+    """the reason, when the queue is paused"""
     closed: str | None = None
-    """why, when draining"""
+    """the reason, when the queue is draining"""
     unknown: frozenset[State] = frozenset()
-    """states another program's layout doesn't say the number of; they read 0 here"""
+    """states whose numbers another program's layout doesn't have; they are 0 here"""
     problem: str | None = None
-    """what can't be read, where that leaves numbers unknown"""
+    """what can't be read, where numbers are unknown because of it"""
 
     def of(self, state: State) -> int | None:
-        """How many are in a state; None: unknown."""
+        """Number of entries in a state; None: unknown."""
         number: int = getattr(self, state)
         return None if state in self.unknown else number
 
 
 @dataclass(frozen=True, slots=True)
 class Checkup:
-    """What doesn't add up in a queue, as far as one look went."""
+    """The result of `checkup`."""
 
     flaws: tuple[str, ...] = ()
+    """faults in the queue's data, one sentence each"""
     unseen: str | None = None
-    """what was left out, where a look is bounded"""
+    """what was not checked, where the check is bounded"""
 
 
 ENOUGH = 30
-"""settled entries that make a pace"""
+"""settled entries from which a pace can be computed"""
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Per minute, oldest first; the last element is the minute that is still running. Empty where
-    nobody counts: in queues other programs keep."""
+    """Entries per minute, the oldest minute first; the last one is still running.
+
+    Empty for queues of other programs, which have no such counters.
+    """
 
     arrived: tuple[int, ...]
     settled: tuple[int, ...]
     failed: tuple[int, ...]
 
     def last_minute(self, now_ms: int) -> tuple[int, int, int]:
-        """Arrived, settled and failed in the last sixty seconds, as far as minute counters tell:
-        the running minute, and of the one before the share that is not yet sixty seconds ago."""
+        """(arrived, settled, failed) in the last 60 seconds, estimated from the minute counters:
+        the running minute, and the part of the one before that is less than 60 seconds ago."""
         share = 1 - now_ms % 60_000 / 60_000
 
         def sliding(series: tuple[int, ...]) -> int:
@@ -244,8 +258,7 @@ class Rates:
         return sliding(self.arrived), sliding(self.settled), sliding(self.failed)
 
     def pace(self, now_ms: int) -> float | None:
-        """Settled a minute, from the first of these minutes on in which any were; None where they
-        are too few to go by."""
+        """Entries settled per minute, since the first minute with any; None: fewer than 30."""
         if sum(self.settled) < ENOUGH:
             return None
         began = next(k for k, n in enumerate(self.settled) if n)
@@ -255,14 +268,18 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request and its counts: total = waiting + pending + delayed + done + dead + trash."""
+    """A request's record: total = waiting + pending + delayed + done + dead + trash."""
 
     id: str
     state: str
+    """open (more can be added) | sealed | done | cancelled"""
     priority: int
+    """0 (first) to 99"""
     limit: int
+    """sub-requests that may be pending at a time"""
     paused: bool
     total: int
+    """sub-requests"""
     waiting: int
     pending: int
     delayed: int
@@ -270,59 +287,66 @@ class Request:
     dead: int
     trash: int
     tokens: int
-    """tokens in its priority list; `pending` is how many are held"""
+    """its tokens in the list of its priority; `pending` ones are held by consumers"""
     created_ms: int
     added_ms: int | None
+    """when sub-requests were last added"""
     closed_ms: int | None
+    """when it was done or cancelled"""
     results_bytes: int
+    """size of its results"""
     results_dropped: int
+    """results that were not kept because they were too large together"""
     digest: str
-    """of everything submitted so far: the guard of resuming"""
+    """digest of everything submitted so far: it tells whether a submission is the same"""
     moving: int = 0
-    """of those in the trash, how many are on their way to another queue, and may come back"""
+    """entries in the trash that are on their way to another queue and may come back"""
 
     @property
     def settled(self) -> bool:
+        """Whether it is done or cancelled."""
         return self.state in ("done", "cancelled")
 
 
 @dataclass(frozen=True, slots=True)
 class Consumer:
-    """A consumer of a request's group, as the stream itself sees it."""
+    """A consumer of a request or of a consumer group, by the stream's own numbers."""
 
     name: str
     pending: int
+    """deliveries that it holds"""
     idle_ms: int
+    """ms since it last read from the stream or was given an entry"""
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One priority: its list of tokens."""
+    """One priority and its list of tokens."""
 
     priority: int
     tokens: int
     requests: tuple[str, ...] = ()
-    """some of the requests whose tokens are next"""
+    """some of the requests whose tokens come next"""
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """One whose work a fair queue serves in turn with others'."""
+    """One client of a fair queue: its entries and its rules."""
 
     client: str
     waiting: int
     pending: int
     weight: int
-    """turns it gets where another gets one"""
+    """its turns for each turn of a client of weight 1"""
     blocked: bool
-    """nothing more of it is handed out"""
+    """its entries are not handed out"""
     cap: int | None
-    """at most so many are pending at a time"""
+    """how many of its entries may be pending; None: any number"""
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A request, or a client, that has work waiting and as much pending as it may have."""
+    """A request or client whose entries wait because as many as allowed are pending."""
 
     what: Literal["request", "client"]
     id: str
@@ -337,15 +361,17 @@ class Clients:
 
     clients: tuple[Client, ...] = ()
     total: int = 0
-    """how many there are"""
+    """number of all clients"""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One history entry: what one call did."""
+    """One event of the history: what one call did."""
 
     id: str
+    """its id in the history's stream"""
     at_ms: int
     by: str
+    """the consumer or operation that made the call"""
     what: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """event name -> items; an item's first part (before ``|``) is an entry's id"""
+    """event name -> items; the part of an item before ``|`` is an entry's id"""

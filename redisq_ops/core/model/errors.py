@@ -1,8 +1,8 @@
 """Everything redisq-ops raises on purpose, in one tree.
 
     RedisqError
-    ├── Refused          the server, or a rule of the queue, said no     (exit 1)
-    │   ├── Forbidden        the server's ACL doesn't let this user
+    ├── Refused          the server or a rule of the queue refuses it    (exit 1)
+    │   ├── Forbidden        the server's ACL doesn't allow it to this user
     │   ├── NotFound         no such queue, request or entry
     │   ├── Exists           the id is taken by another submission
     │   ├── QueueFull        over max_waiting
@@ -10,15 +10,15 @@
     │   ├── SchemaTooNew     written by a newer release
     │   ├── WrongKind        the queue is of another kind, or a key of another type is in the way
     │   ├── TooLarge         a payload or result over its limit
-    │   ├── Lost             history went under its reader
+    │   ├── Lost             the history was trimmed before it was read
     │   ├── Unreadable       a value in a key of the queue is corrupt
     │   └── Superseded       an older call of the same caller arrived late
-    ├── BadInput         a name, number, URL or file that can't be used  (exit 2)
-    ├── Unreachable      the server can't be reached, or was lost        (exit 4)
-    │   └── LoginRefused     the server answers; the password is wrong       (exit 1)
+    ├── BadInput         a name, number, URL or file is not usable       (exit 2)
+    ├── Unreachable      no connection to the server, or it was lost     (exit 4)
+    │   └── LoginRefused     the server refuses user name or password        (exit 1)
     └── Unconfirmed      the change needs a confirmation (`--yes`)       (exit 5)
 
-The exit code travels with the exception, so the faces need no table of their own.
+Each exception has the exit code with which the command line ends.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from ..redis.acl_denial import Denial
 
 
 class RedisqError(Exception):
-    """Base of all; ``exit_code`` is what the command line ends with."""
+    """Base of all errors; ``exit_code`` is the exit code of the command line."""
 
     exit_code = 1
 
 
 class Refused(RedisqError):
-    """The operation was understood and not done; nothing was changed."""
+    """The operation is not possible now, or not at all; nothing was changed."""
 
 
 class Forbidden(Refused):
-    """The server's ACL doesn't let this user do or see that; the text names the rule to add.
+    """The server's ACL doesn't allow this user to do it; the text names the rule to add.
 
-    ``denial``: the right that is missing, where the server's words say it.
+    ``denial``: the right that is missing, where the server's message says it.
     """
 
     def __init__(self, what: str | Denial) -> None:
@@ -52,7 +52,7 @@ class Forbidden(Refused):
         self.denial = what if isinstance(what, Denial) else None
 
     def tell(self, user: str = "", names: tuple[str, ...] = ()) -> None:
-        """Add what the server left out: who asked, and the keys it was one of."""
+        """Add what the server's message doesn't have: the user, and the keys of the command."""
         if self.denial is not None:
             self.denial = self.denial.among(names, user)
 
@@ -73,15 +73,15 @@ class QueueFull(Refused):
 
 
 class QueueClosed(Refused):
-    """The queue is draining, or the request was sealed: it takes nothing more."""
+    """The queue is draining, or the request is sealed: it accepts no more entries."""
 
 
 class SchemaTooNew(Refused):
-    """A newer release wrote this queue; this one doesn't touch it."""
+    """A newer release wrote this queue; this release doesn't touch it."""
 
 
 class WrongKind(Refused):
-    """The queue is of another kind, or a key of another type is in the way."""
+    """The queue is of another kind, or a key has another Redis type than the queue needs."""
 
 
 class TooLarge(Refused):
@@ -89,18 +89,18 @@ class TooLarge(Refused):
 
 
 class Lost(Refused):
-    """History was trimmed before it was read."""
+    """The history was trimmed before it was read."""
 
 
 class Unreadable(Refused, ValueError):
-    """A value in a key of the queue is corrupt: not as this program, or the layout's, writes it.
+    """A value in a key of the queue is corrupt: no program of this layout would write it.
 
-    The message names the key and never the value: that may be what isn't to be shown.
+    The message names the key and never the value, which may be confidential.
     """
 
 
 CORRUPT = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError)
-"""what reading a value raises that isn't as we would have written it"""
+"""exceptions that reading a corrupt value can raise"""
 
 
 class Superseded(Refused):
@@ -108,28 +108,31 @@ class Superseded(Refused):
 
 
 class BadInput(RedisqError):
-    """A name, number, expression, URL or file that can't be used."""
+    """A name, number, expression, URL or file is not usable; nothing was sent or changed."""
 
     exit_code = 2
 
 
 class Unreachable(RedisqError):
-    """The server can't be reached, or the connection was lost: a later try may succeed."""
+    """The server can't be reached, or the connection was lost: a later try may succeed.
+
+    A change that was on its way may have been made.
+    """
 
     exit_code = 4
 
 
 class LoginRefused(Unreachable):
-    """The server answers and refuses the user name or password, or wants one.
+    """The server answers and refuses the user name or password, or requires one.
 
-    A worker goes on trying, as with a server that is down: passwords are rotated.
+    A worker keeps trying, as it does when a server is down: passwords are rotated.
     """
 
     exit_code = 1
 
 
 class Unconfirmed(RedisqError):
-    """The change was planned and not made: nobody confirmed it."""
+    """The change was planned and not made, because nobody confirmed it."""
 
     exit_code = 5
 
@@ -138,12 +141,12 @@ _DISK = {errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC}
 
 
 def file_error(error: OSError, message: str) -> RedisqError:
-    """The error for a file: `BadInput` if another path or other permissions would help, else that
-    of a failure (the disk is full or broken)."""
+    """The error for a file: `BadInput` where another path or permission would help; otherwise, as
+    for a full disk, a `RedisqError`."""
     return RedisqError(message) if error.errno in _DISK else BadInput(message)
 
 
-# Our scripts refuse with `error_reply('WORD text')`; the server uses the same shape for its own.
+# First words of error replies: of our scripts (`error_reply('WORD text')`) and of the server.
 _BY_WORD: dict[str, type[RedisqError]] = {
     "NOTFOUND": NotFound,
     "EXISTS": Exists,
@@ -180,13 +183,13 @@ _IN_WORDS = {
 
 _UNKNOWN = re.compile("unknown command '([A-Z]+)'")
 _COMMON = ("HGETALL", "HGET", "TIME", "CLUSTER")
-"""what is asked first; a Sentinel has none of them"""
+"""the first commands that we send; a Sentinel has none of them"""
 
 _UNFIT = re.compile(r"value is not an? |would overflow|would produce NaN|Invalid stream ID")
-"""what the server, or Lua, says of a number that is none, where a script counts or computes"""
+"""messages of the server and of Lua about a number that is none, where a script computes"""
 
-# A slot on its way to another node, a node without its slots, a master that is being replaced: the
-# next try may meet a cluster that agrees again.
+# A slot is being migrated, a node lost its slots, or a primary is being replaced: a later try may
+# succeed.
 CHANGING = (
     rx.ClusterError,
     rx.TryAgainError,
@@ -196,14 +199,14 @@ CHANGING = (
 
 
 def translate(error: Exception) -> Exception:
-    """The same failure in our words, with the client's exception as its cause."""
+    """The `RedisqError` for an exception of redis-py, which becomes its cause."""
     if isinstance(error, RedisqError):
         return error
     text = str(error)
     word, _, rest = text.partition(" ")
     if isinstance(error, (rx.AuthenticationError, rx.AuthenticationWrongNumberOfArgsError)):
         found: type[RedisqError] | None = LoginRefused
-        # Without a password RESP3's first command is refused in words of its own.
+        # Without a password the server refuses RESP3's first command with another message.
         asked = "NOAUTH" in text or text.startswith("HELLO must")
         word = "NOAUTH" if asked else "WRONGPASS"
     elif isinstance(error, rx.OutOfMemoryError):
@@ -220,7 +223,7 @@ def translate(error: Exception) -> Exception:
         found = LoginRefused if "AuthenticationError" in each else Unreachable
         rest = f"can't reach the server: {short}{why}"
     elif isinstance(error, rx.MovedError):
-        # A client that knows of a Cluster goes where it is sent; only a lasting change ends here.
+        # A cluster client follows redirections; only a lasting change ends here.
         found = Unreachable
         rest = "that is one node of a Cluster (redis+cluster:// reaches all), or it is changing"
     elif isinstance(error, (rx.AskError, rx.TryAgainError)) or "TTL exhausted" in text:
@@ -228,7 +231,7 @@ def translate(error: Exception) -> Exception:
     elif (reason := _unconnected(error)) is not None:
         found, word, rest = type(reason), "", str(reason)
     elif isinstance(error, CHANGING) or (
-        # The client's own, but for the one it has for keys that can never be in one script.
+        # redis-py's own errors, except the one for keys that can never be in one script.
         isinstance(error, rx.RedisClusterException) and "same key slot" not in text
     ):
         found, rest = Unreachable, f"the cluster is changing, or part of it is down: {text}"
@@ -254,11 +257,11 @@ def translate(error: Exception) -> Exception:
         found, rest = Forbidden, f"the server's ACL says no: {text}"
     else:
         found, rest = _BY_WORD.get(word), rest.partition(" script: ")[0]
-        # redis-py strips the leading word of some replies, so the type says what the text doesn't.
+        # redis-py strips the first word of some replies.
         if found is None and "Operation against a key holding the wrong kind" in text:
             found, word = WrongKind, "WRONGTYPE"
     if found is None and ("@user_script" in text or "user_script:" in text):
-        # The server's own words may quote what stands there.
+        # The server's message may quote the value.
         found, word = Unreadable, "user_script"
     if found is None and isinstance(error, rx.ResponseError) and _UNFIT.search(text):
         found, rest = Unreadable, f"a key of the queue holds a corrupt value: {text}"
@@ -270,10 +273,10 @@ def translate(error: Exception) -> Exception:
 
 
 def _unconnected(error: Exception) -> RedisqError | None:
-    """Why a client could not ask any node which slots it has.
+    """Why a cluster client could not read the slots from any node.
 
-    redis-py puts the last node's reason behind words of its own. Whoever refuses the question is no
-    Cluster to it, also where that was its ACL.
+    redis-py hides the last node's reason behind a message of its own, and takes a server that
+    refuses the command, also because of its ACL, for one without a cluster.
     """
     why = error.__cause__
     if "Cluster cannot be connected" not in str(error) or not isinstance(why, Exception):

@@ -1,4 +1,4 @@
-"""Names: which are allowed, and the one place where a queue's keys are built.
+"""Which names are allowed, and how a queue's keys are built.
 
 A key is ``<prefix>:{<queue>}:<part>``; the braces put all keys of a queue in one hash slot, so
 that one script may change several of them. A part that ends in ``_`` is a *prefix* of keys
@@ -18,8 +18,11 @@ _FORBIDDEN = frozenset("{}*|/")
 
 
 def checked_name(value: str, what: str) -> str:
-    """``value`` itself when it is a legal name or id (1–128 printable ASCII, no ``{ } * | /``)."""
-    if not isinstance(value, str):  # a library's caller may hand in anything
+    """Return ``value``; raises `BadInput` unless it is a legal name or id.
+
+    Legal: 1 to 128 printable ASCII characters without space, ``{ } * | /``.
+    """
+    if not isinstance(value, str):  # library users may pass anything
         raise BadInput(f"{what} must be a str, not {type(value).__name__}")
     if not _NAME.fullmatch(value) or _FORBIDDEN & set(value):
         raise BadInput(
@@ -30,7 +33,7 @@ def checked_name(value: str, what: str) -> str:
 
 
 def checked_prefix(prefix: str) -> str:
-    """``prefix`` itself when keys may begin with it: braces would choose another hash slot."""
+    """Return ``prefix``; raises `BadInput` for braces, which would change the hash slot."""
     if not isinstance(prefix, str):
         raise BadInput(f"prefix must be a str, not {type(prefix).__name__}")
     if not _NAME.fullmatch(prefix) or set("{}*") & set(prefix):
@@ -42,7 +45,7 @@ def checked_prefix(prefix: str) -> str:
 
 
 def checked_consumer(name: str) -> str:
-    """A consumer's name; ``~`` in front is kept for names of our own."""
+    """Return a consumer's name; raises `BadInput` for a bad one. ``~`` in front is reserved."""
     checked_name(name, "consumer name")
     if name.startswith("~"):
         raise BadInput(f"consumer name {name!r}: names that begin with ~ are reserved")
@@ -63,14 +66,14 @@ class Keys:
         return self.base + (part[:-1] + ":" if part.endswith("_") else part)
 
     def of(self, parts: tuple[str, ...]) -> tuple[str, ...]:
-        """A script's keys, some twenty; built once, for it may be sent a million times."""
+        """The key names of several parts, cached: a script has about twenty."""
         if parts not in self._lists:
             self._lists[parts] = tuple([self[part] for part in parts])
         return self._lists[parts]
 
 
 class GivenKeys(Keys):
-    """Names that follow no scheme of ours."""
+    """Key names that are given one by one."""
 
     __slots__ = ("_names",)
 
@@ -83,8 +86,8 @@ class GivenKeys(Keys):
 
 
 def registry_key(prefix: str = PREFIX) -> str:
-    """The hash of all queues; written before a queue's first key, in a slot of its own.
+    """The key of the registry: a hash of all queues, in a hash slot of its own.
 
-    Not ``rq:queues``: that is where the RQ library keeps its own, and both may share a server.
+    It isn't ``rq:queues``, because the RQ library has a key of that name.
     """
     return f"{prefix}:registry"

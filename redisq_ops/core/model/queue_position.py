@@ -1,5 +1,7 @@
-"""Where something stands in its queue: what only the queue's room can tell of why it isn't handed
-out. Plain facts; the words are made elsewhere. What a layout doesn't say stays at its default."""
+"""An entry's position in its queue: facts about why it isn't handed out, for ``redisq explain``.
+
+What a kind of queue doesn't know keeps its default.
+"""
 
 from __future__ import annotations
 
@@ -8,71 +10,72 @@ from dataclasses import dataclass, replace
 from .entry import Client, Entry, Request
 
 SEEN = 200
-"""callers looked at to find out whether anybody takes"""
+"""caller slots that are read to find out when a worker last took entries"""
 DEPTH = 1000
-"""elements of a list that are looked through for a place in it"""
+"""elements of a list that are searched for an entry"""
 OTHERS = 100
-"""requests looked at to estimate what comes before one"""
+"""requests that are read to estimate what comes before one"""
 HOLDERS = 20
-"""deliveries named where all tokens are out"""
+"""deliveries that are listed where all tokens of a request are in use"""
 
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """How many of something come first."""
+    """A number of things that come first."""
 
     what: str
     number: int
     exact: bool = True
-    """False: about so many, or at least"""
+    """False: an estimate or a lower bound"""
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A delivery that keeps something else from being handed out."""
+    """A delivery that keeps other entries from being handed out."""
 
     id: str
     consumer: str | None
     since_ms: int | None
     until_ms: int | None
-    """its lease ends"""
+    """when its lease expires"""
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """What a queue knows of one entry's, or one request's, way to a worker."""
+class QueuePosition:
+    """What a queue knows about why an entry or request isn't handed out (yet)."""
 
     here: bool = False
-    """whether the room knows the id; of several shards the one that does is heard"""
+    """whether the queue has the id"""
     asked_ms: int | None = None
-    """when a worker last asked for work or was heard of"""
+    """when a worker last took entries, or tried to"""
     askers: int | None = None
-    """how many were seen; None: the layout doesn't say who takes"""
+    """number of consumers that were seen; None: the layout doesn't have it"""
     askers_all: bool = True
-    """these were all there are; else more were not looked at"""
+    """False: there are more consumers than were read"""
     open: int | None = None
-    """how many turns there are to be had now: tokens, clients that can be served; None: unknown"""
+    """tokens, or clients that can be served now; None: unknown"""
     ahead: tuple[Ahead, ...] = ()
     before: int | None = None
-    """entries handed out before this one, about; None: unknown"""
+    """about how many entries are handed out before this one; None: unknown"""
     before_exact: bool = False
     request: Request | None = None
     holders: tuple[Holder, ...] = ()
-    """the oldest deliveries of its request, or of its client"""
+    """the oldest deliveries of its request or client"""
     holders_all: bool = True
     next_ms: int | None = None
-    """when the first delayed entry of its request becomes due"""
+    """when the first delayed entry of its request is due"""
     client: Client | None = None
     heard_ms: int | None = None
-    """when the one who has it was last heard of, where that isn't said by a lease"""
+    """the last sign of life of its holder, where there are no leases"""
     group: str | None = None
-    """whose reading position is meant, where several read the same"""
+    """the consumer group that this is about, where several read the same entries"""
     beside: tuple[Entry, ...] = ()
-    """the same entry as those others see it for whom it isn't done"""
+    """the same entry in the other groups for which it isn't done"""
 
 
-def joined(parts: list[Standing]) -> Standing:
-    """Of one queue's shards: the one that knows the id, and the askers and turns of all."""
+def joined(parts: list[QueuePosition]) -> QueuePosition:
+    """Merge the positions of a queue's shards: that of the shard that has the id, with the
+    consumers and open turns of all."""
     best = next((part for part in parts if part.here), parts[0])
     asked = [part.asked_ms for part in parts if part.asked_ms is not None]
     askers = [part.askers for part in parts if part.askers is not None]

@@ -1,4 +1,4 @@
-"""Reading the record lines that `record.lua` writes; the two files are one format."""
+"""Reads the record lines of entries, in the format that `record.lua` writes."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from .errors import Unreadable
 FIELDS = (
     "receipt", "failures", "lost", "first", "since", "consumer", "op", "reason", "ready",
 )  # fmt: skip
-"""the words of a line, in order"""
+"""the fields of a line, in order"""
 REPLAYED = 1
-"""the first delivery of what nobody was given since it was replayed, but was before"""
+"""``first`` of an entry that was delivered before its replay, and not since"""
 
 
 def entry(
@@ -59,7 +59,7 @@ def readable(
     error: bytes | None = None,
     payload: bytes | None = None,
 ) -> Entry:
-    """As `entry`; one whose record is corrupt has a ``problem`` and little else."""
+    """As `entry`; an entry with a corrupt record has a ``problem`` instead of its fields."""
     try:
         return entry(id, state, score, line, error, payload)
     except Unreadable as corrupt:
@@ -67,14 +67,14 @@ def readable(
 
 
 def line(entry: Entry) -> str:
-    """The record line of an entry nobody has: its counts, since when, and why it is dead."""
+    """The record line of an entry that isn't pending: its counts, times and reason."""
     began, since = entry.first_ms or (REPLAYED if entry.handed else 0), entry.since_ms or 0
     counts = f"{entry.failures} {entry.lost} {began} {since}"
     return f"- {counts} - - {entry.reason or '-'} 0"
 
 
 def arrival(entry: Entry, op: str) -> tuple[str | bytes, ...]:
-    """An entry from elsewhere as the `arrive` scripts take it, its mark made of ``op``."""
+    """The row of an imported entry for `rebalance_accept`; its mark is made from ``op``."""
     told = entry.attempts or entry.state == "dead"
     at = "" if entry.at_ms is None else str(entry.at_ms)
     return (

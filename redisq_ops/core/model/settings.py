@@ -1,4 +1,4 @@
-"""What a queue does unless told otherwise: one table for Python, Lua and the docs."""
+"""The settings of a queue and their defaults: one table for Python, Lua and the docs."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ class Settings:
     max_lost: int = 3
     """lost leases after which an entry is dead"""
     max_waiting: int = 0
-    """entries that may wait before submit is refused; 0: no bound"""
+    """waiting entries above which submissions are refused; 0: no bound"""
     history: str = "ops"
-    """what goes to the history: off | ops | all"""
+    """which events the history records: off | ops | all"""
     history_max: int = 100_000
     """history events kept (approximately)"""
     keep_ms: int = DAY_MS
-    """how long finished requests and their results stay, ms"""
+    """how long finished requests and their results are kept, ms"""
     trash_ms: int = DAY_MS
-    """how long purged entries can be brought back, ms"""
+    """how long purged entries can be restored, ms"""
     aging: int = 0
-    """every n-th take starts at a rotating priority; 0: strict"""
+    """every n-th take starts at a rotating priority; 0: priorities are strict"""
 
 
 DEFAULTS = Settings()
@@ -47,7 +47,7 @@ IDLE_BLOCK_MS = 5_000
 
 
 def lua_defaults() -> str:
-    """The same table as a Lua literal, put on top of every script."""
+    """The same table as a Lua literal, which the loader puts on top of every script."""
 
     def literal(value: Any) -> str:
         return f"'{value}'" if isinstance(value, str) else str(value)

@@ -1,4 +1,4 @@
-"""Where states are kept, and which verbs of an operator lead from one to another."""
+"""The keys of states, and the operators' verbs that lead from one state to another."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .entry import State
 
 Verb = Literal["requeue", "claim", "replay", "purge", "hard", "restore", "reschedule", "move"]
 EDIT = "edit"
-"""where an edit moves entries to, so to speak: nowhere"""
+"""the target of an edit, which moves entries nowhere"""
 ZSETS: dict[State, str] = {
     "pending": "lease",
     "delayed": "delay",

@@ -1,7 +1,7 @@
-"""What producers hand in, looked at before anything of it is sent.
+"""Checks arguments before anything is sent.
 
-A text for bytes would be stored as something else than it is read as, and a generator that is
-looked through twice is empty the second time.
+A str in place of bytes would be read back as something else, and a generator that is iterated twice
+is empty the second time.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ PAIR = "(id, payload), str and bytes,"
 
 _LITERAL = re.compile(r"Literal\[(.*)\]")
 _LEAST = {"max": 0, "start": 0, "minutes": 1, "step": 0, "seq": 0}
-"""of whole numbers, by the parameter's name"""
+"""parameter -> least value of an int"""
 
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """What one parameter takes. ``types`` are exact: a bool is no int."""
+    """What one parameter accepts. ``types`` are exact: a bool is no int."""
 
     place: int
     name: str
@@ -37,8 +37,8 @@ class _Rule:
     least: int | None = None
 
     def refusal(self, value: Any) -> BadInput | None:
-        """The error for a value that isn't of these exact types, or isn't in bounds; a subclass
-        of one of them (an enum, a str of somebody's own) is fine."""
+        """The error for a value of another type or out of bounds; None: it is accepted. Subclasses
+        of the types (an enum, a subclass of str) are."""
         name, (wanted, *_) = self.name, sorted(t.__name__ for t in self.types if t is not _NONE)
         bool_ = isinstance(value, bool) and bool not in self.types
         if bool_ or not isinstance(value, tuple(self.types)):
@@ -55,17 +55,17 @@ _NONE = type(None)
 
 
 def validated(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, its arguments checked against its annotations before anything is sent.
+    """Make a function check its arguments against its annotations; raises `BadInput`.
 
-    Checked are numbers, texts, bools and the words of a Literal or a state; everything else is the
-    function's own to check. It adds about a microsecond to a call.
+    It checks int, str, bool, Literal and State; the function checks everything else. That adds
+    about a microsecond to a call.
     """
     parameters = inspect.signature(function).parameters.items()
     rules = [rule for place, (name, parameter) in enumerate(parameters)
              if (rule := _rule(place, name, str(parameter.annotation)))]  # fmt: skip
     if not rules:
         return function
-    # Where the exact type says all, looking at it is enough.
+    # Where the exact type is enough, the rule needn't be asked.
     quick = [
         (rule.place, rule.name, () if rule.words or rule.least is not None else rule.types, rule)
         for rule in rules
@@ -104,7 +104,7 @@ def _rule(place: int, name: str, annotation: str) -> _Rule | None:
 
 
 def listed(given: Any, what: str) -> list[Any]:
-    """All of it; one text, and what else is no collection of ``what``, is refused."""
+    """A list of ``given``; raises `BadInput` for a single str or bytes, or no iterable."""
     single = isinstance(given, (str, bytes, bytearray, memoryview, Mapping))
     if single or not isinstance(given, Iterable):
         raise BadInput(f"{what} are given as a list, not as {type(given).__name__}")
@@ -112,7 +112,7 @@ def listed(given: Any, what: str) -> list[Any]:
 
 
 def pair(given: Any, nth: int, wanted: str = PAIR) -> tuple[str, bytes]:
-    """The ``nth`` of what was given, which has to be an id and a payload."""
+    """The ``nth`` element; raises `BadInput` unless it is an (id, payload) pair."""
     match given:
         case (str(id), bytes(payload)):
             return id, payload
@@ -124,14 +124,14 @@ def pairs(given: Iterable[tuple[str, bytes]], what: str) -> list[tuple[str, byte
 
 
 def mistaken(given: Any, nth: int, wanted: str) -> BadInput:
-    """The error for something of another type; not a word of it: it may be a payload."""
+    """The error for an element of another type; without its value, which may be a payload."""
     inside = isinstance(given, (tuple, list)) and len(given) < 5
     is_ = f"({', '.join(type(x).__name__ for x in given)})" if inside else type(given).__name__
     return BadInput(f"entry {nth} is {is_}, where {wanted} belongs")
 
 
 def checked_pairs(rows: Sequence[tuple[str, bytes]], what: str, most: int) -> None:
-    """Ids that can be used, payloads within the limit."""
+    """Raise `BadInput` for a bad id, `TooLarge` for a payload over the limit."""
     for id, payload in rows:
         checked_name(id, f"{what} id")
         checked_size(id, payload, most, what)

@@ -1,4 +1,4 @@
-"""Worker processes of other programs, as those register them."""
+"""Worker processes of other programs, as these list them."""
 
 from __future__ import annotations
 
@@ -10,39 +10,41 @@ PruneWord = Literal["pruned", "alive", "unknown", "changed"]
 
 @dataclass(frozen=True, slots=True)
 class RunningJob:
-    """A job in the hands of one of them, as that one said it at its last beat."""
+    """A job that a process works on, as of its last heartbeat."""
 
     id: str
     queue: str
-    """as its owner calls it"""
+    """the owner's name for it"""
     payload: bytes
     since_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process of a program that keeps a register of those."""
+    """One process in the registry of its program."""
 
     name: str
     host: str
     pid: int | None
     queues: tuple[str, ...]
-    """where it looks for work, as its owner calls them"""
+    """the queues it serves, by the owner's names"""
     since_ms: int | None
-    """when it started, by its own clock; None: nobody knows"""
+    """when it started, by its own clock; None: unknown"""
     silent_ms: int | None
-    """time since its last beat by the server's clock; None: it never beat, or nobody knows"""
+    """ms since its last heartbeat by the server's clock; None: it had none, or unknown"""
     alive: bool
-    """whether the owner takes it for alive"""
+    """whether its program takes it for alive"""
     work: tuple[RunningJob, ...]
     quiet: bool = False
-    """told to take nothing more"""
+    """it was told to take no more jobs"""
     problem: str | None = None
-    """why its records can't be read; then what isn't here isn't known, and it isn't struck"""
+    """its records are corrupt: why; the rest is unknown, and it can't be pruned"""
 
     def silent_for(self, ms: int | None) -> bool:
-        """Whether it was silent for so long, or (None) for as long as its owner waits. Where the
-        owner has forgotten when it beat last, that is long enough."""
+        """Whether it had no heartbeat for ``ms``, or (None) for as long as its program waits.
+
+        Without a known heartbeat: whether the program takes it for dead.
+        """
         if ms is None or self.silent_ms is None:
             return not self.alive
         return self.silent_ms >= ms
@@ -50,16 +52,16 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """What came of striking a process from its register.
+    """The result of `prune_process`.
 
-    ``alive``: it was heard of since. ``changed``: it beat, or took something, while it was looked
-    at. ``unknown``: it isn't registered. In these three nothing was done.
+    ``pruned``; or, with nothing changed, ``alive``: it had a heartbeat since; ``changed``: it had
+    one, or took a job, while it was read; ``unknown``: it isn't in the registry.
     """
 
     word: PruneWord
     waiting: int = 0
-    """jobs it had that wait again"""
+    """its jobs that wait again"""
     dead: int = 0
-    """jobs it had that are failures now"""
+    """its jobs that are failures now"""
     lost: int = 0
-    """jobs it had that are nowhere now"""
+    """its jobs that are gone"""

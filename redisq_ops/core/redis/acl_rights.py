@@ -1,26 +1,48 @@
-"""Whether the server's ACL lets a user do a job, asked before the job begins.
+"""Checks of the server's ACL before work, a change or a submission begins.
 
-A script that lacks a right ends before its first write by itself (`scripts`). But a worker would
-find out with entries in its hands, an operator with an operation written down, a producer with an
-empty queue created. So they ask first, in one round trip: a script that reads no key asks the
-server's ACL for each command.
+A script without the rights it needs ends before its first write (`scripts`). But a worker would
+notice with entries taken, an operator with an operation in the audit log, a producer with an empty
+queue created. So each checks first, in one round trip: a script that reads no key asks the server's
+ACL about every command.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ..model.errors import Forbidden
+from ..model.keys import Keys
 from .acl_denial import Denial, setuser
 from .operation import Call, together, user
-from .scripts import commands
+from .scripts import Script, commands, folders
 
-if TYPE_CHECKING:
-    from ..engine.queue import Queue
+
+class HasScripts(Protocol):
+    """One shard: its keys and its scripts."""
+
+    @property
+    def keys(self) -> Keys: ...
+    def _script(self, name: str) -> Script: ...
+
+
+class ScriptedQueue(Protocol):
+    """What a check needs to know of a queue."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def package(self) -> str: ...
+    @property
+    def prefix(self) -> str: ...
+    @property
+    def client(self) -> Any: ...
+    @property
+    def shard_queues(self) -> Sequence[HasScripts]: ...
+
 
 PUT = ("submit", "schedule", "push", "enqueue")
 WORK = ("take", "settle", "extend", "sweep", "fire")
@@ -52,10 +74,10 @@ return lacks
 _SHA = hashlib.sha1(_ASK.encode()).hexdigest()
 
 
-async def to_work(queue: Queue[Any]) -> str | None:
-    """Raise `Forbidden` unless a worker can work on the queue.
+async def to_work(queue: ScriptedQueue) -> str | None:
+    """Raise `Forbidden` unless the user can take and settle entries.
 
-    Without PUBLISH, or channels, it can; then what is to be said of it.
+    Returns a warning where only the right to publish is missing: work goes on without it.
     """
     lacks = await _ask(queue, WORK, [*_OF_WORKERS, "publish"])
     if lacks != ("publish",) or queue.kind != "request":
@@ -68,29 +90,29 @@ async def to_work(queue: Queue[Any]) -> str | None:
     )
 
 
-async def to_put(queue: Queue[Any]) -> None:
-    """Raise `Forbidden` unless the user can put entries into the queue."""
+async def to_put(queue: ScriptedQueue) -> None:
+    """Raise `Forbidden` unless the user can submit entries to the queue."""
     _refuse(queue, await _ask(queue, PUT, ["eval"]))
 
 
-async def to_change(queue: Queue[Any]) -> None:
-    """Raise `Forbidden` unless an operator can change the queue, by whatever verb."""
-    _refuse(queue, await _ask(queue, ("move",), [*_OF_OPERATORS, *every_command(queue.room)]))
+async def to_change(queue: ScriptedQueue) -> None:
+    """Raise `Forbidden` unless the user can make every kind of change to the queue."""
+    _refuse(queue, await _ask(queue, ("move",), [*_OF_OPERATORS, *every_command(queue.package)]))
 
 
-def _refuse(queue: Queue[Any], lacks: tuple[str, ...]) -> None:
+def _refuse(queue: ScriptedQueue, lacks: tuple[str, ...]) -> None:
     if lacks:
         raise Forbidden(Denial("command", lacks))
 
 
 async def _ask(
-    queue: Queue[Any], scripts: Iterable[str], more: Iterable[str] = ()
+    queue: ScriptedQueue, scripts: Iterable[str], more: Iterable[str] = ()
 ) -> tuple[str, ...]:
-    """Which of the commands of those scripts the user may not run. All keys are declared, so the
+    """The commands of these scripts that the user may not run. All keys are declared, so the
     server refuses the call if the user may not read and write one of them."""
     names = dict.fromkeys(more)
     asks: list[Call[list[bytes]]] = []
-    for leaf in queue.leaves:
+    for leaf in queue.shard_queues:
         keys: dict[str, None] = {}
         for name in scripts:
             try:
@@ -100,8 +122,8 @@ async def _ask(
             names |= dict.fromkeys("|".join(words).lower() for words in commands(loaded.text))
             keys |= dict.fromkeys(leaf.keys.of(loaded.header.keys))
         asks.append(_call(keys or [leaf.keys["op_"]], names))
-    said = await together(asks)
-    return tuple(dict.fromkeys(name.decode() for lacks in said for name in lacks))
+    replies = await together(asks)
+    return tuple(dict.fromkeys(name.decode() for lacks in replies for name in lacks))
 
 
 def _call(keys: Iterable[str], names: Iterable[str]) -> Call[list[bytes]]:
@@ -112,12 +134,9 @@ def _call(keys: Iterable[str], names: Iterable[str]) -> Call[list[bytes]]:
 
 
 @cache
-def every_command(room: str) -> tuple[str, ...]:
-    """The commands of all scripts that a queue of that room could run."""
-    parts = room.split(".")
-    folders = (_CORE / "engine", _CORE / parts[0], _CORE.joinpath(*parts))
-    files = {
-        path.name: path for folder in folders for path in sorted((folder / "lua").glob("*.lua"))
-    }
+def every_command(package: str) -> tuple[str, ...]:
+    """The commands of all scripts that a queue with this package of Lua files can run."""
+    places = [_CORE.joinpath(*folder.split(".")) for folder in reversed(folders(package))]
+    files = {path.name: path for place in places for path in sorted((place / "lua").glob("*.lua"))}
     texts = "\n".join(path.read_text(encoding="utf-8") for path in files.values())
     return tuple("|".join(words).lower() for words in commands(texts))

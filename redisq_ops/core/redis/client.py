@@ -1,9 +1,9 @@
-"""From a URL to a client, with our own time-outs and retries.
+"""Makes clients from URLs, with time-outs and retries that suit queues.
 
-redis-py 8 by itself waits 5 s on a socket and re-sends a command up to ten times, also blocking
-ones, where each re-send may pop for a dead socket. Here a command is re-sent twice, quickly
-(every change of ours is safe to send twice), and blocking commands run on a client of their own
-that never re-sends and outwaits the server.
+redis-py 8 waits 5 s on a socket and sends a command again up to ten times, also a blocking one, so
+that a dead socket may take elements. Here a command is sent again twice, quickly: every change of
+ours is safe to send twice. Blocking commands run on a client that never sends one again and waits
+longer than the server does.
 
 URLs: ``redis://`` ``rediss://`` ``unix://``, the same with ``valkey``; ``…+cluster://`` for a
 Cluster, ``…+sentinel://host:26379,host2/mymaster`` for Sentinel (see `sentinels`).
@@ -44,7 +44,7 @@ _Single = TypeVar("_Single", redis.Redis, aredis.Redis)
 
 @dataclass(frozen=True, slots=True)
 class ServerAddress:
-    """Where to connect and as whom; its text form never shows a password."""
+    """A server's URL, user name, password and TLS files; its text never shows a password."""
 
     url: str = DEFAULT_URL
     password: str | None = None
@@ -59,7 +59,10 @@ class ServerAddress:
     def from_environment(
         cls, url: str | None, environment: Mapping[str, str] = os.environ
     ) -> ServerAddress:
-        """The URL given, else ``REDIS_URL``; secrets from ``REDISQ_PASSWORD`` or its file."""
+        """From ``url`` or ``REDIS_URL``, with secrets from ``REDISQ_PASSWORD`` and the like.
+
+        Raises `BadInput` where ``REDISQ_PASSWORD_FILE`` can't be read.
+        """
         password = environment.get("REDISQ_PASSWORD")
         if path := environment.get("REDISQ_PASSWORD_FILE"):
             try:
@@ -88,10 +91,15 @@ class ServerAddress:
 def connect(
     target: ServerAddress | str = DEFAULT_URL, role: str = "library", *, replica: bool = False
 ) -> BlockingClient:
-    """A blocking client. ``role`` shows in ``CLIENT LIST`` as ``redisq/<version>/<role>``.
+    """Make a blocking client for queues. It connects at the first operation.
 
-    ``replica``: for reads only, from replicas where there are some (Cluster, Sentinel). They may
-    be behind.
+    ``target``: a URL: ``redis://``, ``rediss://`` (TLS), ``unix://``, ``redis+cluster://`` or
+    ``redis+sentinel://host:26379,host2/mymaster``; or a `ServerAddress`. ``role`` is shown by
+    ``CLIENT LIST`` as ``redisq/<version>/<role>``. ``replica``: read from replicas (Cluster,
+    Sentinel), which may be behind. Raises `BadInput` for a bad URL; on a Cluster, which it asks for
+    its slots, `Unreachable`.
+
+        client = connect("redis://127.0.0.1:6379/0")
     """
     target = ServerAddress(target) if isinstance(target, str) else target
     mode, url, options = _dissect(target, role)
@@ -110,7 +118,11 @@ def connect(
 
 
 def aconnect(target: ServerAddress | str = DEFAULT_URL, role: str = "library") -> AsyncClient:
-    """An asyncio client, otherwise as `connect`."""
+    """Make an asyncio client: the operations of its queues are awaited. Otherwise as `connect`.
+
+    queue = RequestQueue(aconnect("redis://127.0.0.1:6379/0"), "mail")
+    await queue.submit([b"one"], id="monday")
+    """
     target = ServerAddress(target) if isinstance(target, str) else target
     mode, url, options = _dissect(target, role)
     options["retry"] = AsyncRetry(ConstantBackoff(0.03), _RESENDS)
@@ -124,7 +136,7 @@ def aconnect(target: ServerAddress | str = DEFAULT_URL, role: str = "library") -
 
 
 def blocking_twin(target: ServerAddress | str, role: str = "wait") -> BlockingClient:
-    """A client for BLPOP and pub/sub: no time-out of its own and nothing ever sent twice."""
+    """Make a client for BLPOP and pub/sub: without a time-out, and it sends nothing twice."""
     target = ServerAddress(target) if isinstance(target, str) else target
     mode, url, options = _dissect(target, role)
     options["socket_timeout"] = None
@@ -187,7 +199,7 @@ _FILES = {"ssl_ca_certs": "tls_ca", "ssl_certfile": "tls_cert", "ssl_keyfile": "
 
 
 def _check_certificates(options: Mapping[str, Any]) -> None:
-    """Refuse files that can't be read: to redis-py that is a server that can't be reached."""
+    """Raise `BadInput` for files that can't be read; redis-py would report a lost connection."""
     for option, setting in _FILES.items():
         if path := options.get(option):
             try:
@@ -210,13 +222,13 @@ def _in_words(target: ServerAddress) -> Iterator[None]:
 
 
 def _unreadable(target: ServerAddress, error: ValueError) -> BadInput:
-    """What is said of a URL; never the error's own words where these may quote the password."""
+    """The error for a bad URL; without the original message where that may quote the password."""
     try:
         cut = "@" in target.url and "@" not in urlsplit(target.url).netloc
     except ValueError:
         cut = True
     if not cut:
-        # urllib quotes what stands where the port should be: it may be a password.
+        # urllib quotes the text in the port's place, which may be a password.
         port = str(error).startswith("Port could not be cast")
         return BadInput(f"{target}: {'its port is not a number' if port else error}")
     return BadInput(
@@ -226,7 +238,7 @@ def _unreadable(target: ServerAddress, error: ValueError) -> BadInput:
 
 
 def _known(client: _Single) -> _Single:
-    """A connection is made, and not opened: one that doesn't know an option says so only then."""
+    """Make a connection without opening it: only then redis-py reports unknown options."""
     pool: Any = client.connection_pool
     try:
         pool.connection_class(**pool.connection_kwargs)

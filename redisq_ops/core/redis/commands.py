@@ -1,4 +1,4 @@
-"""What is asked of a server, described free of I/O: calls, and what waits for their replies."""
+"""Descriptions of commands, without I/O: calls, and how to run several side by side."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Arg = bytes | str | int | float
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[T]):
-    """One command and the way to read its reply.
+    """One command, and how to read its reply.
 
     ``key`` routes it on a cluster. ``source`` is the Lua text of an EVALSHA, sent only when the
     server answers NOSCRIPT (nothing had run then, so sending it again is safe).
@@ -37,29 +37,29 @@ class Call(Generic[T]):
     key: str | bytes | None = None
     source: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
-    """for redis-py's own reading of the reply"""
+    """options for redis-py's own parser of the reply"""
     absent: str | None = None
-    """an error that begins so means "nothing there" and reads as None"""
+    """an error that begins like this means that the key is absent; ``read`` gets None"""
     follows: Callable[[], Call[Any] | None] | None = field(default=None, compare=False)
-    """makes the call that comes next, or nothing: it is sent while the server is at this one, where
-    a blocking client talks to one server, else it isn't asked for. So it must be safe to send
-    again, as it is where its reply is lost; and what it does is done, whoever asks for it or not"""
+    """makes the call that will come next, if any. A blocking client of one server sends it while
+    the server works on this one; others don't. So it must be safe to send again, and its effect
+    happens also where nobody reads its reply."""
     apart: bool = False
-    """of a description run by `apart`: a lost node of a cluster is its own failure"""
+    """set by `apart`: the loss of a cluster node is this description's own failure"""
 
     def __await__(self) -> Generator[Round, Replies, T]:
         (reply,) = yield (self,)
         return self.result(reply)
 
     def result(self, reply: Any) -> T:
-        """The value of a raw reply; an error reply is raised in our words."""
+        """The value of a raw reply; an error reply is raised as a `RedisqError`."""
         if isinstance(reply, Exception):
             if self.absent is not None and str(reply).startswith(self.absent):
                 return self.read(None)
             error = translate(reply)
             if isinstance(error, WrongKind) and self.source is None and self.key:
                 cause, error = error.__cause__, WrongKind(f"{error}: {self._place}")
-                error.__cause__ = cause  # (a script says it itself, if it knows)
+                error.__cause__ = cause  # a script names the key itself
             if isinstance(error, Forbidden) and error.denial and error.denial.kind == "key":
                 error.tell(names=self._keys)
             error.add_note(f"in {self.command[0]!s} {self.key or ''!s}")
@@ -73,7 +73,7 @@ class Call(Generic[T]):
 
     @property
     def _keys(self) -> tuple[str, ...]:
-        """A script's keys; of another command its first one."""
+        """The keys of a script; of another command the first one."""
         if self.source is None:
             return (self._place,) if self.key else ()
         names = self.command[3 : 3 + int(self.command[2])]
@@ -91,8 +91,10 @@ class Call(Generic[T]):
 
     @property
     def outgoing(self) -> tuple[Arg, ...]:
-        """The command as it is sent: names that are no UTF-8 are their bytes again, and numbers are
-        text. hiredis would make it of them, and a Ctrl+C just then kills the interpreter."""
+        """The command as it is sent: names as their bytes, numbers as text.
+
+        hiredis would convert numbers itself, and Ctrl+C during that kills the interpreter.
+        """
         return tuple([
             word if type(word) is bytes or (type(word) is str and word.isascii()) else _sent(word)
             for word in self.command
@@ -130,7 +132,7 @@ async def _value(call: Call[T]) -> T:
 
 
 async def together(descriptions: Iterable[Description[T]]) -> list[T]:
-    """Run descriptions side by side: round k of all of them is one exchange with the server."""
+    """Run descriptions side by side: round k of all of them is one round trip."""
     coroutines = [_value(d) if isinstance(d, Call) else d for d in descriptions]
     results: list[Any] = [None] * len(coroutines)
     waiting: list[tuple[int, Round]] = []
@@ -152,7 +154,7 @@ async def together(descriptions: Iterable[Description[T]]) -> list[T]:
 
 
 async def both(one: Description[A], two: Description[B]) -> tuple[A, B]:
-    """`together` for two descriptions of different kinds."""
+    """`together` for two descriptions with results of different types."""
     first, second = await together(cast("list[Description[Any]]", [one, two]))
     return first, second
 
@@ -171,20 +173,20 @@ def _advance(
 
 
 async def attempt(description: Description[T]) -> T | Exception:
-    """The value, or the error as a value: one broken queue must not hide the other 199."""
+    """The result, or the error as a value, so that one broken queue doesn't hide the others."""
     try:
         return await description
-    except Unreachable:  # then it is the server, not this queue
+    except Unreachable:  # the server is down, not only this queue
         raise
     except Exception as error:
         return error
 
 
 async def apart(description: Description[T]) -> T | Exception:
-    """As `attempt`, and where a cluster lost a node that is the error of what needs that node.
+    """As `attempt`; also the loss of a cluster node is the error of what needs that node only.
 
-    For what only reads: the others go on, although part of the round wasn't heard. Gathered with
-    descriptions that aren't apart, a round with a lost node fails as a whole all the same.
+    For reads only: the others continue, although part of the round got no reply. Together with
+    descriptions that aren't `apart`, a round with a lost node fails as a whole.
     """
     return await _Apart(description)
 
@@ -205,14 +207,14 @@ class _Apart(Generic[T]):
                     return cast(T, stop.value)
                 except Exception as error:
                     return error
-                # What is thrown in here is the server's trouble, and goes on to who runs this.
+                # An exception raised here concerns the server, and goes to the caller.
                 replies = yield tuple(replace(call, apart=True) for call in calls)
         finally:
             coroutine.close()
 
 
 def checked(asked: Any) -> Round:
-    """The round a description asks for; it may await nothing else."""
+    """The round that a description asks for; raises TypeError where it awaits anything else."""
     if isinstance(asked, tuple) and all(isinstance(call, Call) for call in asked):
         return asked
     raise TypeError("an operation may await Calls and other operations only")

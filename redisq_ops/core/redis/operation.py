@@ -1,22 +1,24 @@
 """One description of an operation, three ways to run it.
 
-An operation is described free of I/O: a frozen `Call` (what goes out, how the reply is read) or,
+An operation is described without I/O: a frozen `Call` (a command, and how to read its reply) or,
 where a second round trip depends on the first, an ``async def`` that awaits Calls. The same
-description then runs
+description runs
 
 * blocking, on a blocking client:      ``queue.counts()``
 * awaited, on an asyncio client:       ``await queue.counts()``
-* beside others in one round trip:     ``run(client, together([a.counts.op(), b.counts.op()]))``
+* with others in one round trip:       ``run(client, together([a.counts.op(), b.counts.op()]))``
 
-on one server, Sentinel or Cluster. `operation` makes a method of the first two from one
-definition, typed by the client the queue was given; ``.op(...)`` is the description itself.
+on one server, Sentinel or Cluster. `operation` makes the method for the first two from one
+definition, typed by the queue's client; ``.op(...)`` returns the description.
 """
 
 from __future__ import annotations
 
 import functools
+import inspect
+import re
 from collections.abc import Callable
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast, overload
 
 import redis
 import redis.asyncio as aredis
@@ -40,7 +42,8 @@ from .transport import AsyncClient, BlockingClient, PinnedConnection, aexchange,
 
 __all__ = [
     "Arg", "AsyncClient", "BlockingClient", "Bound", "C_co", "Call", "Client", "Description",
-    "Replies", "Round", "apart", "arun", "attempt", "both", "operation", "run", "together", "user",
+    "Replies", "Round", "apart", "arun", "attempt", "both", "mode", "operation", "run", "together",
+    "user",
 ]  # fmt: skip
 
 P = ParamSpec("P")
@@ -82,7 +85,7 @@ def _run(client: BlockingClient, description: Description[T]) -> T:
                     replies = exchange(client, calls)
             except BaseException as error:
                 _interrupted(client, error)
-                # Thrown in at the await, so that `finally` and `except` in an operation work.
+                # Raised at the await, so that `finally` and `except` in an operation work.
                 calls = checked(description.throw(_outward(error)))
             else:
                 calls = checked(description.send(replies))
@@ -125,7 +128,7 @@ async def _arun(client: AsyncClient, description: Description[T]) -> T:
 
 
 def user(client: Client) -> str:
-    """The name as which a client connects; empty: it isn't known."""
+    """The user name with which a client logs in; empty: unknown."""
     for holder in ("connection_pool", "nodes_manager"):
         known = getattr(getattr(client, holder, None), "connection_kwargs", None)
         if known is not None:
@@ -134,8 +137,8 @@ def user(client: Client) -> str:
 
 
 def _interrupted(client: BlockingClient, error: BaseException) -> None:
-    """After Ctrl+C hang up: a reply may be on its way, or a greeting half said, and redis-py would
-    take that for the reply to whatever comes next."""
+    """After Ctrl+C close the connections: redis-py would take a reply that is still on its way for
+    the reply to the next command."""
     if isinstance(error, Exception):
         return
     lines: Any = client  # partly untyped in redis-py
@@ -150,7 +153,7 @@ def _outward(error: BaseException) -> BaseException:
 
 
 def checked_client(client: T) -> T:
-    """``client`` itself when operations can run on it."""
+    """Return ``client``; raises `BadInput` or TypeError unless operations can run on it."""
     if hasattr(client, "command_stack"):
         raise TypeError("a pipeline can't be a queue's client: use together() to gather calls")
     if client is not None and not hasattr(client, "execute_command"):
@@ -161,21 +164,68 @@ def checked_client(client: T) -> T:
     return client
 
 
+def mode(client: object) -> str:
+    """How operations run on this client: blocking | async | no client."""
+    if client is None:
+        return "no client"
+    return "async" if isinstance(client, (aredis.Redis, aredis.RedisCluster)) else "blocking"
+
+
 class Bound(Generic[C_co]):
-    """Something that holds the client its operations run on (``None``: descriptions only)."""
+    """An object whose operations run on its client; with None they only make descriptions."""
 
     def __init__(self, client: C_co) -> None:
         self._client = checked_client(client)
 
     @property
     def client(self) -> C_co:
+        """The client that runs the operations."""
         return self._client
 
 
-class Blocking(Generic[P, T_co]):
-    """A bound operation on a blocking client."""
+def _documentation(bound: BoundOperation[..., Any]) -> str | None:
+    """The docstring of the method, or of the method it overrides."""
+    method = bound._method
+    methods = (vars(cls).get(method.func.__name__) for cls in type(method.args[0]).__mro__)
+    doc = next((doc for each in methods if (doc := getattr(each, "__doc__", None))), None)
+    return None if doc is None else inspect.cleandoc(doc)
 
-    __slots__ = ("_client", "op")
+
+class BoundOperation(Generic[P, T_co]):
+    # An operation of one object. `help`, `inspect` and `repr` show the method it stands for; so its
+    # subclasses, each of which has a ``__doc__`` of its own, have no docstring here.
+
+    __slots__ = ("op",)
+    __doc__: Any = property(_documentation)
+
+    def __init__(self, op: Callable[P, Description[T_co]]) -> None:
+        self.op = op
+        """makes the description, without running it"""
+
+    @property
+    def _method(self) -> functools.partial[Any]:
+        return cast("functools.partial[Any]", self.op)
+
+    @property
+    def __name__(self) -> str:
+        return str(self._method.func.__name__)
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        signature = _signature(self._method.func)
+        return signature.replace(parameters=[*signature.parameters.values()][1:])
+
+    def __repr__(self) -> str:
+        return f"<{self.__name__}{self.__signature__} of {self._method.args[0]!r}>"
+
+    def __get__(self, instance: object, owner: type) -> Self:
+        """Makes help() treat the operation as a method: it shows its name and signature."""
+        return self
+
+
+class BlockingOperation(BoundOperation[P, T_co]):
+    __slots__ = ("_client",)
+    __doc__: Any = property(_documentation)
 
     def __init__(self, client: BlockingClient, op: Callable[P, Description[T_co]]) -> None:
         self._client = client
@@ -185,10 +235,9 @@ class Blocking(Generic[P, T_co]):
         return run(self._client, self.op(*args, **kwargs))
 
 
-class Awaited(Generic[P, T_co]):
-    """A bound operation on an asyncio client."""
-
-    __slots__ = ("_client", "op")
+class AsyncOperation(BoundOperation[P, T_co]):
+    __slots__ = ("_client",)
+    __doc__: Any = property(_documentation)
 
     def __init__(self, client: AsyncClient, op: Callable[P, Description[T_co]]) -> None:
         self._client = client
@@ -198,20 +247,21 @@ class Awaited(Generic[P, T_co]):
         return await arun(self._client, self.op(*args, **kwargs))
 
 
-class Described(Generic[P, T_co]):
-    """A bound operation without a client: only its description."""
-
-    __slots__ = ("op",)
-
-    def __init__(self, op: Callable[P, Description[T_co]]) -> None:
-        self.op = op
+class DescribedOperation(BoundOperation[P, T_co]):
+    __slots__ = ()
+    __doc__: Any = property(_documentation)
 
 
 class operation(Generic[P, T_co]):
-    """Make a method that returns a description run itself on the object's client."""
+    """Make a method that returns a description run itself on the object's client.
+
+    On a blocking client ``queue.take(…)`` returns the result, on an asyncio client it returns an
+    awaitable of it, and ``queue.take.op(…)`` always returns the description.
+    """
 
     def __init__(self, function: Callable[Concatenate[Any, P], Description[T_co]]) -> None:
         self._function = validated(function)
+        self._shown: Callable[..., Any] | None = None
         self.__isabstractmethod__ = getattr(function, "__isabstractmethod__", False)
         functools.update_wrapper(cast(Any, self), function)
 
@@ -220,18 +270,59 @@ class operation(Generic[P, T_co]):
         self, instance: None, owner: type
     ) -> Callable[Concatenate[Any, P], Description[T_co]]: ...
     @overload
-    def __get__(self, instance: Bound[BlockingClient], owner: type) -> Blocking[P, T_co]: ...
+    def __get__(
+        self, instance: Bound[BlockingClient], owner: type
+    ) -> BlockingOperation[P, T_co]: ...
     @overload
-    def __get__(self, instance: Bound[AsyncClient], owner: type) -> Awaited[P, T_co]: ...
+    def __get__(self, instance: Bound[AsyncClient], owner: type) -> AsyncOperation[P, T_co]: ...
     @overload
-    def __get__(self, instance: Bound[Any], owner: type) -> Described[P, T_co]: ...
+    def __get__(self, instance: Bound[Any], owner: type) -> DescribedOperation[P, T_co]: ...
     def __get__(self, instance: Any, owner: type) -> Any:
         if instance is None:
-            return self._function  # help() and inspect.signature look here
+            return self._of_class()
         op = functools.partial(self._function, instance)
         client = instance.client
         if client is None:
-            return Described(op)
+            return DescribedOperation(op)
         if isinstance(client, (aredis.Redis, aredis.RedisCluster)):
-            return Awaited(client, op)
-        return Blocking(client, op)
+            return AsyncOperation(client, op)
+        return BlockingOperation(client, op)
+
+    def _of_class(self) -> Callable[..., Any]:
+        """The function as a user of the class sees it: `help` shows what a call returns."""
+        if self._shown is None:
+            function = self._function
+
+            @functools.wraps(function)
+            def shown(*args: Any, **kwargs: Any) -> Any:
+                return function(*args, **kwargs)
+
+            cast(Any, shown).__signature__ = _signature(function)
+            self._shown = shown
+        return self._shown
+
+
+class _Annotation(str):
+    """An annotation as it is written in the source, shown without quotes."""
+
+    __slots__ = ()
+    __repr__ = str.__str__
+
+
+_DESCRIPTION = re.compile(r"(?:Call|Description)\[(.*)\]", re.DOTALL)
+
+
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    """A function's signature, with the type of its result in place of a description of it."""
+    signature = inspect.signature(function)
+    parameters = [
+        each.replace(annotation=_Annotation(each.annotation))
+        if isinstance(each.annotation, str)
+        else each
+        for each in signature.parameters.values()
+    ]
+    returns = signature.return_annotation
+    if isinstance(returns, str):
+        found = _DESCRIPTION.fullmatch(returns)
+        returns = _Annotation(found[1] if found else returns)
+    return signature.replace(parameters=parameters, return_annotation=returns)

@@ -1,4 +1,4 @@
-"""How replies are read."""
+"""Parsers of replies."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from ..model.quoting import text
 from .operation import Call
 
 _NEVER = 2**63
-"""what no clock counts to: infinite scores, and those of another program's own meaning"""
+"""scores beyond this are no times"""
 
 
 def words(reply: list[bytes]) -> list[str]:
-    """Names as text; one that is no UTF-8 keeps its bytes as surrogates (see `quoting.text`)."""
+    """Names as text; bytes that aren't UTF-8 become surrogates (see `quoting.text`)."""
     return [text(word) for word in reply]
 
 
 def row_words(rows: int) -> Callable[[list[bytes]], list[str]]:
-    """Reads a script's words, one for each row; alone it is for all of them."""
+    """Makes a parser of a script's words, one for each row; a single word is for all rows."""
 
     def read(reply: list[bytes]) -> list[str]:
         return words(reply) * (rows if len(reply) == 1 else 1)
@@ -41,18 +41,17 @@ def _pairs(reply: list[Any]) -> list[tuple[str, float]]:
 
 
 def moment(score: float | None) -> int | None:
-    """A score as a time in whole milliseconds; None where it is no time (infinite, or beyond
-    2**63)."""
+    """A score as a time in whole ms; None where it is no time (infinite, or beyond 2**63)."""
     return None if score is None or not -_NEVER < score < _NEVER else int(score)
 
 
 def spelt(score: float) -> str:
-    """A score as text that reads as exactly the same number, for cursors and bounds of ranges."""
+    """A score as text that is read back exactly, for cursors and bounds of ranges."""
     return f"{score:.17g}"
 
 
 async def fields(key: str, page: int = 1000) -> dict[str, bytes]:
-    """All of a hash, by pages; for audits. What is written meanwhile may be in it or not."""
+    """All fields of a hash, read by pages; concurrent changes may be in it or not."""
     found: dict[str, bytes] = {}
     cursor = 0
     while True:
@@ -70,7 +69,7 @@ def _scanned(reply: Any) -> tuple[int, dict[str, bytes]]:
 
 
 async def members(key: str, page: int = 1000) -> list[str]:
-    """All members of a sorted set in its order, by pages; for audits."""
+    """All members of a sorted set in its order, read by pages."""
     found: list[str] = []
     while True:
         rows = await scored(key, str(len(found)), str(len(found) + page - 1))

@@ -1,4 +1,4 @@
-"""A round of calls, sent and heard: one exchange with a server, or with each node of a cluster."""
+"""Sends a round of calls: one exchange with a server, or with each node of a cluster."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _missing(calls: Round, replies: Replies) -> list[int]:
 
 
 def exchange(client: BlockingClient, calls: Round) -> list[Any]:
-    """The replies, errors among them; a script that the server doesn't know is sent in full."""
+    """The replies of a round, with errors as values. An unknown script is sent in full."""
     replies = _send(client, calls, [call.outgoing for call in calls])
     if again := _missing(calls, replies):
         subset = tuple(calls[i] for i in again)
@@ -39,17 +39,17 @@ def exchange(client: BlockingClient, calls: Round) -> list[Any]:
 
 
 class PinnedConnection:
-    """A connection kept while one description runs, for calls that tell what follows them.
+    """One connection for a whole description, for calls that name their successor (`follows`).
 
-    What follows is sent while the server is at the call before it, so that the server needn't wait
-    for us. Two are on their way at a time, never more: others may have to wait for both.
+    The successor is sent while the server works on the call before it, so the server needn't wait
+    for us. At most two calls are in progress, because other clients may have to wait for both.
     """
 
     def __init__(self, client: redis.Redis) -> None:
         self._client = client
         self._connection: Any = None
         self._ahead: Call[Any] | None = None
-        """sent, and its reply not read"""
+        """the call that was sent and whose reply isn't read yet"""
 
     def exchange(self, calls: Round) -> Replies:
         try:
@@ -57,7 +57,7 @@ class PinnedConnection:
             if isinstance(reply, rx.NoScriptError):
                 self._drop()
         except (rx.ConnectionError, rx.TimeoutError):
-            return exchange(self._client, calls)  # from the beginning, with redis-py's retries
+            return exchange(self._client, calls)  # again, with redis-py's retries
         return exchange(self._client, calls) if isinstance(reply, rx.NoScriptError) else [reply]
 
     def _reply(self, call: Call[Any]) -> Any:
@@ -68,7 +68,7 @@ class PinnedConnection:
             if self._ahead is not call:
                 self._drop()
                 self._send(call)
-            elif not self._connection.is_connected:  # or what follows would open it anew
+            elif not self._connection.is_connected:  # otherwise the successor would open a new one
                 raise rx.ConnectionError("closed while a reply was on its way")
             self._ahead = None
             following = call.follows() if call.follows is not None else None
@@ -82,7 +82,7 @@ class PinnedConnection:
 
     def _send(self, call: Call[Any]) -> None:
         connection = self._connection
-        # A PING of redis-py's own would get the reply of what is on its way.
+        # A PING by redis-py would get the reply of the call in progress.
         connection.send_packed_command(connection.pack_command(*call.outgoing), check_health=False)
 
     def _read(self) -> Any:
@@ -92,7 +92,7 @@ class PinnedConnection:
             return error
 
     def _drop(self) -> None:
-        """Read the reply that nobody asked for: it would be taken for the next one's."""
+        """Read a reply that isn't needed: it would be taken for the next call's."""
         if self._ahead is not None:
             self._ahead = None
             try:
@@ -102,7 +102,7 @@ class PinnedConnection:
                 raise
 
     def _abandon(self) -> None:
-        """A reply may be on its way that nobody will read."""
+        """Close the connection: a reply that nobody reads may be on its way."""
         self._ahead = None
         if self._connection is not None:
             self._connection.disconnect()
@@ -161,7 +161,7 @@ def _send(client: Any, calls: Round, commands: list[tuple[Arg, ...]]) -> list[An
 
 
 async def aexchange(client: AsyncClient, calls: Round) -> list[Any]:
-    """As `exchange`, awaited."""
+    """`exchange` for an asyncio client."""
     replies = await _asend(client, calls, [call.outgoing for call in calls])
     if again := _missing(calls, replies):
         subset = tuple(calls[i] for i in again)

@@ -1,8 +1,7 @@
-"""What lies between two shards: read from ``transit``, and whether it has arrived.
+"""Entries in transit between two shards, and whether they have arrived.
 
-Each departure has a mark of its own, and its new home keeps in ``seen`` when it took that mark in.
-So what was killed before it could say `departed` is known for what it is, whatever became of the
-entry since.
+Each departure has its own mark, and the new home stores in ``seen`` when it accepted the mark. So
+an entry that arrived is recognised even where a crash left it in ``transit``.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from ..redis.parsers import number
 
 
 class InTransit(NamedTuple):
-    """An entry that left a shard: the state in which it did, and that state's score."""
+    """An entry that left a shard, with the state it left and its score there."""
 
     id: str
     shard: int
@@ -27,12 +26,12 @@ class InTransit(NamedTuple):
 
 
 def mark_of(id: str, shard: int, nth: str) -> str:
-    """What its new home knows a departure by."""
+    """The mark by which the new home recognises a departure."""
     return f"{id} {shard}-{nth}"
 
 
 def departures(part: Queue[None]) -> Call[list[InTransit]]:
-    """What is on its way from a shard: at most 100 for each mover that is at it or was killed."""
+    """Entries in transit from a shard: at most 100 for each resize that runs or crashed."""
     key = part.keys["transit"]
 
     def read(reply: dict[bytes, bytes]) -> list[InTransit]:
@@ -47,7 +46,7 @@ def departure(id: str, shard: int, line: bytes) -> InTransit:
 
 
 def arrivals(part: Queue[None], some: Sequence[InTransit]) -> Call[list[float | None]]:
-    """When each of them was taken in by its new home; None: it wasn't."""
+    """When the new home accepted each entry; None: it didn't."""
     key = part.keys["seen"]
 
     def read(reply: list[bytes | float | None]) -> list[float | None]:

@@ -1,4 +1,4 @@
-"""What operators see of several shards: all of them as one queue."""
+"""Reads of a queue with several shards: merged, as if it were one."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ..model.entry import Counts, Entry, Event, Page, Rates, State
-from ..model.queue_position import Standing, joined
+from ..model.queue_position import QueuePosition, joined
 from ..model.quoting import bytes_of
 from ..model.states import ZSETS
 from ..redis.operation import C_co, Call, Description, operation, together
 from ..redis.parsers import scored, spelt
-from .shard_map import Part, Parts
+from .shard_map import ShardMap, ShardT
 
 _FURTHEST = 10**14
-"""ms: the year 5138, as far as the library takes times"""
+"""ms: the year 5138, the last time that the library accepts"""
 
 
-class MergedReads(Parts[C_co, Part]):
-    """The looks of a queue of several shards; see `Looks` for what each is."""
+class MergedReads(ShardMap[C_co, ShardT]):
+    """The reads of `QueueReads` over all shards."""
 
     @operation
     async def counts(self, now_ms: int | None = None) -> Counts:
         now = now_ms if now_ms is not None else await self._now()
-        found = await self._each(lambda part: part.counts.op(now))
+        found = await self._on_each_shard(lambda part: part.counts.op(now))
 
         def total(name: str) -> int:
             return sum(getattr(counts, name) for counts in found)
@@ -44,16 +44,16 @@ class MergedReads(Parts[C_co, Part]):
         start: int | None = None,
         payloads: bool = False,
     ) -> Page:
-        """As of one queue: shards are merged by time, and a cursor is good for all of them.
+        """As for one queue: the shards' pages are merged by time, and a cursor is for all of them.
 
-        What waits without a time comes a shard after the other; its cursor is ``shard~cursor``.
+        Waiting entries without a time come one shard after another, with cursors ``shard~cursor``.
         """
         if state == "waiting" and not self.timed:
             return await self._page_by_shards(cursor, max, start, payloads)
         skip = 0
         if start is not None:
             cursor, skip = await self._seek(state, start)
-        pages = await self._each(
+        pages = await self._on_each_shard(
             lambda part: part.page.op(state, cursor, skip + max, payloads=payloads)
         )
         rows = sorted(
@@ -73,8 +73,10 @@ class MergedReads(Parts[C_co, Part]):
     async def _page_by_shards(
         self, cursor: str | None, max: int, start: int | None, payloads: bool
     ) -> Page:
-        """What waits, where waiting has no times to merge by: a shard after the other."""
-        sizes = [counts.waiting for counts in await self._each(lambda part: part.counts.op(0))]
+        """Waiting entries that have no time to merge by: one shard after another."""
+        sizes = [
+            counts.waiting for counts in await self._on_each_shard(lambda part: part.counts.op(0))
+        ]
         shard, _, inner = (cursor or "0~").partition("~")
         k, skip = int(shard), start or 0
         while k < len(sizes) and skip >= sizes[k]:
@@ -82,7 +84,7 @@ class MergedReads(Parts[C_co, Part]):
         entries: list[Entry] = []
         problems: list[str] = []
         while k < len(sizes) and len(entries) < max:
-            page = await self._part(k).page.op(
+            page = await self._shard(k).page.op(
                 "waiting", inner or None, max - len(entries), skip or None, payloads
             )
             entries += page.entries
@@ -93,24 +95,24 @@ class MergedReads(Parts[C_co, Part]):
         return Page(tuple(entries), onward, sum(sizes), problem="; ".join(problems) or None)
 
     def _zset(self, state: State) -> str:
-        """The sorted set that keeps a state."""
+        """The key part of a state's sorted set."""
         return ZSETS[state]
 
     async def _seek(self, state: State, rank: int) -> tuple[str | None, int]:
-        """A cursor before the time of the ``rank``-th entry, and how many to skip from there.
+        """A cursor before the time of the ``rank``-th entry, and how many entries to skip from it.
 
-        No shard knows ranks of the whole, so the time is bisected: some 40 rounds of ZCOUNT.
+        Ranks are per shard, so the time is bisected: about 40 round trips of ZCOUNT.
         """
         zset = self._zset(state)
 
-        def count(part: Part, at: int) -> Call[int]:
+        def count(part: ShardT, at: int) -> Call[int]:
             return Call(("ZCOUNT", part.keys[zset], "-inf", f"({at}"), int, key=part.keys[zset])
 
-        def ends(part: Part) -> Description[list[list[tuple[str, float]]]]:
+        def ends(part: ShardT) -> Description[list[list[tuple[str, float]]]]:
             return together(scored(part.keys[zset], "0", "0", *rev) for rev in ((), ("REV",)))
 
-        found = await self._each(ends)
-        # What no clock counts to comes before or behind all that is bisected.
+        found = await self._on_each_shard(ends)
+        # Scores that are no times come before or after all times.
         times = [
             int(min(_FURTHEST, max(-_FURTHEST, score)))
             for pair in found
@@ -121,7 +123,7 @@ class MergedReads(Parts[C_co, Part]):
         skip, cursor = rank, None
         while low < high:
             middle = (low + high + 1) // 2
-            before = sum(await together(count(part, middle) for part in self._union()))
+            before = sum(await together(count(part, middle) for part in self._all_shards()))
             if before <= rank:
                 low, skip, cursor = middle, rank - before, f"{middle}:"
             else:
@@ -130,25 +132,25 @@ class MergedReads(Parts[C_co, Part]):
 
     @operation
     async def get(self, id: str) -> Entry | None:
-        return await self._fresh(lambda: self._get(id))
+        return await self._with_known_shards(lambda: self._get(id))
 
     @operation
-    async def several(self, ids: Sequence[str]) -> list[Entry | None]:
-        # Before a kind's own way in the order of bases: that one looks at one shard's keys.
+    async def get_many(self, ids: Sequence[str]) -> list[Entry | None]:
+        # Overrides a kind's own `get_many`, which reads one shard's keys.
         return await together(self.get.op(id) for id in ids)
 
     async def _get(self, id: str) -> Entry | None:
-        return await self._found(id, sorted((await self._places([id]))[id]))
+        return await self._found(id, sorted((await self._shards_of([id]))[id]))
 
     async def _found(self, id: str, shards: Sequence[int]) -> Entry | None:
-        """What the first of these shards that knows it says."""
-        found = await together(self._part(k).get.op(id) for k in shards)
+        """The entry from the first of these shards that has it."""
+        found = await together(self._shard(k).get.op(id) for k in shards)
         entries = (_marked_entry(e, k) for k, e in zip(shards, found, strict=True) if e is not None)
         return next(entries, None)
 
     @operation
     async def rates(self, now_ms: int, minutes: int = 60) -> Rates:
-        found = await self._each(lambda part: part.rates.op(now_ms, minutes))
+        found = await self._on_each_shard(lambda part: part.rates.op(now_ms, minutes))
 
         def total(series: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
             return tuple(map(sum, zip(*series, strict=True)))
@@ -161,28 +163,28 @@ class MergedReads(Parts[C_co, Part]):
 
     @operation
     async def history(self, max: int = 100, before: str = "+") -> list[Event]:
-        found = await self._each(lambda part: part.history.op(max, before))
+        found = await self._on_each_shard(lambda part: part.history.op(max, before))
         events = sorted((e for part in found for e in part), key=_place, reverse=True)
-        # Events of one moment stay together: the next page begins behind that moment in all shards.
+        # Events of one ms stay together: the next page begins after that ms in all shards.
         end = next((i for i in range(max, len(events)) if events[i].id != events[i - 1].id), None)
         return events[:end]
 
     @operation
     async def history_length(self) -> int:
-        return sum(await self._each(lambda part: part.history_length.op()))
+        return sum(await self._on_each_shard(lambda part: part.history_length.op()))
 
     @operation
-    async def upcoming(self, edges: Sequence[int]) -> list[int]:
-        found = await self._each(lambda part: part.upcoming.op(edges))
+    async def due_counts(self, edges: Sequence[int]) -> list[int]:
+        found = await self._on_each_shard(lambda part: part.due_counts.op(edges))
         return list(map(sum, zip(*found, strict=True)))
 
     @operation
-    async def standing(self, id: str = "") -> Standing:
-        return joined(await self._each(lambda part: part.standing.op(id)))
+    async def queue_position(self, id: str = "") -> QueuePosition:
+        return joined(await self._on_each_shard(lambda part: part.queue_position.op(id)))
 
     @operation
     async def invariants(self) -> list[str]:
-        found = await self._each(lambda part: part.invariants.op())
+        found = await self._on_each_shard(lambda part: part.invariants.op())
         return [f"shard {k}: {said}" for k, all_ in enumerate(found) for said in all_]
 
 

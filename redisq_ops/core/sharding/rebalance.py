@@ -1,9 +1,9 @@
-"""Entries that change shards with the number of shards, in queues that know them by their ids.
+"""Moves entries to their new shards when the number of shards changes, by their ids.
 
-An entry moves in three steps, each safe to repeat: out of its state into ``transit`` (no worker
-sees it, its mark is fixed), in at its new home (a mark is taken in once), out of ``transit``. After
-a kill anywhere the next mover, sweep or producer of that id goes on. The room gives the steps as
-scripts: `roll`, `depart`, `arrive`, `departed`.
+An entry moves in three steps, each safe to repeat: out of its state into ``transit``, where no
+worker sees it and it gets a mark; into its new home, which accepts a mark once; out of ``transit``.
+After a crash the next resize, sweep or producer of the id continues. The kind has the scripts:
+`list_ids`, `rebalance_begin`, `rebalance_accept`, `rebalance_finish`.
 """
 
 from __future__ import annotations
@@ -16,47 +16,47 @@ from typing import ClassVar, TypeVar
 
 from ..model import record
 from ..model.clock import Duration
-from ..model.entry import Checkup, Counts, Entry, State, Taken
+from ..model.entry import Checkup, Counts, Entry, State, TakeResult
 from ..model.errors import Refused
 from ..model.settings import BATCH
 from ..redis.operation import C_co, Call, Description, attempt, both, operation, together
 from ..redis.parsers import fields, words
 from .in_transit import InTransit, arrivals, departure, departures, mark_of
-from .sharded_queue import Part, Sharded, home
+from .sharded_queue import ShardedQueue, ShardT, home
 
 _ATTEMPTS = 4
 _ARRIVED = ("ok", "same")
 Departure = tuple[str, str, tuple[bytes, ...]]
-"""off | held | gone, the mark, and what `arrive` takes"""
+"""off | held | gone, the mark, and the rest of the row for `rebalance_accept`"""
 Arrival = tuple[bytes | str, ...]
 
 X = TypeVar("X")
 Y = TypeVar("Y")
 
 
-class Carrying(Sharded[C_co, Part]):
-    """Entries are at the home of their ids, or on their way there."""
+class RebalancingQueue(ShardedQueue[C_co, ShardT]):
+    """A sharded queue whose entries are in the home shard of their ids, or in transit to it."""
 
-    holding: ClassVar[tuple[str, ...]] = ("body",)
-    """the hashes that have every entry's id"""
+    id_hashes: ClassVar[tuple[str, ...]] = ("body",)
+    """the hashes that have the id of every entry"""
 
-    async def _at_home(
+    async def _offer_to_home(
         self,
         entries: Sequence[X],
         id_of: Callable[[X], str],
-        offer: Callable[[Part, list[X]], Description[list[Y]]],
+        offer: Callable[[ShardT, list[X]], Description[list[Y]]],
         elsewhere: Callable[[Y], bool],
     ) -> list[Y]:
-        """Offer entries to the shards they belong to; each one's answer.
+        """Send entries to their home shards; returns each one's reply.
 
-        While the number changes, ask the old home first: what isn't there belongs to the new. Who
-        doesn't know of a change is told ``elsewhere``, learns of it and asks again.
+        During a resize the old home is asked first: an entry that isn't there belongs to the new
+        one. A reply ``elsewhere`` means that the number of shards changed: read it and try again.
         """
-        said: dict[int, Y] = {}
+        replies: dict[int, Y] = {}
         for _ in range(_ATTEMPTS):
             old = [(self.old_shards, self.layout - 1)] if self.old_shards else []
             for shards, layout in [*old, (self.shards, self.layout)]:
-                left = [i for i in range(len(entries)) if i not in said]
+                left = [i for i in range(len(entries)) if i not in replies]
 
                 def shard(entry: X, shards: int = shards) -> int:
                     return home(id_of(entry), shards)
@@ -64,36 +64,34 @@ class Carrying(Sharded[C_co, Part]):
                 answers = await self._grouped([entries[i] for i in left], shard, offer, layout)
                 for i, answer in zip(left, answers, strict=True):
                     if not elsewhere(answer):
-                        said[i] = answer
-                if len(said) == len(entries):
-                    return [said[i] for i in range(len(entries))]
+                        replies[i] = answer
+                if len(replies) == len(entries):
+                    return [replies[i] for i in range(len(entries))]
                 if self.old_shards:
-                    await self._carry([id_of(entries[i]) for i in left if i not in said])
+                    await self._bring_home([id_of(entries[i]) for i in left if i not in replies])
             await self._refresh()
         raise Refused(f"the shards of queue {self.name} keep changing; try again")
 
     @operation
     async def sweep(self, max: int = 100) -> int:
-        swept = await Sharded.sweep(self, max)
-        # A mover may have been killed, even one that came late to a change that is over: what it
-        # carried must not lie there.
-        await self._finish_carrying()
+        swept = await ShardedQueue.sweep(self, max)
+        # A resize may have crashed, even a late one: entries must not stay in transit.
+        await self._finish_transit()
         return swept
 
     @operation
     async def counts(self, now_ms: int | None = None) -> Counts:
-        """With what is on its way: in the state in which it left. What has arrived is counted where
-        it is by now, also if a mover was killed before it could tell the old shard; one round trip
-        more, where there is something on its way."""
+        """Also counts entries in transit, in the state they left; one more round trip for them.
+        Those that have arrived are counted at their new home only."""
         now = now_ms if now_ms is not None else await self._now()
         if not self.layout:
-            found = await Sharded.counts(self, now)
-            if not self.layout:  # the number never was changed, also by somebody else just now
+            found = await ShardedQueue.counts(self, now)
+            if not self.layout:  # the number of shards was never changed
                 return found
-        found, carried = await both(Sharded.counts(self, now), self._each(departures))
+        found, carried = await both(ShardedQueue.counts(self, now), self._on_each_shard(departures))
         on_the_way = [entry for entries in carried for entry in entries]
-        came = await self._came(on_the_way)
-        # What came later than this look began wasn't seen at its home yet.
+        came = await self._arrival_times(on_the_way)
+        # Entries that arrived after this read began were not counted at their home.
         states = Counter(
             self._state(entry.state, entry.at, now)
             for entry, when in zip(on_the_way, came, strict=True)
@@ -105,16 +103,16 @@ class Carrying(Sharded[C_co, Part]):
         })  # fmt: skip
 
     async def _get(self, id: str) -> Entry | None:
-        found = await Sharded._get(self, id)
+        found = await ShardedQueue._get(self, id)
         if not self.layout or (found is not None and not self.old_shards):
             return found
-        places = sorted((await self._places([id]))[id])
+        places = sorted((await self._shards_of([id]))[id])
         names = ("transit", "meta", "err", "body")
         now, rows = await both(
             self._now(),
             together(
                 Call(("HGET", keys[name], id), _bytes, key=keys[name])
-                for keys in (self._part(k).keys for k in places) for name in names
+                for keys in (self._shard(k).keys for k in places) for name in names
             ),
         )  # fmt: skip
         answers = zip(*[iter(rows)] * len(names), strict=True)
@@ -122,88 +120,94 @@ class Carrying(Sharded[C_co, Part]):
             if mark is None:
                 continue
             left = departure(id, k, mark)
-            if await self._came([left]) != [None]:  # what its old shard has of it is a rest
+            if await self._arrival_times([left]) != [
+                None
+            ]:  # it has arrived: what the old shard has is void
                 return await self._found(id, [place for place in places if place != k])
             state = self._state(left.state, left.at, now)
             return found or record.readable(id, state, left.at, line, error, payload)
         return found
 
-    async def _came(self, entries: Sequence[InTransit]) -> list[float | None]:
-        """When each was taken in by its home; one round trip if there are any, else none."""
+    async def _arrival_times(self, entries: Sequence[InTransit]) -> list[float | None]:
+        """When each entry arrived at its home, or None; no round trip for no entries."""
         return await self._grouped(entries, lambda entry: home(entry.id, self.shards), arrivals)
 
     def _state(self, state: State, at: float, now_ms: int) -> State:
-        """What an entry is on its way, that was in that state of a shard."""
+        """The state of an entry in transit that left a shard in this state."""
         return "waiting" if self.timed and state == "delayed" and at <= now_ms else state
 
-    async def _take(self, n: int, consumer: str, lease_ms: Duration) -> Taken:
-        """Whoever finds nothing looks whether a mover that was killed has left something."""
-        taken = await Sharded._take(self, n, consumer, lease_ms)
+    async def _take(self, n: int, consumer: str, lease_ms: Duration) -> TakeResult:
+        """Where a take finds nothing, bring entries home that a crashed resize left in transit."""
+        taken = await ShardedQueue._take(self, n, consumer, lease_ms)
         if taken.deliveries or taken.more or not self.layout:
             return taken
-        lying = await self._lying()
+        lying = await self._in_transit_count()
         if not lying:
             return taken
-        await self._finish_carrying()
-        return replace(taken, more=await self._lying() < lying)
+        await self._finish_transit()
+        return replace(taken, more=await self._in_transit_count() < lying)
 
-    async def _lying(self) -> int:
-        """How many entries are on their way."""
-        keys = [part.keys["transit"] for part in self._union()]
+    async def _in_transit_count(self) -> int:
+        """Number of entries in transit."""
+        keys = [part.keys["transit"] for part in self._all_shards()]
         return sum(await together(Call(("HLEN", key), int, key=key) for key in keys))
 
-    async def _finish_carrying(self) -> None:
-        """Bring home what is in transit, from wherever it is."""
-        parts = self._union()
+    async def _finish_transit(self) -> None:
+        """Bring all entries in transit to their homes."""
+        parts = self._all_shards()
         found = await together(fields(part.keys["transit"]) for part in parts)
         for part, ids in zip(parts, found, strict=True):
-            await self._carry_from(part, self._away(part, list(ids)))
+            await self._bring_home_from(part, self._not_at_home(part, list(ids)))
 
     @abstractmethod
-    def _arrive(self, part: Part, rows: Sequence[Arrival]) -> Call[list[str]]:
-        """Put entries in at their home: ok | same, or why not yet. A row: id mark, and the rest."""
+    def _accept_rows(self, part: ShardT, rows: Sequence[Arrival]) -> Call[list[str]]:
+        """Put entries into their home: ok | same, or why not yet. A row: id, mark, and the rest."""
 
-    async def _rehome(self) -> int:
+    async def _rebalance_step(self) -> int:
         left = 0
-        for part in self._union():
+        for part in self._all_shards():
             cursor = "0"
             while True:
                 cursor, *ids = await part._script("list_ids").call(
                     part.keys, self.clock, words, cursor=cursor, max=BATCH
                 )
-                left += await self._carry_from(part, self._away(part, ids))
+                left += await self._bring_home_from(part, self._not_at_home(part, ids))
                 if cursor == "0":
                     break
         return left
 
-    def _away(self, part: Part, ids: Sequence[str]) -> list[str]:
-        """Those of a shard that belong to another one now."""
+    def _not_at_home(self, part: ShardT, ids: Sequence[str]) -> list[str]:
+        """The ids of a shard that belong to another one now."""
         return [id for id in ids if home(id, self.shards) != part.shard]
 
     @operation
     async def invariants(self) -> list[str]:
-        said = await Sharded.invariants(self)
-        parts = self._union()
+        replies = await ShardedQueue.invariants(self)
+        parts = self._all_shards()
         for part in parts:
-            found = await together(fields(part.keys[name]) for name in self.holding)
-            strays = [id for ids in found for id in ids if part.shard not in self._homes(id)]
-            said += [f"{id} is in shard {part.shard} and doesn't belong there" for id in strays]
+            found = await together(fields(part.keys[name]) for name in self.id_hashes)
+            strays = [
+                id for ids in found for id in ids if part.shard not in self._possible_shards(id)
+            ]
+            replies += [f"{id} is in shard {part.shard} and doesn't belong there" for id in strays]
         keys = [] if self.old_shards else [part.keys["transit"] for part in parts]
         lying = [id for ids in await together(map(fields, keys)) for id in ids]
-        return said + [f"{id} is in transit and no change is under way" for id in lying]
+        return replies + [f"{id} is in transit and no change is under way" for id in lying]
 
     @operation
     async def checkup(self, thorough: bool = False) -> Checkup:
-        """With what a stopped change has left between two shards. That breaks no rule, so it isn't
-        in `invariants`; what a mover at work carries is elsewhere when one looks again."""
-        found = await Sharded.checkup(self, thorough)
+        """Also reports entries that an interrupted resize left in transit.
+
+        They break no invariant; entries that a running resize moves are elsewhere at a second read.
+        """
+        found = await ShardedQueue.checkup(self, thorough)
         if not thorough or not self.old_shards:
             return found
-        carried = await attempt(self._each(departures))
-        if isinstance(carried, Exception):  # a key of another type, named already
+        carried = await attempt(self._on_each_shard(departures))
+        if isinstance(carried, Exception):  # a key of another type, reported already
             return found
         lying = [entry for entries in carried for entry in entries]
-        came = await self._came(lying)
+        came = await self._arrival_times(lying)
         left = (
             f"{_told(entry, home(entry.id, self.shards), when is not None)}: the sweep of any"
             f" worker, or resize({self.shards}), ends that"
@@ -211,37 +215,37 @@ class Carrying(Sharded[C_co, Part]):
         )
         return replace(found, flaws=(*found.flaws, *left))
 
-    async def _carry(self, ids: Sequence[str]) -> None:
-        """Bring entries home from where they were before the number changed."""
+    async def _bring_home(self, ids: Sequence[str]) -> None:
+        """Bring entries from their old homes to their new ones."""
         away: dict[int, list[str]] = {}
         for id in ids:
             if (k := home(id, self.old_shards)) != home(id, self.shards):
                 away.setdefault(k, []).append(id)
         for k, some in away.items():
-            await self._carry_from(self._part(k), some)
+            await self._bring_home_from(self._shard(k), some)
 
-    async def _carry_from(self, source: Part, ids: Sequence[str]) -> int:
-        """Bring entries from a shard to their homes; how many are pending and stay for now."""
+    async def _bring_home_from(self, source: ShardT, ids: Sequence[str]) -> int:
+        """Bring entries from a shard to their homes; returns how many are pending and stay."""
         held = 0
         while ids:
             batch = ids[:BATCH]
             rows = await source._script("rebalance_begin").call(
                 source.keys, self.clock, _departures, [(id,) for id in batch], layout=self.layout
             )
-            ids = ids[len(rows) :]  # a call ends early when payloads are big
+            ids = ids[len(rows) :]  # a call ends early where payloads are large
             off = [
                 (id, mark, rest)
                 for id, (word, mark, rest) in zip(batch, rows, strict=False)
                 if word == "off"
             ]
-            said = await self._grouped(
+            replies = await self._grouped(
                 off,
                 lambda row: home(row[0], self.shards),
-                lambda part, some: self._arrive(
+                lambda part, some: self._accept_rows(
                     part, [(id, mark_of(id, source.shard, mark), *rest) for id, mark, rest in some]
                 ),
             )
-            gone = [row[:2] for row, word in zip(off, said, strict=True) if word in _ARRIVED]
+            gone = [row[:2] for row, word in zip(off, replies, strict=True) if word in _ARRIVED]
             await source._script("rebalance_finish").call(source.keys, self.clock, int, gone)
             held += sum(word == "held" for word, _, _ in rows) + len(off) - len(gone)
         return held

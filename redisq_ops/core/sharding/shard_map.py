@@ -1,4 +1,4 @@
-"""The shards of one queue: which there are, where an id is at home, what workers do with them."""
+"""The shards of a queue: which there are, which has an id, and how workers take from them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, ClassVar, Generic, TypeVar
 
-from ..engine.idempotency import Callers
+from ..engine.idempotency import CallerSlots
 from ..engine.queue import Queue
-from ..engine.registry import Registered, enrol, find
+from ..engine.registry import Registered, ensure_registered, find
 from ..engine.wire_format import checked_take
 from ..model.clock import FELL_MS, Clock, Duration
-from ..model.entry import Delivery, Settlement, State, Taken
+from ..model.entry import Delivery, Settlement, State, TakeResult
 from ..model.errors import BadInput
 from ..model.keys import PREFIX, Keys, checked_consumer
 from ..model.settings import LEASE_MS
@@ -29,32 +29,33 @@ _RUN = re.compile(r"@\d{13}$")
 T = TypeVar("T")
 X = TypeVar("X")
 Y = TypeVar("Y")
-Part = TypeVar("Part", bound=Queue[None])
+ShardT = TypeVar("ShardT", bound=Queue[None])
 Head = tuple[float, float]
-"""What a shard has next: due when (ms; 0: now, inf: nothing), and its rank, the lowest first."""
+"""A shard's next entry: when it is due (ms; 0: now, inf: none), and its rank, the lowest first"""
 
 
 def home(id: str, shards: int) -> int:
-    """The shard of an entry or request, and of a request's sub-requests.
+    """The number of the shard that has an entry, or a request and its sub-requests.
 
-    Runs of periodic entries stay in shard 0, beside their schedule: one script writes both.
+    Runs of periodic entries are in shard 0 with their schedule: one script writes both.
     """
     if _RUN.search(id):
         return 0
     return crc_hqx(id.partition("/")[0].encode(), 0) % shards
 
 
-class Parts(Queue[C_co], Generic[C_co, Part]):
-    """A queue of ``shards`` shards (used when it is created; later the registry's number counts).
+class ShardMap(Queue[C_co], Generic[C_co, ShardT]):
+    """A queue of several shards: which there are, and what workers do with them.
 
-    ``entry``: what the registry says, where the caller knows it already. ``random`` picks where a
-    look begins, so that many workers don't all begin at the same shard.
+    ``shards``: number of shards of a new queue; an existing one has the registry's number.
+    ``entry``: its registry entry, if the caller has it. ``random`` chooses the shard with which a
+    take begins, so that workers don't all begin with the same one.
     """
 
     part: ClassVar[Callable[..., Any]]
     """the class of one shard"""
     timed: ClassVar[bool] = False
-    """whether what waits has a time to merge shards by"""
+    """whether waiting entries have a time by which shards are merged"""
 
     def __init__(
         self,
@@ -64,7 +65,7 @@ class Parts(Queue[C_co], Generic[C_co, Part]):
         shards: int = SHARDS,
         prefix: str = PREFIX,
         clock: Clock | None = None,
-        callers: Callers | None = None,
+        callers: CallerSlots | None = None,
         random: Random | None = None,
         entry: Registered | None = None,
     ) -> None:
@@ -72,123 +73,129 @@ class Parts(Queue[C_co], Generic[C_co, Part]):
         self.shards = checked_shards(shards)
         self.old_shards = 0
         self._random = random or Random()
-        self._parts: dict[tuple[int, int], Part] = {}
+        self._parts: dict[tuple[int, int], ShardT] = {}
         self._latest_ms = 0
         if entry is not None:
-            self._adopt(entry)
+            self._apply_registry(entry)
 
     # --- which shards there are ----------------------------------------------------------------
 
-    def _adopt(self, entry: Registered | None) -> None:
-        """Go by what the registry says."""
+    def _apply_registry(self, entry: Registered | None) -> None:
+        """Use the number of shards that a registry entry has."""
         if entry is not None:
             self.shards, self.old_shards = entry.shards, entry.old_shards
             self.layout = entry.layout
 
-    async def _enrol(self) -> None:
-        if not self._enrolled:
-            entry = await enrol(
-                self.name, self.kind, self.schema, self.prefix, self.shards, self._permitted
+    async def _ensure_registered(self) -> None:
+        if not self._registered:
+            entry = await ensure_registered(
+                self.name,
+                self.kind,
+                self.schema,
+                self.prefix,
+                self.shards,
+                self._check_submit_rights,
             )
-            self._adopt(entry)
-            await self._unobstructed()
-            self._enrolled = True
+            self._apply_registry(entry)
+            await self._refuse_wrong_types()
+            self._registered = True
 
-    async def mistyped(self) -> list[tuple[str, str, str]]:
-        """What each shard says, in one round trip. A script for each were quicker, but who only
-        looks may run none, and it is refused where a slot is on its way to another node."""
-        found = await together(part.mistyped() for part in self._union())
+    async def _wrong_type_keys(self) -> list[tuple[str, str, str]]:
+        """Of all shards, in one round trip; without scripts, because readers may not run any."""
+        found = await together(part._wrong_type_keys() for part in self._all_shards())
         return [row for rows in found for row in rows]
 
     async def _refresh(self) -> None:
-        self._adopt(await find(self.name, self.prefix))
+        self._apply_registry(await find(self.name, self.prefix))
 
-    def _part(self, k: int, layout: int | None = None) -> Part:
-        """Shard ``k``, as someone sees it who knows that layout."""
+    def _shard(self, k: int, layout: int | None = None) -> ShardT:
+        """Shard ``k`` for a caller that knows version ``layout`` of the number of shards."""
         at = (k, self.layout if layout is None else layout)
         if at not in self._parts:
             made = self.part(
                 None, self.name, prefix=self.prefix, clock=self.clock, callers=self.callers,
                 shard=k, layout=at[1],
             )  # fmt: skip
-            made._enrolled = True  # by us
+            made._registered = True  # this object registers the queue
             self._parts[at] = made
         return self._parts[at]
 
-    def _union(self) -> list[Part]:
-        return [self._part(k) for k in range(max(self.shards, self.old_shards))]
+    def _all_shards(self) -> list[ShardT]:
+        return [self._shard(k) for k in range(max(self.shards, self.old_shards))]
 
-    async def _fresh(self, make: Callable[[], Description[T]]) -> T:
-        """Run a description; again if the registry, read beside it, says that shards changed."""
+    async def _with_known_shards(self, make: Callable[[], Description[T]]) -> T:
+        """Run a description; run it again where the registry has another number of shards."""
         while True:
             known = self.shards, self.old_shards
             result, entry = await both(make(), find(self.name, self.prefix))
-            self._adopt(entry)
+            self._apply_registry(entry)
             if (self.shards, self.old_shards) == known:
                 return result
 
-    async def _informed(self, make: Callable[[], Description[T]]) -> T:
-        """As `_fresh`, for what resizing has to see: the registry is read when it was written.
+    async def _until_shards_stable(self, make: Callable[[], Description[T]]) -> T:
+        """As `_with_known_shards`, for writes that a resize has to see: reads the registry after.
 
-        Who then doesn't find the change under way wrote before it began, and is copied with it.
+        Where it doesn't find a change under way, the write came before it and is copied by it.
         """
         while True:
             known = self.shards, self.old_shards, self.layout
             result = await make()
-            self._adopt(await find(self.name, self.prefix))
+            self._apply_registry(await find(self.name, self.prefix))
             if (self.shards, self.old_shards, self.layout) == known:
                 return result
 
-    async def _each(self, ask: Callable[[Part], Description[T]]) -> list[T]:
-        """Ask every shard, all in one round trip."""
-        return await self._fresh(lambda: together(ask(part) for part in self._union()))
+    async def _on_each_shard(self, ask: Callable[[ShardT], Description[T]]) -> list[T]:
+        """Run a description on every shard, all in one round trip."""
+        return await self._with_known_shards(
+            lambda: together(ask(part) for part in self._all_shards())
+        )
 
     @property
-    def all_keys(self) -> tuple[Keys, ...]:
-        return tuple(part.keys for part in self._union())
+    def shard_keys(self) -> tuple[Keys, ...]:
+        return tuple(part.keys for part in self._all_shards())
 
     @property
-    def leaves(self) -> Sequence[Part]:
-        return self._union()
+    def shard_queues(self) -> Sequence[ShardT]:
+        return self._all_shards()
 
-    async def _kept(self, state: State) -> tuple[str, float | None, float | None] | None:
+    async def _zset_range(self, state: State) -> tuple[str, float | None, float | None] | None:
         return None
 
-    def _homes(self, id: str) -> set[int]:
-        """Where an entry can be: its home, and while the number changes its old one."""
+    def _possible_shards(self, id: str) -> set[int]:
+        """The shards an entry can be in: its home, and during a resize also the old one."""
         return {home(id, n) for n in (self.shards, self.old_shards) if n}
 
-    async def _places(self, ids: Sequence[str]) -> dict[str, set[int]]:
-        """Which shards to ask for each id."""
-        return {id: self._homes(id) for id in ids}
+    async def _shards_of(self, ids: Sequence[str]) -> dict[str, set[int]]:
+        """The shards to ask for each id."""
+        return {id: self._possible_shards(id) for id in ids}
 
     # --- what workers do -----------------------------------------------------------------------
 
     @abstractmethod
-    def _peek(self, part: Part) -> Description[Head]:
-        """What a shard has next; a few cheap reads in one round trip."""
+    def _peek(self, part: ShardT) -> Description[Head]:
+        """A shard's next entry; a few cheap reads in one round trip."""
 
-    async def _take(self, n: int, consumer: str, lease_ms: Duration) -> Taken:
-        """Look at all shards, then take from those that have something, best first.
+    async def _take(self, n: int, consumer: str, lease_ms: Duration) -> TakeResult:
+        """Peek at all shards, then take from those that have entries, the best first.
 
-        One round trip to look and at most `_ROUNDS` to take, whatever N is. The number is asked
-        for on the way, so a worker learns of new shards by itself.
+        One round trip to peek and at most `_ROUNDS` to take, for any number of shards. The registry
+        is read on the way, so a worker notices new shards by itself.
         """
         checked_take(n)
         checked_consumer(consumer)
-        parts = self._union()
+        parts = self._all_shards()
         ((now, entry), (paused, _)), heads = await both(
             both(both(self._now(), find(self.name, self.prefix)), parts[0]._flags()),
             together(self._peek(part) for part in parts),
         )
-        self._adopt(entry)
+        self._apply_registry(entry)
         fell, self._latest_ms = now < self._latest_ms - FELL_MS, now
-        if fell:  # no shard that has nothing due would be asked, and so learn of it
+        if fell:  # shards without due entries must notice that the clock was set back, too
             await together(part.sweep.op() for part in parts)
         begin = self._random.randrange(len(parts))
         turn = [*range(begin, len(parts)), *range(begin)]
         ranked = sorted((k for k in turn if heads[k][0] < NEVER), key=lambda k: heads[k][::-1])
-        # With nothing due, the one that is next decides who of the idle workers watches for it.
+        # With nothing due, the shard with the next entry chooses the worker that watches for it.
         ready = [k for k in ranked if heads[k][0] <= now] or ranked[:1]
         taken: list[Delivery] = []
         look, more = None, False
@@ -209,15 +216,15 @@ class Parts(Queue[C_co], Generic[C_co, Part]):
                     ready.append(k)
             more = more or bool(unasked)
             ready = unasked + ready
-        # While it is paused what shards have stays there, and looking again would find it again.
-        return Taken(tuple(taken), None if taken else look, more and not paused)
+        # In a paused queue the entries stay where they are: taking again would not help.
+        return TakeResult(tuple(taken), None if taken else look, more and not paused)
 
     def _share_out(self, n: int, ready: Sequence[int], heads: Sequence[Head]) -> dict[int, int]:
-        """How many of ``n`` to take from each shard that has something, the best first."""
+        """How many of ``n`` entries to take from each shard that has some, the best first."""
         return _shares(n, ready)
 
     async def _settle(self, settlements: Sequence[Settlement]) -> list[str]:
-        def ask(part: Part, some: list[Settlement]) -> Description[list[str]]:
+        def ask(part: ShardT, some: list[Settlement]) -> Description[list[str]]:
             return part._settle([s._replace(delivery=_plain(s.delivery)) for s in some])
 
         return await self._grouped(settlements, lambda s: _shard(s.delivery), ask)
@@ -226,7 +233,7 @@ class Parts(Queue[C_co], Generic[C_co, Part]):
     async def extend(
         self, deliveries: Sequence[Delivery], lease_ms: Duration = LEASE_MS
     ) -> list[bool]:
-        def ask(part: Part, some: list[Delivery]) -> Description[list[bool]]:
+        def ask(part: ShardT, some: list[Delivery]) -> Description[list[bool]]:
             return part.extend.op([_plain(d) for d in some], lease_ms)
 
         return await self._grouped(deliveries, _shard, ask)
@@ -235,15 +242,15 @@ class Parts(Queue[C_co], Generic[C_co, Part]):
         self,
         items: Sequence[X],
         shard: Callable[[X], int],
-        ask: Callable[[Part, list[X]], Description[list[Y]]],
+        ask: Callable[[ShardT, list[X]], Description[list[Y]]],
         layout: int | None = None,
     ) -> list[Y]:
-        """Ask each shard about its items, all in one round trip; answers in the items' order."""
+        """Send each shard its items, all in one round trip; results in the order of ``items``."""
         places: dict[int, list[int]] = {}
         for place, item in enumerate(items):
             places.setdefault(shard(item), []).append(place)
         replies = await together(
-            ask(self._part(k, layout), [items[i] for i in at]) for k, at in places.items()
+            ask(self._shard(k, layout), [items[i] for i in at]) for k, at in places.items()
         )
         answers: dict[int, Y] = {}
         for at, reply in zip(places.values(), replies, strict=True):
@@ -252,7 +259,7 @@ class Parts(Queue[C_co], Generic[C_co, Part]):
 
     @operation
     async def sweep(self, max: int = 100) -> int:
-        return sum(await self._each(lambda part: part.sweep.op(max)))
+        return sum(await self._on_each_shard(lambda part: part.sweep.op(max)))
 
 
 def checked_shards(shards: int) -> int:
@@ -262,7 +269,7 @@ def checked_shards(shards: int) -> int:
 
 
 def _shares(n: int, ready: Sequence[int]) -> dict[int, int]:
-    """How many of ``n`` to take from each shard; the best get one more, and all when n is small."""
+    """Share ``n`` out among shards; the best get one more, and all of it where n is small."""
     if not ready:
         return {}
     each, extra = divmod(n, len(ready))
@@ -270,7 +277,7 @@ def _shares(n: int, ready: Sequence[int]) -> dict[int, int]:
 
 
 def _marked(delivery: Delivery, k: int) -> Delivery:
-    """With a receipt that says which shard it is of: two shards count receipts by themselves."""
+    """The delivery with its shard in front of the receipt: shards number receipts separately."""
     return delivery._replace(receipt=f"{k}:{delivery.receipt}")
 
 

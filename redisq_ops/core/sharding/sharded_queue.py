@@ -1,12 +1,12 @@
 """One queue over several hash slots: the same mechanism for every kind.
 
-A sharded queue is N queues of one kind under one name, each with a tag of its own (``name``,
-``name/1``, …), so on a cluster they spread over its nodes. An id has its home: crc16(id) mod N. A
+A sharded queue is N queues of one kind under one name, each with its own hash tag (``name``,
+``name/1``, …), so a cluster spreads them over its nodes. An id's home is shard crc16(id) mod N. A
 worker looks at all shards in one round trip and takes from the best; order holds within a shard.
 
-N is in the registry. Changing it (`Sharded.resize`) first says so there, old and new number side by
-side: from then on workers visit both, lookups ask both homes. How entries come to their new
-home is the room's, in bounded steps that may be stopped anywhere and gone on with.
+The registry has N. `ShardedQueue.resize` first writes the old and the new number there: from then
+on workers visit the shards of both, and lookups ask both homes. Each kind moves entries to their
+new homes in bounded steps, which may be stopped anywhere and continued.
 """
 
 from __future__ import annotations
@@ -26,23 +26,36 @@ from ..model.settings import LEASE_MS, MAX_BATCH
 from ..redis.operation import C_co, Call, Description, attempt, operation, together
 from ..redis.parsers import scored
 from .merge import MergedReads
-from .shard_map import MAX_SHARDS, NEVER, SHARDS, Head, Part, checked_shards, home
+from .shard_map import MAX_SHARDS, NEVER, SHARDS, Head, ShardT, checked_shards, home
 
 _WORDS = ("moved", "theirs", "same", "away", "late", "changed")
 _COUNTED = ("done", "undone", "told")
 
-__all__ = ["MAX_SHARDS", "NEVER", "SHARDS", "Head", "Part", "Sharded", "checked_shards", "home"]
+__all__ = [
+    "MAX_SHARDS",
+    "NEVER",
+    "SHARDS",
+    "Head",
+    "ShardT",
+    "ShardedQueue",
+    "checked_shards",
+    "home",
+]
 
 
-class Sharded(MergedReads[C_co, Part]):
-    """A queue of several shards: how their number changes, and what operators change in them."""
+class ShardedQueue(MergedReads[C_co, ShardT]):
+    """A queue over several hash slots: `resize`, and the operators' changes in all shards."""
 
     @operation
     async def resize(self, shards: int) -> int:
-        """Change the number of shards, or go on with it; returns what still is in an old place.
+        """Change the number of shards (1 to 256), or continue a change that was interrupted.
 
-        Everything that can move moves now, in steps of at most 100; what is pending stays until
-        it is settled. Call it again until it says 0: only then is the change complete.
+        Returns how many entries are still in an old shard: pending ones stay until they are
+        settled. Call it again until it returns 0; then the change is complete. Producers and
+        workers go on meanwhile. Raises `NotFound`, and `Refused` during another resize or a
+        transfer from or to another queue.
+
+            while queue.resize(24): time.sleep(1)
         """
         checked_shards(shards)
         entry = await find(self.name, self.prefix)
@@ -54,41 +67,43 @@ class Sharded(MergedReads[C_co, Part]):
         if not entry.old_shards:
             if entry.shards == shards:
                 return 0
-            await self._refuse_unfinished()
-            await self._equip(range(entry.shards, shards))
+            await self._refuse_unfinished_transfers()
+            await self._copy_settings(range(entry.shards, shards))
             begun = replace(entry, shards=shards, old_shards=entry.shards, layout=entry.layout + 1)
-            entry = await self._amend(entry, begun)
-        self._adopt(entry)
-        # Once more, now that every change of settings reaches the new shards by itself.
-        await self._equip(range(entry.old_shards, shards))
-        await self._fence()
-        await self._refuse_unfinished()  # a move that began before it could learn of the change
-        left = await self._rehome()
+            entry = await self._replace_entry(entry, begun)
+        self._apply_registry(entry)
+        # Again, now that every change of settings is made in the new shards, too.
+        await self._copy_settings(range(entry.old_shards, shards))
+        await self._reject_stale_producers()
+        await (
+            self._refuse_unfinished_transfers()
+        )  # a transfer may have begun before it could notice the change
+        left = await self._rebalance_step()
         if not left:
-            await self._retire([self._part(k) for k in range(shards, entry.old_shards)])
-            self._adopt(await self._amend(entry, replace(entry, old_shards=0)))
+            await self._clear_given_up([self._shard(k) for k in range(shards, entry.old_shards)])
+            self._apply_registry(await self._replace_entry(entry, replace(entry, old_shards=0)))
         return left
 
-    async def _refuse_unfinished(self) -> None:
-        """Refuse while a move from or to another queue is under way: its undo lists and what was
-        said of its entries are in the shards they were in when it began."""
-        for op in await self.unfinished.op():
+    async def _refuse_unfinished_transfers(self) -> None:
+        """Raise `Refused` during a transfer from or to another queue: its undo lists and results
+        are in the shards that had its entries when it began."""
+        for op in await self.unfinished_transfers.op():
             raise Refused(
                 f"{op} between queue {self.name} and another isn't finished: change the shards when"
                 " it is (redisq fsck says how to finish it)"
             )
 
-    async def _equip(self, new: Iterable[int]) -> None:
-        """Give shards the settings and flags of the first, until these stay as they are.
+    async def _copy_settings(self, new: Iterable[int]) -> None:
+        """Copy the first shard's settings and flags to other shards, until nothing changes.
 
-        One that was given up before may still have those of that time. Settings are changed in
-        the first shard first: what it doesn't have yet comes to the others later than we do.
+        A shard that was given up before may have old ones. Settings are changed in the first shard
+        first, so one that it doesn't have yet reaches the others after this.
         """
 
         def read(reply: dict[bytes, bytes]) -> dict[str, bytes]:
             return {k.decode(): v for k, v in reply.items() if k not in (b"layout", b"retired")}
 
-        keys = [self._part(k).keys["cfg"] for k in (0, *new)]
+        keys = [self._shard(k).keys["cfg"] for k in (0, *new)]
         while True:
             wanted, *had = await together(Call(("HGETALL", key), read, key=key) for key in keys)
             changes: list[Call[int]] = []
@@ -102,8 +117,8 @@ class Sharded(MergedReads[C_co, Part]):
                 return
             await together(changes)
 
-    async def _amend(self, before: Registered, after: Registered) -> Registered:
-        # A re-sent change finds itself done, so what counts is what stands there now.
+    async def _replace_entry(self, before: Registered, after: Registered) -> Registered:
+        # A call that was sent twice fails the second time, so read what the entry is now.
         if (
             not await amend(before, after, self.prefix)
             and await find(self.name, self.prefix) != after
@@ -111,43 +126,42 @@ class Sharded(MergedReads[C_co, Part]):
             raise Refused(f"the shards of queue {self.name} were changed by someone else just now")
         return after
 
-    async def _fence(self) -> None:
-        """Have every shard turn away producers who don't know of the change."""
+    async def _reject_stale_producers(self) -> None:
+        """Make every shard refuse producers that don't know of the change."""
         fence = self._script("reject_stale_layout")
         await together(
             fence.call(
                 part.keys, self.clock, int, layout=self.layout,
                 retired=int(part.shard >= self.shards),
             )
-            for part in self._union()
+            for part in self._all_shards()
         )  # fmt: skip
 
     @abstractmethod
-    async def _rehome(self) -> int:
-        """Bring what can be moved to its home; how much can't, for now."""
+    async def _rebalance_step(self) -> int:
+        """Move entries to their new homes; returns how many can't move yet."""
 
-    async def _retire(self, parts: Sequence[Part]) -> None:
-        """Clear the rest of shards that are given up; what they settled goes on counting,
-        in all and by the minute.
+    async def _clear_given_up(self, parts: Sequence[ShardT]) -> None:
+        """Delete the rest of shards that are given up, and add their counters to the first shard's.
 
-        A kill between the two steps loses that from the count, and nothing else.
+        A crash between the two steps loses these counts, and nothing else.
         """
         if not parts:
             return
-        await self._hand_over_journal([part.keys for part in parts])
+        await self._merge_audit_log([part.keys for part in parts])
         script, stat = self._script("retire_shard"), self.keys["stat"]
         done = await together(
             script.call(part.keys, self.clock, int, layout=self.layout) for part in parts
         )
         if sum(done):
             await Call(("HINCRBY", stat, "done", sum(done)), int, key=stat)
-        await self._hand_over_rates(parts)
+        await self._merge_rates(parts)
 
-    async def _hand_over_rates(self, given_up: Sequence[Part]) -> None:
-        """What those shards counted by the minute is the first one's from now on.
+    async def _merge_rates(self, given_up: Sequence[ShardT]) -> None:
+        """Add the per-minute counters of these shards to the first shard's.
 
-        Rather lost than told twice: a kill loses the hours that are under way, of few shards the
-        whole day. A key of another type stays as it is.
+        A crash loses some hours of them rather than counting them twice. A key of another type
+        stays as it is.
         """
         now = await self._now()
         counted_in = [self._rate_keys(now), *(part._rate_keys(now) for part in given_up)]
@@ -173,8 +187,8 @@ class Sharded(MergedReads[C_co, Part]):
                 )
             )
 
-    async def _hand_over_journal(self, given_up: Sequence[Keys]) -> None:
-        """What operations did in those shards is counted by the first one from now on."""
+    async def _merge_audit_log(self, given_up: Sequence[Keys]) -> None:
+        """Add what the audit log of these shards counted to the first shard's."""
         if not given_up:
             return
         listed, step = 0, max(1, MAX_BATCH // len(given_up))
@@ -210,14 +224,14 @@ class Sharded(MergedReads[C_co, Part]):
         times: Mapping[str, int] | None = None,
         span: str = "",
     ) -> list[str]:
-        def of(part: Part, some: Sequence[int]) -> Description[list[str]]:
+        def of(part: ShardT, some: Sequence[int]) -> Description[list[str]]:
             return part.move.op(
                 op, step, [ids[i] for i in some], source=source, target=target,
                 high_water_ms=high_water_ms, consumer=consumer, lease_ms=lease_ms, times=times,
                 span=span,
             )  # fmt: skip
 
-        return await self._asked(ids, of)
+        return await self._step_in_shards(ids, of)
 
     @operation
     async def edit(
@@ -229,32 +243,32 @@ class Sharded(MergedReads[C_co, Part]):
         source: State,
         high_water_ms: int,
     ) -> list[str]:
-        def of(part: Part, some: Sequence[int]) -> Description[list[str]]:
+        def of(part: ShardT, some: Sequence[int]) -> Description[list[str]]:
             few = [rows[i] for i in some]
             return part.edit.op(op, step, few, source=source, high_water_ms=high_water_ms)
 
-        return await self._asked([row[0] for row in rows], of)
+        return await self._step_in_shards([row[0] for row in rows], of)
 
-    async def _asked(
-        self, ids: Sequence[str], ask: Callable[[Part, Sequence[int]], Description[list[str]]]
+    async def _step_in_shards(
+        self, ids: Sequence[str], ask: Callable[[ShardT, Sequence[int]], Description[list[str]]]
     ) -> list[str]:
-        """Carry a step out in every shard that may have some of the ids (told by their index).
+        """Run a step in every shard that may have some of the ids (given by their index).
 
-        A shard takes one list under a step's number: asked for other ids, it would answer for the
-        first ones. So the present shards are learnt of before, and what is carried away while we
-        ask is `changed`, as if somebody had touched it.
+        A shard accepts one list for a step's number: with other ids it would repeat its first
+        reply. So the number of shards is read before, and an entry that moves to another shard
+        meanwhile is `changed`, as if somebody had touched it.
         """
         await self._refresh()
-        places = await self._places(ids)
-        # The journal is in the first: it learns of every step. One of nothing is for all: it ends
-        # the operation, since none of them takes another under its number.
-        asked: dict[int, list[int]] = {k: [] for k in range(1 if ids else len(self._union()))}
+        places = await self._shards_of(ids)
+        # The first shard has the audit log, so it gets every step. A step without ids goes to all:
+        # it ends the operation, since no shard accepts another one with its number.
+        asked: dict[int, list[int]] = {k: [] for k in range(1 if ids else len(self._all_shards()))}
         for i, id in enumerate(ids):
             for k in places[id]:
                 asked.setdefault(k, []).append(i)
-        said = await together(ask(self._part(k), some) for k, some in asked.items())
+        replies = await together(ask(self._shard(k), some) for k, some in asked.items())
         best = [len(_WORDS)] * len(ids)
-        for heard, (k, some) in zip(said, asked.items(), strict=True):
+        for heard, (k, some) in zip(replies, asked.items(), strict=True):
             if len(heard) != len(some):
                 raise Superseded(f"shard {k}: that step was carried out with other entries")
             for i, word in zip(some, heard, strict=True):
@@ -262,7 +276,7 @@ class Sharded(MergedReads[C_co, Part]):
         return [_WORDS[word] for word in best]
 
     @operation
-    async def move_front(
+    async def move_range(
         self,
         op: str,
         step: int,
@@ -274,19 +288,19 @@ class Sharded(MergedReads[C_co, Part]):
         left: Sequence[int] = (),
         last: bool = False,
     ) -> MovedRange:
-        """As of one shard: of each the first of its share of ``n``, all at once."""
-        share = -(-n // len(self._union()))
+        """As for one shard: the first entries of each, an equal share of ``n``, all at once."""
+        share = -(-n // len(self._all_shards()))
 
         def each() -> Description[list[MovedRange]]:
             return together(
-                part.move_front.op(
+                part.move_range.op(
                     op, step, share, source=source, target=target, high_water_ms=high_water_ms,
                     left=left[k : k + 1] or (0,), last=last,
                 )
-                for k, part in enumerate(self._union())
+                for k, part in enumerate(self._all_shards())
             )  # fmt: skip
 
-        found = await self._fresh(each)
+        found = await self._with_known_shards(each)
         moved = sum(front.moved for front in found)
         behind = tuple(front.left[0] for front in found)
         done = sum(front.done for front in found)
@@ -303,7 +317,7 @@ class Sharded(MergedReads[C_co, Part]):
         seq: int,
         left: Callable[[list[str]], None] = lambda ids: None,
     ) -> tuple[int, int]:
-        found = await self._each(
+        found = await self._on_each_shard(
             lambda part: part.undo.op(op, step, target=target, by=by, seq=seq, left=left)
         )
         return sum(back for back, _ in found), sum(touched for _, touched in found)
@@ -311,14 +325,14 @@ class Sharded(MergedReads[C_co, Part]):
     async def _configure(
         self, op: str, seq: int, changes: dict[str, str], since: Mapping[str, str] | None = None
     ) -> dict[str, str]:
-        """In the first shard first, from which `_equip` has what new shards get.
+        """In the first shard first: new shards get its settings.
 
-        What is another value there by now (not as ``since`` says, nor changed already, as by an
-        undo that was interrupted) stays in the others, too.
+        A name that has another value there (not as in ``since``, and not changed already) stays
+        unchanged in the others, too.
         """
 
         async def everywhere() -> dict[str, str]:
-            first, *others = self._union()
+            first, *others = self._all_shards()
             before = await first._configure(op, seq, changes, since)
             due = {
                 name: value
@@ -328,27 +342,27 @@ class Sharded(MergedReads[C_co, Part]):
             await together(part._configure(op, seq, due, since) for part in others if due)
             return before
 
-        return await self._informed(everywhere)
+        return await self._until_shards_stable(everywhere)
 
     @property
-    def former_keys(self) -> tuple[Keys, ...]:
+    def former_shard_keys(self) -> tuple[Keys, ...]:
         if not self.layout:
             return ()
-        return tuple(self._part(k).keys for k in range(len(self._union()), MAX_SHARDS))
+        return tuple(self._shard(k).keys for k in range(len(self._all_shards()), MAX_SHARDS))
 
     @operation
-    async def dismantle(self, max: int = 100) -> int:
-        gone = sum(await self._each(lambda part: part.dismantle.op(max)))
+    async def destroy_step(self, max: int = 100) -> int:
+        gone = sum(await self._on_each_shard(lambda part: part.destroy_step.op(max)))
         if gone:
             return gone
-        # Shards given up once: their fences would shut out a later queue of this name, and what
-        # an interrupted change or an earlier release left there would come back in it.
-        once = [self._part(k) for k in range(len(self._union()), MAX_SHARDS)]
+        # Shards that were given up: their marks would refuse a later queue of this name, and it
+        # would get the entries that an interrupted resize left there.
+        once = [self._shard(k) for k in range(len(self._all_shards()), MAX_SHARDS)]
         return sum(await together(self._forget(part, max) for part in once))
 
-    def _forget(self, part: Part, max: int) -> Description[int]:
-        """Remove what a shard that was given up has left."""
-        return part.dismantle.op(max)
+    def _forget(self, part: ShardT, max: int) -> Description[int]:
+        """Delete what is left in a shard that was given up."""
+        return part.destroy_step.op(max)
 
 
 def _minutes(reply: dict[bytes, bytes]) -> dict[str, int]:

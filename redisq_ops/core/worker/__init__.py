@@ -1,4 +1,4 @@
-"""Running a handler against queues: take, keep the leases alive, settle, stop gracefully."""
+"""The worker: takes entries, runs a handler for each, renews leases, settles, stops gracefully."""
 
 from .loop import Worker
 from .processes import run_processes

@@ -1,4 +1,4 @@
-"""The worker's exchanges with the server: two at a time, while its loop goes on, or one."""
+"""The worker's exchanges with the server: one in the loop itself, or two at a time in threads."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ Then = Callable[[list[Any]], None]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came of an exchange: the answers, or why there are none in place of each."""
+    """The replies of an exchange; an exception in the place of each that failed."""
 
     then: Then
-    said: list[Any]
+    replies: list[Any]
 
 
-class Lanes:
-    """``size`` exchanges at a time, each in a thread, which posts an `Answer` for the loop to hear.
+class ExchangeThreads:
+    """``size`` exchanges at a time, each in a thread that posts an `Answer` to the loop.
 
-    A single one takes place in the loop's own thread instead: where there is nothing to do
-    meanwhile, handing it over would only cost time (a fifth, with a batch of 1).
+    With ``size`` 1 the exchange takes place in the loop's own thread: there is nothing else to do
+    meanwhile, and a thread would cost a fifth of the throughput (with a batch of 1).
 
-    ``busy`` counts exchanges that aren't heard yet; the loop's own thread keeps it.
+    ``busy``: exchanges whose answer the loop hasn't handled yet; only its own thread changes it.
     """
 
     def __init__(
-        self, size: int, line: ReconnectingConnection, post: Callable[[Answer], None]
+        self, size: int, connection: ReconnectingConnection, post: Callable[[Answer], None]
     ) -> None:
         self.size, self.busy = size, 0
-        self._line, self._post = line, post
+        self._connection, self._post = connection, post
         self._asked: SimpleQueue[tuple[Sequence[Description[Any]], Then] | None] = SimpleQueue()
         self._threads = [
             Thread(target=self._serve, name=f"redisq-lane-{n}", daemon=True)
@@ -46,7 +46,7 @@ class Lanes:
             thread.start()
 
     def send(self, asks: Sequence[Description[Any]], then: Then) -> None:
-        """One round trip; what is answered is given to ``then``, now or by `hear`."""
+        """Begin one round trip; ``then`` gets the replies, now or when the loop calls `hear`."""
         self.busy += 1
         if self._threads:
             self._asked.put((asks, then))
@@ -55,12 +55,12 @@ class Lanes:
 
     def hear(self, answer: Answer) -> None:
         self.busy -= 1
-        answer.then(answer.said)
+        answer.then(answer.replies)
 
     def _exchanged(self, asks: Sequence[Description[Any]], then: Then) -> Answer:
         try:
-            return Answer(then, self._line.ask(asks))
-        except Exception as error:  # the loop's to judge
+            return Answer(then, self._connection.ask(asks))
+        except Exception as error:  # the loop decides what to do about it
             return Answer(then, [error] * len(asks))
 
     def _serve(self) -> None:
@@ -68,7 +68,7 @@ class Lanes:
             self._post(self._exchanged(*asked))
 
     def close(self, within_s: float) -> None:
-        """Let those end that are under way; one that hangs is left behind."""
+        """Wait up to ``within_s`` for the exchanges in progress."""
         for _ in self._threads:
             self._asked.put(None)
         until = monotonic() + within_s

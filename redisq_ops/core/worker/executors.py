@@ -1,7 +1,7 @@
 """Where handlers run: in threads, or as tasks of one event loop.
 
-Each is given work by `start` and posts ``(work, settlement)`` when it is done; a settlement of
-None says that the work was not begun, because it had been lost or withdrawn meanwhile.
+`start` gives work to the slots; a slot posts ``(work, settlement)`` when the handler ended. The
+settlement is None where the handler wasn't run, because the entry was lost or released before.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Post = Callable[[tuple[Work, Settlement | None]], None]
 
 
 def idle(work: Work) -> bool:
-    """Whether there is no point in beginning it."""
+    """Whether the handler need not run any more."""
     return work.lost or work.settlement is not None
 
 
@@ -32,11 +32,12 @@ class Slots(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """End what can be ended; a thread in a handler that doesn't return is left behind."""
+        """End all slots; a thread whose handler doesn't return is left running."""
 
 
 class Threads(Slots):
-    """A slot per thread. They are daemons: one that hangs must not keep the process from ending."""
+    """One thread per slot. They are daemons: a handler that hangs doesn't keep the process
+    alive."""
 
     def __init__(self, size: int, handler: Handler, post: Post, random: Random) -> None:
         self._handler, self._post, self._random = handler, post, random
@@ -68,7 +69,7 @@ class Threads(Slots):
 
 
 class TaskSlots(Slots):
-    """A slot per task of one event loop, in a thread of its own."""
+    """One task per slot, all in one event loop in a thread of its own."""
 
     def __init__(
         self, size: int, handler: Handler, post: Post, random: Random, timeout_s: float | None
@@ -130,7 +131,8 @@ class TaskSlots(Slots):
 def slots(
     size: int, handler: Handler, post: Post, random: Random, timeout_s: float | None
 ) -> Slots:
-    """The kind of slots a handler needs. Only tasks see to their time-outs themselves."""
+    """The slots for a handler: tasks if it is ``async``, which apply ``timeout_s``; else
+    threads."""
     if handler.is_async:
         return TaskSlots(size, handler, post, random, timeout_s)
     return Threads(size, handler, post, random)

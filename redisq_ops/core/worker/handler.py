@@ -1,10 +1,10 @@
-"""What a worker runs: a function, sync or ``async``, or a program; and what its end means.
+"""Handlers: a function, sync or ``async``, or a program; and what their results mean.
 
-    def handle(delivery):             # or: async def handle(delivery)
-        return len(delivery.payload)  # bytes as they are, str as UTF-8, else JSON; None: nothing
+    def handle(work):             # or: async def handle(work)
+        return len(work.payload)  # bytes as they are, str as UTF-8, else JSON; None: no result
 
-Raising `Retry` or `Reject` decides what happens next; anything else raised is a failure, tried
-again after a back-off of 1 s · 2ⁿ ± 10 %, 15 min at most.
+`Retry` and `Reject` decide what happens next. Any other exception is a failure: the entry is
+retried after 1 s · 2ⁿ ± 10 %, at most 15 minutes.
 """
 
 from __future__ import annotations
@@ -38,8 +38,11 @@ Random = Callable[[], float]
 
 
 class Retry(Exception):
-    """Fail this attempt and try again ``after`` seconds (or a timedelta); the usual back-off when
-    not given."""
+    """Raise in a handler: fail this attempt and retry it ``after`` seconds (or a timedelta).
+
+    Default: the usual back-off. ``reason`` is the message that is stored. The attempt counts as a
+    failure.
+    """
 
     def __init__(self, after: float | timedelta | None = None, reason: str = "") -> None:
         super().__init__(reason)
@@ -54,11 +57,11 @@ class Retry(Exception):
 
 
 class Reject(Exception):
-    """No attempt will ever succeed: the entry is dead at once, and ``reason`` is kept."""
+    """Raise in a handler: the entry is dead at once, without retries; its text is the reason."""
 
 
 class Failed(Exception):
-    """An attempt failed for a reason that isn't an exception of this process."""
+    """An attempt failed, and not because of an exception in this process."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
@@ -66,7 +69,11 @@ class Failed(Exception):
 
 
 class Work:
-    """A delivery in the hands of a handler."""
+    """What a handler gets: an entry to work on.
+
+    ``delivery``: the `Delivery`. ``lost``: True once the lease is lost; then the handler's result
+    is dropped, and it should stop.
+    """
 
     __slots__ = ("_renew", "delivery", "lost", "settlement", "started")
 
@@ -76,55 +83,55 @@ class Work:
         self.delivery = delivery
         self._renew = renew
         self.lost = False
-        """True once the lease is known to be gone: nothing this handler returns will count"""
         self.started: float | None = None
         self.settlement: Settlement | None = None
 
     @property
     def payload(self) -> bytes:
+        """The bytes that were submitted."""
         return self.delivery.payload
 
     @property
     def id(self) -> str:
-        """The entry's id; the same in every attempt, so a good key for doing things once."""
+        """The entry's id, the same in every attempt: use it as a key to do things only once."""
         return self.delivery.id
 
     @property
     def queue(self) -> str:
+        """The queue's name."""
         return self.delivery.queue
 
     @property
     def request(self) -> str | None:
-        """The request this is a sub-request of, where the queue has requests."""
+        """The id of its request; None where the queue has no requests."""
         return self.delivery.request
 
     @property
     def number(self) -> int | None:
-        """The sub-request's number in its request, from 1."""
+        """Its number in its request, from 1; None where the queue has no requests."""
         return self.delivery.number
 
     @property
     def client(self) -> str | None:
-        """Whose work it is, in a fair queue."""
+        """The client it belongs to, in a fair queue; else None."""
         return self.delivery.client
 
     @property
     def attempt(self) -> int:
-        """1 for the first delivery."""
+        """The number of this attempt, from 1."""
         return self.delivery.attempt
 
     def extend(self) -> bool:
-        """Renew the lease now; False when another delivery is the valid one.
+        """Renew the lease now; False: it is lost. The worker does so every third of the lease.
 
-        The worker does so anyway, every third of the lease. One blocking round trip: in an async
-        handler ``await asyncio.to_thread(delivery.extend)``.
+        One blocking round trip: in an async handler ``await asyncio.to_thread(work.extend)``.
         """
         return self._renew((self,))[0]
 
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """Something to run per entry. ``abort`` ends a run from outside, where that is possible."""
+    """What a worker runs for each entry; ``abort`` ends a run from outside, where it can be."""
 
     call: Callable[[Work], Any]
     is_async: bool = False
@@ -132,7 +139,7 @@ class Handler:
 
 
 def as_handler(function: Callable[[Work], Any] | Handler) -> Handler:
-    """A plain function, coroutine function or callable object as a `Handler`."""
+    """Make a `Handler` of a function, coroutine function or callable object."""
     if isinstance(function, Handler):
         return function
     if not callable(function):
@@ -143,7 +150,7 @@ def as_handler(function: Callable[[Work], Any] | Handler) -> Handler:
 
 
 def load_handler(spec: str) -> Handler:
-    """Import ``module:function``, also from the current directory."""
+    """Import the handler ``module:function``, also from the current directory."""
     module, colon, name = spec.partition(":")
     if not (module and colon and name):
         raise BadInput(f"handler {spec!r}: write it as module:function")
@@ -160,10 +167,10 @@ def load_handler(spec: str) -> Handler:
 
 
 def exec_handler(argv: Sequence[str]) -> Handler:
-    """A handler that runs a program per entry, without a shell.
+    """A handler that runs a program for each entry, without a shell.
 
-    The payload is its stdin and stdout is the result (nothing written: empty bytes). Exit 0 is
-    done, 100 dead at once, anything else a failure with the last 4 KiB of stderr.
+    stdin is the payload, stdout the result. Exit code 0: done; 100: dead at once; any other: a
+    failure with the last 4 KiB of stderr.
     """
     if not argv:
         raise BadInput("a program to run is needed")
@@ -210,11 +217,11 @@ def _tail(file: IO[bytes], most: int) -> bytes:
     return file.read()
 
 
-# --- what the end of a run means ------------------------------------------------------------------
+# --- settlements ----------------------------------------------------------------------------------
 
 
 def encoded(value: Any) -> bytes:
-    """A result as it is kept. Raises `TooLarge`, or TypeError for what JSON can't say."""
+    """The bytes that are stored for a result. Raises `TooLarge`, or TypeError (not for JSON)."""
     if isinstance(value, str):
         data = value.encode()
     elif isinstance(value, (bytes, bytearray, memoryview)):
@@ -227,7 +234,7 @@ def encoded(value: Any) -> bytes:
 
 
 def backoff_ms(failures: int, random: Random) -> int:
-    """How long to wait after one more failure, when there were ``failures`` before it."""
+    """ms to wait after a failure, when there were ``failures`` before it."""
     plain = min(1000 << min(failures, 20), LONGEST_BACKOFF_MS)
     return min(int(plain * (0.9 + 0.2 * random())), LONGEST_BACKOFF_MS)
 
@@ -250,16 +257,16 @@ def failed(delivery: Delivery, error: BaseException, random: Random) -> Settleme
 
 
 def timed_out(delivery: Delivery, timeout_s: float, random: Random) -> Settlement:
-    """The settlement of a run that took longer than it may."""
+    """The settlement of a run that took longer than ``timeout_s``."""
     failure = Failure("Timeout", f"not done after {timeout_s:g} s")
     return failed(delivery, Failed(failure), random)
 
 
 def perform(handler: Handler, work: Work, random: Random) -> Settlement:
-    """Run a sync handler to its end, whatever that is."""
+    """Run a sync handler; returns the settlement of its result or exception."""
     try:
         return succeeded(work.delivery, handler.call(work))
-    except BaseException as error:  # a handler's sys.exit() fails its entry, not the worker
+    except BaseException as error:  # sys.exit() in a handler doesn't end the worker
         return failed(work.delivery, error, random)
 
 
@@ -270,7 +277,7 @@ def _failure(error: BaseException) -> Failure:
         message = "(its message can't be shown)"
     if isinstance(error, (Retry, Reject)):
         return Failure(type(error).__name__, message)
-    # The first frame is ours, the handler's begin behind it.
+    # The first frame is this module's; the handler's begin after it.
     frames = error.__traceback__.tb_next if error.__traceback__ else None
     try:
         text = "".join(traceback.format_exception(type(error), error, frames))

@@ -1,4 +1,5 @@
-"""A tiny endpoint that says "I live": for a `Monitor`, and for whatever probes ``/healthz``."""
+"""The health endpoint of a worker: answers ``GET /healthz`` for probes and for a
+`LeaseReclaimer`."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ _ADDRESS = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):(\d{1,5})")
 
 
 def parse_address(name: str) -> tuple[str, int] | None:
-    """(host, port) of a consumer that is named like one, else None."""
+    """(host, port) of a consumer that is named by its address; None for other names."""
     found = _ADDRESS.fullmatch(name)
     if found is None or int(found[2]) > 65535:
         return None
@@ -24,10 +25,10 @@ def parse_address(name: str) -> tuple[str, int] | None:
 
 
 class Endpoint:
-    """Listens from construction until `close`; ``GET /healthz`` is answered with a line of JSON.
+    """Listens from construction until `close` and answers ``GET /healthz`` with a line of JSON.
 
-    ``where`` is a port (any interface, named by this host's name) or ``host:port``; port 0 means
-    a free one. ``name`` is the address to be found under.
+    ``where``: a port, on all interfaces, or ``host:port``; port 0 picks a free one. ``name``: the
+    address under which others reach it.
     """
 
     def __init__(self, where: int | str, health: Callable[[], dict[str, Any]]) -> None:
@@ -62,7 +63,7 @@ class _Server(ThreadingTCPServer):
         super().__init__((host, port), _HealthHandler)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A caller that hangs up, as a bare connect does, is nothing to report."""
+        """Ignore callers that hang up, as a `LeaseReclaimer` does."""
 
 
 class _HealthHandler(StreamRequestHandler):

@@ -1,4 +1,4 @@
-"""Keeping leases alive while handlers run."""
+"""Renews leases while handlers run."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from threading import Event, Thread
 from redis.exceptions import RedisError
 
 from ..model.errors import RedisqError
-from .queue_source import Sources
+from .queue_source import QueueRotation
 
 
 class Heartbeat:
-    """Renews every lease that is held, each third of its length, from a thread of its own."""
+    """Renews all leases every third of their length, from a thread of its own."""
 
-    def __init__(self, sources: Sources, lease_ms: int) -> None:
+    def __init__(self, sources: QueueRotation, lease_ms: int) -> None:
         self._sources = sources
         self._interval = lease_ms / 3000
         self._over = Event()
@@ -28,7 +28,10 @@ class Heartbeat:
                     if works := list(source.held.copy()):  # the copy is atomic, iterating isn't
                         source.renew(works)
                 wait = self._interval
-            except (RedisqError, RedisError):  # the loop says so; here only the next try is sooner
+            except (
+                RedisqError,
+                RedisError,
+            ):  # the loop reports it; try again sooner
                 wait = self._interval / 4
 
     def close(self) -> None:

@@ -1,10 +1,10 @@
-"""Bringing work back from dead workers before their leases end.
+"""Reclaims entries of dead workers before their leases expire.
 
-The second way of recovery in article 000: workers are consumers named by the address of their
-endpoint, and a monitor that finds nobody there gives their entries to others. Here it needs three
-silent pings in a row, and no sign of life in the queue all that time: not one lease renewed, taken
-or settled. A worker behind a firewall shows such signs, so it is left alone; a worker that hangs
-while its kernel still accepts connections is left to its leases.
+The second recovery of article 000: a worker with ``ping`` is a consumer named by its address, and a
+monitor that finds nobody there requeues its entries. Here that takes three failed pings in a row
+without a sign of life in the queue meanwhile: no lease renewed, taken or settled. So a worker
+behind a firewall is left alone. A worker that hangs while its kernel accepts connections keeps its
+entries until their leases expire.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ log = logging.getLogger("redisq_ops.worker")
 
 SILENCES = 3
 INTERVAL_S = 0.6 * RENEW_MS / 1000
-"""three pings span two of these: longer than a live worker waits before it renews its leases"""
+"""s; three pings take two intervals, longer than a worker waits before it renews its leases"""
 _PING_TIMEOUT_S = 1.0
 
 Ping = Callable[[str, int], bool]
@@ -39,11 +39,11 @@ Signs = frozenset[tuple[str, str | None, int | None]]
 class _Silence:
     times: int
     signs: Signs
-    """what the consumer held when it was first found silent"""
+    """what the consumer held at the first failed ping"""
 
 
 def answers(host: str, port: int) -> bool:
-    """Whether anybody accepts a connection there."""
+    """Whether a connection to the address is accepted."""
     try:
         socket.create_connection((host, port), timeout=_PING_TIMEOUT_S).close()
     except OSError:
@@ -51,8 +51,14 @@ def answers(host: str, port: int) -> bool:
     return True
 
 
-class Monitor:
-    """Watches the consumers of one queue. Several monitors of one queue do no harm."""
+class LeaseReclaimer:
+    """Requeues entries of workers that are dead, sooner than their leases expire.
+
+    For workers that were started with ``ping``. Optional: without it entries come back when their
+    leases expire. Several of them on one queue do no harm.
+
+        LeaseReclaimer(queue).run(threading.Event())
+    """
 
     def __init__(self, queue: Queue[BlockingClient], ping: Ping = answers) -> None:
         self._queue, self._ping = queue, ping
@@ -61,13 +67,15 @@ class Monitor:
         self._step = 0
 
     def run(self, stop: Event, interval_s: float = INTERVAL_S) -> None:
-        """`look` again and again until told to stop."""
+        """Call `look` every ``interval_s`` until ``stop`` is set."""
         while not stop.wait(interval_s):
             self.look()
 
     def look(self) -> dict[str, int]:
-        """One round of pings; how many entries were taken from which consumers."""
-        seen_ms = run(self._queue.client, server_ms())  # before the pages: later takes are spared
+        """One round of pings. Returns consumer -> number of entries that were requeued."""
+        seen_ms = run(
+            self._queue.client, server_ms()
+        )  # before the pages: later takes are left alone
         held = self._held()
         if not held:
             self._silent = {}
@@ -95,7 +103,7 @@ class Monitor:
         return address is None or self._ping(*address)
 
     def _held(self) -> dict[str, list[Entry]]:
-        """Pending entries by consumer, those that are named like an address."""
+        """Pending entries of consumers that are named by their address."""
         held: dict[str, list[Entry]] = {}
         cursor: str | None = None
         while True:

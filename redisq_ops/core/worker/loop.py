@@ -1,4 +1,4 @@
-"""The worker: one loop that settles what is finished and takes what is next, in one round trip."""
+"""The worker: one loop that settles finished entries and takes the next, in one round trip."""
 
 from __future__ import annotations
 
@@ -21,58 +21,68 @@ from redis.exceptions import RedisError
 from ..engine.queue import Queue
 from ..engine.registry import server_ms
 from ..model.clock import FELL_MS, Duration, checked_ms
-from ..model.entry import Limit, Settlement, Taken
+from ..model.entry import Limit, Settlement, TakeResult
 from ..model.errors import BadInput, Forbidden, RedisqError, Unreadable
 from ..model.keys import checked_consumer
 from ..model.settings import LEASE_MS, MAX_BATCH
 from ..model.validation import listed
 from ..redis import acl_rights
 from ..redis.operation import BlockingClient, Description, run
-from .exchange_threads import Answer, Lanes
+from .exchange_threads import Answer, ExchangeThreads
 from .executors import Slots, slots
 from .handler import Handler, Random, Work, as_handler, timed_out
 from .health import Endpoint
 from .heartbeat import Heartbeat
-from .queue_source import QueueSource, Redacted, Sources, log, settlements
+from .queue_source import QueueRotation, QueueSource, Redacted, log, settlements
 from .reconnect import ReconnectingConnection
-from .transfer_recovery import Recoveries
-from .wake_up import Doorbell, Rung
+from .transfer_recovery import TransferRecoverer
+from .wake_up import WakeUp, WakeUpListener
 
 UPKEEP_S = 30.0
 MUCH = 40
 LINGER_S = 0.05
-"""how long a finished entry of a batch may wait for company before it is settled"""
+"""how long a finished entry of a batch may wait until others can be settled with it"""
 _MOST_SLOTS = 1000
 _LAST_WORD_S = 1.0
-"""how long one that leaves waits for what the server is saying"""
+"""how long a worker that stops waits for replies of the server"""
 
-Message = tuple[Work, Settlement | None] | Rung | Answer | None
+Message = tuple[Work, Settlement | None] | WakeUp | Answer | None
 
 
 class Worker:
-    """Runs a handler for every entry of some queues (on one server), at least once each.
+    """Runs a handler for each entry of one or several queues on one server, at least once.
 
-    ``concurrency`` handlers run at a time, in threads or, if ``async``, as tasks; up to
-    ``concurrency`` × ``batch`` entries are held, and those that finish together are settled
-    together. While a batch of 2 or more takes less than `LINGER_S`, another one is fetched ahead.
+        def handle(work):  # or: async def
+            return work.payload.upper()  # the result; None: no result
 
-    ``timeout_s`` fails an entry whose handler takes longer. A thread can't be ended from outside:
-    its slot stays taken until the handler returns; tasks are cancelled, programs killed.
+        Worker(RequestQueue(connect(), "mail"), handle, concurrency=8).run()
 
-    An idle worker starts what arrives at once; one with several queues of a Cluster listens to one
-    at a time, for `IDLE_BLOCK_MS` each, so there a process per queue is quicker.
+    An exception is a failure: the entry is retried after a back-off, and dead after 20 failures.
+    `Retry` and `Reject` decide otherwise. Leases are renewed while handlers run.
 
-    The first `stop` (SIGTERM, SIGINT) takes nothing more, gives back what wasn't begun, and waits
-    ``grace_s`` for the rest; what is unfinished then is given back without counting as an attempt.
-    The second one doesn't wait. ``ping`` (a port, or ``host:port``) answers a `Monitor`, and names
-    the consumer by that address.
+    ``concurrency``: handlers that run at a time, 1 to 1000, in threads or, if ``async``, as tasks.
+    ``batch``: 1 to 500; the worker holds up to ``concurrency`` × ``batch`` entries and settles
+    those together that finish together. More throughput, but a longer wait for entries behind slow
+    ones. ``lease_ms``: ms or a timedelta. ``consumer``: its name; by default from host and process
+    id.
 
-    ``burst`` ends when all queues were found empty with nothing of this worker's under way. It
-    waits for its turn where a request is at its limit, or a client at its cap, by the work of
-    others; not for what is delayed, paused or blocked, nor for what others have.
+    ``timeout_s``: fail an entry whose handler takes longer. Tasks are cancelled and programs
+    killed; a thread can't be, and its slot stays in use until the handler returns.
 
-    The log shows type and message of failures (at debug level the traceback, too) as ``redacted``
-    returns them; a message may quote a payload.
+    ``grace_s``: the first `stop`, SIGTERM or SIGINT takes no more entries, releases those that
+    haven't begun, and waits that long for the others; then it releases these too, without counting
+    an attempt. The second signal doesn't wait.
+
+    ``burst``: end when all queues are empty and nothing of this worker is left. It waits where
+    other workers keep a request at its limit or a client at its cap, and doesn't wait for delayed,
+    paused or blocked entries, nor for those that others hold.
+
+    ``ping``: a port or ``host:port`` on which ``GET /healthz`` is answered, for a `LeaseReclaimer`;
+    it also becomes the consumer's name. ``redacted``: changes a `Failure` before it is logged; a
+    message may quote a payload. ``random``: for tests.
+
+    An idle worker starts new entries at once. With several queues on a Cluster it listens to one at
+    a time, 5 s each: run a process per queue there. Raises `BadInput` for bad arguments.
     """
 
     def __init__(
@@ -116,49 +126,48 @@ class Worker:
         named = consumer or (self._endpoint.name if self._endpoint else fallback)
         self.consumer = checked_consumer(named)
         self._client = several[0].client
-        self._sources = Sources(several, lease_ms, redacted)
+        self._sources = QueueRotation(several, lease_ms, redacted)
         self._lists = deque(self._sources.by_wake_list)
         self._handler = as_handler(handler)
         self._concurrency, self._batch, self._lease_ms = concurrency, batch, lease_ms
         self._grace_s, self._timeout_s, self._burst = grace_s, timeout_s, burst
         self._random = random
         self._inbox: SimpleQueue[Message] = SimpleQueue()
-        rest = self._meanwhile if batch == 1 else sleep
-        self._line = ReconnectingConnection(self._client, random, rest, self._has_given_up)
-        self._lanes: Lanes
+        rest = self._wait if batch == 1 else sleep
+        self._connection = ReconnectingConnection(self._client, random, rest, self._has_given_up)
+        self._exchanges: ExchangeThreads
         self._slots: Slots
-        self._bell: Doorbell
+        self._listener: WakeUpListener
         self._listening = False
         self._overdue: set[Work] = set()
-        self._clock_s = 0.0  # the server's clock minus ours; for knowing when to look, no more
+        self._clock_s = 0.0  # the server's clock minus ours; only used to decide when to take
         self._upkeep_at = 0.0
-        self._recoveries = Recoveries()
+        self._recoverer = TransferRecoverer()
         self._stops = 0
         self._leave_by = inf
         self._quick = False
         self._quiet_until = 0.0
-        self._limits: list[Limit] | None = None  # what a burst waits for; None: to be asked
+        self._limits: list[Limit] | None = None  # limits that a burst waits for; None: not read yet
         self._refused: Forbidden | None = None
 
     def stop(self) -> None:
-        """Begin to end; called again: end at once. Safe in signal handlers and other threads."""
+        """Stop gracefully; called again: at once. Safe in signal handlers and other threads."""
         if not self._stops:
             self._leave_by = monotonic() + self._grace_s
         self._stops += 1
         self._inbox.put(None)
 
     def run(self) -> None:
-        """Work until stopped. In the main thread SIGTERM and SIGINT stop it meanwhile.
+        """Work until `stop`. In the main thread SIGTERM and SIGINT stop it.
 
-        Raises `Unreachable` if there is no server to begin with; one that goes away later is
-        waited for. Raises `Forbidden` if the server's ACL doesn't let the user work on a queue, or
-        if results couldn't be told at the end because it no longer did. Raises what waiting can't
-        mend: `SchemaTooNew`, `WrongKind`, a programming error. A worker runs once.
+        Raises `Unreachable` where there is no server at the start; later it waits for the server.
+        Raises `Forbidden` where the server's ACL doesn't allow the work, or no longer allowed the
+        last results to be sent; and `SchemaTooNew` or `WrongKind`. Call it once per worker.
         """
         post = self._inbox.put
-        self._lanes = Lanes(1 if self._batch == 1 else 2, self._line, post)
+        self._exchanges = ExchangeThreads(1 if self._batch == 1 else 2, self._connection, post)
         self._slots = slots(self._concurrency, self._handler, post, self._random, self._timeout_s)
-        self._bell = Doorbell(self._client, post, lambda: self._free() > 0)
+        self._listener = WakeUpListener(self._client, post, lambda: self._free() > 0)
         heartbeat = Heartbeat(self._sources, self._lease_ms)
         with self._signals():
             try:
@@ -167,7 +176,7 @@ class Worker:
             finally:
                 self._leave()
                 heartbeat.close()
-                self._bell.close()
+                self._listener.close()
                 if self._endpoint:
                     self._endpoint.close()
         if self._refused is not None:
@@ -198,7 +207,7 @@ class Worker:
         while True:
             try:
                 self._confirm_end()
-                self._meanwhile(self._patience())
+                self._wait(self._patience())
                 if self._stops and not withdrawn:
                     withdrawn = True
                     self._give_back(begun=False)
@@ -206,40 +215,40 @@ class Worker:
                     return
                 if not self._stops and monotonic() >= self._upkeep_at:
                     self._upkeep()
-                if self._turn_is_due(monotonic()):
-                    self._turn()
+                if self._exchange_is_due(monotonic()):
+                    self._exchange()
             except (RedisqError, RedisError):
                 if not self._stops:
                     raise
                 return
 
     def _is_done(self) -> bool:
-        if self._sources.held() or self._lanes.busy:
+        if self._sources.held() or self._exchanges.busy:
             return self._is_late()
         return self._stops > 0 or (self._burst and self._limits == [])
 
     def _confirm_end(self) -> None:
-        """Before a burst ends, ask every queue once more with nothing of ours under way.
+        """Before a burst ends, take from every queue once more with nothing in progress.
 
-        An answer from before is older than what was settled (which makes room under a limit) or
-        submitted by a handler since.
+        An earlier reply is older than what was settled since (which makes room under a limit), and
+        than what handlers submitted since.
         """
-        if not self._burst or self._stops or self._sources.held() or self._lanes.busy:
+        if not self._burst or self._stops or self._sources.held() or self._exchanges.busy:
             return
         unsure = [source for source in self._sources if not source.empty]
         for source in unsure:
             source.look_at = 0.0
         if not unsure and self._limits is None:
             asks = [source.queue.limits_reached.op(MAX_BATCH) for source in self._sources]
-            self._lanes.send(asks, self._told_limits)
+            self._exchanges.send(asks, self._read_limits)
 
-    def _told_limits(self, said: list[Any]) -> None:
-        if any(isinstance(answer, Exception) for answer in said):
+    def _read_limits(self, replies: list[Any]) -> None:
+        if any(isinstance(answer, Exception) for answer in replies):
             for source in self._sources:
-                source.empty = False  # begin the end anew
+                source.empty = False  # check all queues again
         else:
-            self._limits = [limit for limits in said for limit in limits]
-        self._quiet_until = monotonic() + self._line.heed(said, work=False)
+            self._limits = [limit for limits in replies for limit in limits]
+        self._quiet_until = monotonic() + self._connection.pause_for(replies, work=False)
 
     def _is_late(self) -> bool:
         return self._stops > 1 or (self._stops > 0 and monotonic() >= self._leave_by)
@@ -248,15 +257,15 @@ class Worker:
         return self._is_late() or (self._stops > 0 and not self._sources.held())
 
     def _free(self) -> int:
-        """How many more entries may be asked for; those finished don't count."""
+        """How many more entries may be taken; finished ones don't count."""
         if self._stops:
             return 0
         room = (self._concurrency - len(self._overdue) + self._quick) * self._batch
         return room - self._sources.running() - self._sources.asked()
 
-    def _turn_is_due(self, now: float) -> bool:
-        """Beside one that is under way, a turn is for whole batches only."""
-        if now < self._quiet_until or self._lanes.busy >= self._lanes.size:
+    def _exchange_is_due(self, now: float) -> bool:
+        """Whether to exchange now; while another exchange is in progress only for whole batches."""
+        if now < self._quiet_until or self._exchanges.busy >= self._exchanges.size:
             return False
         free, running = self._free(), self._sources.running()
         due = free > 0 and any(source.is_due(now) for source in self._sources)
@@ -264,17 +273,17 @@ class Worker:
             return True
         since, idle = self._sources.since, running < self._concurrency
         waits = since is not None and (idle or now - since >= LINGER_S)
-        return not self._lanes.busy and (waits or (due and idle))
+        return not self._exchanges.busy and (waits or (due and idle))
 
     def _patience(self) -> float:
-        """How long nothing but a message needs the loop, s."""
+        """For how many seconds the loop has nothing to do unless a message comes."""
         now = monotonic()
-        if self._turn_is_due(now) or self._is_done():
+        if self._exchange_is_due(now) or self._is_done():
             return 0.0
         until = [self._leave_by if self._stops else self._upkeep_at]
         if self._timeout_s is not None:
             until += [(w.started or now) + self._timeout_s for w in self._sources.unsettled()]
-        if not self._lanes.busy:  # whose answer is a message
+        if not self._exchanges.busy:  # its reply comes as a message
             if self._sources.since is not None:
                 until.append(max(self._quiet_until, self._sources.since + LINGER_S))
             if self._wants_work():
@@ -283,7 +292,7 @@ class Worker:
         return max(0.0, min(until) - now)
 
     def _wants_work(self) -> bool:
-        """Room for a whole batch, or a slot with nothing to do."""
+        """Whether there is room for a whole batch, or an idle slot."""
         free = self._free()
         idle = self._sources.running() < self._concurrency
         return free >= self._batch or (free > 0 and idle)
@@ -292,13 +301,13 @@ class Worker:
         if self._listening:
             return
         self._listening = True
-        # Different slots of a Cluster can't be in one command: one list at a time there.
+        # On a Cluster a command can't have keys of several slots: one list at a time.
         self._lists.rotate(-1)
         cluster = isinstance(self._client, RedisCluster)
-        self._bell.listen([self._lists[0]] if cluster else list(self._lists))
+        self._listener.listen([self._lists[0]] if cluster else list(self._lists))
 
-    def _meanwhile(self, seconds: float) -> None:
-        """Wait for a message, and see to what has ended or takes too long."""
+    def _wait(self, seconds: float) -> None:
+        """Wait for messages, and fail handlers that take too long."""
         self._receive(seconds)
         self._expire()
 
@@ -306,23 +315,23 @@ class Worker:
         try:
             message = self._inbox.get(timeout=patience) if patience else self._inbox.get_nowait()
             while True:
-                if isinstance(message, Rung):
-                    self._rung(message)
+                if isinstance(message, WakeUp):
+                    self._woken(message)
                 elif isinstance(message, Answer):
-                    self._lanes.hear(message)
+                    self._exchanges.hear(message)
                 elif message is not None:
-                    self._ended(*message)
+                    self._handler_ended(*message)
                 message = self._inbox.get_nowait()
         except Empty:
             pass
 
-    def _rung(self, rung: Rung) -> None:
+    def _woken(self, woken: WakeUp) -> None:
         self._listening = False
-        # Hints can be lost: when nobody rings for long, one queue is looked at without.
-        rang = self._sources.by_wake_list[rung.key] if rung.key else self._sources.first
-        rang.look_at, rang.rung = 0.0, True
+        # Hints can be lost: after a while without one, take from one queue anyway.
+        source = self._sources.by_wake_list[woken.key] if woken.key else self._sources.first
+        source.look_at, source.woken = 0.0, True
 
-    def _ended(self, work: Work, settlement: Settlement | None) -> None:
+    def _handler_ended(self, work: Work, settlement: Settlement | None) -> None:
         if work.settlement is not None:  # timed out or given back before
             self._overdue.discard(work)
         elif work.lost or settlement is None:
@@ -331,7 +340,7 @@ class Worker:
             self._sources.finish(work, settlement)
 
     def _expire(self) -> None:
-        """Fail what takes too long. (Tasks see to it themselves.)"""
+        """Fail entries whose handlers take too long. Tasks have time-outs of their own."""
         if self._timeout_s is None or self._handler.is_async:
             return
         late = monotonic() - self._timeout_s
@@ -346,102 +355,104 @@ class Worker:
             if len(self._overdue) == self._concurrency:
                 log.error("every slot is taken by a handler that outran its time-out")
 
-    # --- talking to the server -----------------------------------------------------------------
+    # --- exchanges with the server -------------------------------------------------------------
 
-    def _turn(self) -> None:
-        """Tell what is finished, and take from the queue whose turn it is."""
+    def _exchange(self) -> None:
+        """Settle what is finished, and take from the queue whose turn it is."""
         now = monotonic()
-        telling = [(s, works) for s in self._sources if (works := s.to_tell())]
-        asks: list[Description[Any]] = [s.queue.settle.op(settlements(w)) for s, w in telling]
-        if told := [work for _, works in telling for work in works]:
+        settling = [(s, works) for s in self._sources if (works := s.to_settle())]
+        asks: list[Description[Any]] = [s.queue.settle.op(settlements(w)) for s, w in settling]
+        if told := [work for _, works in settling for work in works]:
             whole = len(told) >= self._batch > 1
             self._quick = whole and now - (told[0].started or 0.0) < LINGER_S
         free = min(self._free(), MAX_BATCH, self._concurrency * self._batch)
-        source = self._sources.next([s for s, _ in telling]) if free > 0 else None
-        alone = not self._sources.held() and not self._lanes.busy
+        source = self._sources.next([s for s, _ in settling]) if free > 0 else None
+        alone = not self._sources.held() and not self._exchanges.busy
         if source:
             asks.append(source.ask(free, self.consumer))
         self._sources.since = now if self._sources.finished() else None
-        self._lanes.send(asks, lambda said: self._turned(telling, source, free, alone, said))
+        self._exchanges.send(
+            asks, lambda replies: self._exchange_done(settling, source, free, alone, replies)
+        )
 
-    def _turned(
+    def _exchange_done(
         self,
-        telling: Sequence[tuple[QueueSource, list[Work]]],
+        settling: Sequence[tuple[QueueSource, list[Work]]],
         source: QueueSource | None,
         asked: int,
         alone: bool,
-        said: list[Any],
+        replies: list[Any],
     ) -> None:
-        """``alone``: nothing else of this worker's was under way when that was sent."""
+        """``alone``: nothing else was in progress when the exchange began."""
         if source:
             source.asked -= asked
-            taken = said[-1]
-            if isinstance(taken, Taken):
+            taken = replies[-1]
+            if isinstance(taken, TakeResult):
                 source.plenty = len(taken.deliveries) == asked
                 self._took(source, taken)
                 source.empty = alone and not taken.deliveries and not taken.more
                 self._limits = None
-                if taken.deliveries:  # whose handlers may submit to any queue
+                if taken.deliveries:  # their handlers may submit to any queue
                     for other in self._sources:
                         other.empty = False
                 if len(taken.deliveries) < asked and not taken.more:
                     self._ask_limits(source)
-            elif isinstance(taken, Unreadable) and not self._burst and self._line.met:
-                # Nothing was taken. The other queues go on.
+            elif isinstance(taken, Unreadable) and not self._burst and self._connection.met:
+                # Nothing was taken; the worker goes on with its other queues.
                 source.set_aside(taken)
-                said = [*said[:-1], None]
-        for (teller, works), words in zip(telling, said, strict=False):
-            teller.told(works, words)
+                replies = [*replies[:-1], None]
+        for (one, works), words in zip(settling, replies, strict=False):
+            one.settled(works, words)
         if self._sources.since is None and self._sources.finished():
             self._sources.since = monotonic()
-        self._quiet_until = monotonic() + self._line.heed(said, work=True)
+        self._quiet_until = monotonic() + self._connection.pause_for(replies, work=True)
 
     def _ask_limits(self, source: QueueSource) -> None:
-        """Find out, once in a while, whether slots stay idle only because of a limit."""
+        """Once in a while, find out whether slots are idle only because of a limit."""
         now = monotonic()
         if now < source.limits_at or self._stops or self._idle_slots() < 1:
             return
         source.limits_at = now + UPKEEP_S
 
-        def tell(said: list[Any]) -> None:
-            if isinstance(said[0], list) and (idle := self._idle_slots()) > 0:
-                source.tell_limits(said[0], idle, self._concurrency)
+        def tell(replies: list[Any]) -> None:
+            if isinstance(replies[0], list) and (idle := self._idle_slots()) > 0:
+                source.tell_limits(replies[0], idle, self._concurrency)
 
-        self._lanes.send([source.queue.limits_reached.op()], tell)
+        self._exchanges.send([source.queue.limits_reached.op()], tell)
 
     def _idle_slots(self) -> int:
         return self._concurrency - len(self._overdue) - self._sources.running()
 
     def _upkeep(self) -> None:
-        """Set our watch, and do for each queue what is to be done from time to time."""
+        """Read the server's clock, and run each queue's upkeep."""
         asks: list[Description[Any]] = [server_ms()]
         if self._upkeep_at:
-            asks += [_kept_up(source.queue, self._recoveries) for source in self._sources]
-        # The first one at any moment of its turn, lest a fleet that starts together stay so.
+            asks += [_upkeep_of(source.queue, self._recoverer) for source in self._sources]
+        # The first upkeep is at a random time, so that workers started together spread theirs.
         self._upkeep_at = monotonic() + UPKEEP_S * (1.0 if self._upkeep_at else self._random())
-        self._lanes.send(asks, self._kept)
+        self._exchanges.send(asks, self._upkeep_done)
 
     def _ask_clock(self) -> None:
-        self._lanes.send([server_ms()], self._told_clock)
+        self._exchanges.send([server_ms()], self._read_clock)
 
-    def _told_clock(self, said: list[Any]) -> None:
-        if not isinstance(said[0], Exception):
-            self._clock_s = said[0] / 1000 - monotonic()
+    def _read_clock(self, replies: list[Any]) -> None:
+        if not isinstance(replies[0], Exception):
+            self._clock_s = replies[0] / 1000 - monotonic()
 
-    def _kept(self, said: list[Any]) -> None:
-        self._told_clock(said)
-        if any(isinstance(went, int) and went >= MUCH for went in said[1:]):
-            self._upkeep_at = monotonic() + 1.0  # there is more where that came from
-        self._quiet_until = monotonic() + self._line.heed(said, work=False)
+    def _upkeep_done(self, replies: list[Any]) -> None:
+        self._read_clock(replies)
+        if any(isinstance(went, int) and went >= MUCH for went in replies[1:]):
+            self._upkeep_at = monotonic() + 1.0  # there is more to do
+        self._quiet_until = monotonic() + self._connection.pause_for(replies, work=False)
 
-    def _took(self, source: QueueSource, taken: Taken) -> None:
+    def _took(self, source: QueueSource, taken: TakeResult) -> None:
         works = [Work(delivery, source.renew) for delivery in taken.deliveries]
         source.held.update(works)
-        if works or taken.more or source.rung:
+        if works or taken.more or source.woken:
             source.look_at = 0.0
         elif taken.look_again_ms is None:
             source.look_at = inf
-        else:  # a millisecond later, lest the same moment be looked at again and again
+        else:  # a millisecond later, so that the same time isn't tried twice
             source.look_at = (taken.look_again_ms + 1) / 1000 - self._clock_s
             if source.look_at < monotonic() - FELL_MS / 1000:  # the server's clock was set back
                 source.look_at = monotonic() + LINGER_S
@@ -451,7 +462,7 @@ class Worker:
         elif works:
             self._slots.start(works)
 
-    # --- leaving -------------------------------------------------------------------------------
+    # --- stopping ------------------------------------------------------------------------------
 
     def _give_back(self, begun: bool) -> None:
         for work in self._sources.unsettled():
@@ -459,10 +470,10 @@ class Worker:
                 self._sources.finish(work, Settlement(work.delivery, "release"))
 
     def _leave(self) -> None:
-        """Give everything back; without counting, and without waiting for anybody."""
+        """Release all entries, without counting an attempt and without waiting for handlers."""
         self._stops = max(1, self._stops)
-        self._lanes.close(_LAST_WORD_S)
-        for _ in range(1 + self._lanes.busy):  # an answer may be that there is no server
+        self._exchanges.close(_LAST_WORD_S)
+        for _ in range(1 + self._exchanges.busy):  # a reply may be that there is no server
             with suppress(RedisqError, RedisError):
                 self._receive(0.0)
         running = [work for work in self._sources.unsettled() if work.started is not None]
@@ -473,8 +484,8 @@ class Worker:
         self._slots.close()
         for source in self._sources:
             try:
-                while works := source.to_tell():
-                    source.told(works, source.queue.settle(settlements(works)))
+                while works := source.to_settle():
+                    source.settled(works, source.queue.settle(settlements(works)))
             except (RedisqError, RedisError) as error:
                 n = len(source.finished)
                 log.warning("%d results couldn't be told, their leases will run out: %s", n, error)
@@ -486,10 +497,10 @@ class Worker:
         return {"consumer": self.consumer, "queues": queues, "held": held}
 
 
-async def _kept_up(queue: Queue[BlockingClient], recoveries: Recoveries) -> int:
-    """A queue's upkeep; none of one that doesn't exist yet: keys come after the registry entry."""
+async def _upkeep_of(queue: Queue[BlockingClient], recoverer: TransferRecoverer) -> int:
+    """Run a queue's upkeep, unless it doesn't exist: no key is written before its registration."""
     if not await queue.exists.op():
         return 0
     went: int = await queue.upkeep.op()
-    await recoveries.look(queue)
+    await recoverer.look(queue)
     return went

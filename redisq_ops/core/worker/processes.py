@@ -21,7 +21,7 @@ log = logging.getLogger("redisq_ops.worker")
 
 _LONGEST_PAUSE_S = 10.0
 _QUICK_S = 10.0
-"""a child that dies sooner is restarted with a growing pause"""
+"""s; a process that fails sooner is restarted after a growing pause"""
 
 
 @dataclass(slots=True)
@@ -31,15 +31,20 @@ class _Child:
     due: float = 0.0
     pause: float = 0.0
     code: int | None = None
-    """how it ended for good"""
+    """its exit code, once it isn't restarted any more"""
 
 
 def run_processes(n: int, target: Callable[..., object], args: tuple[Any, ...] = ()) -> int:
-    """Run ``target(index, *args)`` in ``n`` new processes; call it from the main thread.
+    """Run ``target(index, *args)`` in ``n`` new processes until all have ended.
 
-    A child that fails or is killed is started again; one that returns is done. SIGTERM and SIGINT
-    are passed on, each time they come. Returns the highest exit code when all have ended. The
-    target and its arguments are pickled, so a handler is named, not handed over.
+    Call it from the main thread. A process that fails or is killed is started again; one that
+    returns is done. SIGTERM and SIGINT are passed on. Returns the highest exit code. ``target`` and
+    ``args`` are pickled: use a module-level function, and open queues in it.
+
+        def work(index: int, url: str) -> None:
+            Worker(RequestQueue(connect(url), "mail"), handle).run()
+
+        run_processes(4, work, ("redis://127.0.0.1:6379/0",))
     """
     context = multiprocessing.get_context("spawn")
     children = [_Child() for _ in range(n)]
@@ -65,7 +70,7 @@ def run_processes(n: int, target: Callable[..., object], args: tuple[Any, ...] =
                         process = context.Process(target=_child, args=(target, index, args))
                         process.start()
                         child.process, child.born = process, now
-                        if stopping:  # the signal came before there was anybody to pass it to
+                        if stopping:  # the signal came before the process existed
                             process.terminate()
             sentinels = [child.process.sentinel for child in children if child.process]
             wait(sentinels, timeout=0.5)
@@ -84,7 +89,7 @@ def _buried(index: int, child: _Child, stopping: bool) -> None:
     child.process.close()
     child.process = None
     if code == 0 or stopping:
-        child.code = max(code, 0)  # killed while it was to end anyway is no failure
+        child.code = max(code, 0)  # a process killed while it is to stop didn't fail
         return
     quick = now - child.born < _QUICK_S
     child.pause = min(_LONGEST_PAUSE_S, max(0.1, 2 * child.pause)) if quick else 0.0
@@ -94,7 +99,7 @@ def _buried(index: int, child: _Child, stopping: bool) -> None:
 
 
 def _child(target: Callable[..., object], index: int, args: tuple[Any, ...]) -> None:
-    # A session of its own: Ctrl+C reaches the supervisor only, or every child would be told twice.
+    # A session of its own: Ctrl+C then reaches only the supervisor, which passes it on once.
     os.setsid()
     Thread(target=_follow, name="redisq-follow", daemon=True).start()
     target(index, *args)
@@ -102,7 +107,7 @@ def _child(target: Callable[..., object], index: int, args: tuple[Any, ...]) -> 
 
 
 def _follow() -> None:
-    """End gracefully when the supervisor is gone, however it went."""
+    """Stop gracefully when the supervisor is gone."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

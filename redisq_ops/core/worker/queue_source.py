@@ -1,4 +1,4 @@
-"""Queues as a worker sees them: what it holds from there and when to look again."""
+"""A worker's queues: what it holds of each, and when to take from it again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shlex import quote
 from time import monotonic
 
 from ..engine.queue import Queue
-from ..model.entry import Failure, Limit, Settlement, Taken
+from ..model.entry import Failure, Limit, Settlement, TakeResult
 from ..model.settings import MAX_BATCH, MAX_LIMIT
 from ..redis.operation import BlockingClient, Description
 from .handler import Work
@@ -30,65 +30,66 @@ Redacted = Callable[[Failure], Failure]
 
 @dataclass(slots=True, eq=False)
 class QueueSource:
-    """``look_at``: monotonic seconds of the next look; 0: now, inf: when the wake list says."""
+    """One queue of a worker. ``look_at``: when to take from it, in monotonic seconds; 0: now,
+    inf: when its wake list has an element."""
 
     queue: Queue[BlockingClient]
     lease_ms: int
     redacted: Redacted
-    """what of a failure may stand in the log"""
+    """returns what the log may show of a failure"""
     held: set[Work] = field(default_factory=set)
     finished: list[Work] = field(default_factory=list)
-    telling: int = 0
-    """finished work whose settlement is under way"""
+    settling: int = 0
+    """finished work that is being settled now"""
     asked: int = 0
-    """entries that are asked for right now"""
+    """entries that are being taken now"""
     plenty: bool = False
-    """whether the last look brought all it had asked for"""
+    """whether the last take returned as many as it asked for"""
     look_at: float = 0.0
-    rung: bool = False
-    """whether there was a hint while a look was under way, which may have been too early for it"""
+    woken: bool = False
+    """whether a hint came during a take, which may have been too early to find the new entry"""
     empty: bool = False
-    """whether the latest look, with nothing of this worker's under way, found nothing to take"""
+    """whether the last take, with nothing else in progress, found no entry"""
     limits_at: float = 0.0
-    """monotonic seconds before which nobody asks whether limits keep slots idle; inf: it is said"""
+    """monotonic seconds of the next check whether limits keep slots idle; inf: it was logged"""
     known: set[str] = field(default_factory=set)
-    """types of errors that were told of"""
+    """types of errors that were logged"""
 
     def is_due(self, now: float) -> bool:
-        """A second look beside one that is under way is for queues that have plenty."""
+        """Whether to take now; during another take only where the last one was full."""
         return self.look_at <= now and (not self.asked or self.plenty)
 
-    def ask(self, n: int, consumer: str) -> Description[Taken]:
+    def ask(self, n: int, consumer: str) -> Description[TakeResult]:
         self.asked += n
-        self.rung = False
+        self.woken = False
         return self.queue.take.op(n, consumer=consumer, lease_ms=self.lease_ms)
 
     def set_aside(self, why: Exception) -> None:
-        """Look at the queue again in a while: a value in it is corrupt."""
+        """Leave the queue alone for a while, because a value in it is corrupt."""
         self.look_at = monotonic() + CORRUPT_S
         if str(why) not in self.known:
             self.known.add(str(why))
             log.error("%s: %s; trying again every %.0f s", self.queue.name, why, CORRUPT_S)
 
     def renew(self, works: Sequence[Work]) -> list[bool]:
-        """Extend leases; False, and marked as lost, for each that is no longer ours."""
-        said: list[bool] = []
+        """Extend leases; False for each that is lost, which is marked as such."""
+        replies: list[bool] = []
         for at in range(0, len(works), MAX_BATCH):
             part = works[at : at + MAX_BATCH]
-            said += self.queue.extend([work.delivery for work in part], self.lease_ms)
-        for work, ours in zip(works, said, strict=True):
-            # One that is being settled right now may have become stale by our own hand.
+            replies += self.queue.extend([work.delivery for work in part], self.lease_ms)
+        for work, ours in zip(works, replies, strict=True):
+            # A lease that is gone while it is being settled may be gone because of that.
             if not ours and work.settlement is None:
                 self.lose(work)
-        return said
+        return replies
 
     def lose(self, work: Work) -> None:
         if not work.lost:
             work.lost = True
             log.warning("lost lease: %s, its result is dropped", address(work))
 
-    def to_tell(self) -> list[Work]:
-        """Finished work for one call, bounded in number and bytes; `told` must follow."""
+    def to_settle(self) -> list[Work]:
+        """Finished work for one call, bounded in number and bytes; call `settled` afterwards."""
         part: list[Work] = []
         size = 0
         for work in self.finished[:MAX_BATCH]:
@@ -98,22 +99,22 @@ class QueueSource:
                 break
             part.append(work)
         del self.finished[: len(part)]
-        self.telling += len(part)
+        self.settling += len(part)
         return part
 
-    def told(self, works: Sequence[Work], said: Sequence[str] | Exception) -> None:
-        """The queue's answers to ``to_tell``; what was refused is to be told again."""
-        self.telling -= len(works)
-        if isinstance(said, Exception):
+    def settled(self, works: Sequence[Work], replies: Sequence[str] | Exception) -> None:
+        """Take in the queue's replies for ``works``; after an error they are settled again."""
+        self.settling -= len(works)
+        if isinstance(replies, Exception):
             self.finished[:0] = works
             return
         self.held.difference_update(works)
-        for work, word in zip(works, said, strict=True):
+        for work, word in zip(works, replies, strict=True):
             if word != "done":
                 self._report(work, word)
 
     def tell_limits(self, reached: Sequence[Limit], idle: int, slots: int) -> None:
-        """Say once that slots stay idle because of a limit, and how to raise it."""
+        """Log once that slots are idle because of a limit, and how to raise it."""
         if not reached:
             return
         self.limits_at = inf
@@ -139,9 +140,9 @@ class QueueSource:
                 attempts = f" after attempt {work.attempt}"
                 self._log_failure(logging.WARNING, "dead letter", work, attempts, failure)
             else:
-                wait = self.queue.retry_ms(work.settlement)
+                wait = self.queue._retry_delay_ms(work.settlement)
                 when = "" if wait is None else f" in {wait / 1000:.1f} s"
-                # One is news, a thousand are noise.
+                # Only the first failure of a type is a warning.
                 level = logging.INFO if failure.type in self.known else logging.WARNING
                 self._log_failure(level, "retry", work, when, failure)
                 self.known.add(failure.type)
@@ -164,7 +165,7 @@ def address(work: Work) -> str:
 
 
 def escaped(text: str, keep: str = "") -> str:
-    """Text that no terminal acts on: control and invisible characters but ``keep`` as escapes."""
+    """The text with control and invisible characters, except ``keep``, as escapes."""
     if text.isprintable():
         return text
     return "".join(
@@ -174,15 +175,15 @@ def escaped(text: str, keep: str = "") -> str:
 
 
 def summary(failure: Failure) -> str:
-    """A failure's type and message in one line; of a long message the two ends."""
+    """A failure's type and message in one line; the middle of a long message is left out."""
     kind, message = escaped(failure.type), failure.message.strip()
     if len(message) > _MESSAGE:
         message = f"{message[: _MESSAGE - _END]} … {message[-_END:]}"
     return f"{kind}: {escaped(message)}" if message else kind
 
 
-class Sources:
-    """All queues of a worker, the one whose turn it is first."""
+class QueueRotation:
+    """All queues of a worker; they take turns."""
 
     def __init__(
         self, queues: Sequence[Queue[BlockingClient]], lease_ms: int, redacted: Redacted
@@ -190,9 +191,9 @@ class Sources:
         self._by_name = {queue.name: QueueSource(queue, lease_ms, redacted) for queue in queues}
         self._all = tuple(self._by_name.values())
         self._rotation = deque(self._all)
-        self.by_wake_list = {keys["wake"]: s for s in self for keys in s.queue.all_keys}
+        self.by_wake_list = {keys["wake"]: s for s in self for keys in s.queue.shard_keys}
         self.since: float | None = None
-        """monotonic seconds since when something finished waits to be told"""
+        """since when (monotonic seconds) finished work waits to be settled"""
 
     def __iter__(self) -> Iterator[QueueSource]:
         return iter(self._all)
@@ -205,7 +206,7 @@ class Sources:
     def first(self) -> QueueSource:
         return self._rotation[0]
 
-    # Asked several times a turn, so without generators.
+    # Called several times per exchange, so without generators.
 
     def held(self) -> int:
         n = 0
@@ -222,7 +223,7 @@ class Sources:
     def running(self) -> int:
         n = 0
         for source in self._all:
-            n += len(source.held) - len(source.finished) - source.telling
+            n += len(source.held) - len(source.finished) - source.settling
         return n
 
     def asked(self) -> int:
@@ -242,17 +243,17 @@ class Sources:
             self.since = monotonic()
 
     def drop(self, work: Work) -> None:
-        """Forget work that is no longer ours."""
+        """Forget work whose lease is lost."""
         self._by_name[work.queue].held.discard(work)
 
-    def next(self, telling: Sequence[QueueSource]) -> QueueSource | None:
-        """The one to take from, which then goes behind the others.
+    def next(self, settling: Sequence[QueueSource]) -> QueueSource | None:
+        """The queue to take from now; it becomes the last in turn.
 
-        Settling may make room under a request's limit, so who is told something is also asked.
+        ``settling``: queues that are being settled: that may make room under a request's limit.
         """
         now = monotonic()
         for source in self._rotation:
-            if source.is_due(now) or source in telling:
+            if source.is_due(now) or source in settling:
                 self._rotation.remove(source)
                 self._rotation.append(source)
                 return source

@@ -1,8 +1,8 @@
-"""A worker's line to the server: goes on after an outage without doing anything twice.
+"""A worker's connection: continues after an outage without doing anything twice.
 
-A round whose replies were lost is sent again as it was: the same callers with the same numbers, so
-the server carries out what it hasn't yet and repeats the answers of what it has. Describing the
-operations anew would take new numbers, and the deliveries of a lost reply would be lost leases.
+A round whose replies were lost is sent again unchanged, with the same caller slots and numbers. The
+server then carries out what it hasn't yet, and repeats its reply to what it has. New calls would
+take new numbers, and the entries of a lost reply would only come back when their leases expire.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _POLL_S = 0.1
 
 
 class ReconnectingConnection:
-    """Talks with the server, from any thread.
+    """Sends rounds to the server from any thread, and waits for a server that is down.
 
-    ``rest`` is called to let some seconds pass, ``given_up`` whether to go on trying.
+    ``rest`` is called to let seconds pass; ``given_up`` returns True to stop waiting.
     """
 
     def __init__(
@@ -49,26 +49,27 @@ class ReconnectingConnection:
     ) -> None:
         self._client, self._random = client, random
         self._rest, self._given_up = rest, given_up
-        self._lock = Lock()  # over what follows: how the server was met, by whichever thread
+        self._lock = Lock()  # guards the state below, which all threads change
         self._met = self._admitted = False
         self._since: float | None = None
         self._pause_s = 0.0
 
     @property
     def met(self) -> bool:
-        """Whether the server answered before without refusing anything."""
+        """Whether the server has carried out a whole round before."""
         return self._met
 
     def ask(self, asks: Sequence[Description[Any]]) -> list[Any]:
-        """One round trip, waiting out an absent server; what was refused is an error as a value."""
+        """One round trip, waiting while the server is down. A refused call's result is its
+        error."""
         return run(self._client, insistent(together(map(attempt, asks)), self._wait))
 
-    def heed(self, said: Sequence[Any], *, work: bool) -> float:
-        """Seconds to rest if something was refused for now (a full server, a replica), or 0.
+    def pause_for(self, replies: Sequence[Any], *, work: bool) -> float:
+        """Seconds to wait where a call was refused for now (a full server, a replica); else 0.
 
-        Raises what was refused for good. ``work``: whether entries were taken or settled.
+        Raises an error that waiting can't mend. ``work``: whether entries were taken or settled.
         """
-        refused = next((answer for answer in said if isinstance(answer, Exception)), None)
+        refused = next((answer for answer in replies if isinstance(answer, Exception)), None)
         if refused:
             return self._pause(refused)
         with self._lock:
@@ -83,7 +84,7 @@ class ReconnectingConnection:
         if isinstance(error, Forbidden):
             error.tell(user(self._client))
         with self._lock:
-            # Who never could work hasn't the rights; who could, once, gets them back perhaps.
+            # A user who could work before may get the rights back; one who never could won't.
             rights = isinstance(error, Forbidden) and self._admitted
             passing = (
                 isinstance(error, (Unreachable, Unreadable, RedisError))
@@ -105,7 +106,10 @@ class ReconnectingConnection:
 
 
 async def insistent(description: Coroutine[Any, Any, T], pause: Callable[[Exception], None]) -> T:
-    """``description``, each round as often as it takes; ``pause`` waits, or raises to give up."""
+    """Run a description, sending each round until it is answered.
+
+    ``pause`` is called after each failure: it waits, or raises to give up.
+    """
     return await _Insistence(description, pause)
 
 

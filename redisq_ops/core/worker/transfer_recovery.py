@@ -1,4 +1,4 @@
-"""What workers do about moves between two queues that nobody goes on with."""
+"""Finishes transfers between two queues that were interrupted, as part of a worker's upkeep."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from ..redis.operation import BlockingClient, attempt
 from .queue_source import log
 
 _MOST = 3
-"""moves a turn: the worker takes nothing meanwhile"""
+"""transfers at a time: the worker takes no entries meanwhile"""
 
 
-class Recoveries:
-    """Finishes such moves; one that this worker can't finish, as without the rights in the other
-    queue, is logged once and left to others."""
+class TransferRecoverer:
+    """Finishes interrupted transfers. It logs once about one that it can't finish, for example
+    without rights in the other queue, and leaves it to other workers."""
 
     def __init__(self) -> None:
         self._told: set[str] = set()

@@ -1,6 +1,6 @@
-"""How an idle worker learns of work: it blocks on the queues' wake lists.
+"""Wakes an idle worker: blocks on the queues' wake lists.
 
-An element there is a hint and never work, so losing one costs a later look, no more.
+An element of a wake list is a hint, never work: when one is lost, work only starts later.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ _GRACE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Rung:
-    """The wake list that had a word, or None: nobody rang for `IDLE_BLOCK_MS`."""
+class WakeUp:
+    """The wake list that had an element; None: none had one for `IDLE_BLOCK_MS`."""
 
     key: str | None
 
 
-class Doorbell:
-    """Blocks on wake lists in a thread of its own, on a connection of its own.
+class WakeUpListener:
+    """Blocks on wake lists in a thread and on a connection of its own.
 
-    The connection comes from the client's pool and is used bare: the client's own time-out would
-    cut a blocking command short, and its retries would send one again for a dead socket to pop.
-    ``wanted`` is asked before a hint is kept; one that comes too late is handed on.
+    It uses a connection of the client's pool directly: the client's time-out would cut a blocking
+    command short, and its retries would send it again, so that a dead socket takes an element.
+    ``wanted`` is called before a hint is used; one that comes too late is pushed back.
     """
 
     def __init__(
-        self, client: BlockingClient, post: Callable[[Rung], None], wanted: Callable[[], bool]
+        self, client: BlockingClient, post: Callable[[WakeUp], None], wanted: Callable[[], bool]
     ) -> None:
         self._client, self._post, self._wanted = client, post, wanted
         self._asked: SimpleQueue[tuple[str, ...] | None] = SimpleQueue()
@@ -49,7 +49,7 @@ class Doorbell:
         self._thread.start()
 
     def listen(self, keys: Sequence[str]) -> None:
-        """Post one `Rung` as soon as one of the lists has a word, or when time is up."""
+        """Post one `WakeUp` when one of the lists has an element, or after `IDLE_BLOCK_MS`."""
         self._asked.put(tuple(keys))
 
     def _serve(self) -> None:
@@ -58,9 +58,9 @@ class Doorbell:
                 key = self._wait(keys)
             except (RedisError, OSError, TypeError):  # a TypeError: closed by another thread
                 self._disconnect()
-                self._over.wait(1.0)  # the loop's own look says what is wrong; don't spin meanwhile
+                self._over.wait(1.0)  # the loop's next take reports the error; don't spin
                 key = None
-            self._post(Rung(key))
+            self._post(WakeUp(key))
         self._disconnect()
 
     def _wait(self, keys: tuple[str, ...]) -> str | None:

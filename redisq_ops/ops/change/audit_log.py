@@ -10,7 +10,7 @@ import getpass
 import os
 import secrets
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -204,7 +204,7 @@ def note(queue: Queue[Any], id: str, **fields: str | int) -> Call[int]:
 
 
 def _write(queue: Queue[Any], id: str, started: str, **fields: str | int) -> Call[int]:
-    written = script(queue.room, "record_operation")
+    written = script(queue.package, "record_operation")
     rows = [(name, _stored(value)) for name, value in fields.items()]
     return written.call(queue.keys, queue.clock, int, rows, op=id, started=started)
 
@@ -232,7 +232,7 @@ async def forget(queue: Queue[Any]) -> int:
     """Remove a queue's journal, and what its operations could be undone with, from every shard it
     ever had; how many keys. A kill leaves in the journal what wasn't gone through yet."""
     gone, key = 0, queue.keys["ops"]
-    places = [*queue.all_keys, *queue.former_keys]
+    places = [*queue.shard_keys, *queue.former_shard_keys]
     page = max(1, UNLINKED // len(places))
     while rows := await scored(key, "0", str(page - 1)):
         ids = [id for id, _ in rows]
@@ -278,7 +278,7 @@ async def reached(queue: Queue[Any], part: str) -> tuple[int, int, int]:
 
 
 async def _rows(queue: Queue[Any], id: str) -> list[dict[str, str]]:
-    keys = [each["op_"] + id for each in queue.all_keys]
+    keys = [each["op_"] + id for each in queue.shard_keys]
     return await together(Call(("HMGET", key, *_FIELDS), _row, key=key) for key in keys)
 
 
@@ -365,7 +365,7 @@ class Log:
     """The latest operations, newest first."""
 
     operations: list[Operation]
-    unread: dict[str, str]
+    unread: Mapping[str, Exception]
     """queues, and why not all of their operations are here: no answer, no right, a corrupt value"""
 
 
@@ -374,18 +374,20 @@ async def log(deployment: Deployment, max: int = 50, queue: str | None = None) -
     if queue:
         one = await deployment.queue(queue)
         operations, corrupt = await _last(one, max)
-        return Log(_told(operations, max), {one.name: "; ".join(corrupt)} if corrupt else {})
+        unread = {one.name: Unreadable("; ".join(corrupt))} if corrupt else {}
+        return Log(_told(operations, max), unread)
     queues, refused = await deployment.registered()
-    known, unread = list[Operation](), {name: str(why) for name, why in refused.items()}
+    known: list[Operation] = []
+    missing: dict[str, Exception] = dict(refused)
     for q, found in zip(queues, await together(apart(_last(q, max)) for q in queues), strict=True):
         if isinstance(found, (Unreachable, Forbidden, Unreadable, WrongKind)):
-            unread[q.name] = str(found)
+            missing[q.name] = found
             continue
         operations, corrupt = _heard(found)
         known += operations
         if corrupt:
-            unread[q.name] = "; ".join(corrupt)
-    return Log(_told(known, max), unread)
+            missing[q.name] = Unreadable("; ".join(corrupt))
+    return Log(_told(known, max), missing)
 
 
 def _told(known: list[Operation], max: int) -> list[Operation]:

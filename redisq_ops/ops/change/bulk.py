@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import islice, starmap
 from typing import Any, NamedTuple, Protocol
 
+from redisq_ops.core.engine.optional_features import HasConsumerGroups
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.transfer_recovery import Recovered
 from redisq_ops.core.model.entry import Entry, State
@@ -140,7 +141,7 @@ def planned(
 def meaning(verb: Verb, queue: Queue[Any]) -> str:
     """What a verb does, in words that are true of this kind of queue."""
     means = queue.verbs.get(verb, MEANS[verb])
-    return f"{means}, {queue.replays}" if verb == "replay" else means
+    return f"{means}, {queue.replay_note}" if verb == "replay" else means
 
 
 def typed(verb: Verb, n: int, queue: str) -> str | None:
@@ -171,7 +172,7 @@ def allowed(queue: Queue[Any], verb: Verb, state: State) -> None:
         of = f"{state} entries" if can else "entries"
         does = "purge --hard" if verb == "hard" else verb
         how = ""
-        if "consumers" in queue.capabilities:
+        if isinstance(queue, HasConsumerGroups):
             claim = hint("consumers", "claim", queue.name, "CONSUMER", to="NAME")
             remove = hint("consumers", "remove", queue.name, "CONSUMER")
             how = f" ({claim} does)" if verb == "claim" else (

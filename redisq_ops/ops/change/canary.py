@@ -16,7 +16,7 @@ from statistics import median
 from typing import Any
 
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.engine.replay_tracking import Fates
+from redisq_ops.core.engine.replay_tracking import ReplayTracker
 from redisq_ops.core.model.entry import Counts
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.model.settings import MAX_BATCH
@@ -112,19 +112,19 @@ class PacedApply(Paced, Apply):
 class Watch:
     """What becomes of replayed entries: the latest 200 verdicts, and what is yet to come."""
 
-    def __init__(self, fates: Fates) -> None:
-        self.fates = fates
+    def __init__(self, fates: ReplayTracker) -> None:
+        self.replay_tracker = fates
         self.verdicts = 0
         self._ends: deque[bool] = deque(maxlen=LATEST)
 
     def fresh(self) -> None:
         """Forget verdicts: what comes now is judged by itself."""
         self._ends.clear()
-        self.fates.forget()
+        self.replay_tracker.forget()
 
     async def look(self) -> None:
         """Hear of those that ended since."""
-        ends = await self.fates.look()
+        ends = await self.replay_tracker.look()
         self._ends.extend(ends)
         self.verdicts += len(ends)
 
@@ -157,7 +157,7 @@ class Ramp:
         self.limits = limits
         self.outcome = steps.outcome
         self.queue = queue
-        self.watch = Watch(queue.fates())
+        self.watch = Watch(queue.replay_tracker())
         self.course = Course("canary" if limits.canary else "ramp")
         self.seen: Observed | None = None
         self.waiting_before = 0
@@ -196,7 +196,7 @@ class Ramp:
     async def _begin(self) -> None:
         assert self.outcome.op is not None
         await self.steps.open()
-        await self.watch.fates.begin()
+        await self.watch.replay_tracker.begin()
         state, counts = await both(_state(self.queue, self.outcome.op), self.queue.counts.op())
         self.waiting_before = counts.waiting
         self._usual_ms = await self._ping()
@@ -210,7 +210,7 @@ class Ramp:
     async def _look(self) -> None:
         if not self._last and late(self.course, int(self._clock() * 1000), self.limits):
             self._last = True  # a look may be at some of them only
-            self.watch.fates.last_round()
+            self.watch.replay_tracker.last_round()
         await self.watch.look()
         self.seen = await self._observed(await self.queue.counts.op())
         before = self.course
@@ -224,20 +224,20 @@ class Ramp:
 
     async def _observed(self, counts: Counts) -> Observed:
         watch, oldest = self.watch, counts.oldest_ms
-        fates = watch.fates
+        tracker = watch.replay_tracker
         later = await self._ping() - self._usual_ms if self.seen is not None else 0.0
         now_ms = await self.queue.now.op() if oldest is not None else 0
         return Observed(
             int(self._clock() * 1000), self.outcome.done, self.left, watch.judged, watch.died,
-            fates.failing, fates.unsettled, watch.verdicts, counts.waiting,
-            None if oldest is None else max(0, now_ms - oldest), max(0.0, later), fates.untold,
-            fates.owed if self._last else fates.unsettled,
+            tracker.failing, tracker.unsettled, watch.verdicts, counts.waiting,
+            None if oldest is None else max(0, now_ms - oldest), max(0.0, later),
+            tracker.unknown_ends, tracker.remaining if self._last else tracker.unsettled,
         )  # fmt: skip
 
     async def _ping(self) -> float:
         """How long the queue's servers take to answer, ms: the median of five round trips."""
         took = []
-        keys = [each["cfg"] for each in self.queue.all_keys]  # a cluster's nodes that have shards
+        keys = [each["cfg"] for each in self.queue.shard_keys]  # a cluster's nodes that have shards
         for _ in range(PINGS):
             before = self._clock()
             await together(Call(("EXISTS", key), int, key=key) for key in keys)
@@ -288,7 +288,7 @@ class Ramp:
         if self.course.phase in ("canary", "ramp"):
             self._tokens -= handled - self.left
         if more and steps.moved:
-            await self.watch.fates.add(steps.moved, before_ms, steps.op, steps.number)
+            await self.watch.replay_tracker.add(steps.moved, before_ms, steps.op, steps.number)
         if not more:  # as many as were asked for
             self._over = True
         elif not self.left:
@@ -346,7 +346,7 @@ class Ramp:
 
 async def _state(queue: Queue[Any], op: str) -> dict[str, Any]:
     """What an interrupted ramp of that operation left; empty: there was none."""
-    key = queue.all_keys[0]["op_"] + op
+    key = queue.shard_keys[0]["op_"] + op
 
     def read(reply: bytes | None) -> dict[str, Any]:
         found = json.loads(reply) if reply else {}

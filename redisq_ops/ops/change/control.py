@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
+from redisq_ops.core.engine.optional_features import HasClients
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.registry import find, forget
 from redisq_ops.core.engine.transfer_recovery import finish, opened, recover
@@ -15,7 +16,7 @@ from redisq_ops.core.model.keys import checked_name
 from redisq_ops.core.model.settings import DEFAULTS, Settings
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.queues.request.queue import Control
-from redisq_ops.core.queues.request.reads import found
+from redisq_ops.core.queues.request.records import found
 from redisq_ops.core.queues.request.submission import checked_limit, checked_priority
 from redisq_ops.core.redis import acl_rights
 
@@ -142,22 +143,23 @@ def client_rule(verb: str, given: int | None = None) -> tuple[str, int]:
     return rule, value
 
 
-def served(queue: Queue[Any]) -> None:
-    """Refuse a queue that knows of no clients."""
-    if "clients" not in queue.capabilities:
+def with_clients(queue: Queue[Any]) -> HasClients[Any]:
+    """The queue, if it has clients; raises `WrongKind` otherwise."""
+    if not isinstance(queue, HasClients):
         raise WrongKind(f"queue {queue.name} is a {queue.kind} queue: it has no clients")
+    return queue
 
 
 async def client_changeable(queue: Queue[Any], client: str, rule: str, value: int) -> Client:
     """The client as it stands, if that rule of it can be so; nothing is written."""
-    served(queue)
+    fair = with_clients(queue)
     checked_name(client, "client name")
-    allowed = queue.rules.get(rule)
+    allowed = fair.client_rules.get(rule)
     if allowed is None:
         raise Refused(f"queue {queue.name} is a {queue.kind} queue: it has no rules for clients")
     if value not in allowed:
         raise BadInput(f"{rule} {value}: {allowed.start:,} to {allowed.stop - 1:,}")
-    return await queue.client_of.op(client) or Client(client, 0, 0, 1, False, None)
+    return await fair.get_client.op(client) or Client(client, 0, 0, 1, False, None)
 
 
 async def change_client(
@@ -176,7 +178,7 @@ async def change_client(
     what = f"client {client}" + (f" to {value}" if CLIENT_RULES[verb][1] is None else "")
     inverse = f"{rule} {client} {have} {value}"
     await audit_log.begin(queue, op, verb, author, what, now_ms=now, matched=1, inverse=inverse)
-    word, before = await queue.govern.op(op, 1, rule, client, value)
+    word, before = await with_clients(queue).set_client_rule.op(op, 1, rule, client, value)
     if word == "same":
         outcome.skip("same")
         await audit_log.note(queue, op, inverse="")
@@ -190,13 +192,13 @@ async def change_client(
 
 def settable(queue: Queue[Any]) -> None:
     """Refuse a queue whose owner knows nothing of our settings and flags."""
-    if not queue.settable:
+    if not queue.has_settings:
         raise Refused(f"queue {queue.name} is kept by another program: it has no settings here")
 
 
 def heeded_by(queue: Queue[Any]) -> str:
     """Who heeds a pause or drain of another program's queue, in words; empty for one of ours."""
-    if not queue.owner or not queue.settable:
+    if not queue.owner or not queue.has_settings:
         return ""
     return f"{queue.name}: only redisq's workers and producers heed it; {queue.owner}'s own go on."
 
@@ -266,7 +268,7 @@ class QueueSetting:
 
 async def retention(queue: Queue[Any]) -> list[QueueSetting]:
     """Every setting of a queue with its value; none of another program's queue."""
-    if not queue.settable:
+    if not queue.has_settings:
         return []
     have = await queue.settings.op()
     return [
@@ -336,7 +338,7 @@ async def destroy(queue: Queue[Any], author: Author, *, hard: bool = False) -> C
     await acl_rights.to_change(queue)
     await queue.configure.op(op, 1, {"closed": _said(author), "paused": _said(author)})
     gone = await audit_log.forget(queue)
-    while step := await queue.dismantle.op(100):
+    while step := await queue.destroy_step.op(100):
         gone += step
     await forget(entry, queue.prefix)
     for origin in origins:  # what is on its way to what is no more
@@ -349,11 +351,13 @@ async def _ended_moves(queue: Queue[Any]) -> set[str]:
     """Before a queue is destroyed: what a move had taken out of it is where it was to go, or back.
     The queues from which moves to it aren't finished, whose entries come back when it is gone."""
     origins: dict[str, str] = {}
-    for op in await queue.unfinished.op():
+    for op in await queue.unfinished_transfers.op():
         operation = await audit_log.read(queue, op)
         if operation is not None and operation.origin:
             origins[op] = operation.origin
-    for one in await recover(queue, idle_ms=0, most=len(await queue.unfinished.op()), but=origins):
+    for one in await recover(
+        queue, idle_ms=0, most=len(await queue.unfinished_transfers.op()), but=origins
+    ):
         if one.problem is not None:
             raise Refused(f"{one}: its entries are between two queues; undo it first")
     for op in origins:  # or what it said of their entries would stay for good

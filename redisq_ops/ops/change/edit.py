@@ -128,13 +128,13 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def editable(queue: Queue[Any], state: State) -> None:
     """Refuse where a queue's payloads can't be changed."""
-    if not queue.editable:
+    if not queue.editable_states:
         raise Refused(
             f"queue {queue.name} is kept by another program ({queue.kind}): its payloads can't be "
             "edited here, that program finds and runs its work by them"
         )
-    if state not in queue.editable:
-        can = " and ".join(queue.editable)
+    if state not in queue.editable_states:
+        can = " and ".join(queue.editable_states)
         raise Refused(
             f"queue {queue.name} is a {queue.kind} queue: only payloads of {can} entries can be "
             "edited"

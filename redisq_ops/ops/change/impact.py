@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import Any
 
+from redisq_ops.core.engine.optional_features import HasRequests
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import Counts, Entry, Rates, Request, State
 from redisq_ops.core.model.states import VERBS, Verb
@@ -88,8 +89,8 @@ class Consequences:
     async def add(self, entries: Sequence[Entry]) -> None:
         """Count a page of entries; a round trip where priorities are their requests', and some for
         the first payloads."""
-        if "requests" in self.queue.capabilities:
-            await self._learn_priorities(entries)
+        if isinstance(self.queue, HasRequests):
+            await self._learn_priorities(self.queue, entries)
         for entry in entries:
             self.count += 1
             self.ages.add(self._age(entry))
@@ -101,7 +102,7 @@ class Consequences:
                 if len(self.samples) < _WATCHED:
                     said = self.shown(entry.error.type) if entry.error else ""
                     self.samples.setdefault(group, said)
-            if "requests" in self.queue.capabilities:
+            if isinstance(self.queue, HasRequests):
                 self.priorities.add(self._priorities.get(_request(entry), "?"))
         await self._weigh(entries)
 
@@ -121,10 +122,10 @@ class Consequences:
             return None if self.count else 0
         return round(self._bytes * self.count / self.weighed)
 
-    async def _learn_priorities(self, entries: Sequence[Entry]) -> None:
+    async def _learn_priorities(self, queue: HasRequests[Any], entries: Sequence[Entry]) -> None:
         unknown = {_request(entry) for entry in entries} - self._priorities.keys()
         asked = sorted(unknown)[: max(0, _REQUESTS - len(self._priorities))]
-        for id, request in zip(asked, await _requests(self.queue, asked), strict=True):
+        for id, request in zip(asked, await _requests(queue, asked), strict=True):
             self._priorities[id] = "?" if request is None else str(request.priority)
 
     def _age(self, entry: Entry) -> str:
@@ -158,7 +159,7 @@ class Consequences:
     @property
     def _calls(self) -> int:
         """Of all steps: in each shard that has some, and the first, where the journal is."""
-        shards = min(len(self.queue.leaves), self.count + 1)
+        shards = min(len(self.queue.shard_queues), self.count + 1)
         return ceil(self.count / self.step) * self.calls * shards
 
     def facts(self, verb: Verb) -> dict[str, Any]:
@@ -230,13 +231,13 @@ def _request(entry: Entry) -> str:
     return entry.id.rpartition("/")[0]
 
 
-async def _requests(queue: Queue[Any], ids: Sequence[str]) -> list[Request | None]:
+async def _requests(queue: HasRequests[Any], ids: Sequence[str]) -> list[Request | None]:
     return await together(queue.request.op(id) for id in ids)
 
 
 async def _dated(queue: Queue[Any], entries: list[Entry]) -> list[Entry]:
     """What waits, with the time its request began: an id may come again."""
-    if "requests" not in queue.capabilities or not entries or entries[0].state != "waiting":
+    if not isinstance(queue, HasRequests) or not entries or entries[0].state != "waiting":
         return entries
     ids = sorted({_request(entry) for entry in entries})
     found = await _requests(queue, ids)

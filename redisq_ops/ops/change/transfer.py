@@ -16,12 +16,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from redisq_ops.core.engine import transfer, transfer_recovery
+from redisq_ops.core.engine.optional_features import HasTimeline
 from redisq_ops.core.engine.transfer import OK
 from redisq_ops.core.model.errors import BadInput, NotFound, Superseded
 from redisq_ops.core.model.settings import BATCH, DEFAULTS
 from redisq_ops.core.model.states import VERBS, Verb
 from redisq_ops.core.redis.operation import both
-from redisq_ops.core.sharding.sharded_queue import Sharded
+from redisq_ops.core.sharding.sharded_queue import ShardedQueue
 
 from . import audit_log
 from .apply import Apply
@@ -72,7 +73,7 @@ class Onward(EntryAction):
     async def move(self, op: str, seq: int, picks: list[Pick], span: tuple[int, int]) -> list[str]:
         """One step of it: moved | changed | late, or why the target refused it."""
         await self.settle(op, seq - 1)
-        if isinstance(self.queue, Sharded):
+        if isinstance(self.queue, ShardedQueue):
             await self.queue._refresh()
             transfer.refuse_changing(self.queue)
         with self.going.call():
@@ -80,7 +81,7 @@ class Onward(EntryAction):
         if len(said) != len(picks):  # somebody else's step of that number
             return said
         landed = await self._land(op, seq, again=False) if "moved" in said else {}
-        await transfer.free(self.queue, op, seq, self.state)
+        await transfer.end_step(self.queue, op, seq, self.state)
         self.going.reached = seq
         now = {id: "moved" if word == OK else word for id, word in landed.items()}
         return [
@@ -97,21 +98,21 @@ class Onward(EntryAction):
             step = self.going.reached + 1
             with suppress(Superseded, NotFound):  # an undo has them; they are back
                 await self._land(op, step, again=True)
-            await transfer.free(self.queue, op, step, self.state)
+            await transfer.end_step(self.queue, op, step, self.state)
             self.going.reached = step
 
     async def noted(self, op: str) -> None:
         """Have both queues know that nothing of it is under way. (Each step says so of those
         before it.)"""
         target = self.way.target
-        last = (await target.unfinished.op()).get(op)
+        last = (await target.unfinished_transfers.op()).get(op)
         if await transfer_recovery.finish(self.queue, op, steps=self.going.reached or 0):
             await transfer_recovery.finish(target, op, at_ms=last)
 
     async def _land(self, op: str, step: int, *, again: bool) -> dict[str, str]:
         """Put in at the target what a step took out; what was said of each."""
         way = self.way
-        return await transfer.bring(
+        return await transfer.complete_step(
             self.queue, way.target, way.into_ms, op, step, self.state, way.keep_ms,
             again=again, timed=self.going.call,
         )  # fmt: skip
@@ -164,7 +165,9 @@ class Relocating(Bulk):
         await super()._begin()
         for queue in (source, into):
             await transfer_recovery.hold(queue, self.op)
-        if isinstance(source, Sharded):  # who changes the shards finds it listed, or we that change
+        if isinstance(
+            source, ShardedQueue
+        ):  # who changes the shards finds it listed, or we that change
             await source._refresh()
             transfer.refuse_changing(source)
 
@@ -198,10 +201,10 @@ class Relocating(Bulk):
         counts, settings = await both(into.counts.op(), into.settings.op())
         if counts.closed is not None:
             return "closed"
-        most = int(settings.get("max_waiting", DEFAULTS.max_waiting)) * len(into.all_keys)
+        most = int(settings.get("max_waiting", DEFAULTS.max_waiting)) * len(into.shard_keys)
         self._room, self._wary = BATCH, bool(most)
         if most and self.order.state != "dead":
-            timed = counts.delayed if "timeline" in into.capabilities else 0
+            timed = counts.delayed if isinstance(into, HasTimeline) else 0
             self._room = min(BATCH, max(0, most - counts.waiting - (timed or 0)))
         return "" if self._room else "full"
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from redisq_ops.core.engine import transfer
+from redisq_ops.core.engine.optional_features import HasRequests
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.registry import find
 from redisq_ops.core.model.entry import Counts, Rates, State
@@ -65,7 +66,7 @@ async def way_to(deployment: Deployment, source: Queue[Any], name: str) -> Way:
             "and redisq export and import, are between queues of one kind; submit the payloads of "
             "an export there"
         )
-    if unlike := await into.unlike.op(source):
+    if unlike := await into.transfer_obstacle.op(source):
         raise Refused(f"entries of {source.name} can't go on in {name}: {unlike}")
     await source.exists.op()
     for queue in (source, into):
@@ -123,6 +124,6 @@ def means(way: Way, state: State) -> str:
     named = ", in requests of their own there, named after theirs and this move"
     return (
         f"they go to {way.target.name}, {then[state]} there, attempts kept"
-        f"{named if 'requests' in way.source.capabilities else ''}; the trash of "
+        f"{named if isinstance(way.source, HasRequests) else ''}; the trash of "
         f"{way.source.name} keeps a copy for undo ({keeps})"
     )

@@ -12,7 +12,7 @@ from typing import Any, cast
 from redisq_ops.core.engine import transfer, transfer_recovery
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.registry import find
-from redisq_ops.core.engine.transfer import OK, Cargo
+from redisq_ops.core.engine.transfer import OK, TransferEntry
 from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.model.record import REPLAYED
 from redisq_ops.core.model.settings import DAY_MS
@@ -46,7 +46,7 @@ class Recall(Undo):
             self._held_ms = await transfer_recovery.hold(source, id)
         goes_on = await super().step()
         if not goes_on:
-            last = (await into.unfinished.op()).get(id) if into is not None else None
+            last = (await into.unfinished_transfers.op()).get(id) if into is not None else None
             if await transfer_recovery.finish(source, id, at_ms=self._held_ms) and into is not None:
                 await transfer_recovery.finish(into, id, at_ms=last)
         return goes_on
@@ -56,14 +56,14 @@ class Recall(Undo):
         assert by is not None
         state, seq = cast("State", self.operation.source), self._taken + 1
         self._held_ms = await transfer_recovery.hold(source, id, step)
-        took = await transfer.take_back(source, way.into, id, step, state, by, seq, way.keep_ms)
-        rows, said, out, back, stay = took.rows, took.said, took.out, took.back, took.stay
+        took = await transfer.revert_step(source, way.into, id, step, state, by, seq, way.keep_ms)
+        rows, said, out, back, stay = took.rows, took.results, took.out, took.back, took.stay
         touched = [
             one.id for one in rows
             if not one.back and one.id not in out and said.get(one.id) == OK
         ]  # fmt: skip
         left = [*touched, *sorted(stay)]
-        marks = await transfer.marks(way.target, id, step) if left and way.into else {}
+        marks = await transfer.accepted_as(way.target, id, step) if left and way.into else {}
         called = {one: marks[one][1] if one in marks else one for one in left}
         self._touched += called.values()
         kept = [one for one in rows if one.row and one.id not in back]
@@ -71,12 +71,12 @@ class Recall(Undo):
         self.rest += len(may_come)
         if may_come:
             over = [one for one in kept if one.id not in may_come]
-            await transfer.forget_some(source, id, step, over)
+            await transfer.drop_undo_entries(source, id, step, over)
         else:
-            await transfer.forget(source, id, step)
+            await transfer.drop_undo_list(source, id, step)
         return len(back), len(left)
 
-    async def _may_come(self, stay: Sequence[Cargo], called: Mapping[str, str]) -> set[str]:
+    async def _may_come(self, stay: Sequence[TransferEntry], called: Mapping[str, str]) -> set[str]:
         """Which of those that stay only an operator changed over there: that can be taken back.
         What a worker had is its queue's own, also once that is destroyed and nobody can say."""
         found: list[Entry | None] = await together(
@@ -89,7 +89,7 @@ class Recall(Undo):
         }
 
 
-def _an_operators(entry: Entry, moved: Cargo) -> bool:
+def _an_operators(entry: Entry, moved: TransferEntry) -> bool:
     """Whether nobody was handed an entry since it was moved, though it was changed."""
     _, failures, _, began, *_ = moved.row[2].split(b" ")
     if entry.state == "trash" and entry.op is None:

@@ -49,7 +49,7 @@ class Undo:
         self.author = author
         self._inverses = operation.inverse.split("\n") if operation.inverse else []
         """what is to be taken back yet of a change that was no move of entries, newest last"""
-        about = sum(queue.inverts(*_read(each)) for each in self._inverses)
+        about = sum(queue.undo_change_size(*_read(each)) for each in self._inverses)
         self.outcome = ChangeOutcome(
             audit_log.new_id("undo"), about or operation.done - operation.undone
         )
@@ -134,7 +134,7 @@ class Undo:
     async def _invert(self, op: str) -> None:
         """Take one thing back of a change that was no move of entries."""
         verb, args = _read(self._inverses[-1])
-        back = await self.queue.invert.op(
+        back = await self.queue.undo_change.op(
             op, self._taken + 1, verb, args, left=self._touched.extend
         )
         self._inverses.pop()
@@ -142,7 +142,7 @@ class Undo:
         touched = self._name()
         self.outcome.done += back
         self.outcome.skip("changed", touched)
-        self.outcome.skip("same", self.queue.inverts(verb, args) - back - touched)
+        self.outcome.skip("same", self.queue.undo_change_size(verb, args) - back - touched)
 
     async def _take_back(self, id: str, step: int) -> tuple[int, ...]:
         """Undo one step, as `Queue.undo` does."""

@@ -52,7 +52,7 @@ class Unfinished:
 async def unfinished(queue: Queue[Any]) -> list[Unfinished]:
     """The moves out of a queue that are not finished, the longest idle first; two round trips where
     there are none. Reads only."""
-    listed, now = await both(queue.unfinished.op(), queue.now.op())
+    listed, now = await both(queue.unfinished_transfers.op(), queue.now.op())
     found = await together(audit_log.read(queue, op) for op in listed)
     return [
         Unfinished(operation, now - at)

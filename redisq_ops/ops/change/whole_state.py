@@ -61,9 +61,9 @@ class Whole:
 
 async def movable(queue: Queue[Any], state: State, verb: Verb, filter: Filter) -> bool:
     """Whether that is a whole state, one the server can move by itself, and a large one."""
-    one = len(queue.all_keys) == 1  # of several shards each has its own first entries
+    one = len(queue.shard_keys) == 1  # of several shards each has its own first entries
     plain = filter == Filter(max=filter.max if one else None)
-    if not plain or verb not in MOVES or state not in queue.fronts:
+    if not plain or verb not in MOVES or state not in queue.range_states:
         return False
     counts: Counts = await queue.counts.op()
     number = counts.of(state) or 0
@@ -185,7 +185,7 @@ class WholeStateSteps:
     def _alone(self, op: str, step: _Step) -> Description[Moved]:
         """Without one that follows it."""
         order = self.order
-        made: Description[Moved] = order.queue.move_front.op(
+        made: Description[Moved] = order.queue.move_range.op(
             op, step.number, step.size, source=order.state, target=VERBS[order.verb][1],
             high_water_ms=order.high_water_ms, left=step.left, last=step.last,
         )  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from redisq_ops.core.engine.optional_features import HasRequests
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.errors import Unreadable, WrongKind
 from redisq_ops.core.redis.operation import attempt, both
@@ -19,7 +20,7 @@ LOOKED = 20
 async def taken_along(queue: Queue[Any]) -> str:
     """How many entries in the trash are a cancelled request's, and what brings them back, in words;
     empty: none, or a kind of queue that has no requests."""
-    if "requests" not in queue.capabilities:
+    if not isinstance(queue, HasRequests):
         return ""
     found = await attempt(both(queue.counts.op(), queue.page.op("trash", None, 1)))
     if isinstance(found, (Unreadable, WrongKind)):

@@ -82,7 +82,7 @@ class Endings(Reasons):
     ) -> Reason:
         """What its move to another queue left here."""
         said = f"moved to {done.into}{when} {self._by(done)}{kept}"
-        there = hint("explain", f"{done.into}/{self.queue.abroad(done.id, entry.id)}")
+        there = hint("explain", f"{done.into}/{self.queue.transferred_id(done.id, entry.id)}")
         verb: dict[str, Any] = {"verb": "explain", "command": there}
         left = next((one for one in self.look.unfinished if one.operation.id == done.id), None)
         if left is not None:
@@ -176,7 +176,7 @@ class Endings(Reasons):
             )  # fmt: skip
         level = look.settings.get("history", DEFAULTS.history)
         facts["history"] = level
-        request = look.standing.request
+        request = look.queue_position.request
         number = (look.id or "").partition("/")[2]
         counts = number.isdecimal() and not number.startswith("0")
         there = counts and request is not None and int(number) <= request.total

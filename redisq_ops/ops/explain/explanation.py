@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from redisq_ops.core.engine.optional_features import HasClients, HasRequests
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import GONE, Entry, Request
 from redisq_ops.core.model.errors import NotFound
@@ -114,7 +115,7 @@ class _Explanation(Endings):
             what, state = "entry", look.entry.state
             reasons = [*self._entry_reasons(look.entry), *self._unread()]
         else:
-            is_request = "requests" in self.queue.capabilities and "/" not in look.id
+            is_request = isinstance(self.queue, HasRequests) and "/" not in look.id
             what, state = "request" if is_request else "entry", None
             reasons = [self._gone(what)]
         return Explanation(
@@ -155,7 +156,7 @@ class _Explanation(Endings):
         # A client that isn't served has no place in the turns: nobody comes before it there, and
         # still the next take doesn't get its entry.
         unserved = any(reason.rule in ("blocked", "cap") for reason in held)
-        if not unserved or self.look.standing.ahead:
+        if not unserved or self.look.queue_position.ahead:
             yield self._ahead()
 
     def _delayed(self, entry: Entry) -> Iterator[Reason]:
@@ -171,7 +172,7 @@ class _Explanation(Endings):
             return
         until = "its time comes" if at is None else f"{self.when(at)}, {self._until(at)}"
         if entry.failures:
-            most = self._setting("max_failures") if self.queue.settable else None
+            most = self._setting("max_failures") if self.queue.has_settings else None
             of = f" of {most}" if most and self.queue.counts_failures else ""
             said = said_of(self.shown(entry.error))
             yield Reason(
@@ -207,7 +208,9 @@ class _Explanation(Endings):
         handed = f", given to it {self._by(claim)}" if claim is not None else ""
         facts |= self._of_journal(claim) if claim is not None else {}
         if entry.at_ms is None:
-            yield self._held(entry, who, since, facts | {"heard_ms": self.look.standing.heard_ms})
+            yield self._held(
+                entry, who, since, facts | {"heard_ms": self.look.queue_position.heard_ms}
+            )
         elif entry.at_ms > self.now:
             yield Reason(
                 "pending", f"{who} has it{since}{handed}; its lease ends "
@@ -231,7 +234,7 @@ class _Explanation(Endings):
 
     def _held(self, entry: Entry, who: str, since: str, facts: dict[str, Any]) -> Reason:
         """Where a delivery has no deadline: nobody takes it back but who claims it."""
-        standing = self.look.standing
+        standing = self.look.queue_position
         heard = standing.heard_ms
         verb = self._moving("requeue", "pending")
         of = "" if standing.group is None else f" of group {standing.group}"
@@ -250,7 +253,7 @@ class _Explanation(Endings):
 
     def _left_behind(self, entry: Entry, held: str, facts: dict[str, Any]) -> Reason:
         """An id without its payload. No command here would clear this one and leave the others."""
-        group = self.look.standing.group
+        group = self.look.queue_position.group
         also = f"; consumers claim or remove of {entry.consumer} clears it and moves the rest"
         return Reason(
             "trimmed", "its payload is gone, it was deleted or trimmed from the stream: nobody can "
@@ -260,8 +263,8 @@ class _Explanation(Endings):
 
     def _beside(self, entry: Entry) -> Iterator[Reason]:
         """The other groups that read the same entry, each with a word of its own about it."""
-        group = self.look.standing.group
-        for other in self.look.standing.beside[:GROUPS]:
+        group = self.look.queue_position.group
+        for other in self.look.queue_position.beside[:GROUPS]:
             name = other.id.rpartition(":")[0]
             said = f"group {name} wasn't given it yet"
             if other.state == "pending":
@@ -294,11 +297,13 @@ class _Explanation(Endings):
         left = request.waiting + request.pending + request.delayed
         if left:
             yield from (*self._paused(), *self._request_paused())
-        late = any((one.until_ms or self.now) < self.now for one in self.look.standing.holders)
+        late = any(
+            (one.until_ms or self.now) < self.now for one in self.look.queue_position.holders
+        )
         if request.waiting or request.delayed or late:
             nobody = list(self._nobody())
             yield from (reason for reason in nobody if reason.rule == "no-worker")
-        whole = self._after(left + (self.look.standing.before or 0)) if left else {}
+        whole = self._after(left + (self.look.queue_position.before or 0)) if left else {}
         if request.waiting:
             if limited := list(self._limit()):
                 yield from (_with(one, whole) for one in limited)
@@ -320,7 +325,7 @@ class _Explanation(Endings):
         if request.pending:
             yield self._in_work(request, whole)
         if request.delayed:
-            at = self.look.standing.next_ms
+            at = self.look.queue_position.next_ms
             due = "" if at is None else f", the first one due {self._until(at)} ({self.when(at)})"
             yield Reason(
                 "delayed", f"{_of(request.delayed, 'waits', 'wait')} for a later time{due}",
@@ -351,7 +356,7 @@ class _Explanation(Endings):
                          "fsck", hint("fsck", self.queue.name))  # fmt: skip
 
     def _in_work(self, request: Request, whole: Mapping[str, Any]) -> Reason:
-        holders = self.look.standing.holders
+        holders = self.look.queue_position.holders
         facts: dict[str, Any] = {
             "pending": request.pending,
             "oldest": None if not holders else {
@@ -396,12 +401,12 @@ class _Explanation(Endings):
         nobody = list(self._nobody()) if waits or overdue or counts.delayed else []
         if waits or overdue or due:
             yield from (reason for reason in nobody if reason.rule == "no-worker")
-        held = bool(counts.waiting) and self.look.standing.open == 0 and counts.paused is None
+        held = bool(counts.waiting) and self.look.queue_position.open == 0 and counts.paused is None
         if held:
             why = "; ".join(self.look.held) or "see redisq fsck"
             some = _n(counts.waiting, "waits", "wait")
             see: dict[str, Any] = {}
-            if self.queue.rules:
+            if isinstance(self.queue, HasClients) and self.queue.client_rules:
                 see = {"verb": "client", "command": hint("client", "ls", self.queue.name)}
             yield Reason(
                 "held", f"{some}, and nothing may be handed out: {why}",

@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from redisq_ops.core.engine.optional_features import HasClients, HasRequests
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.model.entry import STATES, Counts, Entry, Event, Rates, Request, State
-from redisq_ops.core.model.queue_position import Standing
+from redisq_ops.core.model.entry import STATES, Clients, Counts, Entry, Event, Rates, Request, State
+from redisq_ops.core.model.queue_position import QueuePosition
 from redisq_ops.core.redis.operation import both, together
 
 from ..change import audit_log
@@ -49,7 +50,7 @@ class Situation:
     settings: Mapping[str, str]
     entry: Entry | None
     request: Request | None
-    standing: Standing
+    queue_position: QueuePosition
     first: Mapping[State, Entry | None]
     """the queue's first pending and first delayed entry: the next deadline, and the next due"""
     told: Told
@@ -92,17 +93,17 @@ async def look(queue: Queue[Any], id: str | None) -> Situation:
     deepest of the looks has; up to four more through the history for what isn't there."""
     now = await queue.now.op()
     asked = id or ""
-    is_request = "requests" in queue.capabilities and bool(id) and "/" not in asked
-    (counts, rates), ((settings, standing), (first, (found, (told, journals)))) = await both(
+    requests = [queue] if isinstance(queue, HasRequests) and id and "/" not in asked else []
+    (counts, rates), ((settings, queue_position), (first, (found, (told, journals)))) = await both(
         both(queue.counts.op(now), queue.rates.op(now, MINUTES + 1)),
         both(
-            both(queue.settings.op(), queue.standing.op(asked)),
+            both(queue.settings.op(), queue.queue_position.op(asked)),
             both(
                 together(queue.page.op(state, None, 1) for state in _FIRST),
                 both(
                     both(
-                        together([] if is_request or not id else [queue.get.op(asked)]),
-                        together([queue.request.op(asked)] if is_request else []),
+                        together([] if requests or not id else [queue.get.op(asked)]),
+                        together(each.request.op(asked) for each in requests),
                     ),
                     both(told_of(queue, asked), both(_operations(queue), unfinished(queue))),
                 ),
@@ -110,7 +111,8 @@ async def look(queue: Queue[Any], id: str | None) -> Situation:
         ),
     )
     operations, left = journals
-    entry, request = (part[0] if part else None for part in found)
+    entry = found[0][0] if found[0] else None
+    request = found[1][0] if found[1] else None
     if id and entry is None and request is None and len(told.events) == 0:
         told = await told_of(queue, asked, PAGES)
     alike = None
@@ -127,7 +129,7 @@ async def look(queue: Queue[Any], id: str | None) -> Situation:
         for state, page in zip(_FIRST, first, strict=True)
     }
     return Situation(
-        queue, id, now, counts, rates, settings, entry, request, standing, heads, told,
+        queue, id, now, counts, rates, settings, entry, request, queue_position, heads, told,
         tuple(operations), alike, tuple(left), held,
     )  # fmt: skip
 
@@ -181,7 +183,8 @@ async def _alike(queue: Queue[Any], entry: Entry) -> SameErrorEntries:
 
 async def _held(queue: Queue[Any]) -> tuple[str, ...]:
     """What holds the requests or clients of a queue, in words, of the first hundred."""
-    requests, clients = await both(queue.requests.op(0, LISTED), queue.clients.op(0, LISTED))
+    requests = await queue.requests.op(0, LISTED) if isinstance(queue, HasRequests) else []
+    clients = await queue.clients.op(0, LISTED) if isinstance(queue, HasClients) else Clients()
     waiting = [request for request in requests if request.waiting]
     busy = [client for client in clients.clients if client.waiting]
     paused = sum(request.paused for request in waiting)

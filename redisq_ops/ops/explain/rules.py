@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC
 from typing import Any
 
+from redisq_ops.core.engine.optional_features import HasClients
 from redisq_ops.core.model.entry import State
 from redisq_ops.core.model.queue_position import Ahead
 from redisq_ops.core.model.settings import DEFAULTS
@@ -59,7 +60,7 @@ class Reasons:
         self.queue = look.queue
         self.now = look.now_ms
         self.when = when
-        request = look.request or look.standing.request
+        request = look.request or look.queue_position.request
         self.request = request
         self.address = look.queue.name if look.id is None else f"{look.queue.name}/{look.id}"
 
@@ -178,7 +179,7 @@ class Reasons:
 
     def _nobody(self) -> Iterator[Reason]:
         """No worker takes, as far as the queue can tell."""
-        standing = self.look.standing
+        standing = self.look.queue_position
         if standing.askers is None:
             return
         asked = standing.asked_ms
@@ -224,7 +225,7 @@ class Reasons:
         )  # fmt: skip
 
     def _client(self) -> Iterator[Reason]:
-        client = self.look.standing.client
+        client = self.look.queue_position.client
         if client is None:
             return
         facts = {
@@ -245,14 +246,14 @@ class Reasons:
 
     def _rule(self, verb: str, client: str, *words: str) -> dict[str, Any]:
         """The command that changes a client's rule, where this queue's clients have rules."""
-        if not self.queue.rules:
+        if not isinstance(self.queue, HasClients) or not self.queue.client_rules:
             return {}
         command = hint("client", verb, self.queue.name, client, *words)
         return {"verb": verb, "command": command}
 
     def _limit(self) -> Iterator[Reason]:
         """All tokens of the request are out."""
-        request, standing = self.request, self.look.standing
+        request, standing = self.request, self.look.queue_position
         if request is None or request.pending < request.limit or not request.waiting:
             return
         held = standing.holders
@@ -290,7 +291,7 @@ class Reasons:
 
     def _ahead(self) -> Reason:
         """What is handed out first, or that nothing is."""
-        standing = self.look.standing
+        standing = self.look.queue_position
         facts: dict[str, Any] = {
             "ahead": [
                 {"what": a.what, "number": a.number, "exact": a.exact} for a in standing.ahead
@@ -336,7 +337,9 @@ class Reasons:
 
     def _own(self) -> list[Ahead]:
         """What comes first of its own request: no other priority would change that."""
-        return [one for one in self.look.standing.ahead if one.what == "entries of its request"]
+        return [
+            one for one in self.look.queue_position.ahead if one.what == "entries of its request"
+        ]
 
 
 _SINGULAR = {"tokens ": "token ", "entries ": "entry ", "clients ": "client ", "jobs ": "job ",

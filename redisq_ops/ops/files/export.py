@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from redisq_ops.core.engine.optional_features import HasRequests
 from redisq_ops.core.model.entry import Entry, Request, State
 from redisq_ops.core.redis.operation import together
 
@@ -87,10 +88,11 @@ class Export:
             found = [now.get(entry.id, entry) for entry in batch]
         there = [entry for entry in found if entry is not None and entry.state == self.state]
         self.left += len(batch) - len(there)
-        if "requests" not in self.queue.capabilities:
+        queue = self.queue
+        if not isinstance(queue, HasRequests):
             return [(entry, None) for entry in there]
         names = list(dict.fromkeys(entry.id.rpartition("/")[0] for entry in there))
-        records = await together(self.queue.request.op(name) for name in names)
+        records = await together(queue.request.op(name) for name in names)
         requests = dict(zip(names, records, strict=True))
         return [(entry, requests[entry.id.rpartition("/")[0]]) for entry in there]
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any, BinaryIO
 
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.engine.queue_types import KINDS, room
+from redisq_ops.core.engine.queue_classes import queue_class
+from redisq_ops.core.engine.queue_types import KINDS
 from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.model.errors import Exists, QueueClosed, QueueFull, Refused, WrongKind
 from redisq_ops.core.model.keys import checked_name
@@ -17,6 +18,7 @@ from redisq_ops.core.redis.operation import both, together
 
 from ..change import audit_log
 from ..change.audit_log import Author, ChangeOutcome
+from ..change.control import requests_of
 from ..deployment import Deployment
 from ..terminal import count, size
 from .import_check import Content, ImportRow, own, parsed
@@ -44,13 +46,13 @@ async def receiver(deployment: Deployment, content: Content, name: str | None) -
             "only, for their owners to fill"
         )
     if queue is None:
-        made = room(content.kind)
+        made = queue_class(content.kind)
         assert made is not None
         new = made(
             deployment.client, to, prefix=deployment.prefix, clock=deployment.clock,
             callers=deployment.callers,
         )  # fmt: skip
-        await new.creatable.op()
+        await new.check_creatable.op()
         return new
     if not queue.accepts_imports:
         raise Refused(f"queue {to} is kept by another program ({queue.kind}): nothing goes in")
@@ -103,7 +105,7 @@ def accepted(queue: Queue[Any]) -> frozenset[State]:
     """States in which a queue takes entries in as they are."""
     if isinstance(queue, RequestQueue):
         return frozenset({"waiting"})
-    return queue.accepts
+    return queue.importable_states
 
 
 def _content(entry: Entry) -> tuple[bytes, str | None]:
@@ -263,10 +265,12 @@ class Import:
             else:
                 why = f"its id is on line {first.number:,} too, with another payload"
                 skipped.append((row, "exists", why))
-        said = await self.queue.accept.op([self._as(r.entry) for r in fresh.values()], self._op)
+        said = await self.queue.import_entries.op(
+            [self._as(r.entry) for r in fresh.values()], self._op
+        )
         taken = [row for row, word in zip(fresh.values(), said, strict=True) if word == "exists"]
         now, found = await both(
-            self.queue.now.op(), self.queue.several.op([row.entry.id for row in taken])
+            self.queue.now.op(), self.queue.get_many.op([row.entry.id for row in taken])
         )
         for row, there in zip(taken, found, strict=True):
             del fresh[row.entry.id]
@@ -342,7 +346,7 @@ class Import:
 
     async def _looked_at(self, now: _UnderWay) -> None:
         """Learn from the request how much of it is there."""
-        found = await self.queue.request.op(now.job.id)
+        found = await requests_of(self.queue).request.op(now.job.id)
         now.job.sent = now.before if found is None else found.total
         self._named(now)
 

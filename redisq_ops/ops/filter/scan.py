@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+from redisq_ops.core.engine.optional_features import HasRequests
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import Entry, Page, State
 from redisq_ops.core.model.errors import BadInput, Refused, WrongKind
@@ -151,7 +152,8 @@ class Scan:
         self.over, self.complete = bool(filter.other(state)), True
         needs = frozenset() if filter.where is None else filter.where.needs
         self._payloads = payloads or "payload" in needs
-        self._asks_requests = "priority" in needs and "requests" in queue.capabilities
+        self._requests = queue if isinstance(queue, HasRequests) else None
+        self._asks_requests = "priority" in needs and self._requests is not None
         self._priorities: dict[str, int] = {}
         self._partly = partly
         self._place = EntryContext(queue.name, queue.kind, self._priorities)
@@ -231,21 +233,21 @@ class Scan:
             self._look_up(where.ids)
         elif not filter.ids:
             wanted = filter.requests or (None if where is None else where.requests)
-            if wanted and "requests" in self.queue.capabilities:
-                await self._look_up_requests(wanted)
+            if wanted and self._requests is not None:
+                await self._look_up_requests(self._requests, wanted)
 
     def _look_up(self, ids: Sequence[str]) -> None:
         once = tuple(dict.fromkeys(ids))
         self._ids, self.total = iter(once), len(once)
 
-    async def _look_up_requests(self, ids: Sequence[str]) -> None:
+    async def _look_up_requests(self, queue: HasRequests[Any], ids: Sequence[str]) -> None:
         """Their entries one by one, where that is less than looking through the whole state."""
         if self.state not in ("pending", "delayed", "dead"):
             return
         once = tuple(dict.fromkeys(ids))[:PAGE]
         if len(once) < len(ids):
             return
-        records = await together(self.queue.request.op(id) for id in once)
+        records = await together(queue.request.op(id) for id in once)
         totals = {r.id: r.total for r in records if r is not None and getattr(r, self.state)}
         number = (await self.queue.counts.op(self.now_ms)).of(self.state) or 0
         if sum(totals.values()) * _DEARER < number:
@@ -303,7 +305,8 @@ class Scan:
         if len(self._priorities) + len(wanted) > _PRIORITIES:
             self._priorities.clear()
         asked = sorted(wanted - self._priorities.keys())
-        found = await together(self.queue.request.op(id) for id in asked)
+        assert self._requests is not None
+        found = await together(self._requests.request.op(id) for id in asked)
         self._priorities.update({r.id: r.priority for r in found if r is not None})
 
 

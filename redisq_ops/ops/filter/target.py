@@ -6,11 +6,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from redisq_ops.core.engine.optional_features import HasRequests
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.model.entry import State
+from redisq_ops.core.model.entry import Request, State
 from redisq_ops.core.model.errors import BadInput, NotFound
 from redisq_ops.core.model.states import Verb
-from redisq_ops.core.redis.operation import both, together
+from redisq_ops.core.redis.operation import Description, both, together
 
 from ..change.bulk import allowed
 from ..deployment import Address, Deployment
@@ -74,13 +75,12 @@ async def _target(
 ) -> Target:
     ids = tuple(named)
     requests: tuple[str, ...] = ()
-    if "requests" in queue.capabilities:
+    reads: list[Description[Request | None]] = []
+    if isinstance(queue, HasRequests):
         requests = tuple(id for id in ids if "/" not in id)
         ids = tuple(id for id in ids if "/" in id)
-    entries, records = await both(
-        together(queue.get.op(id) for id in ids),
-        together(queue.request.op(id) for id in requests),
-    )
+        reads = [queue.request.op(id) for id in requests]
+    entries, records = await both(together(queue.get.op(id) for id in ids), together(reads))
     for what, id, there in (
         *(("entry", *pair) for pair in zip(ids, entries, strict=True)),
         *(("request", *pair) for pair in zip(requests, records, strict=True)),

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote
 
+from redisq_ops.core.engine.optional_features import HasConsumerGroups, HasConsumers, HasRequests
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.model.consumer_load import HOLDINGS, Holding, Load
+from redisq_ops.core.model.consumer_load import PENDING_PAGE, GroupLoad, PendingDelivery
 from redisq_ops.core.model.entry import Consumer
 from redisq_ops.core.model.errors import BadInput, NotFound, Refused
 from redisq_ops.core.model.keys import checked_consumer
@@ -67,11 +68,11 @@ class ConsumerReport:
 
     queue: str
     group: str | None
-    loads: tuple[Load, ...]
+    loads: tuple[GroupLoad, ...]
     consumers: tuple[ConsumerStatus, ...]
     heat: tuple[tuple[int, ...], ...]
     """a row for each of `DELIVERIES`, a column for each age"""
-    poison: tuple[Holding, ...]
+    poison: tuple[PendingDelivery, ...]
     looked: int
     pending: int
 
@@ -84,7 +85,7 @@ async def reports(
     poison: int = POISON,
 ) -> list[ConsumerReport]:
     """Of a queue: one for each of its groups where these read for themselves, else one."""
-    loads = await queue.loads.op(group or "")
+    loads = await queue.group_loads.op(group or "")
     if group is not None and not loads:
         raise NotFound(f"nothing in queue {queue.name} is read by a group {group}")
     apart = _apart(queue)
@@ -95,15 +96,17 @@ async def reports(
 
 def _apart(queue: Queue[Any]) -> bool:
     """Whether its groups read for themselves, and their pending lists are all there is."""
-    return "consumers" in queue.capabilities
+    return isinstance(queue, HasConsumerGroups)
 
 
-def _with(report: ConsumerReport, loads: Sequence[Load]) -> ConsumerReport:
+def _with(report: ConsumerReport, loads: Sequence[GroupLoad]) -> ConsumerReport:
     return replace(report, loads=tuple(loads), group=report.group or None)
 
 
 async def _report(queue: Queue[Any], group: str, silent_ms: int, poison: int) -> ConsumerReport:
-    known, held = await both(_members(queue, group), queue.holdings.op(group, HOLDINGS))
+    known, held = await both(
+        _members(queue, group), queue.pending_deliveries.op(group, PENDING_PAGE)
+    )
     rows = held.rows
     heat = [[0] * (len(AGES_MS) + 1) for _ in DELIVERIES]
     for row in rows:
@@ -121,7 +124,7 @@ def _row(deliveries: int) -> int:
 
 async def _members(queue: Queue[Any], group: str) -> list[Consumer]:
     """A group's consumers by their own names; none where nobody but the leases knows them."""
-    if not group:
+    if not group or not isinstance(queue, HasConsumers):
         return []
     return [
         replace(one, name=one.name.removeprefix(f"{group}:"))
@@ -130,9 +133,9 @@ async def _members(queue: Queue[Any], group: str) -> list[Consumer]:
 
 
 def _seen(
-    rows: Sequence[Holding], known: Sequence[Consumer], silent_ms: int
+    rows: Sequence[PendingDelivery], known: Sequence[Consumer], silent_ms: int
 ) -> Iterator[ConsumerStatus]:
-    held: dict[str, list[Holding]] = {one.name: [] for one in known}
+    held: dict[str, list[PendingDelivery]] = {one.name: [] for one in known}
     for row in rows:
         held.setdefault(row.consumer or "-", []).append(row)
     listed = {one.name: one for one in known}
@@ -196,7 +199,7 @@ async def held_by(
     after: str | None = None
     looked = 0
     while True:
-        page = await queue.holdings.op(inside, PAGE, consumer, after)
+        page = await queue.pending_deliveries.op(inside, PAGE, consumer, after)
         old = [row.id for row in page.rows if (row.age_ms or 0) >= min_idle_ms]
         held.ids += old
         held.too_young += len(page.rows) - len(old)
@@ -246,10 +249,10 @@ def undoable(held: HeldEntries) -> bool:
 async def _the_group(queue: Queue[Any], consumer: str, group: str | None) -> str:
     """The group that is meant: the one named, or the only one with such a consumer."""
     if group is not None or not _apart(queue):
-        if group is not None and not await queue.loads.op(group):
+        if group is not None and not await queue.group_loads.op(group):
             raise NotFound(f"nothing in queue {queue.name} is read by a group {group}")
         return group or ""
-    loads = await queue.loads.op()
+    loads = await queue.group_loads.op()
     members = await together(_members(queue, load.group) for load in loads)
     having: list[str] = [
         load.group
@@ -269,7 +272,7 @@ async def _groups_with(queue: Queue[Any], consumer: str, group: str) -> list[str
         there = await _members(queue, group)
         return [group] if any(one.name == consumer for one in there) else []
     found: list[str] = []
-    if "requests" in queue.capabilities:
+    if isinstance(queue, HasRequests):
         for settled in (False, True):
             start = 0
             while page := await queue.requests.op(start, PAGE_OF_GROUPS, settled):
@@ -355,7 +358,7 @@ class Change:
 
     async def _move(self, op: str) -> None:
         held, batch = self.held, self._batch
-        if self._apart:
+        if isinstance(held.queue, HasConsumerGroups):
             assert self.to is not None
             # Before the step: after a kill in between, an undo finds nothing to do, and no harm.
             await self._note(op, batch)
@@ -399,7 +402,7 @@ class Change:
     async def _remove(self) -> bool:
         """Remove it where it holds nothing; whether there is more to do."""
         held, queue = self.held, self.held.queue
-        if self._apart:
+        if isinstance(queue, HasConsumerGroups):
             assert self.to is not None
             if not held.groups:
                 return False
@@ -417,7 +420,9 @@ class Change:
                 return False
         else:
             some, held.groups = held.groups[:PAGE_OF_GROUPS], held.groups[PAGE_OF_GROUPS:]
-            words = await together(queue.strike.op(group, held.consumer) for group in some)
+            words: list[str] = []
+            if isinstance(queue, HasRequests):  # others have no groups
+                words = await together(queue.remove_consumer.op(g, held.consumer) for g in some)
             self.removed += words.count("gone")
             busy = [group for group, word in zip(some, words, strict=True) if word == "holds"]
             if not busy:
@@ -436,7 +441,7 @@ class Change:
         held.high_water_ms = await held.queue.now.op()
         after, found = None, list[str]()
         while True:
-            page = await held.queue.holdings.op(held.group, PAGE, held.consumer, after)
+            page = await held.queue.pending_deliveries.op(held.group, PAGE, held.consumer, after)
             found += [row.id for row in page.rows]
             after = page.after
             if after is None:

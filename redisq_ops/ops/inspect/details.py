@@ -6,6 +6,12 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from redisq_ops.core.engine.optional_features import (
+    HasClients,
+    HasConsumerGroups,
+    HasPriorityLevels,
+    HasRequests,
+)
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import (
     Checkup,
@@ -19,7 +25,7 @@ from redisq_ops.core.model.entry import (
     Request,
 )
 from redisq_ops.core.model.errors import NotFound
-from redisq_ops.core.queues.request.reads import found
+from redisq_ops.core.queues.request.records import found
 from redisq_ops.core.queues.request.stream import PendingSubRequest
 from redisq_ops.core.redis.operation import both, together
 
@@ -107,19 +113,20 @@ async def queue_view(queue: Queue[Any]) -> QueueDetails:
     """All of it in a few round trips."""
     now = await queue.now.op()
     (counts, rates), (settings, history) = await both(
-        both(queue.census.op(now), queue.rates.op(now, 60)),
+        both(queue.full_counts.op(now), queue.rates.op(now, 60)),
         both(retention(queue), queue.history_length.op()),
     )
     requests: list[int] = []
     levels: list[Level] = []
-    if "requests" in queue.capabilities:
+    if isinstance(queue, HasRequests):
         totals = requests_of(queue).requests_total
         requests = await together([totals.op(False), totals.op(True)])
-    if "levels" in queue.capabilities:
+    if isinstance(queue, HasPriorityLevels):
         levels = await queue.levels.op()
-    consumers = await queue.consumers.op("") if "consumers" in queue.capabilities else []
+    consumers = await queue.consumers.op("") if isinstance(queue, HasConsumerGroups) else []
     checkup = await queue.checkup.op()
-    clients, options = await both(queue.clients.op(0, SHOWN), queue.variant.op())
+    clients = await queue.clients.op(0, SHOWN) if isinstance(queue, HasClients) else Clients()
+    options = await queue.creation_options.op()
     return QueueDetails(
         queue, now, counts, rates, tuple(settings), history, tuple(requests), tuple(levels),
         tuple(consumers), checkup, clients, options,
@@ -168,7 +175,7 @@ async def entry_view(queue: Queue[Any], id: str, window: int = WINDOW) -> EntryD
 
 
 async def _no_entry(queue: Queue[Any], id: str) -> NotFound:
-    if "requests" in queue.capabilities and "/" not in id and await queue.request.op(id):
+    if isinstance(queue, HasRequests) and "/" not in id and await queue.request.op(id):
         at = f"{queue.name}/{id}"
         return NotFound(
             f"{at} is a request: {hint('inspect', 'request', at)} shows it, "
@@ -178,7 +185,7 @@ async def _no_entry(queue: Queue[Any], id: str) -> NotFound:
 
 
 async def _held(queue: Queue[Any], id: str) -> PendingSubRequest | None:
-    if "requests" not in queue.capabilities:
+    if not isinstance(queue, HasRequests):
         return None
     rows: list[PendingSubRequest | None] = await requests_of(queue).held.op(
         id.rpartition("/")[0], [_number(id)]

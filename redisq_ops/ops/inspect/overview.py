@@ -78,7 +78,7 @@ async def _rates(queue: Queue[Any], now: int, minutes: int) -> Rates | None:
 
 
 async def _unfinished(queue: Queue[Any]) -> tuple[str, ...]:
-    listed: dict[str, int] = await queue.unfinished.op()
+    listed: dict[str, int] = await queue.unfinished_transfers.op()
     if not listed:
         return ()
     return tuple(one.operation.id for one in await unfinished(queue))

@@ -11,8 +11,9 @@ from functools import partial
 from itertools import accumulate
 from typing import Any
 
+from redisq_ops.core.engine.optional_features import HasPriorityLevels, HasRequests, features
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.engine.queue_types import room
+from redisq_ops.core.engine.queue_classes import queue_class
 from redisq_ops.core.engine.registry import Registered, all_queues, server_ms
 from redisq_ops.core.model.entry import Request, State
 from redisq_ops.core.model.errors import Refused
@@ -86,11 +87,18 @@ async def _picture(deployment: Deployment, wish: Wish, redaction: Redaction) -> 
 
 
 def _listed(entry: Registered | Any) -> ListedQueue:
-    made = room(entry.kind)
+    made = queue_class(entry.kind)
     if made is None:
-        return ListedQueue(entry.name, entry.kind, actions={}, editable=(), settable=False)
+        return ListedQueue(
+            entry.name, entry.kind, actions={}, editable_states=(), has_settings=False
+        )
     return ListedQueue(
-        entry.name, entry.kind, made.capabilities, made.actions, made.editable, made.settable
+        entry.name,
+        entry.kind,
+        features(made),
+        made.actions,
+        made.editable_states,
+        made.has_settings,
     )
 
 
@@ -98,10 +106,10 @@ async def _filled(queue: Queue[Any], bare: Snapshot, redaction: Redaction) -> Sn
     counts = await queue.counts.op(bare.now_ms)
     seen = replace(bare, counts=counts)
     match bare.wish.view:
-        case "levels" if "levels" in queue.capabilities:
+        case "levels" if isinstance(queue, HasPriorityLevels):
             levels, (requests, open) = await both(queue.levels.op(), _holders(queue))
             return replace(seen, levels=tuple(levels), requests=requests, open=open)
-        case "requests" if "requests" in queue.capabilities:
+        case "requests" if isinstance(queue, HasRequests):
             return await _requests(queue, seen)
         case "pending":
             return await _entries(queue, seen, "pending", counts.of("pending"))
@@ -137,7 +145,7 @@ async def _entries(queue: Queue[Any], seen: Snapshot, state: State, total: int |
     # By id: between two pages of one round trip something may have come or gone.
     found, size = {entry.id: entry for page in pages for entry in page.entries}, pages[-1].total
     entries, seen = tuple(found.values()), replace(seen, exact=pages[-1].exact)
-    if "priority" in wish.needs and "requests" in queue.capabilities:
+    if "priority" in wish.needs and isinstance(queue, HasRequests):
         ids = {entry.id.rpartition("/")[0] for entry in entries} - {""}
         requests = await together(queue.request.op(id) for id in sorted(ids))
         seen = replace(seen, priorities={r.id: r.priority for r in requests if r is not None})
@@ -169,13 +177,15 @@ def _number(seen: Snapshot, state: State) -> int | None:
 
 
 async def _holders(queue: Queue[Any]) -> tuple[tuple[Request, ...], int]:
+    if not isinstance(queue, HasRequests):
+        return (), 0
     found, open = await both(
         queue.requests.op(0, HOLDERS), requests_of(queue).requests_total.op(False)
     )
     return tuple(found), open
 
 
-async def _requests(queue: Queue[Any], seen: Snapshot) -> Snapshot:
+async def _requests(queue: HasRequests[Any], seen: Snapshot) -> Snapshot:
     """Open requests by age, then settled ones, the latest first: one list of two."""
     totals = requests_of(queue).requests_total
     open, settled = await both(totals.op(False), totals.op(True))
@@ -195,14 +205,14 @@ async def _requests(queue: Queue[Any], seen: Snapshot) -> Snapshot:
 async def _upcoming(queue: Queue[Any], bare: Snapshot, total: int) -> Upcoming:
     """A scale on which 95 % of what is delayed is in the picture; one far-off entry is not."""
     now, buckets = bare.now_ms, bare.wish.buckets
-    within = await queue.upcoming.op([now, *(now + buckets * step for step in STEPS)])
+    within = await queue.due_counts.op([now, *(now + buckets * step for step in STEPS)])
     enough = (
         step for step, sum_ in zip(STEPS, accumulate(within), strict=True) if sum_ >= 0.95 * total
     )
     step = next(enough, STEPS[-1])
     # Edges on whole steps, so that the bars wander to the left and don't flicker.
     start = now // step * step
-    numbers = await queue.upcoming.op([start + k * step for k in range(buckets + 1)])
+    numbers = await queue.due_counts.op([start + k * step for k in range(buckets + 1)])
     return Upcoming(start, step, tuple(numbers), max(0, total - sum(numbers)))
 
 

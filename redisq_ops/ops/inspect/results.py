@@ -7,7 +7,7 @@ from typing import Any
 from redisq_ops.core.model.entry import Request
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.queues.request.outcomes import SubRequestOutcome, outcomes
-from redisq_ops.core.queues.request.reads import found
+from redisq_ops.core.queues.request.records import found
 
 PAGE = 250
 

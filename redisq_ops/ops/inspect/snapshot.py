@@ -72,10 +72,11 @@ class ListedQueue:
 
     name: str
     kind: str
-    capabilities: frozenset[str] = frozenset()
+    features: frozenset[type] = frozenset()
+    """its `optional_features`"""
     actions: Mapping[Verb, tuple[State, ...]] = field(default_factory=dict)
-    editable: tuple[State, ...] = ()
-    settable: bool = True
+    editable_states: tuple[State, ...] = ()
+    has_settings: bool = True
     """whether it can be held: it has flags of ours"""
 
 

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from redisq_ops.core.engine.optional_features import HasWorkerProcesses
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.engine.queue_types import LAYOUTS, layout
+from redisq_ops.core.engine.queue_classes import foreign_class
+from redisq_ops.core.engine.queue_types import LAYOUTS
 from redisq_ops.core.model.errors import NotFound, Refused
 from redisq_ops.core.model.worker_process import Process
 from redisq_ops.core.redis.operation import attempt, together
@@ -19,8 +21,6 @@ from ..change.bulk import Plan, typed_number
 from ..deployment import Deployment
 from ..terminal import age, count
 
-LISTED = "processes"
-"""the capability of queues whose owner registers its processes"""
 NAMED = 10
 """processes that a plan names"""
 
@@ -30,7 +30,7 @@ class Crew:
     """The processes of one register, seen through one of its queues. ``problem``: why they can't
     be read."""
 
-    queue: Queue[Any]
+    queue: HasWorkerProcesses[Any]
     processes: tuple[Process, ...] = ()
     problem: str | None = None
 
@@ -38,34 +38,34 @@ class Crew:
 async def crews(deployment: Deployment) -> list[Crew]:
     """Every register that is known of here, once: of the queues in the registry, and of other
     programs' deployments where they usually are."""
-    found = [queue for queue in await deployment.queues() if LISTED in queue.capabilities]
-    kinds = [
-        kind for kind in LAYOUTS if (room := layout(kind)) and LISTED in room.capabilities
-    ]  # fmt: skip
-    usual = await together(attempt(deployment.foreign(kind)) for kind in kinds)
-    found += [queue for queue in usual if isinstance(queue, Queue)]
-    once: dict[tuple[str, str], Queue[Any]] = {}
+    registered = await deployment.queues()
+    found = [queue for queue in registered if isinstance(queue, HasWorkerProcesses)]
+    classes = {kind: foreign_class(kind) for kind in LAYOUTS}
+    kinds = [kind for kind, cls in classes.items() if cls and issubclass(cls, HasWorkerProcesses)]
+    usual: list[Any] = await together(attempt(deployment.foreign(kind)) for kind in kinds)
+    found += [one for one in usual if isinstance(one, HasWorkerProcesses)]
+    once: dict[tuple[str, str], HasWorkerProcesses[Any]] = {}
     for queue in found:
-        once.setdefault((queue.kind, queue.register), queue)
-    looks = await together(attempt(queue.processes.op()) for queue in once.values())
+        once.setdefault((queue.kind, queue.process_registry), queue)
+    looks = await together(attempt(queue.worker_processes.op()) for queue in once.values())
     return [
         Crew(queue, problem=str(seen)) if isinstance(seen, Exception) else Crew(queue, tuple(seen))
         for queue, seen in zip(once.values(), looks, strict=True)
     ]
 
 
-def unlisted(queue: Queue[Any]) -> str | None:
-    """Why a queue has no such processes to show, in one line; None: it may have some."""
-    if LISTED in queue.capabilities:
-        return None
-    return f"queue {queue.name} is a {queue.kind} queue: nobody lists its workers"
+def listing(queue: Queue[Any]) -> HasWorkerProcesses[Any]:
+    """The queue, if its owner lists worker processes; raises `Refused` otherwise."""
+    if not isinstance(queue, HasWorkerProcesses):
+        raise Refused(f"queue {queue.name} is a {queue.kind} queue: nobody lists its workers")
+    return queue
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessSelection:
     """Processes to strike: what was asked for, and what was seen then."""
 
-    queue: Queue[Any]
+    queue: HasWorkerProcesses[Any]
     processes: tuple[Process, ...]
     silent_ms: int | None
     """how long they have to be silent; None: as long as their owner waits"""
@@ -84,11 +84,10 @@ async def choose(
     queue: Queue[Any], name: str | None = None, silent_ms: int | None = None
 ) -> ProcessSelection:
     """The processes that were silent for so long, or the one of that name if it was."""
-    if (why := unlisted(queue)) is not None:
-        raise Refused(why)
-    if not queue.prunes:
-        raise Refused(f"queue {queue.name}: {queue.owner}'s own workers strike those that are gone")
-    seen = await queue.processes.op()
+    listed = listing(queue)
+    if not listed.prunes:
+        raise Refused(f"queue {queue.name}: {queue.owner} itself removes processes that are gone")
+    seen = await listed.worker_processes.op()
     if name is not None:
         seen = [process for process in seen if process.name == name]
         if not seen:
@@ -98,7 +97,7 @@ async def choose(
         if not seen[0].silent_for(silent_ms):
             raise Refused(f"process {name} is alive: {_heard(seen[0])}")
     gone = [process for process in seen if process.silent_for(silent_ms)]
-    return ProcessSelection(queue, tuple(gone), silent_ms)
+    return ProcessSelection(listed, tuple(gone), silent_ms)
 
 
 def planned(chosen: ProcessSelection, rescue: bool) -> Plan:
@@ -112,7 +111,7 @@ def planned(chosen: ProcessSelection, rescue: bool) -> Plan:
         lines.append("what they had waits again, next in its queue; one that is only cut off and")
         lines[-1] += " not dead runs it as well"
     elif jobs:
-        lines.append(queue.unrescued)
+        lines.append(queue.prune_note)
     lines.append("there is no undo; one that is alive after all goes on working")
     typed = typed_number(n)
     facts = {
@@ -175,7 +174,7 @@ class Prune:
             self._begun = True
         if self._at < outcome.matched:
             process = self.chosen.processes[self._at]
-            said = await queue.prune.op(
+            said = await queue.prune_process.op(
                 process.name, silent_ms=self.chosen.silent_ms, rescue=self.rescue,
                 op=outcome.op, step=self._at + 1,
             )  # fmt: skip

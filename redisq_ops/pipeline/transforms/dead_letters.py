@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from redisq_ops.core.engine.queue_types import LAYOUTS, layout
+from redisq_ops.core.engine.queue_classes import foreign_class
+from redisq_ops.core.engine.queue_types import LAYOUTS
 from redisq_ops.core.model.entry import Entry, Failure
 from redisq_ops.ops.groups.fingerprint import fingerprint, normal
 from redisq_ops.ops.groups.traits import DEPTH, ENVELOPE, HOUR, SAID, SUPPORT, difference, told
@@ -122,7 +123,7 @@ def payload_fields(dead: DataFrame, redaction: Redaction = NOTHING) -> DataFrame
     """The fields of payloads that are JSON, as they may be shown: queue, fingerprint, id, field,
     value (as text)."""
     rows = readable(fingerprinted(dead)).where(F.col("payload").isNotNull())
-    enveloped = [kind for kind in LAYOUTS if (found := layout(kind)) and found.enveloped]
+    enveloped = [kind for kind in LAYOUTS if (found := foreign_class(kind)) and found.enveloped]
     paths = F.explode(_paths(redaction, "payload", F.col("kind").isin(*enveloped)))
     return rows.select("queue", "fingerprint", "id", paths.alias("field", "value"))
 

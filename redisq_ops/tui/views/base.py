@@ -17,6 +17,7 @@ from redisq_ops.ops.terminal import count
 from redisq_ops.tui.table import PagedTable, RowWindow, TableColumn, TableRow
 
 if TYPE_CHECKING:
+    from redisq_ops.core.engine.queue import Queue
     from redisq_ops.ops.filter.ast import Query
     from redisq_ops.ops.filter.fields import Need
     from redisq_ops.ops.redaction import Redaction
@@ -71,7 +72,7 @@ class QueueView(Vertical):
     name_: ClassVar[View]
     title: ClassVar[str]
     about: ClassVar[str]
-    needs: ClassVar[str | None] = None
+    needs: ClassVar[type[Queue[Any]] | None] = None
     """the capability without which a queue can't offer this view"""
     state: ClassVar[State | None] = None
     """of the entries listed here"""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
+from redisq_ops.core.engine.optional_features import HasWorkerProcesses
 from redisq_ops.ops.hint import hint
 from redisq_ops.ops.inspect.snapshot import Snapshot
 from redisq_ops.ops.terminal import age, count, printable, short_count
@@ -18,7 +19,7 @@ from .base import Items, QueueView, SortOrder
 from .requests import number
 
 if TYPE_CHECKING:
-    from redisq_ops.core.model.consumer_load import Load
+    from redisq_ops.core.model.consumer_load import GroupLoad
     from redisq_ops.ops.inspect.consumers import ConsumerReport, ConsumerStatus
 
 _AGES = ("<1m", "<10m", "<1h", "<1d", "≥1d")
@@ -120,7 +121,7 @@ class Consumers(QueueView):
     def removal(self) -> str | None:
         """The command that removes the consumer under the cursor and loses nothing of it."""
         under, queue = self.table.identity, self.snapshot.queue if self.snapshot else None
-        if under is None or queue is None or "processes" in queue.capabilities:
+        if under is None or queue is None or HasWorkerProcesses in queue.features:
             return None
         group, name = parted(under)
         return hint("consumers", "remove", queue.name, name, **({"group": group} if group else {}))
@@ -188,7 +189,7 @@ def _heat(n: int, peak: int) -> str:
     return HEAT[min(len(HEAT) - 1, len(HEAT) * n // (peak + 1))] if n else DIM
 
 
-def _loads(loads: list[Load], width: int) -> list[Text]:
+def _loads(loads: list[GroupLoad], width: int) -> list[Text]:
     """The groups with the most to do, and how many more there are."""
     ranked = sorted(loads, key=lambda x: -((x.lag or 0) + (x.pending or 0)))
     shown = ranked if len(ranked) <= _GROUPS else ranked[: _GROUPS - 1]

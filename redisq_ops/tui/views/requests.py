@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from redisq_ops.core.engine.optional_features import HasRequests
 from redisq_ops.core.model.entry import Request
 from redisq_ops.ops.inspect.snapshot import Snapshot
 from redisq_ops.ops.terminal import short_count
@@ -21,7 +22,7 @@ class Requests(QueueView):
     name_ = "requests"
     title = "requests"
     about = "Requests, open ones first"
-    needs = "requests"
+    needs = HasRequests
     holds = "requests"
     columns = (
         TableColumn("id", "request", 26, flex=1),

@@ -52,7 +52,7 @@ def until(true: Callable[[], object], seconds: float = 60) -> None:
         time.sleep(0.01)
 
 
-class Load:
+class GroupLoad:
     """A producer and two workers on one queue, until the block ends."""
 
     def __init__(self, clients: Clients, kind: str) -> None:
@@ -81,7 +81,7 @@ class Load:
 
         return kept
 
-    def __enter__(self) -> "Load":
+    def __enter__(self) -> "GroupLoad":
         for thread in self.threads:
             thread.start()
         return self
@@ -178,8 +178,8 @@ def turned_away(nodes: Sequence[EmbeddedServer]) -> int:
 def test_a_slot_that_moves_under_load_loses_and_doubles_nothing(binary: str, kind: str) -> None:
     with cluster(binaries()[binary]) as nodes:
         url = nodes.urls[0].replace("://", "+cluster://")
-        with Load(lambda: connect(url), kind) as load:
-            key = load.queue().wake_key
+        with GroupLoad(lambda: connect(url), kind) as load:
+            key = load.queue()._wake_key
             for _ in range(3):
                 before = len(load.accepted)
                 until(lambda n=before: len(load.accepted) > n + 100)  # type: ignore[misc]
@@ -199,7 +199,7 @@ def test_a_slot_that_moves_under_load_loses_and_doubles_nothing(binary: str, kin
 def test_a_promoted_replica_goes_on_with_all_it_had_heard_of(binary: str) -> None:
     with cluster(binaries()[binary], replicas=True, timeout_ms=1_500) as nodes:
         url = nodes.urls[1].replace("://", "+cluster://")
-        with Load(lambda: connect(url), "request") as load:
+        with GroupLoad(lambda: connect(url), "request") as load:
             client: Any = load.clients()
             slot = client.execute_command("CLUSTER", "KEYSLOT", "{q}")
             owned = [node.command("CLUSTER", "NODES") for node in nodes.nodes]
@@ -288,7 +288,7 @@ def test_sentinel_names_a_new_master_and_work_goes_on(
 ) -> None:
     with (
         watched(binaries()[binary]) as (master, replica, url),
-        Load(lambda: connect(url), "request") as load,
+        GroupLoad(lambda: connect(url), "request") as load,
     ):
         until(lambda: len(load.accepted) > 100)
         assert master.pid is not None

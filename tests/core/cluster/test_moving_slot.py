@@ -234,7 +234,7 @@ def test_shards_are_looked_through_too(there: There, capsys: pytest.CaptureFixtu
     many.schedule([(id, b"x") for id in IDS], after_ms=0)
     for one in many.take(4, consumer="w", lease_ms=3_600_000).deliveries:
         many.settle([Settlement(one, "reject", b"")])
-    way = way_of(there.nodes, many._union()[1].keys["cfg"])
+    way = way_of(there.nodes, many._all_shards()[1].keys["cfg"])
     way.begin()
     there.way.begin()
     redisq = Redisq(there.url, capsys)

@@ -51,7 +51,7 @@ def queue(request: pytest.FixtureRequest, redisq: Redisq) -> Any:
     client: Any = connect(redisq.url)
     queue = make(client, "mail")
     fill(queue)
-    ports = {client.get_node_from_key(keys["cfg"]).port for keys in queue.all_keys}
+    ports = {client.get_node_from_key(keys["cfg"]).port for keys in queue.shard_keys}
     assert len(ports) > 1, "its shards are all on one node"
     taken: list[Any] = []
     while more := queue.take(500, consumer="w1", lease_ms=3_600_000).deliveries:
@@ -131,7 +131,7 @@ def test_canary_and_ramp(redisq: Redisq, queue: Any) -> None:
         (ended,) = redisq.rows("dlq", "replay", queue.name, *words)
     stats = client.info("commandstats", target_nodes=client.PRIMARIES)
     asked = {node for node, each in stats.items() if each.get("cmdstat_exists", {}).get("calls")}
-    shards = {client.get_node_from_key(keys["cfg"]).name for keys in queue.all_keys}
+    shards = {client.get_node_from_key(keys["cfg"]).name for keys in queue.shard_keys}
     assert asked == shards, "how quickly a node answers counts on every node that has a part of it"
     assert (ended["done"], ended["left"], ended["phase"], ended["died"]) == (dead, 0, "over", 0)
     after = queue.counts()

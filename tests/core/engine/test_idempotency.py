@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import redis
 
-from redisq_ops.core.engine.idempotency import Callers
+from redisq_ops.core.engine.idempotency import CallerSlots
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.clock import FakeClock
 from redisq_ops.core.model.entry import Delivery, Settlement
@@ -65,7 +65,7 @@ class Scene:
         other = type(self.queue)(
             client, self.queue.name, clock=self.clock, callers=self.queue.callers
         )
-        other._enrolled = True
+        other._registered = True
         return other
 
     def one(self, state: Any) -> str:
@@ -80,7 +80,7 @@ def scene(client: redis.Redis, kind: type[Queue[Any]]) -> Scene:
     client.hset(registry_key(), name, json.dumps(entry))
     clock = FakeClock(NOW)
     # Everything that is drawn at random or told by the server's clock would differ between runs.
-    queue: Any = kind(client, name, clock=clock, callers=Callers(lambda: "me"))
+    queue: Any = kind(client, name, clock=clock, callers=CallerSlots(lambda: "me"))
     queue.configure("setup", 1, {"history": "all", "max_failures": "3"})
     if isinstance(queue, RequestQueue):
         queue.submit([b"%d" % n for n in range(8)], id="r", limit=6, priority=7)
@@ -211,8 +211,8 @@ act("enqueue other content",
     CARMINES)  # fmt: skip
 act("submit a client's", lambda s, q: q.submit("ann", [("new", b"\x00"), ("e1", b"other")]), FAIRS)
 act("weigh", lambda s, q: q.weigh("ann", 5), FAIRS)
-act("block", lambda s, q: q.govern("block-1", 1, "blocked", "bob", 1), FAIRS)
-act("invert", lambda s, q: q.invert("undo-2", 1, "cap", ["ann", "3"]), FAIRS)
+act("block", lambda s, q: q.set_client_rule("block-1", 1, "blocked", "bob", 1), FAIRS)
+act("invert", lambda s, q: q.undo_change("undo-2", 1, "cap", ["ann", "3"]), FAIRS)
 act("delete a client's", lambda s, q: q.delete("ann", "gone", 1), FAIRS)
 PRODUCERS.append(ACTS["delete a client's"][0])
 act("take", lambda s, q: q.take(3, consumer="w2"))
@@ -221,7 +221,7 @@ for outcome in ("ack", "result", "fail", "reject", "release"):
     act(outcome, settling(outcome))
 act("fail with a delay", settling("fail", 5000))
 act("extend", lambda s, q: q.extend(s.held, 2 * LEASE_MS))
-act("turn", lambda s, q: q.turn([Settlement(s.held[0], "ack")], 2, consumer="w"))
+act("turn", lambda s, q: q.settle_and_take([Settlement(s.held[0], "ack")], 2, consumer="w"))
 for verb, (sources, _) in VERBS.items():
     for source in sources:
         act(f"{verb} {source}", moving(verb, source))
@@ -333,12 +333,12 @@ def agree(said: Any, expected: Any) -> bool:
 
 def test_a_forked_process_is_another_caller(client: redis.Redis) -> None:
     """Else its first call would pass for the parent's, sent again."""
-    callers = Callers()
-    with callers.turn("take") as (parent, _):
+    callers = CallerSlots()
+    with callers.borrow("take") as (parent, _):
         pass
     reader, writer = os.pipe()
     if not (child := os.fork()):
-        with callers.turn("take") as (name, seq):
+        with callers.borrow("take") as (name, seq):
             os.write(writer, f"{name} {seq}".encode())
         os._exit(0)
     os.waitpid(child, 0)
@@ -346,13 +346,13 @@ def test_a_forked_process_is_another_caller(client: redis.Redis) -> None:
     os.close(reader)
     os.close(writer)
     assert child_name != parent and child_seq == "1"
-    with callers.turn("take") as again:
+    with callers.borrow("take") as again:
         assert again == (parent, 2)
 
 
 def test_the_asyncio_client_sends_again_too(server: EmbeddedServer, client: redis.Redis) -> None:
     peace = scene(client, RequestQueue)
-    expected = peace.queue.turn([Settlement(peace.held[0], "ack")], 2, consumer="w")
+    expected = peace.queue.settle_and_take([Settlement(peace.held[0], "ack")], 2, consumer="w")
     should = seen(client)
     war = scene(client, RequestQueue)
 
@@ -360,7 +360,7 @@ def test_the_asyncio_client_sends_again_too(server: EmbeddedServer, client: redi
         async with aconnect(url) as unlucky:
             queue = war.through(unlucky)
             proxy.drop_replies(1)
-            return await queue.turn([Settlement(war.held[0], "ack")], 2, consumer="w")
+            return await queue.settle_and_take([Settlement(war.held[0], "ack")], 2, consumer="w")
 
     with FlakyProxy(server.port) as proxy:
         assert asyncio.run(story(proxy.url)) == expected

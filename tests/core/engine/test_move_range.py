@@ -64,7 +64,7 @@ def front(
     high, left, step = high_water_ms or queue.now(), (0,), 0
     while True:
         step += 1
-        done = queue.move_front(
+        done = queue.move_range(
             op, step, n, source=source, target=target, high_water_ms=high, left=left
         )
         left = done.left
@@ -151,13 +151,15 @@ def test_a_step_that_arrives_behind_the_undos_moves_nothing(made: Callable[[str]
     run(queue.client, begin(queue, "op", "replay", author, "all", now_ms=queue.now(),
         source="dead", target="waiting", matched=queue.counts().dead))  # fmt: skip
     say = {"source": "dead", "target": "waiting", "high_water_ms": queue.now()}
-    assert queue.move_front("op", 1, 5, **say).moved
+    assert queue.move_range("op", 1, 5, **say).moved
     _, operation = run(queue.client, find(Deployment(queue.client, clock=queue.clock), "op"))
     undo = Undo(queue, operation, author)
     while run(queue.client, undo.step()):
-        for seq in (2, 3, 4) if len(queue.all_keys) == 1 else (2,):  # to shards one at a time goes
+        for seq in (
+            (2, 3, 4) if len(queue.shard_keys) == 1 else (2,)
+        ):  # to shards one at a time goes
             with pytest.raises(Superseded):
-                queue.move_front("op", seq, 5, **say)
+                queue.move_range("op", seq, 5, **say)
     assert everything(queue) == before and queue.invariants() == []
 
 
@@ -182,7 +184,7 @@ def test_who_dies_after_the_look_is_not_meant(made: Callable[[str], Any]) -> Non
     step, left = 0, (0,)
     while True:
         step += 1
-        done = queue.move_front(
+        done = queue.move_range(
             "op", step, 10, source="dead", target="waiting", high_water_ms=high, left=left
         )
         left = done.left
@@ -212,9 +214,9 @@ def test_what_an_undo_put_back_since_the_look_is_not_meant(
 def test_a_step_sent_twice_moves_once(made: Callable[[str], Any]) -> None:
     queue = made("q")
     say = {"source": "dead", "target": "waiting", "high_water_ms": queue.now()}
-    first = queue.move_front("op", 1, 5, **say)
+    first = queue.move_range("op", 1, 5, **say)
     after = everything(queue)
-    assert queue.move_front("op", 1, 5, **say) == first
+    assert queue.move_range("op", 1, 5, **say) == first
     assert everything(queue) == after and first.moved
 
 
@@ -228,27 +230,27 @@ def test_the_history_is_told_of_a_seconds_steps_at_once(made: Callable[[str], An
         )
         return [int(number) for op, *_, number in items if op == "op"][::-1]
 
-    shards = len(queue.all_keys)
-    first = queue.move_front("op", 1, shards, **say).done
+    shards = len(queue.shard_keys)
+    first = queue.move_range("op", 1, shards, **say).done
     assert sum(told()) == first  # at once, so that it is seen to begin
     for step, later_ms in ((2, 400), (3, 599)):
         queue.clock.advance(later_ms)
-        queue.move_front("op", step, shards, **say)
+        queue.move_range("op", step, shards, **say)
     assert sum(told()) == first and len(told()) <= shards
     queue.clock.advance(1)
-    fourth = queue.move_front("op", 4, shards, **say).done
+    fourth = queue.move_range("op", 4, shards, **say).done
     assert sum(told()) == fourth > first and len(told()) <= 2 * shards
-    fifth = queue.move_front("op", 5, shards, **say).done
+    fifth = queue.move_range("op", 5, shards, **say).done
     assert sum(told()) == fourth < fifth
-    last = queue.move_front("op", 6, shards, **say, last=True).done
+    last = queue.move_range("op", 6, shards, **say, last=True).done
     assert sum(told()) == last > fifth
     queue.clock.advance(-10_000)
-    seventh = queue.move_front("op", 7, shards, **say).done
+    seventh = queue.move_range("op", 7, shards, **say).done
     assert sum(told()) == seventh > last  # by a clock that is behind, it would be a long time
-    eighth = queue.move_front("op", 8, shards, **say).done
+    eighth = queue.move_range("op", 8, shards, **say).done
     assert sum(told()) == seventh < eighth
     step, left = 9, (0,)
-    while not (done := queue.move_front("op", step, 10, **say, left=left)).over:
+    while not (done := queue.move_range("op", step, 10, **say, left=left)).over:
         step, left = step + 1, done.left
     assert sum(told()) == done.done > eighth  # nothing was left
 
@@ -269,13 +271,13 @@ def test_the_history_is_told_nothing_twice_when_shards_are_given_up(client: redi
         items = [item for event in queue.history(100) for item in event.what.get("op", ())]
         return sum(int(item.split("|")[3]) for item in items)
 
-    first = queue.move_front("op", 1, 9, **say)
+    first = queue.move_range("op", 1, 9, **say)
     assert told() == first.done > 0
     while queue.resize(1):
         pass
     kept = told()
     step, left = 2, first.left[:1]
-    while not (done := queue.move_front("op", step, 9, **say, left=left)).over:
+    while not (done := queue.move_range("op", step, 9, **say, left=left)).over:
         step, left = step + 1, done.left
     assert told() - kept == done.done - first.done and done.done == N
 
@@ -292,7 +294,7 @@ def test_an_entry_whose_request_is_gone_stays_and_stops_nothing(client: redis.Re
     moved = step = 0
     while True:
         step += 1
-        done = queue.move_front(
+        done = queue.move_range(
             "op", step, 1, source="dead", target="waiting", high_water_ms=queue.now(), left=left
         )
         moved, left = moved + done.moved, done.left
@@ -353,7 +355,7 @@ def test_a_call_touches_so_many_requests_and_no_more(client: redis.Redis) -> Non
     bury(queue)
     high, moved = queue.now(), []
     for step in range(1, 5):
-        said = queue.move_front(
+        said = queue.move_range(
             "op", step, 100, source="dead", target="waiting", high_water_ms=high
         )
         moved.append(said.moved)

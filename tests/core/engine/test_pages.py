@@ -88,8 +88,8 @@ def made(client: redis.Redis, part: str) -> tuple[Any, list[str], Any]:
     if part == "shards":
         queue: Any = ShardedDelaySet(client, "q", shards=3)
         queue.schedule([("first", b"")])
-        client.delete(*[leaf.keys["delay"] for leaf in queue.leaves])
-        return queue, [leaf.keys["dead"] for leaf in queue.leaves], "dead"
+        client.delete(*[leaf.keys["delay"] for leaf in queue.shard_queues])
+        return queue, [leaf.keys["dead"] for leaf in queue.shard_queues], "dead"
     if part == "raw":
         return RawDelaySet(client, "raw-delay:set"), ["set"], None
     if part == "sidekiq":
@@ -105,10 +105,10 @@ def made(client: redis.Redis, part: str) -> tuple[Any, list[str], Any]:
 def spanned(queue: DelaySet[redis.Redis]) -> list[bytes]:
     """All members, read as Spark reads them: in parts, each by pages."""
     found: list[bytes] = []
-    for span in queue.spans("dead", 11) or ():
+    for span in queue.score_ranges("dead", 11) or ():
         cursor: str | None = None
         while True:
-            sheet = queue.sheet("dead", span, cursor, 4)
+            sheet = queue.read_range("dead", span, cursor, 4)
             found += sheet.ids
             cursor = sheet.cursor
             if cursor is None:

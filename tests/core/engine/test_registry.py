@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import fakeredis
 import pytest
 
-from redisq_ops.core.engine.registry import Registered, all_queues, enrol, find, forget
+from redisq_ops.core.engine.registry import Registered, all_queues, ensure_registered, find, forget
 from redisq_ops.core.model.errors import BadInput, SchemaTooNew, WrongKind
 from redisq_ops.core.redis.operation import run
 
@@ -18,21 +18,21 @@ def fake() -> Iterator[fakeredis.FakeRedis]:
 
 
 def test_the_first_enrols_and_the_next_finds(fake: fakeredis.FakeRedis) -> None:
-    first = run(fake, enrol("mail", "request", 1))
-    assert first == run(fake, enrol("mail", "request", 1)) == run(fake, find("mail"))
+    first = run(fake, ensure_registered("mail", "request", 1))
+    assert first == run(fake, ensure_registered("mail", "request", 1)) == run(fake, find("mail"))
     assert first.created_ms > 0 and first.shards == 1
 
 
 def test_queues_are_listed_by_name_and_forgotten(fake: fakeredis.FakeRedis) -> None:
     for name in ("b", "c", "a"):
-        run(fake, enrol(name, "delay", 1))
+        run(fake, ensure_registered(name, "delay", 1))
     assert [entry.name for entry in run(fake, all_queues())] == ["a", "b", "c"]
-    run(fake, forget(run(fake, enrol("b", "delay", 1))))
+    run(fake, forget(run(fake, ensure_registered("b", "delay", 1))))
     assert [entry.name for entry in run(fake, all_queues())] == ["a", "c"]
 
 
 def test_prefixes_are_worlds_apart(fake: fakeredis.FakeRedis) -> None:
-    run(fake, enrol("mail", "request", 1, "one"))
+    run(fake, ensure_registered("mail", "request", 1, "one"))
     assert run(fake, all_queues("two")) == []
 
 
@@ -42,17 +42,17 @@ def test_prefixes_are_worlds_apart(fake: fakeredis.FakeRedis) -> None:
 def test_what_another_wrote_is_refused(
     fake: fakeredis.FakeRedis, kind: str, schema: int, error: type[Exception]
 ) -> None:
-    run(fake, enrol("mail", "request", 1))
+    run(fake, ensure_registered("mail", "request", 1))
     before = fake.hgetall("rq:registry")
     with pytest.raises(error):
-        run(fake, enrol("mail", kind, schema))
+        run(fake, ensure_registered("mail", kind, schema))
     assert fake.hgetall("rq:registry") == before
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "a{b}", "a*", "a|b", "ä", "x" * 129, "a\n"])
 def test_bad_names_write_nothing(fake: fakeredis.FakeRedis, name: str) -> None:
     with pytest.raises(BadInput):
-        run(fake, enrol(name, "request", 1))
+        run(fake, ensure_registered(name, "request", 1))
     assert fake.keys() == []
 
 
@@ -61,10 +61,10 @@ def test_no_queue_of_ours_hides_another_programs(
     fake: fakeredis.FakeRedis, name: str, kind: str
 ) -> None:
     with pytest.raises(BadInput, match="other programs'"):
-        run(fake, enrol(name, kind, 1))
+        run(fake, ensure_registered(name, kind, 1))
     assert fake.keys() == []
-    run(fake, enrol("carmine:mail", "carmine", 1))
-    run(fake, enrol("mail:eu", kind, 1))
+    run(fake, ensure_registered("carmine:mail", "carmine", 1))
+    run(fake, ensure_registered("mail:eu", kind, 1))
 
 
 def test_an_entry_reads_back_as_written() -> None:

@@ -49,7 +49,7 @@ def test_one_to_put_in_and_one_to_settle_and_take_on(
         assert trips == 1 or not n  # the first enters it into the registry, and loads scripts
         trips = 0
         ends = [Settlement(delivery, "ack") for delivery in held]
-        said, taken = queue.turn(ends, 1, consumer="w1")
+        said, taken = queue.settle_and_take(ends, 1, consumer="w1")
         assert trips == 1 or n < 2
         assert said == ["done"] * len(held) and len(taken.deliveries) == 1
         held = taken.deliveries

@@ -50,7 +50,7 @@ STATES: tuple[State, ...] = ("waiting", "pending", "delayed", "dead", "trash")
 def cases() -> Iterator[tuple[str, str, bool]]:
     """Kind, key, and whether the process looked at the keys before, when they were all right."""
     for kind, (cls, options) in KINDS.items():
-        fixed = [part for part in sorted({*FIXED, *cls.parts}) if not part.startswith("p:")]
+        fixed = [part for part in sorted({*FIXED, *cls.key_types}) if not part.startswith("p:")]
         for part in (*fixed, *VARIABLE, *(REQUESTS if kind == "request" else ())):
             yield kind, part, True
             if not options:
@@ -118,10 +118,10 @@ def attempts(
         "claim": step("op", 3, "pending", "pending"),
         "purge": step("op", 4, "dead", "trash"),
         "restore": step("op", 5, "trash", "restore"),
-        "front": lambda: queue.move_front(
+        "front": lambda: queue.move_range(
             "front", 1, 1, source="dead", target="waiting", high_water_ms=now
         ),
-        LATER: lambda: queue.move_front(
+        LATER: lambda: queue.move_range(
             "front", 2, 9, source="dead", target="waiting", high_water_ms=now
         ),
         "edit": lambda: queue.edit(
@@ -166,7 +166,7 @@ def key_of(queue: Queue[redis.Redis], part: str, clock: FakeClock) -> str:
         "undo": "undo_front:2",
     }
     base, _, rest = variable.get(part, part).partition("_")
-    whole = part in queue.parts or part in FIXED or not rest
+    whole = part in queue.key_types or part in FIXED or not rest
     return queue.keys[part] if whole else queue.keys[base + "_"] + rest
 
 
@@ -214,7 +214,7 @@ def test_what_is_refused_has_changed_nothing(
         (kind, part)
         for kind, (cls, _) in KINDS.items()
         for part in ("err", "trash", "body", "edited", "dead", "delay", "stat")
-        if part in {*FIXED, *cls.parts}
+        if part in {*FIXED, *cls.key_types}
     ],
 )
 def test_what_changes_an_entry_s_state_is_refused_whole_by_a_process_that_looked_before(
@@ -248,7 +248,7 @@ def test_what_is_emptied_whole_is_refused_whole(client: redis.Redis, kind: str, 
     with in_the_way(client, queue.keys[part]):
         seen = picture(client)
         with pytest.raises(WrongKind):
-            queue.move_front(
+            queue.move_range(
                 "front", 2, 9, source="trash", target="gone", high_water_ms=clock.now_ms
             )
         assert picture(client) == seen
@@ -356,18 +356,20 @@ def test_a_move_from_or_to_such_a_client_is_refused(
     op, some = "move-00000000aa", [e.id for e in source.page("waiting", None, 9).entries]
     said = source.move(op, 1, some, source="waiting", target="trash", high_water_ms=clock.now_ms)
     assert said == ["moved"] * len(some)
-    cargo = run(client, transfer.taken_out(source, op, 1))
+    cargo = run(client, transfer.read_step(source, op, 1))
     with in_the_way(client, target.keys["c_"] + "ann"):
         seen = picture(client)
         with pytest.raises(WrongKind, match=r"into}:c:ann is a string"):
-            run(client, transfer.land(target, op, 1, cargo, 1000))
+            run(client, transfer.accept_entries(target, op, 1, cargo, 1000))
         assert picture(client) == seen
     with in_the_way(client, source.keys["c_"] + "ann"):
         seen = picture(client)
         with pytest.raises(WrongKind, match=r"q}:c:ann is a string"):
-            run(client, transfer.put_back(source, "back", 1, op, 1, cargo[::-1], undone=True))
+            run(
+                client, transfer.restore_entries(source, "back", 1, op, 1, cargo[::-1], undone=True)
+            )
         assert picture(client) == seen
-    run(client, transfer.put_back(source, "back", 1, op, 1, cargo, undone=True))
+    run(client, transfer.restore_entries(source, "back", 1, op, 1, cargo, undone=True))
     assert source.invariants() == target.invariants() == []
     assert {e.id for e in source.page("waiting", None, 9).entries} == set(some)
 

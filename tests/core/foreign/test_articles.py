@@ -13,7 +13,7 @@ import pytest
 import redis
 import redis.asyncio
 
-from redisq_ops.core.engine.queue_types import layout
+from redisq_ops.core.engine.queue_classes import foreign_class
 from redisq_ops.core.foreign.articles import (
     RawCircularQueue,
     RawDelaySet,
@@ -407,7 +407,10 @@ def test_a_delay_set_is_counted_and_paged(
     assert entry is not None and entry.at_ms == (now + 3600) * 1000 + 250
     assert (entry.state, entry.payload) == ("delayed", b"late 1")
     assert state_of(later.get("due0")) == "waiting" and later.get("nope") is None
-    assert later.upcoming([(now + 3000) * 1000, (now + 3601) * 1000, (now + 4000) * 1000]) == [4, 1]
+    assert later.due_counts([(now + 3000) * 1000, (now + 3601) * 1000, (now + 4000) * 1000]) == [
+        4,
+        1,
+    ]
     assert later.checkup().flaws == ()
 
 
@@ -669,7 +672,7 @@ def test_what_is_unknown_is_not_waited_for(filled: Client, redisq: Redisq) -> No
 def test_awaited_they_are_the_same(
     filled: Client, aclient: Callable[[], redis.asyncio.Redis], name: str
 ) -> None:
-    made = layout(name.partition(":")[0])
+    made = foreign_class(name.partition(":")[0])
     assert made is not None
     blocking: Any = made(filled, name)
 

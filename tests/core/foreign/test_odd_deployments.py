@@ -99,7 +99,7 @@ def test_names_of_any_bytes_are_shown_with_the_others(redisq: Redisq, client: re
     client.rpush(b"queue:odd\xff", JOB % 5)
     process(client, b"box\xfe:1:b", b'{"queue":"odd\xff","payload":"{\\"jid\\":\\"j6\\"}"}')
     looked_at(redisq, "sidekiq", "delay ls {0}", "inspect queue {0}:odd%FF", "fsck {0}:odd%FF")
-    assert [p.name for p in SidekiqQueue(client, "sidekiq").processes()] == [
+    assert [p.name for p in SidekiqQueue(client, "sidekiq").worker_processes()] == [
         "box\udcfe:1:b", "good:1:a"
     ]  # fmt: skip
     assert {row["id"] for row in redisq.rows("pending", "ls", "sidekiq")} == {"j4", "j6"}

@@ -265,10 +265,10 @@ def test_a_pruned_worker_s_job_is_among_its_queue_s_failures(client: redis.Redis
     whole = ResqueQueue(client, "resque")
     for _ in range(2):
         with pytest.raises(WrongKind, match="resque:low_failed"):
-            whole.prune(DEAD)
+            whole.prune_process(DEAD)
     assert client.sismember("resque:workers", DEAD) and client.exists(f"resque:worker:{DEAD}")
     client.delete("resque:low_failed")
-    pruned = whole.prune(DEAD)
+    pruned = whole.prune_process(DEAD)
     assert (pruned.word, pruned.waiting, pruned.dead) == ("pruned", 0, 1)
     assert (client.llen("resque:low_failed"), client.llen("resque:failed")) == (1, 2)
     assert client.sismember("resque:failed_queues", "low_failed")
@@ -282,14 +282,14 @@ def test_a_pruned_worker_s_job_runs_again_if_that_is_asked_for(client: redis.Red
     client.rename("resque:queue:low", "elsewhere")
     client.set("resque:queue:low", "somebody else's")
     with pytest.raises(WrongKind, match="resque:queue:low"):
-        whole.prune(DEAD, rescue=True)
+        whole.prune_process(DEAD, rescue=True)
     client.rename("elsewhere", "resque:queue:low")
-    pruned = whole.prune(DEAD, rescue=True)
+    pruned = whole.prune_process(DEAD, rescue=True)
     assert (pruned.word, pruned.waiting, pruned.dead) == ("pruned", 1, 0)
     front, *rest = client.lrange("resque:queue:low", 0, -1)
     assert (front, rest) == (b'{"class":"Archive","args":[ 41 ]}', kept), "its own bytes"
     assert client.llen("resque:failed") == 2
-    assert whole.prune(DEAD, rescue=True).word == "unknown"
+    assert whole.prune_process(DEAD, rescue=True).word == "unknown"
 
 
 def test_a_refusal_while_it_is_entered_is_not_half_of_it(
@@ -320,15 +320,15 @@ def test_a_silent_worker_is_pruned_as_resque_does(whole: Ours, client: redis.Red
         "box:77:low": "2124-06-10T06:15:10Z", DEAD: "2024-06-10T06:15:10+00:00",
     })  # fmt: skip
     client.set(f"resque:stat:processed:{DEAD}", 7)
-    there = {process.name: process for process in live.processes()}
+    there = {process.name: process for process in live.worker_processes()}
     assert {name: p.alive for name, p in there.items()} == {
         "box:77:low": True, DEAD: False, "old:5:*": True,
     }  # fmt: skip
     assert (there[DEAD].pid, there[DEAD].queues) == (78, ("mail:out", "low"))
-    assert live.prune("old:5:*").word == "alive", "it never beat: it may be of another kind"
-    assert live.prune("box:77:low").word == "alive"
-    assert live.prune("nobody").word == "unknown"
-    assert live.prune(DEAD).word == "pruned"
+    assert live.prune_process("old:5:*").word == "alive", "it never beat: it may be of another kind"
+    assert live.prune_process("box:77:low").word == "alive"
+    assert live.prune_process("nobody").word == "unknown"
+    assert live.prune_process(DEAD).word == "pruned"
     last = client.lindex("resque:failed", -1) or b""
     assert b'"payload":{"class":"Archive","args":[ 41 ]}' in last, "its own bytes"
     said = json.loads(last)
@@ -337,7 +337,7 @@ def test_a_silent_worker_is_pruned_as_resque_does(whole: Ours, client: redis.Red
     assert (said["queue"], said["worker"]) == ("low", DEAD)
     assert not client.exists(f"resque:worker:{DEAD}", f"resque:stat:processed:{DEAD}")
     assert client.smembers("resque:workers") == {b"box:77:low", b"old:5:*"}
-    assert live.prune(DEAD).word == "unknown"
+    assert live.prune_process(DEAD).word == "unknown"
     (again,) = [
         e for e in ResqueQueue(client, "resque:low").page("dead").entries if e.reason == "lost"
     ]
@@ -351,14 +351,14 @@ def test_a_worker_that_came_back_is_not_pruned(
     live = ResqueQueue(client, "resque")
     put(client, "resque")
     client.hset("resque:workers:heartbeat", DEAD, "2024-06-10T06:15:10Z")
-    guarded = ResqueQueue._guarded
+    guarded = ResqueQueue._call_idempotent
 
     async def after_a_beat(self: Any, *args: Any, **given: Any) -> Any:
         client.hset("resque:workers:heartbeat", DEAD, "2024-06-10T06:15:20Z")
         return await guarded(self, *args, **given)
 
-    monkeypatch.setattr(ResqueQueue, "_guarded", after_a_beat)
-    assert live.prune(DEAD).word == "changed"
+    monkeypatch.setattr(ResqueQueue, "_call_idempotent", after_a_beat)
+    assert live.prune_process(DEAD).word == "changed"
     assert client.sismember("resque:workers", DEAD) and client.llen("resque:failed") == 2
 
 
@@ -401,7 +401,7 @@ def test_on_a_full_server_everything_goes_but_new_jobs(
         assert moved(queue, ids(queue.page("waiting"))[:1], "waiting", "gone", "g") == ["moved"]
         assert queue.sweep() == 0
         queue.configure("c", 1, {"paused": "full"})
-        assert queue.prune("nobody").word == "unknown"
+        assert queue.prune_process("nobody").word == "unknown"
     finally:
         client.config_set("maxmemory", 0)
     assert queue.counts().waiting == 2
@@ -488,8 +488,8 @@ def test_a_deployment_beside_a_queue_of_it_is_without_that(
     queue: Ours, whole: Ours, client: redis.Redis
 ) -> None:
     put(client, "resque")
-    run(client, queue._enrol())
-    run(client, whole._enrol())
+    run(client, queue._ensure_registered())
+    run(client, whole._ensure_registered())
     rest, low = run(client, Deployment(client).apart())
     assert (rest.name, low.name) == ("resque", "resque:low")
     expected: dict[State, int] = {"waiting": 4, "pending": 1, "dead": 2}

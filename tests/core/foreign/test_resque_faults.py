@@ -263,9 +263,11 @@ def test_b9_names_with_colons(client: redis.Redis) -> None:
     host, pid, *_ = name.split(":")
     assert (host, pid) == ("fe80", ""), "as Resque reads it"
 
-    (worker,) = ResqueQueue(client, "resque").processes()
+    (worker,) = ResqueQueue(client, "resque").worker_processes()
     assert worker.name == name
-    assert ResqueQueue(client, "resque").prune(worker.name).word == "pruned", "by its whole name"
+    assert ResqueQueue(client, "resque").prune_process(worker.name).word == "pruned", (
+        "by its whole name"
+    )
 
 
 def test_b10_processed_is_not_done(client: redis.Redis, queue: Ours) -> None:

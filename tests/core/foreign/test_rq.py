@@ -154,14 +154,14 @@ def test_a_job_in_work_is_seen_with_its_worker(client: Client, queue: rq.Queue, 
         assert (running.id, running.called, running.consumer) == ("long", "started", "w1")
         assert running.at_ms and running.since_ms and running.at_ms > running.since_ms
         assert mail.get("long") == running
-        (process,) = mail.processes()
+        (process,) = mail.worker_processes()
         assert (process.name, process.alive, process.queues) == ("w1", True, ("mail",))
         assert [work.id for work in process.work] == ["long"] and process.pid == worker.pid
     finally:
         os.killpg(worker.pid, signal.SIGKILL)  # the machine is gone, and with it the job's horse
         worker.wait()
     client.delete("rq:worker:w1")  # as it expires
-    (gone,) = mail.processes()
+    (gone,) = mail.worker_processes()
     assert not gone.alive
     ((_, score),) = list[Any](client.zrange("rq:wip:mail", 0, -1, withscores=True))
     rq.registry.StartedJobRegistry("mail", connection=client).cleanup(score + 1)
@@ -229,7 +229,7 @@ def test_a_deployment_is_looked_at_as_a_whole(client: Client, queue: rq.Queue) -
         later = rq.Queue(name, connection=client)
         later.enqueue_in(timedelta(seconds=700), rq_tasks.fine, 1)
     now = int(time.time() * 1000)
-    assert whole.upcoming([now, now + 600_000, now + 1_200_000]) == [0, 2]
+    assert whole.due_counts([now, now + 600_000, now + 1_200_000]) == [0, 2]
 
 
 # --- what operators change ----------------------------------------------------------

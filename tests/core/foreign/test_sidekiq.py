@@ -189,7 +189,7 @@ def test_what_a_real_client_pushes_is_seen_and_taken_here(
 
 
 def told_by(queue: SidekiqQueue[redis.Redis]) -> list[str]:
-    return [work.id for process in queue.processes() for work in process.work]
+    return [work.id for process in queue.worker_processes() for work in process.work]
 
 
 @pytest.mark.slow
@@ -238,17 +238,17 @@ def test_a_real_worker_goes_on_with_what_was_done_here(
         assert moved(low, [busy.id], "pending", "waiting", "b") == ["busy"]
         # It tells of its work at each beat: what has ended since is still told of.
         sidekiq.until("and only that", lambda: told_by(low) == [busy.id])
-        (there,) = low.processes()
+        (there,) = low.worker_processes()
         assert there.alive and set(there.queues) == {"default", "low"} and there.pid == process.pid
         assert there.since_ms and 0 <= low.now() - there.since_ms < 120_000
-        assert low.prune(there.name).word == "alive"
+        assert low.prune_process(there.name).word == "alive"
 
         process.kill()
         process.wait()
-        assert low.prune(there.name, silent_ms=0, rescue=True).word == "pruned"
-        assert low.processes() == [] and low.counts().pending == 0
+        assert low.prune_process(there.name, silent_ms=0, rescue=True).word == "pruned"
+        assert low.worker_processes() == [] and low.counts().pending == 0
         assert ids(low.page("waiting")) == [busy.id], "as it was taken, and again"
-        assert low.prune(there.name).word == "unknown"
+        assert low.prune_process(there.name).word == "unknown"
 
 
 @pytest.mark.slow
@@ -329,7 +329,7 @@ def test_recorded_releases_are_read(client: redis.Redis, release: int) -> None:
     (busy,) = whole.page("pending").entries
     assert (busy.id, busy.called) == (named(6), "busy")
     assert busy.since_ms == 1_718_000_089_000
-    (process,) = whole.processes()
+    (process,) = whole.worker_processes()
     assert process.host == f"web-{release}" if release == 8 else "web-7"
     assert len(process.work) == 1
 
@@ -573,7 +573,7 @@ def test_the_worker_runs_it(
 def test_a_call_sent_again_changes_nothing(queue: Ours, client: redis.Redis) -> None:
     from ...model.wire import run_twice
 
-    client_run(client, queue._enrol())
+    client_run(client, queue._ensure_registered())
     run_twice(client, queue.push.op([Job("A", [], "a"), Job("B", [], "b")]))
     assert client.llen("queue:default") == 2
     taken = run_twice(client, queue.take.op(2, consumer="w1"))
@@ -874,11 +874,11 @@ def test_what_was_counted_of_a_job_that_others_ended_is_forgotten(
 def test_rescheduling_and_the_timeline(queue: Ours, client: redis.Redis) -> None:
     client.zadd("retry", {record("a"): T / 1000 + 10})
     client.zadd("schedule", {record("b"): T / 1000 + 20})
-    assert queue.upcoming([T, T + 15_000, T + 25_000]) == [1, 1]
+    assert queue.due_counts([T, T + 15_000, T + 25_000]) == [1, 1]
     assert moved(queue, ["a", "b"], "delayed", "delayed", lease_ms=T + 90_000) == ["moved"] * 2
     assert [e.at_ms for e in queue.page("delayed").entries] == [T + 90_000] * 2
     assert queue.undo("op", 1, target="delayed", by="u", seq=1) == (2, 0)
-    assert queue.upcoming([T, T + 15_000, T + 25_000]) == [1, 1]
+    assert queue.due_counts([T, T + 15_000, T + 25_000]) == [1, 1]
 
 
 def test_what_came_back_since_is_late(queue: Ours, client: redis.Redis, clock: FakeClock) -> None:
@@ -960,13 +960,13 @@ def test_silent_processes_are_told_and_pruned(whole: Ours, client: redis.Redis) 
     put(client, "sidekiq-7")
     identity = "web-1:4711:0a1b2c3d4e5f"
     client.pexpire(identity, 25_000)
-    (process,) = whole.processes()
+    (process,) = whole.worker_processes()
     assert process.alive and process.silent_ms and process.silent_ms >= 35_000
-    assert whole.prune(identity, silent_ms=50_000).word == "alive"
-    assert whole.prune("nobody").word == "unknown"
+    assert whole.prune_process(identity, silent_ms=50_000).word == "alive"
+    assert whole.prune_process("nobody").word == "unknown"
     client.delete(identity, f"{identity}:work")
-    assert [p.alive for p in whole.processes()] == [False]
-    assert whole.prune(identity).word == "pruned"
+    assert [p.alive for p in whole.worker_processes()] == [False]
+    assert whole.prune_process(identity).word == "pruned"
     assert client.scard("processes") == 0
 
 
@@ -976,9 +976,11 @@ def test_a_process_whose_record_is_gone_is_pruned_however_long_is_asked_for(
     put(client, "sidekiq-7")
     identity = "web-1:4711:0a1b2c3d4e5f"
     client.persist(identity)
-    assert whole.prune(identity, silent_ms=1).word == "alive", "a record that stays says nothing"
+    assert whole.prune_process(identity, silent_ms=1).word == "alive", (
+        "a record that stays says nothing"
+    )
     client.delete(identity)
-    assert whole.prune(identity, silent_ms=3_600_000).word == "pruned"
+    assert whole.prune_process(identity, silent_ms=3_600_000).word == "pruned"
     assert client.scard("processes") == 0
 
 
@@ -1000,21 +1002,21 @@ def test_a_rescue_is_whole_or_nothing(whole: Ours, client: redis.Redis) -> None:
     client.set("queue:bad", "somebody else's")
     for _ in range(3):
         with pytest.raises(WrongKind, match="queue:bad"):
-            whole.prune(identity, silent_ms=0, rescue=True)
+            whole.prune_process(identity, silent_ms=0, rescue=True)
     assert client.llen("queue:default") == client.llen("queue:low") == 0
     assert client.scard("processes") == 1 and client.hlen(f"{identity}:work") == 3
     client.delete("queue:bad")
-    pruned = whole.prune(identity, silent_ms=0, rescue=True)
+    pruned = whole.prune_process(identity, silent_ms=0, rescue=True)
     assert (pruned.word, pruned.waiting, pruned.lost) == ("pruned", 3, 0)
     assert [client.llen(f"queue:{q}") for q in ("default", "bad", "low")] == [1, 1, 1]
 
 
 def test_what_isn_t_rescued_is_said_to_be_lost(whole: Ours, client: redis.Redis) -> None:
     identity = held_by_a_process(client, "default", "low")
-    (there,) = whole.processes()
+    (there,) = whole.worker_processes()
     assert [(work.id, work.queue) for work in there.work] == [("j0", "default"), ("j1", "low")]
     assert (there.since_ms, there.alive, there.host) == (T, True, "web-2")
-    pruned = whole.prune(identity, silent_ms=0)
+    pruned = whole.prune_process(identity, silent_ms=0)
     assert (pruned.word, pruned.waiting, pruned.lost) == ("pruned", 0, 2)
     assert client.llen("queue:default") == 0
 
@@ -1326,4 +1328,6 @@ def test_who_asks_one_queue_asks_the_deployment(
     for address in ("sidekiq", "sidekiq:mail"):
         (said,) = redisq.rows("explain", address)
         assert not {"no-worker"} & {said["rule"], *(one["rule"] for one in said["also"])}, said
-    assert SidekiqQueue(client, "sidekiq").standing().asked_ms == queue.standing().asked_ms
+    assert (
+        SidekiqQueue(client, "sidekiq").queue_position().asked_ms == queue.queue_position().asked_ms
+    )

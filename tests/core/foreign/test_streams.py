@@ -11,7 +11,7 @@ import pytest
 import redis
 import redis.asyncio
 
-from redisq_ops.core.engine.queue_types import layout
+from redisq_ops.core.engine.queue_classes import foreign_class
 from redisq_ops.core.foreign.streams import StreamQueue
 from redisq_ops.core.foreign.streams.checkup import SILENT_MS
 from redisq_ops.core.model.entry import Page
@@ -286,4 +286,4 @@ def test_awaited_it_is_the_same(queue: Stream, aclient: Callable[[], redis.async
 
 
 def test_the_kind_is_known() -> None:
-    assert layout("stream") is StreamQueue
+    assert foreign_class("stream") is StreamQueue

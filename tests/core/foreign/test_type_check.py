@@ -142,7 +142,7 @@ def test_a_sidekiq_process_that_cant_be_read_hides_no_other(
     said = redisq.refusal("workers", "prune", "sidekiq", "box:1:a", "--yes", code=1)
     assert said.endswith("the queue keeps its data: box:1:a:work")
     with pytest.raises(WrongKind):
-        queue.prune("box:1:a", silent_ms=0)
+        queue.prune_process("box:1:a", silent_ms=0)
     assert client.sismember("processes", "box:1:a")
 
 

@@ -283,7 +283,7 @@ def test_a_datetime_and_a_timedelta_are_times(client: redis.Redis) -> None:
     (entry,) = fast.page("delayed").entries
     assert entry.at_ms == 1_700_000_005_000
     assert Retry(after=timedelta(seconds=1.5)).after == 1.5
-    sent = queue.spans("delayed", 10, MOMENT, MOMENT)
+    sent = queue.score_ranges("delayed", 10, MOMENT, MOMENT)
     assert sent is not None and [span.entries for span in sent] == [1]
 
 

@@ -359,7 +359,7 @@ def test_c13_a_call_sent_again_puts_nothing_in_twice(client: redis.Redis, queue:
         client.lpush("carmine:mq:low:mid-circle", "job")
     assert client.llen("carmine:mq:low:mid-circle") == 2
 
-    with queue.callers.turn("enqueue") as (caller, seq):
+    with queue.callers.borrow("enqueue") as (caller, seq):
         pass
     script = queue._script("enqueue")
     sender: Any = client

@@ -295,7 +295,7 @@ def test_counts_pages_and_buckets_by_the_clock(queue: Queue, clock: FakeClock) -
     assert page.total == 6
     assert [e.id for e in queue.page("delayed", page.cursor, 4).entries] == ["e8", "e9"]
     edges = [clock.now_ms + 1000 * n for n in range(0, 7, 2)]
-    assert queue.upcoming(edges) == [2, 2, 2]
+    assert queue.due_counts(edges) == [2, 2, 2]
     assert queue.get("e3").state == "waiting"  # type: ignore[union-attr]
     assert queue.get("e4").state == "delayed"  # type: ignore[union-attr]
 
@@ -337,8 +337,8 @@ def test_an_earlier_time_wakes_a_sleeper_and_a_later_one_does_not(
     client: redis.Redis, queue: Queue
 ) -> None:
     def woken() -> int:
-        n = client.llen(queue.wake_key)
-        client.delete(queue.wake_key)
+        n = client.llen(queue._wake_key)
+        client.delete(queue._wake_key)
         return n
 
     put(queue, "a", 5000)

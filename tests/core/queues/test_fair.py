@@ -13,7 +13,7 @@ import pytest
 import redis
 import redis.asyncio
 
-from redisq_ops.core.engine.idempotency import Callers
+from redisq_ops.core.engine.idempotency import CallerSlots
 from redisq_ops.core.model.clock import FakeClock
 from redisq_ops.core.model.entry import Client, Delivery, Settlement
 from redisq_ops.core.model.errors import (
@@ -204,10 +204,10 @@ def test_a_cap_leaves_room_for_the_others_and_costs_no_turn(
     assert Counter(whose(held)) == {"a": 2, "b": 8}
     assert take(queue, 10, "w2")[-1].client == "b", "nothing more of a, whoever asks"
     assert take(queue) == []
-    client.delete(queue.wake_key)
+    client.delete(queue._wake_key)
     mine = [d for d in held if d.client == "a"]
     assert settle(queue, "ack", mine[0]) == ["done"]
-    assert client.llen(queue.wake_key) == 1, "whose turn it is again wakes a worker"
+    assert client.llen(queue._wake_key) == 1, "whose turn it is again wakes a worker"
     put(queue, "b", "more")
     assert whose(take(queue)) in ("ab", "ba")
     assert queue.limit("a", 0) == 2
@@ -236,9 +236,9 @@ def test_rules_have_bounds_and_an_inverse(queue: Queue) -> None:
     assert queue.control("op", 1, "cap", "a", 7) == ("ok", 0)
     assert queue.control("op", 1, "cap", "a", 7) == ("ok", 0), "sent again"
     assert queue.control("op", 2, "cap", "a", 7) == ("same", 7)
-    assert queue.client_of("a") == Client("a", 0, 0, 1, False, 7)
-    assert queue.invert("back", 1, "cap", ["a", "0"]) == 1
-    assert queue.client_of("a") is None
+    assert queue.get_client("a") == Client("a", 0, 0, 1, False, 7)
+    assert queue.undo_change("back", 1, "cap", ["a", "0"]) == 1
+    assert queue.get_client("a") is None
     (event,) = queue.history(1)
     assert event.what["op"] == ("back|cap|a|0",)
 
@@ -251,7 +251,7 @@ def test_a_rule_s_change_is_told_once_and_a_late_one_changes_nothing(queue: Queu
     assert queue.control("again", 1, "weight", "ann", 3) == ("same", 3)
     with pytest.raises(Superseded):
         queue.control("op", 1, "weight", "ann", 7)
-    found = queue.client_of("ann")
+    found = queue.get_client("ann")
     assert found is not None and found.weight == 3
     assert [(e.by, e.what) for e in queue.history(10)] == [
         ("op", {"op": ("op|weight|ann|3",)}),
@@ -792,7 +792,7 @@ def test_a_lost_reply_has_no_effect(
 
     def scene() -> FairQueue[Any]:
         client.flushall()
-        queue = FairQueue(client, "q", clock=FakeClock(), callers=Callers(lambda: "me"))
+        queue = FairQueue(client, "q", clock=FakeClock(), callers=CallerSlots(lambda: "me"))
         client.hset(registry_key(), "q", '{"kind": "fair", "schema": 1}')
         put(queue, "ann", "e0", "e1", "e2", "e3")
         put(queue, "bob", "b0", "b1")
@@ -806,7 +806,7 @@ def test_a_lost_reply_has_no_effect(
     with FlakyProxy(server.port) as proxy, connect(proxy.url) as unlucky:
         war = scene()
         other = FairQueue(unlucky, "q", clock=war.clock, callers=war.callers)
-        other._enrolled = True
+        other._registered = True
         proxy.drop_replies(1)
         assert act(other) == expected
         assert sum(proxy.seen.values()) > 1

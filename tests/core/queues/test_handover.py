@@ -18,7 +18,7 @@ from redis.retry import Retry
 from redisq_ops.core.model.clock import FakeClock
 from redisq_ops.core.model.entry import Delivery, Settlement
 from redisq_ops.core.model.errors import BadInput, Unreachable
-from redisq_ops.core.queues.delay import DelaySet, Handed, ShardedDelaySet
+from redisq_ops.core.queues.delay import DelaySet, HandoverResult, ShardedDelaySet
 from redisq_ops.core.queues.delay import handover as module
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis import operation
@@ -118,7 +118,7 @@ def test_other_content_under_a_known_id_is_a_dead_letter(
 ) -> None:
     mail.submit([b"mine"], id="e001")
     put(source, 3)
-    assert source.hand_over(mail) == Handed(2, 1, 0, False)
+    assert source.hand_over(mail) == HandoverResult(2, 1, 0, False)
     (dead,) = source.page("dead").entries
     assert (dead.id, dead.reason) == ("e001", "rejected")
     assert dead.error is not None and dead.error.type == "Exists"
@@ -155,8 +155,8 @@ def test_between_delay_sets_of_one_server_it_is_one_step(
     client: redis.Redis,
 ) -> None:
     ids = put(source, 150)
-    assert source.hand_over(other) == Handed(100, 0, 0, True)
-    assert source.hand_over(other) == Handed(50, 0, 0, False)
+    assert source.hand_over(other) == HandoverResult(100, 0, 0, True)
+    assert source.hand_over(other) == HandoverResult(50, 0, 0, False)
     assert arrived(other) == ids
     assert source.counts().done == 150
     assert source.invariants() == other.invariants() == []
@@ -173,9 +173,9 @@ def test_one_step_respects_the_target(
     put(source, 5)
     other.schedule([("e002", b"mine")], at_ms=0)
     other.configure("op", 1, {"max_waiting": "3"})
-    assert source.hand_over(other) == Handed(2, 0, 0, True)
+    assert source.hand_over(other) == HandoverResult(2, 0, 0, True)
     other.configure("op", 2, {"max_waiting": ""})
-    assert source.hand_over(other) == Handed(2, 1, 0, False)
+    assert source.hand_over(other) == HandoverResult(2, 1, 0, False)
     (dead,) = source.page("dead").entries
     assert dead.id == "e002"
     assert dead.error is not None and dead.error.type == "Exists"
@@ -282,7 +282,7 @@ def test_a_kill_between_any_two_steps_makes_no_second_copy(
     steps = 0
     while True:
         client.flushall()
-        source._enrolled = target._enrolled = False
+        source._registered = target._registered = False
         ids = put(source, 5)
         try:
             run_until(client, source.hand_over.op(target), steps, heard)
@@ -359,7 +359,7 @@ def test_a_callable_gets_each_in_order_and_its_errors_are_failures(
         if delivery.id == "e003":
             raise Reject("never")
 
-    assert source.hand_over(send) == Handed(3, 1, 1, False)
+    assert source.hand_over(send) == HandoverResult(3, 1, 1, False)
     assert seen == ids
     entry, dead = source.get("e001"), source.get("e003")
     assert entry is not None and entry.state == "delayed" and entry.failures == 1

@@ -11,7 +11,7 @@ import redis
 from redisq_ops.core.model.entry import Request, Settlement
 from redisq_ops.core.model.errors import NotFound, Unreachable
 from redisq_ops.core.queues.request import RequestQueue
-from redisq_ops.core.queues.request.wait import await_, wait
+from redisq_ops.core.queues.request.wait import async_wait, wait
 from redisq_ops.core.redis.client import aconnect, connect
 from redisq_ops.demo.server import EmbeddedServer
 
@@ -30,7 +30,7 @@ def awaited(url: str, ids: Sequence[str], *args: Any, **options: Any) -> list[Re
     async def finished() -> list[Request]:
         async with aconnect(url) as client:
             queue = RequestQueue(client, "mail")
-            return [request async for request in await_(queue, ids, *args, **options)]
+            return [request async for request in async_wait(queue, ids, *args, **options)]
 
     return asyncio.run(finished())
 

@@ -32,10 +32,10 @@ from redisq_ops.core.model.errors import (
 from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.operation import (
-    Blocking,
+    BlockingOperation,
     Bound,
     Call,
-    Described,
+    DescribedOperation,
     Description,
     apart,
     arun,
@@ -109,8 +109,8 @@ def test_a_method_runs_by_the_client_it_was_given(client: redis.Redis, aclient: 
     run(client, put("a", "1"))
     assert Box(client).content("a") == b"1"
     assert run(client, Box(None).content.op("a")) == b"1"
-    assert isinstance(Box(client).content, Blocking)
-    assert isinstance(Box(None).content, Described)
+    assert isinstance(Box(client).content, BlockingOperation)
+    assert isinstance(Box(None).content, DescribedOperation)
     assert Box.content.__doc__ == "What is in it."
 
     async def awaited() -> bytes | None:

@@ -112,7 +112,7 @@ def stock(client: redis.Redis, own: str) -> None:
 
 def test_each_shard_is_a_queue_of_carmines(queue: Queue, client: redis.Redis) -> None:
     assert put(queue, ids(300)) == ["ok"] * 300
-    for k, keys in enumerate(queue.all_keys):
+    for k, keys in enumerate(queue.shard_keys):
         own = f"q/{k}" if k else "q"
         here = {name for name in ids(300) if home(name, 12) == k}
         assert len(here) > 8
@@ -283,14 +283,14 @@ def test_what_is_done_is_guarded_between_two_shards(opened: Opener, client: redi
     for steps in range(30):
         with suppress(Killed):
             run_until(client, opened().resize.op(2), steps, True)
-        if any(client.exists(keys["transit"]) for keys in queue.all_keys):
+        if any(client.exists(keys["transit"]) for keys in queue.shard_keys):
             break
-    found: list[Any] = [client.hkeys(keys["transit"]) for keys in queue.all_keys]
+    found: list[Any] = [client.hkeys(keys["transit"]) for keys in queue.shard_keys]
     lying = [name.decode() for names in found for name in names]
     assert lying
     assert put(opened(), lying) == ["done-with-backoff"] * len(lying)
     assert put(opened(), lying[:1], requeue=True) == ["requeued"]
-    assert not any(client.exists(keys["transit"]) for keys in queue.all_keys)
+    assert not any(client.exists(keys["transit"]) for keys in queue.shard_keys)
     assert opened().resize(2) == 0
     assert opened().invariants() == []
 
@@ -411,7 +411,7 @@ def test_what_goes_back_into_sight_behind_the_mover_is_not_left_there(
     assert isinstance(work, Coroutine)
     roll = CarmineQueue(None, NAME)._script("list_ids").sha
     calls, left = work.send(None), None
-    keys = queue.all_keys[1]
+    keys = queue.shard_keys[1]
     try:
         while left is None:
             first = calls[0].command
@@ -511,7 +511,7 @@ def test_on_a_cluster_shards_are_on_all_nodes(
         queue.configure("set", 1, {"max_failures": "7"})
         assert queue.resize(5) == 0
         assert queue.resize(9) == 0
-        settings = together(part.settings.op() for part in queue.leaves)
+        settings = together(part.settings.op() for part in queue.shard_queues)
         assert {said["max_failures"] for said in run(client, settings)} == {"7"}
         counts = queue.counts()
         assert (counts.waiting, counts.dead, counts.done) == (90, 10, 20)

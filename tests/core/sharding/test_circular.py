@@ -93,7 +93,7 @@ def ack_all(queue: Queue) -> list[str]:
 def test_ids_are_spread_and_each_is_in_the_queue_once(queue: Queue, client: redis.Redis) -> None:
     assert put(queue, ids(400)) == ["new"] * 400
     assert put(queue, ids(400)) == ["queued"] * 400
-    sizes: list[Any] = [client.llen(keys["queue"]) for keys in queue.all_keys]
+    sizes: list[Any] = [client.llen(keys["queue"]) for keys in queue.shard_keys]
     assert sum(sizes) == 400 and min(sizes) > 15
     assert queue.counts().waiting == 400
     held = take(queue, 50)
@@ -118,7 +118,7 @@ def test_every_process_must_agree_and_every_shard_knows(
 ) -> None:
     queue = opened(3, idle="sleep")
     queue.push("a")
-    shapes = {client.hget(keys["cfg"], "circle") for keys in queue.all_keys}
+    shapes = {client.hget(keys["cfg"], "circle") for keys in queue.shard_keys}
     assert len(shapes) == 1 and shapes != {None}
     with pytest.raises(WrongKind, match="idle=sleep, and here is asked for wake"):
         opened(idle="wake").push("b")
@@ -129,8 +129,8 @@ def test_every_process_must_agree_and_every_shard_knows(
     assert opened(idle="sleep").resize(5) == 0
     grown = opened(idle="sleep")
     grown.push("a")
-    assert {client.hget(keys["cfg"], "circle") for keys in grown.all_keys} == shapes
-    assert len(grown.all_keys) == 5
+    assert {client.hget(keys["cfg"], "circle") for keys in grown.shard_keys} == shapes
+    assert len(grown.shard_keys) == 5
 
 
 def test_pages_counts_and_moves_are_of_the_whole(queue: Queue, clock: FakeClock) -> None:
@@ -282,16 +282,16 @@ def test_what_lies_between_two_shards_is_brought_home_by_a_sweep_or_a_push(
     for step in range(30):
         with suppress(Killed):
             run_until(client, opened().resize.op(2), step, True)
-        if any(client.exists(keys["transit"]) for keys in queue.all_keys):
+        if any(client.exists(keys["transit"]) for keys in queue.shard_keys):
             break
     else:
         pytest.fail("nothing was ever in transit")
-    found: list[Any] = [client.hkeys(keys["transit"]) for keys in queue.all_keys]
+    found: list[Any] = [client.hkeys(keys["transit"]) for keys in queue.shard_keys]
     lying = [name.decode() for names in found for name in names]
     process = opened()
     assert put(process, lying[:1]) == ["queued"]
     process.sweep()
-    assert not any(client.exists(keys["transit"]) for keys in queue.all_keys)
+    assert not any(client.exists(keys["transit"]) for keys in queue.shard_keys)
     assert process.resize(2) == 0
     assert sorted(ack_all(opened())) == sorted(ids(40))
 
@@ -307,12 +307,12 @@ def test_another_producers_id_that_a_killed_mover_carried_is_brought_home_by_a_s
     for step in range(30):
         with suppress(Killed):
             run_until(client, opened().resize.op(2), step, True)
-        if client.exists(queue.all_keys[0]["transit"]):
+        if client.exists(queue.shard_keys[0]["transit"]):
             break
-    assert client.hkeys(queue.all_keys[0]["transit"]) == [theirs.encode()]
+    assert client.hkeys(queue.shard_keys[0]["transit"]) == [theirs.encode()]
     process = opened()
     process.sweep()
-    assert not client.exists(queue.all_keys[0]["transit"])
+    assert not client.exists(queue.shard_keys[0]["transit"])
     assert [d.id for d in take(process)] == [theirs]
 
 
@@ -429,7 +429,7 @@ def test_a_shard_that_is_given_up_leaves_its_fence_only(
     assert grown.counts().waiting == 100
     assert sorted(ack_all(grown)) == sorted(ids(100))
     assert grown.invariants() == []
-    while grown.dismantle():
+    while grown.destroy_step():
         pass
     assert {key for key in client.scan_iter() if b"rate" not in key} == {b"rq:registry"}
 

@@ -126,7 +126,7 @@ def test_order_within_a_client_and_rules_hold(queue: Queue) -> None:
     assert queue.limit("ann", 2) == 0 and queue.block("bob")
     held = take(queue)
     assert [d.id for d in held] == ["ann.0", "ann.1"]
-    assert queue.client_of("ann") == Client("ann", 28, 2, 1, False, 2)
+    assert queue.get_client("ann") == Client("ann", 28, 2, 1, False, 2)
     assert queue.unblock("bob")
     assert [d.id for d in take(queue)] == [f"bob.{k}" for k in range(30)]
     assert settle(queue, "release", *held) == {"released"}
@@ -171,13 +171,13 @@ def test_the_number_changes_while_work_goes_on(
         done += [d.id for d in taken]
     assert sorted(done) == sorted(expected), "each once, none lost"
     assert changing.resize(after) == 0
-    assert changing.client_of("client-5") == Client("client-5", 0, 0, 7, False, None)
+    assert changing.get_client("client-5") == Client("client-5", 0, 0, 7, False, None)
     assert changing.invariants() == []
     again = opened()
     for name in NAMES:
         fill(again, name, 1, start=50)
     assert len(take(again)) == 12
-    homes = [again._part(home(name, after)) for name in NAMES]
+    homes = [again._shard(home(name, after)) for name in NAMES]
     assert {part.shard for part in homes} <= set(range(after))
 
 
@@ -190,7 +190,7 @@ def test_a_producer_of_before_is_turned_away_and_learns(
     new.resize(8)
     assert [fill(old, name, 1) for name in NAMES] == [["ok"]] * 12
     for name in NAMES:
-        place = next(p for p in new._union() if p.keys and _has(client, p, f"{name}.0"))
+        place = next(p for p in new._all_shards() if p.keys and _has(client, p, f"{name}.0"))
         assert place.shard == home(name, 8)
     fill(plain, "ann", 1)
     ShardedFairQueue(client, "p", shards=2).resize(2)
@@ -258,11 +258,11 @@ def test_a_shard_that_is_given_up_leaves_its_fence_only(
         assert parts_left(client, k) <= {b"cfg", b"stat"}
     after = opened()
     assert after.invariants() == []
-    assert after.client_of("client-7") == Client("client-7", 0, 0, 5, False, None)
+    assert after.get_client("client-7") == Client("client-7", 0, 0, 5, False, None)
     assert after.counts().done == 250
     assert after.weigh("client-7", 2) == 5 and after.block("client-8") is False
     late = ShardedFairQueue(client, "q", shards=6, clock=queue.clock)
-    late.shards, late.layout, late._enrolled = 6, 0, True  # knows nothing of it yet
+    late.shards, late.layout, late._registered = 6, 0, True  # knows nothing of it yet
     late.weigh("client-17", 3)
     for k in range(2, 6):
         assert parts_left(client, k) <= {b"cfg", b"stat"}
@@ -303,7 +303,7 @@ def test_a_change_that_is_killed_anywhere_is_gone_on_with(
         for k in range(1 + step % 2, 4):
             assert parts_left(client, k) <= {b"cfg", b"stat"}
         after = opened()
-        assert after.client_of("client-5").weight == 7  # type: ignore[union-attr]
+        assert after.get_client("client-5").weight == 7  # type: ignore[union-attr]
         assert after.invariants() == []
         if not killed:
             break
@@ -331,7 +331,7 @@ def test_a_destroyed_queue_leaves_nothing_in_any_shard_there_ever_was(
     client.hset(lost["accounts"], "ann", "0 0 0 0 2 2 0 1 0 0")
     client.zadd(lost["clients"], {"ann": 0})
     client.hset(lost["holes"], mapping={"ann/a": "1", "ann/b": "1"})
-    while opened().dismantle():
+    while opened().destroy_step():
         pass
     assert {key for key in client.scan_iter() if b":rate:" not in key} == {b"rq:registry"}
 
@@ -352,7 +352,7 @@ def test_rules_reach_dead_letters_that_are_replayed_in_a_former_home(
                       high_water_ms=after.now())  # fmt: skip
     assert said == ["moved"] * 6
     assert [d.client for d in take(after)] == [second]
-    assert after.client_of(first) == Client(first, 3, 0, 1, True, None)
+    assert after.get_client(first) == Client(first, 3, 0, 1, True, None)
     assert after.unblock(first) and after.unblock(first) is False
     assert after.limit(second, 0) == 1
     assert len(take(after)) == 5
@@ -376,7 +376,7 @@ def test_a_rule_changed_while_it_is_brought_to_its_new_home_is_kept(
 
     mover._bring_rules = late  # type: ignore[method-assign]
     mover.resize(7)
-    assert opened().client_of(name) == Client(name, 1, 0, 1, False, None)
+    assert opened().get_client(name) == Client(name, 1, 0, 1, False, None)
     fill(opened(), name, 1, start=10)
     assert len(take(opened())) == 2
 
@@ -392,7 +392,7 @@ def test_a_late_rule_begins_nothing_in_a_shard_that_is_given_up(
     gone = FairQueue(client, "q", shard=3, clock=clock)
     assert gone.control("late", 1, "weight", "ann", 5) == ("same", 1)
     assert not client.exists(gone.keys["accounts"], gone.keys["clients"], gone.keys["hist"])
-    assert opened().client_of("ann") is None
+    assert opened().get_client("ann") is None
 
 
 def test_the_inverse_of_a_rule_says_what_it_was_also_while_the_number_changes(
@@ -405,8 +405,8 @@ def test_the_inverse_of_a_rule_says_what_it_was_also_while_the_number_changes(
     assert opened().resize(7) > 0
     assert opened().control("op", 1, "weight", name, 9) == ("ok", 5)
     assert opened().control("op", 1, "weight", name, 9) == ("ok", 5)
-    assert opened().invert("undo", 1, "weight", [name, "5"]) == 1
-    assert opened().client_of(name) == Client(name, 1, 0, 5, False, None)
+    assert opened().undo_change("undo", 1, "weight", [name, "5"]) == 1
+    assert opened().get_client(name) == Client(name, 1, 0, 5, False, None)
 
 
 def test_lost_leases_come_back_in_whatever_shard(queue: Queue, clock: FakeClock) -> None:
@@ -431,7 +431,7 @@ def test_on_a_cluster_its_shards_are_on_all_nodes(binary: str) -> None:
     with cluster(binaries()[binary]) as nodes:
         client = connect(nodes.urls[0].replace("redis://", "redis+cluster://"))
         queue = ShardedFairQueue(client, "q", shards=8)
-        at = {client.get_node_from_key(part.keys["body"]).name for part in queue._union()}  # type: ignore[union-attr]
+        at = {client.get_node_from_key(part.keys["body"]).name for part in queue._all_shards()}  # type: ignore[union-attr]
         assert len(at) == 3
         for name in NAMES:
             assert fill(queue, name, 20) == ["ok"] * 20

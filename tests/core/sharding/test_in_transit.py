@@ -67,15 +67,15 @@ def rounds(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
 def transit(queue: Any) -> list[str]:
     """The ids that left a shard whose mover was killed before it could end their move."""
-    found = [queue.client.hkeys(keys["transit"]) for keys in queue.all_keys]
+    found = [queue.client.hkeys(keys["transit"]) for keys in queue.shard_keys]
     return [id.decode() for ids in found for id in ids]
 
 
 def arrived(queue: Any) -> list[str]:
     """Those of them that have a place at their new home."""
     bodies = Counter[str]()
-    for part in queue._union():
-        for holding in queue.holding:
+    for part in queue._all_shards():
+        for holding in queue.id_hashes:
             bodies.update(id.decode() for id in queue.client.hkeys(part.keys[holding]))
     return [id for id in transit(queue) if bodies[id] > 1]
 

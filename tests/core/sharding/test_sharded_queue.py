@@ -118,7 +118,7 @@ def test_entries_are_spread_and_each_is_at_its_home(
 ) -> None:
     assert put(later, ids(600), clock.now_ms) == ["ok"] * 600
     assert put(later, ids(600), clock.now_ms) == ["same"] * 600
-    sizes = [client.zcard(keys["delay"]) for keys in later.all_keys]
+    sizes = [client.zcard(keys["delay"]) for keys in later.shard_keys]
     assert sum(sizes) == 600
     assert min(sizes) > 25
     assert client.exists("rq:{later}:delay", "rq:{later/11}:delay") == 2
@@ -254,7 +254,7 @@ def test_a_turn_settles_and_looks_in_one_round_trip(
     put(later, ids(8), clock.now_ms)
     first = later.take(4, consumer="w").deliveries
     rounds.clear()
-    said, taken = later.turn([Settlement(d, "ack") for d in first], 4, consumer="w")
+    said, taken = later.settle_and_take([Settlement(d, "ack") for d in first], 4, consumer="w")
     assert said == ["done"] * 4
     assert len(taken.deliveries) == 4
     assert len(rounds) <= 4
@@ -285,7 +285,7 @@ def test_pages_are_merged_by_time(later: Set, clock: FakeClock) -> None:
         for start in (0, 1, 17, len(expected) - 3, len(expected), len(expected) + 50):
             window = later.page(state, start=start, max=20)
             assert [(e.at_ms, e.id) for e in window.entries] == expected[start : start + 20]
-    assert later.upcoming([0, clock.now_ms + 1, clock.now_ms + 100_000]) == [
+    assert later.due_counts([0, clock.now_ms + 1, clock.now_ms + 100_000]) == [
         later.counts().waiting,
         later.counts().delayed,
     ]
@@ -335,7 +335,7 @@ def test_flags_counts_history_and_rates_are_of_the_whole(
     assert later.take(50, consumer="w").deliveries == ()
     assert later.counts().paused
     assert later.settings()["paused"] == "a b"
-    assert later.invert("op", 2, "set", ["paused", ""]) == 1
+    assert later.undo_change("op", 2, "set", ["paused", ""]) == 1
     assert len(ack_all(later)) == 50
     rates = later.rates(clock.now_ms, 2)
     assert (rates.arrived[-1], rates.settled[-1]) == (50, 50)
@@ -348,7 +348,7 @@ def test_flags_counts_history_and_rates_are_of_the_whole(
     assert len(items) == items.total() == 50
     assert [e.id for e in events] == sorted((e.id for e in events), reverse=True)
     assert later.sweep() == 0
-    while later.dismantle():
+    while later.destroy_step():
         pass
     assert {key for key in client.scan_iter() if b"rate" not in key} == {b"rq:registry"}
 
@@ -566,7 +566,7 @@ def test_what_a_killed_mover_carried_is_brought_home_by_a_sweep(
         later = open_set()
         stuck += lying(client)
         assert later.counts().waiting >= 40
-        states = [entry and entry.state for entry in later.several(ids(40))]
+        states = [entry and entry.state for entry in later.get_many(ids(40))]
         assert states == ["waiting"] * 40
         later.sweep()
         assert later.counts().waiting == 40 and not lying(client)
@@ -660,7 +660,7 @@ def test_settings_changed_while_new_shards_are_prepared_reach_them(
     later = open_set(3)
     later.configure("op", 1, {"max_failures": "2"})
     mover = open_set()
-    amend = mover._amend
+    amend = mover._replace_entry
 
     async def late(before: Any, after: Any) -> Any:
         """An operator's change, between the copy and the moment others learn of new shards."""
@@ -668,12 +668,12 @@ def test_settings_changed_while_new_shards_are_prepared_reach_them(
             open_set().configure("op", 2, {"max_failures": "9", "paused": "stop"})
         return await amend(before, after)
 
-    mover._amend = late  # type: ignore[method-assign]
+    mover._replace_entry = late  # type: ignore[method-assign]
     assert mover.resize(8) == 0
     after = open_set()
     put(after, ids(80), clock.now_ms)
     assert after.take(100, consumer="w").deliveries == ()
-    said = run(after.client, after._each(lambda part: part.settings.op()))
+    said = run(after.client, after._on_each_shard(lambda part: part.settings.op()))
     assert len(said) == 8
     assert {(one["max_failures"], one["paused"]) for one in said} == {("9", "stop")}
 
@@ -684,7 +684,7 @@ def test_settings_changed_by_one_who_does_not_know_the_new_shards_reach_them(
     """The number changes after the old shards were written: the look that follows says so."""
     queue, slow = open_set(3), open_set()
     put(queue, ids(5), clock.now_ms)
-    first = slow._part(0)
+    first = slow._shard(0)
     plain = first._configure
 
     async def write(
@@ -698,7 +698,7 @@ def test_settings_changed_by_one_who_does_not_know_the_new_shards_reach_them(
     slow.shards = 3
     first._configure = write  # type: ignore[method-assign]
     assert slow.configure("op", 1, {"paused": "stop"}) == {"paused": ""}
-    said = run(client, open_set()._each(lambda part: part.settings.op()))
+    said = run(client, open_set()._on_each_shard(lambda part: part.settings.op()))
     assert [one.get("paused") for one in said] == ["stop"] * 6
 
 
@@ -831,7 +831,7 @@ def test_a_destroyed_queue_leaves_no_fences_to_the_next_of_its_name(
     for queue in (open_set(4), mail):
         queue.configure("op", 1, {"aging": "1"})
         assert queue.resize(1) == 0
-        while queue.dismantle():
+        while queue.destroy_step():
             pass
         found = io.run(client, find(queue.name))
         assert found is not None
@@ -1077,5 +1077,5 @@ def test_new_shards_have_the_settings_and_flags_of_the_others(
     assert later.take(100, consumer="w").deliveries == ()
     assert all(
         part.get("max_failures") == "7"
-        for part in run(later.client, later._each(lambda part: part.settings.op()))
+        for part in run(later.client, later._on_each_shard(lambda part: part.settings.op()))
     )

@@ -15,7 +15,7 @@ from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.worker import Worker
 from redisq_ops.core.worker.handler import Work
 from redisq_ops.core.worker.health import Endpoint, parse_address
-from redisq_ops.core.worker.lease_reclaimer import Monitor
+from redisq_ops.core.worker.lease_reclaimer import LeaseReclaimer
 
 GONE = "10.0.0.7:7001"
 
@@ -47,7 +47,7 @@ def test_the_work_of_the_dead_is_brought_back_before_its_lease_ends(
     queue: RequestQueue[redis.Redis], caplog: pytest.LogCaptureFixture
 ) -> None:
     queue.take(3, consumer=GONE)
-    monitor = Monitor(queue, Net())
+    monitor = LeaseReclaimer(queue, Net())
     assert [monitor.look() for _ in range(3)] == [{}, {}, {GONE: 3}]
     assert queue.counts().waiting == 10
     again = queue.take(10, consumer="other")
@@ -59,7 +59,7 @@ def test_the_work_of_the_dead_is_brought_back_before_its_lease_ends(
 
 def test_its_late_result_changes_nothing(queue: RequestQueue[redis.Redis]) -> None:
     (delivery,) = queue.take(1, consumer=GONE).deliveries
-    monitor = Monitor(queue, Net())
+    monitor = LeaseReclaimer(queue, Net())
     for _ in range(3):
         monitor.look()
     queue.take(10, consumer="other")
@@ -69,7 +69,7 @@ def test_its_late_result_changes_nothing(queue: RequestQueue[redis.Redis]) -> No
 def test_an_entry_that_kills_its_workers_is_dead_in_the_end(
     queue: RequestQueue[redis.Redis],
 ) -> None:
-    monitor = Monitor(queue, Net())
+    monitor = LeaseReclaimer(queue, Net())
     for _ in range(3):
         queue.take(10, consumer=GONE)
         for _ in range(3):
@@ -80,7 +80,7 @@ def test_an_entry_that_kills_its_workers_is_dead_in_the_end(
 def test_who_answers_once_starts_afresh(queue: RequestQueue[redis.Redis]) -> None:
     queue.take(3, consumer=GONE)
     net = Net()
-    monitor = Monitor(queue, net)
+    monitor = LeaseReclaimer(queue, net)
     monitor.look()
     monitor.look()
     net.alive = {GONE}
@@ -92,7 +92,7 @@ def test_who_answers_once_starts_afresh(queue: RequestQueue[redis.Redis]) -> Non
 @pytest.mark.parametrize("sign", ["renewed", "settled", "taken"])
 def test_any_sign_of_life_counts(queue: RequestQueue[redis.Redis], sign: str) -> None:
     first, *_ = queue.take(3, consumer=GONE).deliveries
-    monitor = Monitor(queue, Net())
+    monitor = LeaseReclaimer(queue, Net())
     monitor.look()
     monitor.look()
     if sign == "renewed":
@@ -111,7 +111,7 @@ def test_others_are_left_alone(queue: RequestQueue[redis.Redis]) -> None:
     queue.take(2, consumer="10.0.0.8:7001")
     queue.take(2, consumer=GONE)
     net = Net("10.0.0.8:7001")
-    monitor = Monitor(queue, net)
+    monitor = LeaseReclaimer(queue, net)
     for _ in range(4):
         monitor.look()
     assert sorted(pending(queue).values(), key=str) == ["10.0.0.8:7001"] * 2 + ["laptop.4711"] * 2
@@ -132,7 +132,7 @@ def test_what_another_has_taken_meanwhile_is_left_to_it(queue: RequestQueue[redi
             return False
 
     queue.take(1, consumer=GONE)
-    monitor = Monitor(queue, Meanwhile())
+    monitor = LeaseReclaimer(queue, Meanwhile())
     assert [monitor.look() for _ in range(3)] == [{}, {}, {GONE: 0}]
     assert pending(queue)["r1/1"] == "other"
 
@@ -141,7 +141,7 @@ def test_more_than_a_page_is_brought_back(client: redis.Redis) -> None:
     queue = RequestQueue(client, "many")
     queue.submit([b""] * 250, id="r1", limit=1000)
     queue.take(250, consumer=GONE)
-    monitor = Monitor(queue, Net())
+    monitor = LeaseReclaimer(queue, Net())
     assert [monitor.look() for _ in range(3)] == [{}, {}, {GONE: 250}]
     assert queue.counts().waiting == 250
 
@@ -169,7 +169,7 @@ def held(queue: RequestQueue[redis.Redis]) -> Iterator[Worker]:
 
 
 def test_a_worker_is_found_under_its_name(held: Worker, queue: RequestQueue[redis.Redis]) -> None:
-    monitor = Monitor(queue)
+    monitor = LeaseReclaimer(queue)
     assert [monitor.look() for _ in range(4)] == [{}] * 4
     assert pending(queue) == {"r1/1": held.consumer}
     connection = HTTPConnection(held.consumer, timeout=5)
@@ -188,7 +188,7 @@ def test_a_port_where_nobody_listens_is_silent(queue: RequestQueue[redis.Redis])
     with socket.create_server(("127.0.0.1", 0)) as taken:
         name = f"127.0.0.1:{taken.getsockname()[1]}"
     queue.take(2, consumer=name)
-    monitor = Monitor(queue)
+    monitor = LeaseReclaimer(queue)
     assert [monitor.look() for _ in range(3)] == [{}, {}, {name: 2}]
 
 

@@ -27,7 +27,7 @@ from redisq_ops.core.queues.fair import FairQueue
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.worker import Worker, loop, queue_source, wake_up
 from redisq_ops.core.worker.handler import Reject, Retry, Work, exec_handler
-from redisq_ops.core.worker.wake_up import Doorbell, Rung
+from redisq_ops.core.worker.wake_up import WakeUp, WakeUpListener
 from redisq_ops.demo.server import EmbeddedServer
 
 from ...proxy import FlakyProxy
@@ -817,12 +817,12 @@ def test_one_entry_wakes_one_of_many_idle_workers(client: Client, url: str) -> N
 
 
 def test_a_hint_that_comes_too_late_is_handed_on(client: Client) -> None:
-    said: SimpleQueue[Rung] = SimpleQueue()
-    bell = Doorbell(client, said.put, wanted=lambda: False)
+    said: SimpleQueue[WakeUp] = SimpleQueue()
+    bell = WakeUpListener(client, said.put, wanted=lambda: False)
     bell.listen(["wake"])
     until_idle(client, 1)
     client.lpush("wake", "1")
-    assert said.get() == Rung("wake")
+    assert said.get() == WakeUp("wake")
     assert client.lrange("wake", 0, -1) == [b"1"]
     bell.close()
 
@@ -847,7 +847,7 @@ def late_look(worker: Worker, proxy: FlakyProxy) -> None:
     """The worker looks for work; what it finds it learns when the proxy answers again."""
     proxy.answering.clear()
     before = proxy.seen[b"EVALSHA"]
-    worker._inbox.put(Rung(None))
+    worker._inbox.put(WakeUp(None))
     until(lambda: proxy.seen[b"EVALSHA"] > before)
     time.sleep(0.05)  # for the server to run it
 

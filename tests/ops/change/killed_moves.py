@@ -22,7 +22,7 @@ from typing import Any
 
 import redis
 
-from redisq_ops.core.engine.registry import enrol
+from redisq_ops.core.engine.registry import ensure_registered
 from redisq_ops.core.engine.transfer_recovery import recover
 from redisq_ops.core.model.clock import FakeClock
 from redisq_ops.core.model.entry import Settlement, State
@@ -32,7 +32,7 @@ from redisq_ops.core.model.states import VERBS, Verb
 from redisq_ops.core.redis import operation as core_io
 from redisq_ops.core.redis.operation import run
 from redisq_ops.core.redis.transport import exchange
-from redisq_ops.core.worker.transfer_recovery import Recoveries
+from redisq_ops.core.worker.transfer_recovery import TransferRecoverer
 from redisq_ops.demo.server import EmbeddedServer, binaries
 from redisq_ops.ops.change import audit_log, control
 from redisq_ops.ops.change.audit_log import Author
@@ -90,7 +90,7 @@ class Story:
         schema = 1
         for name in self.names:
             shards = self.rng.choice([1, 2, 3])
-            run(self.client, enrol(name, kind, schema, shards=shards))
+            run(self.client, ensure_registered(name, kind, schema, shards=shards))
         self.born = 0
         self.alive: set[bytes] = set()
         self.may_be_gone: set[bytes] = set()
@@ -181,7 +181,7 @@ class Story:
     def upkeep(self) -> None:
         queue = self.queue()
         run(self.client, queue.upkeep.op())
-        run(self.client, Recoveries().look(queue))
+        run(self.client, TransferRecoverer().look(queue))
 
     def pass_time(self) -> None:
         self.clock.advance(self.rng.choice([1000, 5000, 20_000, 3_600_000, 26 * 3_600_000]))
@@ -271,7 +271,7 @@ class Story:
             found = run(self.client, recover(self.queue(name), most=1000))
             assert not [one for one in found if one.problem], found
         for name in self.names:
-            assert self.queue(name).unfinished() == {}, "a move stays unfinished"
+            assert self.queue(name).unfinished_transfers() == {}, "a move stays unfinished"
             queue = self.queue(name)
             if getattr(queue, "old_shards", 0):
                 for _ in range(50):

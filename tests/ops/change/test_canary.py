@@ -84,7 +84,7 @@ def test_what_a_producer_touches_while_it_waits_has_not_ended(
 
     put(b"x")
     queue.settle([Settlement(d, "reject", b"{}") for d in queue.take(1, consumer="w").deliveries])
-    fates = queue.fates()
+    fates = queue.replay_tracker()
     run(client, fates.begin())
     at_ms = queue.now()
     queue.move("op", 1, ["e"], source="dead", target="waiting", high_water_ms=at_ms)
@@ -537,7 +537,7 @@ def test_at_the_end_each_of_sidekiq_s_jobs_is_looked_at_once_more(client: redis.
 
 def test_a_sidekiq_job_whose_worker_was_lost_is_failing_until_its_end(client: redis.Redis) -> None:
     queue, id = dead_jobs(client, 1), f"{0:024x}"
-    fates, now = queue.fates(), queue.now()
+    fates, now = queue.replay_tracker(), queue.now()
     queue.move("op", 1, [id], source="dead", target="waiting", high_water_ms=now)
     run(client, fates.add([id], now, "op", 1))
     queue.take(1, consumer="w", lease_ms=1)

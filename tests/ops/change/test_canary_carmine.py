@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import redis
 
-from redisq_ops.core.engine.replay_tracking import Fates
+from redisq_ops.core.engine.replay_tracking import ReplayTracker
 from redisq_ops.core.model.clock import FakeClock
 from redisq_ops.core.model.entry import Failure, Settlement
 from redisq_ops.core.queues.carmine import CarmineQueue, ShardedCarmineQueue
@@ -46,9 +46,9 @@ def dead(queue: Queue, n: int) -> list[str]:
     return names
 
 
-def replayed(queue: Queue, clock: FakeClock, ids: list[str]) -> Fates:
+def replayed(queue: Queue, clock: FakeClock, ids: list[str]) -> ReplayTracker:
     """Put back into the queue, and followed."""
-    fates = queue.fates()
+    fates = queue.replay_tracker()
     run(queue.client, fates.begin())
     clock.advance(10)
     now = queue.now()
@@ -59,7 +59,7 @@ def replayed(queue: Queue, clock: FakeClock, ids: list[str]) -> Fates:
     return fates
 
 
-def look(queue: Queue, fates: Fates) -> Counter[bool]:
+def look(queue: Queue, fates: ReplayTracker) -> Counter[bool]:
     return Counter(run(queue.client, fates.look()))
 
 
@@ -96,7 +96,7 @@ def test_newer_content_of_what_went_well_is_no_death(queue: Queue, clock: FakeCl
 
 def test_a_death_before_the_replay_is_none(queue: Queue, clock: FakeClock) -> None:
     """Also one that is only read after it."""
-    fates = queue.fates()
+    fates = queue.replay_tracker()
     run(queue.client, fates.begin())
     names = dead(queue, 4)
     clock.advance(10)

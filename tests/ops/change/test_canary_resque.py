@@ -18,14 +18,14 @@ from typing import Any
 import pytest
 import redis
 
-from redisq_ops.core.engine.replay_tracking import WATCHED, Fates
+from redisq_ops.core.engine.replay_tracking import WATCHED, ReplayTracker
 from redisq_ops.core.foreign.resque import Job, ResqueQueue
 from redisq_ops.core.foreign.resque.job import digest
 from redisq_ops.core.foreign.resque.replay_tracking import (
     AHEAD,
     LATEST,
     IdenticalJobs,
-    JobFates,
+    JobReplayTracker,
     Tail,
 )
 from redisq_ops.core.model.clock import FakeClock
@@ -79,10 +79,10 @@ def failed(
     client.sadd("resque:queues", queue)
 
 
-def replayed(queue: Ours, ids: list[str] | None = None, op: str = "op") -> JobFates:
+def replayed(queue: Ours, ids: list[str] | None = None, op: str = "op") -> JobReplayTracker:
     """All that is dead, or these, put back into its queue and followed."""
-    fates = queue.fates()
-    assert isinstance(fates, JobFates)
+    fates = queue.replay_tracker()
+    assert isinstance(fates, JobReplayTracker)
     run(queue.client, fates.begin())
     now = queue.now()
     if ids is None:
@@ -93,7 +93,7 @@ def replayed(queue: Ours, ids: list[str] | None = None, op: str = "op") -> JobFa
     return fates
 
 
-def look(queue: Ours, fates: Fates) -> Counter[bool]:
+def look(queue: Ours, fates: ReplayTracker) -> Counter[bool]:
     """What is heard of at one look: how many died (True), how many are done."""
     return Counter(run(queue.client, fates.look()))
 
@@ -270,10 +270,10 @@ def test_where_failures_come_faster_than_one_looks_nothing_is_called_done(
     failed(client, *[job("other", n) for n in range(LATEST)], at=now)
     end(queue, 1, "reject")
     assert look(queue, fates) == Counter({True: 1})
-    assert (fates.untold, fates.unsettled) == (1, 2)
+    assert (fates.unknown_ends, fates.unsettled) == (1, 2)
     end(queue, 1)
     assert look(queue, fates) == Counter(), "it may have died while nobody saw it"
-    assert fates.untold == 2
+    assert fates.unknown_ends == 2
 
 
 def test_older_failures_that_come_into_sight_are_not_new(queue: Ours, client: redis.Redis) -> None:
@@ -316,7 +316,7 @@ def test_equal_failures_are_counted_by_what_the_list_grew(client: redis.Redis, m
 
 def test_more_alike_than_are_followed_are_followed_all(queue: Ours, client: redis.Redis) -> None:
     failed(client, *[job(1)] * (WATCHED + 200))
-    fates = queue.fates()
+    fates = queue.replay_tracker()
     run(client, fates.begin())
     (id,) = {entry.id for entry in queue.page("dead", max=WATCHED + 200).entries}
     now, step = queue.now(), 0
@@ -501,7 +501,7 @@ def test_it_pauses_itself_and_counts_as_many_as_died(
 
     ramp = ramp_of(client, queue, replace(FAST, canary=5, rate=200))
     heard: list[bool] = []
-    listen = ramp.watch.fates.look
+    listen = ramp.watch.replay_tracker.look
 
     async def look() -> list[bool]:
         ends = await listen()
@@ -509,7 +509,7 @@ def test_it_pauses_itself_and_counts_as_many_as_died(
         assert sum(heard) <= max(0, handled[0] - 40)
         return ends
 
-    ramp.watch.fates.look = look  # type: ignore[method-assign]
+    ramp.watch.replay_tracker.look = look  # type: ignore[method-assign]
     with worker(url, handle):
         phases = drive(client, ramp)
     assert "paused" in phases and ramp.course.phase == "stopped" and ramp.exit_code == 3

@@ -68,7 +68,7 @@ def made(client: Any, kind: str, name: str, shards: int = 1) -> Any:
         "carmine": ShardedCarmineQueue,
     }  # fmt: skip
     queue = many[kind](client, name, shards=shards) if shards > 1 else one[kind](client, name)
-    run(client, queue._enrol())
+    run(client, queue._ensure_registered())
     return queue
 
 
@@ -775,10 +775,10 @@ def test_two_undos_at_once_double_nothing_that_could_come_back_just_then(
 
 POINTS = {
     "out": ("redisq_ops.core.engine.queue.Queue.move", "behind"),
-    "read": ("redisq_ops.core.engine.transfer.taken_out", "behind"),
-    "in": ("redisq_ops.core.engine.transfer.land", "behind"),
-    "refused": ("redisq_ops.core.engine.transfer.put_back", "before"),
-    "put back": ("redisq_ops.core.engine.transfer.put_back", "behind"),
+    "read": ("redisq_ops.core.engine.transfer.read_step", "behind"),
+    "in": ("redisq_ops.core.engine.transfer.accept_entries", "behind"),
+    "refused": ("redisq_ops.core.engine.transfer.restore_entries", "before"),
+    "put back": ("redisq_ops.core.engine.transfer.restore_entries", "behind"),
     "end": ("redisq_ops.ops.change.transfer.Relocating._end", "before"),
 }
 KILLING = """
@@ -809,11 +809,11 @@ if point == "out":
 elif point == "end":
     ops.Relocating._end = wrapped(ops.Relocating._end, True)
 elif point == "put away":
-    core.withdraw = wrapped(core.withdraw, False)
+    core.revert_entries = wrapped(core.revert_entries, False)
 elif point == "forgotten":
     core.forget = wrapped(core.forget, True)
 else:
-    name = {"read": "taken_out", "in": "land"}.get(point, "put_back")
+    name = {"read": "read_step", "in": "accept_entries"}.get(point, "restore_entries")
     setattr(core, name, wrapped(getattr(core, name), point == "refused"))
 cli.run(words)
 """
@@ -821,7 +821,7 @@ cli.run(words)
 
 def idle(*queues: Queue[Any]) -> None:
     """Nobody has been at what is unfinished for long."""
-    for leaf in [leaf for queue in queues for leaf in queue.leaves]:
+    for leaf in [leaf for queue in queues for leaf in queue.shard_queues]:
         key = leaf.keys["unfinished"]
         if known := queues[0].client.zrange(key, 0, -1):
             queues[0].client.zadd(key, dict.fromkeys(known, 1))
@@ -919,13 +919,13 @@ def test_ctrl_c_ends_the_step_that_was_under_way(
     redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, target = filled(client, "delay", "a", 10), made(client, "delay", "b")
-    land = core_relocation.land
+    land = core_relocation.accept_entries
 
     async def interrupted(*given: Any) -> Any:
-        monkeypatch.setattr(core_relocation, "land", land)
+        monkeypatch.setattr(core_relocation, "accept_entries", land)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(core_relocation, "land", interrupted)
+    monkeypatch.setattr(core_relocation, "accept_entries", interrupted)
     (outcome,) = redisq.rows("move", "a", "--to", "b", "--state", "dead", "--yes", code=130)
     assert outcome["done"] == len(entries(target, "dead")) == 10 and not entries(source, "dead")
     sound(source, target)
@@ -1126,7 +1126,7 @@ def test_who_goes_on_ends_the_step_of_one_that_was_killed(
     redisq("move", "a", "--to", "b", "--state", "dead", "--plan", "p")
     one, other = applied(client), applied(client)
     assert run(client, one.step())
-    land = core_relocation.land
+    land = core_relocation.accept_entries
 
     async def killed(queue: Any, op: str, step: int, *given: Any) -> Any:
         if step == last:
@@ -1134,7 +1134,7 @@ def test_who_goes_on_ends_the_step_of_one_that_was_killed(
         return await land(queue, op, step, *given)
 
     with monkeypatch.context() as patch:
-        patch.setattr(core_relocation, "land", killed)
+        patch.setattr(core_relocation, "accept_entries", killed)
         with pytest.raises(Killed):
             for _ in range(last):
                 run(client, other.step())
@@ -1420,12 +1420,12 @@ def test_dead_letters_that_come_after_the_look_are_not_meant(
     redisq("move", source.name, "--to", target.name, "--where", "state:dead", "--yes")
     come = set(entries(target, "dead")) - {"own"}
     assert len(come) == 4
-    said = target.move_front("op", 1, 9, source="dead", target="waiting", high_water_ms=look)
+    said = target.move_range("op", 1, 9, source="dead", target="waiting", high_water_ms=look)
     assert (said.moved, said.left) == (1, (4,))
     assert set(entries(target, "dead")) == come
     redisq("undo", "--yes")
     assert set(entries(source, "dead")) == come
-    said = source.move_front("op2", 1, 9, source="dead", target="waiting", high_water_ms=look)
+    said = source.move_range("op2", 1, 9, source="dead", target="waiting", high_water_ms=look)
     assert (said.moved, said.left) == (0, (4,))
     sound(source, target)
 
@@ -1447,13 +1447,15 @@ def test_every_call_can_be_sent_twice(redisq: Redisq, client: redis.Redis, kind:
     assert said == ["exists", "moved", "moved", "moved"]
     with pytest.raises(Superseded):
         run(client, order.move("move-00000000aa", 0, picks, (0, 4)))
-    cargo = run(client, core_relocation.taken_out(source, "move-00000000aa", 1))
+    cargo = run(client, core_relocation.read_step(source, "move-00000000aa", 1))
     assert len([one for one in cargo if one.row]) == 3
 
     def withdraw(seq: int, to: Any) -> set[str]:
         return run_twice(
             client,
-            core_relocation.withdraw(target, "undo-x", seq, "move-00000000aa", 1, dead, "dead", to),
+            core_relocation.revert_entries(
+                target, "undo-x", seq, "move-00000000aa", 1, dead, "dead", to
+            ),
         )
 
     assert withdraw(2, "trash") == set(dead[1:])
@@ -1461,10 +1463,12 @@ def test_every_call_can_be_sent_twice(redisq: Redisq, client: redis.Redis, kind:
     assert withdraw(4, "trash") == set(dead[1:])
     back = run_twice(
         client,
-        core_relocation.put_back(source, "undo-x", 1, "move-00000000aa", 1, cargo, undone=True),
+        core_relocation.restore_entries(
+            source, "undo-x", 1, "move-00000000aa", 1, cargo, undone=True
+        ),
     )
     assert back == set(dead[1:])
-    cargo = run(client, core_relocation.taken_out(source, "move-00000000aa", 1))
+    cargo = run(client, core_relocation.read_step(source, "move-00000000aa", 1))
     assert [one.id for one in cargo if one.back] == dead  # also what was refused there
     assert withdraw(5, "gone") == set(dead[1:])
     assert set(entries(source, "dead")) == set(dead) and not entries(target, "trash")
@@ -1480,7 +1484,7 @@ def test_large_entries_are_read_once(client: redis.Redis) -> None:
     op = "move-00000000aa"
     run(client, EntryAction.move(order, op, 1, [Pick(f"e{n}") for n in range(20)], (0, 20)))
     client.config_resetstat()
-    assert len(run(client, core_relocation.taken_out(source, op, 1))) == 20
+    assert len(run(client, core_relocation.read_step(source, op, 1))) == 20
     assert client.info("commandstats")["cmdstat_hget"]["calls"] < 20 + 12
 
 

@@ -15,7 +15,7 @@ from redisq_ops.core.engine.transfer_recovery import recover
 from redisq_ops.core.model.clock import FakeClock
 from redisq_ops.core.model.errors import Refused
 from redisq_ops.core.redis.operation import run
-from redisq_ops.core.worker.transfer_recovery import Recoveries
+from redisq_ops.core.worker.transfer_recovery import TransferRecoverer
 from redisq_ops.ops.change import audit_log
 from redisq_ops.ops.change.transfer import Move
 from redisq_ops.ops.change.transfer_plan import way_to
@@ -113,7 +113,7 @@ def test_a_workers_upkeep_finishes_it(
     idle(source, target)
     queue = run(client, Deployment(client).queue(whose))
     with caplog.at_level(logging.WARNING, "redisq_ops"):
-        run(client, Recoveries().look(queue))
+        run(client, TransferRecoverer().look(queue))
     assert "finished move-" in caplog.text
     assert len(entries(target, "dead")) == 10 and ours(source, target) == all_ids
     at_rest(client, source, target)
@@ -253,7 +253,7 @@ def test_of_a_target_that_was_destroyed_all_on_its_way_come_back(
     if again:  # another queue of that name
         target = made(client, "delay", "b")
     idle(source)
-    run(client, Recoveries().look(source))
+    run(client, TransferRecoverer().look(source))
     assert ours(source) == all_ids and not ours(target)
     at_rest(client, source)
 
@@ -337,14 +337,14 @@ def test_who_lacks_the_rights_says_so_once_and_leaves_it_to_others(
         channels=["rq:{a}:*"], categories=["+@all"],
     )  # fmt: skip
     with redis.Redis.from_url(url.replace("//", "//half:pw@"), protocol=3) as weak:
-        queue, recoveries = run(weak, Deployment(weak).queue("a")), Recoveries()
+        queue, recoveries = run(weak, Deployment(weak).queue("a")), TransferRecoverer()
         with caplog.at_level(logging.WARNING, "redisq_ops"):
             for _ in range(3):
                 run(weak, recoveries.look(queue))
     client.acl_deluser("half")
     assert len(caplog.records) == 1 and "is unfinished" in caplog.text
     assert len(entries(source, "trash")) == 10
-    run(client, Recoveries().look(source))  # at once: nobody's turn was taken
+    run(client, TransferRecoverer().look(source))  # at once: nobody's turn was taken
     assert len(entries(target, "dead")) == 10
     at_rest(client, source, target)
 
@@ -356,7 +356,7 @@ def test_fsck_explain_and_ls_name_it(redisq: Redisq, client: redis.Redis) -> Non
     source, target = filled(client, "delay", "a", 10), made(client, "delay", "b")
     killed(redisq, "out", 1, *MOVE, "--reason", "x")
     idle(source)
-    (op,) = source.unfinished()
+    (op,) = source.unfinished_transfers()
     (row,) = [row for row in redisq.rows("fsck", code=1) if row["broken"]]
     (line,) = row["broken"]
     assert row["queue"] == "a" and op in line and f"redisq undo {op}" in line

@@ -22,6 +22,7 @@ from redisq_ops.core.redis.operation import run
 from redisq_ops.demo.server import binaries, cluster
 from redisq_ops.ops.change import audit_log, transfer
 from redisq_ops.ops.change.bulk import Pick
+from redisq_ops.ops.change.control import requests_of
 from redisq_ops.ops.change.plan import PlanFile
 from redisq_ops.ops.change.transfer_plan import way_to
 from redisq_ops.ops.deployment import Deployment
@@ -54,7 +55,7 @@ def made(client: Any, name: str, shards: int = 1) -> Any:
     queue: Any = RequestQueue(client, name)
     if shards > 1:
         queue = ShardedRequestQueue(client, name, shards=shards)
-    run(client, queue._enrol())
+    run(client, queue._ensure_registered())
     return queue
 
 
@@ -258,14 +259,14 @@ def test_two_undo_it_at_once(
     before = of_payload(source, state)
     op = redisq.rows("move", "a", "--to", "b", "--state", state, "--yes")[0]["op"]
     one, other = recalled(client, op), recalled(client, op)
-    real = core_relocation.put_back
+    real = core_relocation.restore_entries
 
     async def late(*given: Any, **more: Any) -> set[str]:
-        monkeypatch.setattr(core_relocation, "put_back", real)
+        monkeypatch.setattr(core_relocation, "restore_entries", real)
         await run_inside(other)
         return await real(*given, **more)
 
-    monkeypatch.setattr(core_relocation, "put_back", late)
+    monkeypatch.setattr(core_relocation, "restore_entries", late)
     finish(client, one)
     assert of_payload(source, state) == before and other.outcome.done == 6
     assert (one.outcome.done, one.outcome.skipped) == (0, {audit_log.OTHERS: 6})
@@ -418,7 +419,7 @@ def test_each_request_has_its_own_there(redisq: Redisq, client: redis.Redis) -> 
     redisq("move", "a", "--to", "b", "--state", "waiting", "--yes")
     there = sorted((r.priority, r.limit, r.paused, r.total) for r in requests(target).values())
     assert there == [(k, k + 1, bool(k % 2), 1) for k in range(5)]
-    assert len({target.abroad("move-0123456789", f"{name}/1") for name in names}) == 5
+    assert len({target.transferred_id("move-0123456789", f"{name}/1") for name in names}) == 5
     sound(source, target)
 
 
@@ -510,7 +511,7 @@ def test_queues_of_different_shards(
             for d in target.take(500, consumer="w").deliveries:
                 target.settle([Settlement(d, "release")])
     assert redisq.rows("apply", "p", "--yes")[0]["done"] == 36
-    target = run(client, Deployment(client).queue("b"))
+    target = requests_of(run(client, Deployment(client).queue("b")))
     moved = {p: row for p, row in of_payload(target, "waiting").items() if p != b"there"}
     assert moved == before and not entries(source, "waiting")
     shown = [request.id for request in [*target.requests(0, 100), *target.requests(0, 100, True)]]
@@ -624,18 +625,18 @@ def test_every_call_can_be_sent_twice(redisq: Redisq, client: redis.Redis) -> No
     assert requests(target)[f"r0.{op}"].total == 3
     with pytest.raises(Superseded):
         run(client, order.move(op, 0, picks, (0, 6)))
-    cargo = run(client, core_relocation.taken_out(source, op, 1))
+    cargo = run(client, core_relocation.read_step(source, op, 1))
 
     def withdraw(seq: int, to: Any) -> set[str]:
         return run_twice(
-            client, core_relocation.withdraw(target, "undo-x", seq, op, 1, dead, "dead", to)
+            client, core_relocation.revert_entries(target, "undo-x", seq, op, 1, dead, "dead", to)
         )
 
     assert withdraw(2, "trash") == set(dead) and not entries(target, "dead")
     assert withdraw(3, "back") == set(dead) and len(entries(target, "dead")) == 6
     assert withdraw(4, "trash") == set(dead)
     back = run_twice(
-        client, core_relocation.put_back(source, "undo-x", 1, op, 1, cargo, undone=True)
+        client, core_relocation.restore_entries(source, "undo-x", 1, op, 1, cargo, undone=True)
     )
     assert back == set(dead)
     assert withdraw(5, "gone") == set(dead)

@@ -79,7 +79,7 @@ def test_a_setting_that_was_set_again_since_stays(
     redisq("retention", "mail", "max_failures=7", "--yes")
     assert "1 of 2" in redisq("undo", mine["op"], "--yes", code=3)
     assert "left alone: mail/max_failures\n" in redisq.err
-    have = [run(client, part.settings.op()) for part in queue._union()]
+    have = [run(client, part.settings.op()) for part in queue._all_shards()]
     assert all(one["max_failures"] == "7" and "max_lost" not in one for one in have)
 
     redisq("queue", "resume", "mail", "--yes")
@@ -135,7 +135,7 @@ def test_what_an_earlier_release_wrote_down_is_taken_back_as_it_was(
         (mine,) = redisq.rows(*words, "--yes")
         client.hset(there.keys["op_"] + mine["op"], "inverse", inverse)
         assert redisq.rows("undo", mine["op"], "--yes")[0]["done"] == 1
-    request, acme = queue.request("r2"), jobs.client_of("acme")
+    request, acme = queue.request("r2"), jobs.get_client("acme")
     assert request is not None and request.limit == 3 and queue.settings() == {"max_lost": "9"}
     assert acme is not None and acme.weight == 2
 

@@ -163,8 +163,8 @@ def test_a_step_and_its_undo_take_the_same_commands_however_large(
             some = queue.take(n, consumer="w").deliveries
             queue.settle([Settlement(one, "reject", ERROR.encoded()) for one in some])
         say = {"source": "dead", "target": "waiting", "high_water_ms": queue.now()}
-        queue.move_front("warm", 1, 1, **say)
-        moved = spent(partial(queue.move_front, "op", 1, n, **say))
+        queue.move_range("warm", 1, 1, **say)
+        moved = spent(partial(queue.move_range, "op", 1, n, **say))
         assert queue.counts().dead == 0
         undone = spent(partial(queue.undo, "op", 1, target="waiting", by="u", seq=1))
         assert queue.counts().dead == n - 1
@@ -230,7 +230,7 @@ def test_a_step_is_ahead_unless_there_is_a_rate(client: redis.Redis, rate: float
 
 def known(queue: Any) -> None:
     """Have the server know the script: of two calls that it doesn't know neither is carried out."""
-    queue.move_front("none", 1, 1, source="trash", target="waiting", high_water_ms=0)
+    queue.move_range("none", 1, 1, source="trash", target="waiting", high_water_ms=0)
 
 
 def ahead(queue: Any, most: int | None = None) -> whole_state.WholeStateSteps:
@@ -270,7 +270,7 @@ def test_a_step_whose_word_is_lost_is_counted_with_the_one_behind_it(
     front = ahead(queue, most)
     assert run(client, front.step("op", 10)) == Counter(moved=10, changed=0)
     # Of the next one the reply was thrown away; here the one behind it is carried out too.
-    queue.move_front("op", 3, 10, source="dead", target="waiting", high_water_ms=queue.now())
+    queue.move_range("op", 3, 10, source="dead", target="waiting", high_water_ms=queue.now())
     assert queue.counts().waiting == 30
     assert run(client, front.step("op", 10))["moved"] == 20
     assert queue.counts().waiting == 30  # and nothing was sent before that was known
@@ -289,7 +289,7 @@ def test_what_comes_back_at_the_end_is_counted_too(client: redis.Redis) -> None:
     """A step found nothing more, and before the one behind it came somebody's undo, of what is
     meant too."""
     queue = dead_letters(client, 30)
-    queue.move_front("other", 1, 10, source="dead", target="trash", high_water_ms=queue.now())
+    queue.move_range("other", 1, 10, source="dead", target="trash", high_water_ms=queue.now())
     front = ahead(queue)
     front.order = replace(
         front.order, high_water_ms=queue.now() + 60_000
@@ -478,7 +478,7 @@ def test_a_record_spoilt_by_hand_holds_up_nobody(
     if line is not None:
         client.hset(queue.keys["meta"], "r1/2", line)
     died: Any = client.zrange(queue.keys["dead"], 0, -1, withscores=True)
-    change = queue.move_front("op-1", 1, 5, source="dead", target=target, high_water_ms=queue.now())
+    change = queue.move_range("op-1", 1, 5, source="dead", target=target, high_water_ms=queue.now())
     assert change.moved == 5 and queue.counts().of(target) == 5 and queue.invariants() == []
     back = queue.undo("op-1", 1, target=target, by="op-2", seq=1)
     assert back == (5, 0) and queue.counts().dead == 5 and queue.invariants() == []

@@ -1,29 +1,33 @@
--- The latest time (ms) that a take, an upkeep or a schedule of this queue saw, in a field of its own
--- beside the callers': written along with a caller's slot. It shows when the server's clock fell back
--- (set by hand, or a failover to a node whose clock is behind).
--- While leases and back-offs are brought forward (see `fallen`), it has more words, behind bars: by how
--- much, since when, which sorted set, from which score on, and how many of that score stay.
+-- The latest time (ms) that a take, sweep or schedule of this queue has seen, in a field of `callers`,
+-- written together with a caller's reply. It shows that the server's clock fell back: somebody set it,
+-- or a failover went to a node whose clock is behind.
+-- While leases and ready times are being corrected for that (clock_correction.lua), the field has more
+-- words, joined by bars: latest time, by how many ms the clock fell, since when, which sorted set, the
+-- score to go on from, and how many entries of that score to skip.
+-- `clock_latest`: that time, at least `now`. `clock_fall`: the correction in progress, or nil.
+-- `clock_word()`: the field's new value.
 -- KEYS: callers
-local CLOCK = ':clock' -- no caller's name begins so
-local FALL_MOST = 1e12 -- ms, some thirty years; more, or no number, was spoilt by hand: no fall
-local latest, fall = now, nil
+local CLOCK_FIELD = ':clock' -- no caller's name begins with a colon
+local FALL_MOST = 1e12 -- ms, thirty years: a larger difference is a corrupt value, not a fall
+local clock_latest, clock_fall = now, nil
 
-do -- not a function: each one costs every call
-  local word = redis.call('HGET', callers, CLOCK)
+do -- not a function: to set one up costs time in every call
+  local word = redis.call('HGET', callers, CLOCK_FIELD)
   local seen = tonumber(word)
   if seen then
-    if seen > now and seen - now < FALL_MOST then latest = seen end
+    if seen > now and seen - now < FALL_MOST then clock_latest = seen end
   elseif word then
     local at, by, since, part, score, skip = word:match('^(%d+)|(%d+)|(%d+)|([12])|([^|]+)|(%d+)$')
     if tonumber(score) and tonumber(by) < FALL_MOST then
-      latest = math.max(tonumber(at), now)
-      fall = {by = tonumber(by), since = tonumber(since), part = tonumber(part), score = score,
+      clock_latest = math.max(tonumber(at), now)
+      clock_fall = {by = tonumber(by), since = tonumber(since), part = tonumber(part), score = score,
         skip = tonumber(skip)}
     end
   end
 end
 
 local function clock_word()
-  if not fall then return latest == now and now_text or latest end
-  return table.concat({latest, fall.by, fall.since, fall.part, fall.score, fall.skip}, '|')
+  if not clock_fall then return clock_latest == now and now_text or clock_latest end
+  local f = clock_fall
+  return table.concat({clock_latest, f.by, f.since, f.part, f.score, f.skip}, '|')
 end

@@ -1,9 +1,11 @@
--- Of a step of a bulk move that was sent before: what another hand, by its `span`, moved by it is
--- `theirs`. One's own stays `moved`, however often it is sent.
+-- Two runs of a plan may send the same step of a bulk move. `concurrent_step(words)` returns the stored
+-- reply of the step, in which `moved` is replaced by `theirs` if the step was sent for another `span`
+-- than this one. A step that is sent again by the same run keeps `moved`.
 -- KEYS: op_
-local function whose(said)
+-- NEEDS: caller span
+local function concurrent_step(words)
   if redis.call('HGET', op_ .. caller, 'span') ~= span then
-    for k, word in ipairs(said) do said[k] = word == 'moved' and 'theirs' or word end
+    for k, word in ipairs(words) do words[k] = word == 'moved' and 'theirs' or word end
   end
-  return said
+  return words
 end

@@ -1,8 +1,9 @@
--- The queue's settings, flags and shards' layout, with the release's defaults where a field is absent,
--- or is no number where one belongs. All of them at once: there are few, and to ask for them by name
--- costs twice as much.
+-- `config`: the queue's settings, flags and shard layout, with the release's default where a field is
+-- absent, or isn't the number it has to be. It reads all fields at once: there are few, and asking for
+-- them by name costs twice as much.
 -- KEYS: cfg
-local conf = setmetatable({}, {__index = DEFAULT})
+-- FIRST: HGETALL
+local config = setmetatable({}, {__index = DEFAULT})
 do
   local got = redis.call('HGETALL', cfg)
   for i = 1, #got, 2 do
@@ -11,6 +12,6 @@ do
       local number = #value < 17 and (value == '0' or value:find('^[1-9]%d*$'))
       value = number and tonumber(value) or nil
     end
-    conf[name] = value
+    config[name] = value
   end
 end

@@ -1,33 +1,36 @@
--- Hand entries out: a receipt each, a record line, a lease, and the take's reply.
--- The script using this names ARGV `caller`, `seq`, `consumer` and `lease_ms`.
--- USES: take_reply bulk_write number_words counters
-local deadline = string.format('%.0f', now + tonumber(lease_ms))
+-- Deliver entries: give each a receipt, a record and a lease, and build the reply of the take. The
+-- deadline of the leases is `deliver_deadline`.
+-- KEYS: lease meta
+-- NEEDS: lease_ms seq consumer
+-- USES: take_reply bulk_write number_words counters record
+local deliver_deadline = string.format('%.0f', now + tonumber(lease_ms))
 
--- `lines` are the entries' records where they have one, `ready` their ready times where that counts.
--- The reply's first two words are the caller's to change.
+-- `lines`: the entries' records, nil or false for none. `contents`: payloads. `ready`: ready times, for
+-- kinds that restore them when a delivery is lost. The caller may change the reply's first two words.
 local function deliver(ids, lines, contents, ready)
   local n = #ids
-  local fence = reserve('fence', n)
+  local fence = counters_reserve('fence', n)
   local tail = '-' .. seq
-  local made = numbered(fence, n, tail .. first_line(consumer) .. (ready and '' or '0'))
+  local made = number_words(fence, n, tail .. record_first_line(consumer) .. (ready and '' or '0'))
   local leases, kept, odd, k = {}, {}, {}, 0
   for i = 1, n do
     local id, line = ids[i], lines[i]
     if line then
-      local r = unpacked(line)
+      local r = record_unpack(line)
       r.receipt, r.consumer, r.op, r.since = fence + i .. tail, consumer, '-', now
       if ready then r.ready = ready[i] end
-      if r.first <= REPLAYED then r.first = now end
+      if r.first <= RECORD_REPLAYED then r.first = now end
       if r.failures + r.lost > 0 then
         odd[#odd + 1] = i .. ' ' .. r.failures .. ' ' .. r.lost
       end
-      line = packed(r)
+      line = record_pack(r)
     else
       line = ready and made[i] .. ready[i] or made[i]
     end
-    leases[k + 1], leases[k + 2], kept[k + 1], kept[k + 2], k = deadline, id, id, line, k + 2
+    leases[k + 1], leases[k + 2], kept[k + 1], kept[k + 2], k = deliver_deadline, id, id, line, k + 2
   end
-  put_scores(lease, leases)
-  put_fields(meta, kept)
-  return {'0', '0', deadline, fence + 1 .. tail, in_one_word(ids), table.concat(odd, ' '), contents}
+  bulk_write_scores(lease, leases)
+  bulk_write_fields(meta, kept)
+  return {'0', '0', deliver_deadline, fence + 1 .. tail, take_reply_ids(ids), table.concat(odd, ' '),
+    contents}
 end

@@ -1,9 +1,9 @@
--- What nobody will ask for again goes, a little per call: the word of callers not heard of for a day,
--- what is kept of operations for a month.
--- KEYS: callers ops op_
+-- Remove old bookkeeping, a little per call: the stored replies of callers that were silent for a day,
+-- and journal entries of operations after a month.
+-- KEYS: callers ops op_ stat
 -- USES: counters unfinished_operations
-local function forget_unheard()
-  local page = redis.call('HSCAN', callers, cursor_of('sweep'), 'COUNT', 50)
+local function expire_bookkeeping()
+  local page = redis.call('HSCAN', callers, counters_cursor('sweep'), 'COUNT', 50)
   redis.call('HSET', stat, 'sweep', page[1])
   for i = 1, #page[2], 2 do
     local at = tonumber(page[2][i + 1]:match('^%d+ (%d+)'))
@@ -12,6 +12,6 @@ local function forget_unheard()
   local old = redis.call('ZRANGE', ops, '-inf', now - 2592000000, 'BYSCORE', 'LIMIT', 0, 20)
   for _, op in ipairs(old) do
     redis.call('ZREM', ops, op)
-    if not is_unfinished(op) then redis.call('DEL', op_ .. op) end
+    if not unfinished_operations_has(op) then redis.call('DEL', op_ .. op) end
   end
 end

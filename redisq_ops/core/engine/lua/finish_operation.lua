@@ -1,22 +1,23 @@
--- Take a move between two queues off the list of what is unfinished, and let what was kept for it
--- expire: the undo lists of the queue it goes from, and what the other one said of the entries. Not if
--- somebody was at it meanwhile: behind `at` (ms), with a step later than `steps`, or, with `steps`, to
--- take it back; each may be empty.
--- KEYS: undo_ land_
+-- Take a move between two queues off the list of unfinished ones, and let expire what was kept for it:
+-- the source queue's undo lists and the target queue's results. Nothing is done if another run has
+-- worked on it: after `at` (ms), or with a later step than `steps`, or, with `steps`, to undo it. `at`
+-- and `steps` may be empty.
+-- KEYS: undo_ land_ unfinished op_
 -- ARGV: op at steps
 -- USES: config unfinished_operations
+-- ENTRIES: op_{op}=hash
 -- FLAGS: allow-oom
--- Returns 1, or 0 if somebody was at it.
+-- Returns 1, or 0 if another run has worked on it.
 local is = tonumber(redis.call('ZSCORE', unfinished, op) or nil)
 local last, holding, taking, landing, keep, undoing, verb = unpack(redis.call('HMGET', op_ .. op,
   'steps', 'holding', 'taking', 'landing', 'keep', 'undoing', 'verb'))
 if at ~= '' and is and is > tonumber(at) then return 0 end
 if steps ~= '' and (undoing or tonumber(last or '0') > tonumber(steps)) then return 0 end
 for _, step in ipairs({holding or last or '0', taking or '0'}) do
-  let_expire(undo_ .. op .. ':' .. step, conf.trash_ms)
+  unfinished_operations_expire(undo_ .. op .. ':' .. step, config.trash_ms)
 end
-if landing then let_expire(land_ .. op .. ':' .. landing, keep) end
+if landing then unfinished_operations_expire(land_ .. op .. ':' .. landing, keep) end
 if steps ~= '' and verb then redis.call('HSET', op_ .. op, 'landed', steps) end
 redis.call('ZREM', unfinished, op)
-keep_operation(op)
+unfinished_operations_keep(op)
 return 1

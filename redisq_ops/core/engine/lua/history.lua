@@ -1,31 +1,33 @@
--- What happened, in one stream entry per call, and the minute counters behind rates.
+-- The queue's history: one stream entry per call, and counters per minute, from which rates are
+-- computed. `history_by`: who caused the call's events; the script sets it. `history_all`: whether the
+-- queue records quiet events too; ask it before building the item of one.
 -- KEYS: hist rate_
 -- USES: config
-local events, tallies, by = {}, {}, nil
-local loud = {failed = true, lost = true, dead = true, op = true}
+local events, tallies, history_by = {}, {}, nil
+local always = {failed = true, lost = true, dead = true, op = true}
 
-local every = conf.history == 'all' -- ask before building an item of a quiet event: it costs
+local history_all = config.history == 'all'
 
-local function note(event, item)
-  if conf.history == 'off' or not (loud[event] or every) then return end
+local function history_note(event, item)
+  if config.history == 'off' or not (always[event] or history_all) then return end
   local list = events[event]
   if not list then list = {}; events[event] = list end
   list[#list + 1] = item
 end
 
-local function tally(name, n)
+local function history_tally(name, n)
   tallies[name] = (tallies[name] or 0) + n
 end
 
-local function write_history()
+local function history_write()
   local fields = {}
   for event, items in pairs(events) do
     fields[#fields + 1] = event
     fields[#fields + 1] = table.concat(items, ' ')
   end
   if #fields > 0 then
-    -- Were another's key there, or an entry with the last id there is, the history alone would suffer.
-    redis.pcall('XADD', hist, 'MAXLEN', '~', conf.history_max, '*', 't', now, 'by', by or '-',
+    -- If the key has another type, or holds the highest possible id, only the history suffers.
+    redis.pcall('XADD', hist, 'MAXLEN', '~', config.history_max, '*', 't', now, 'by', history_by or '-',
       unpack(fields))
   end
   events = {}

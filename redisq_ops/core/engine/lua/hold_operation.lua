@@ -1,17 +1,20 @@
--- List a move between two queues as unfinished, or note that whoever is at it is alive. `idle`: only if
--- nobody was at it for so long (ms), or the clock fell back since; empty: in any case. `step`: the one
--- that is to be taken back now, whose undo list must not expire meanwhile; 0: none.
--- KEYS: undo_
+-- List a move between two queues as unfinished, or note that a run still works on it. `idle`: only if
+-- no run has worked on it for so long (ms), or the clock fell back since; empty: in any case. `step`:
+-- the step that is to be undone now, whose undo list must not expire meanwhile; 0: none.
+-- KEYS: undo_ unfinished op_
 -- ARGV: op step idle
 -- USES: config unfinished_operations
+-- ENTRIES: op_{op}=hash undo_{op}:{step}=list
 -- FLAGS: allow-oom
--- Returns the time (ms), or 0 if somebody is at it.
+-- Returns the time (ms), or 0 if a run works on it.
 local at = tonumber(redis.call('ZSCORE', unfinished, op) or nil)
 if idle ~= '' and at and now >= at and now - at < tonumber(idle) then return 0 end
-begin_operation(op)
+unfinished_operations_add(op)
 if step ~= '0' then
   local before = redis.call('HGET', op_ .. op, 'taking')
-  if before and before ~= step then let_expire(undo_ .. op .. ':' .. before, conf.trash_ms) end
+  if before and before ~= step then
+    unfinished_operations_expire(undo_ .. op .. ':' .. before, config.trash_ms)
+  end
   redis.call('HSET', op_ .. op, 'taking', step)
   redis.call('PERSIST', undo_ .. op .. ':' .. step)
 end

@@ -1,13 +1,17 @@
--- Safe to send twice: each caller's last sequence is kept with its reply, and a call that arrives
--- again gets that reply and changes nothing. Replies are lists of words without spaces.
--- The script using this names ARGV `caller` and `seq`.
+-- Calls that are safe to send twice: the last sequence number of each caller is stored with its reply.
+-- A call that arrives again gets that reply and changes nothing. Replies are lists of words without
+-- spaces.
 -- KEYS: callers
+-- NEEDS: caller seq
 -- USES: corrupt_values
-local function replayed()
+-- FIRST: HGET
+
+-- Returns the stored reply if this call was carried out before; nil, true if a later one was; else nil.
+local function idempotency_replayed()
   local slot = redis.call('HGET', callers, caller)
   if not slot then return nil end
   local last, words = slot:match('^(%d+) %d+ ?(.*)$')
-  if not last then spoilt(callers, caller, "a call's number, time and reply") end
+  if not last then corrupt_values_fail(callers, caller, "a call's number, time and reply") end
   last = tonumber(last)
   if tonumber(seq) > last then return nil end
   if tonumber(seq) < last then return nil, true end
@@ -16,18 +20,18 @@ local function replayed()
   return reply
 end
 
--- Behind `reply`: other fields and words of `callers` to be written along.
-local function remember(reply, ...)
+-- Store the reply, and return it. `...`: other fields of `callers` to write with it, and their values.
+local function idempotency_remember(reply, ...)
   redis.call('HSET', callers, caller, seq .. ' ' .. now_text .. ' ' .. table.concat(reply, ' '), ...)
   return reply
 end
 
--- The same of a word for each row; alone it is for all of them.
-local function remember_words(said, ...)
-  for k = 2, #said do
-    if said[k] ~= said[1] then return remember(said, ...) end
+-- The same for one word per row: a single word if all are equal.
+local function idempotency_remember_words(results, ...)
+  for k = 2, #results do
+    if results[k] ~= results[1] then return idempotency_remember(results, ...) end
   end
-  return remember({said[1]}, ...)
+  return idempotency_remember({results[1]}, ...)
 end
 
-local superseded = {err = 'SUPERSEDED a later call of this caller was already carried out'}
+local idempotency_superseded = {err = 'SUPERSEDED a later call of this caller was already carried out'}

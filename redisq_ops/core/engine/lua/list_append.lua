@@ -1,5 +1,6 @@
--- One list behind another, with as few calls as can be: `#` and `ipairs` in each turn would double it.
-local function append(list, more)
+-- `list_append(list, more)` adds one list to another. `#` and `ipairs` in each turn would double its
+-- cost.
+local function list_append(list, more)
   local n = #list
   for i = 1, #more do list[n + i] = more[i] end
 end

@@ -1,10 +1,9 @@
--- The ids of all entries, whatever their state, a little per call (the payloads stay where they are).
--- Who is there from the first call to the last is named at least once.
--- KEYS: body
+-- The ids of all entries, whatever their state, a page per call. An entry that is in the queue from the
+-- first call to the last is named at least once.
 -- ARGV: cursor max
--- USES: config
+-- USES: storage_scan
 -- Returns the next cursor (0: that was all), then ids.
-local page = redis.call('HSCAN', body, cursor, 'COUNT', max)
-local said = {page[1]}
-for i = 1, #page[2], 2 do said[#said + 1] = page[2][i] end
-return said
+local following, page = storage_scan(cursor, max)
+local reply = {following}
+for i = 1, #page, 2 do reply[#reply + 1] = page[i] end
+return reply

@@ -1,40 +1,44 @@
--- One step of an operator's bulk move, by identity: each entry is looked at again and moved only if
--- it still is in the state the operator saw, and has been since before `high_water` (ms). A time that
--- is still to come says nothing: the clock of the server was ahead then, as after a failover.
--- `at`: its score when it was chosen, `-` for any: with another score it is another entry of that id,
--- even one without a record. `span`: which entries of a plan these are, and whose hand sends them.
--- What was before goes to this step's undo list. `to` is a state, `gone`, or `restore` (from trash
--- to dead, delayed or waiting, whichever it was). `lease_ms` is the ready time (ms) when to delayed.
+-- One step of an operator's bulk move, by id. An entry is moved only if it is still in state `from`,
+-- and has been since before `high_water` (ms). A time in the future doesn't count: the server's clock
+-- was ahead then, as before a failover.
+-- `at`: the entry's score when it was chosen, `-` for any; with another score it is another entry of
+-- that id. `span`: which entries of a plan the step covers, and which run sends it. `to`: a state,
+-- `gone`, or `restore` (from trash to the state it had before: dead, delayed or waiting). `lease_ms`:
+-- with `delayed` the ready time (ms). What entries were before goes to this step's undo list.
 -- KEYS: undo_ op_
 -- ARGV: caller seq from to high_water consumer lease_ms span
 -- REST: id at
--- USES: idempotency transitions unfinished_operations concurrent_step
+-- USES: idempotency transitions unfinished_operations concurrent_step config counters history
+-- USES: operation_journal record storage_score transfer_names
+-- ENTRIES: op_{caller}=hash undo_{caller}:{seq}=list
 -- FLAGS: allow-oom
--- Returns one word per row: moved | changed (another state now) | late (entered it meanwhile) | away (in
--- another queue, or on its way: only that move's undo brings it back) | theirs (moved, when another hand
--- sent this very step).
-local said, late = replayed()
-if late then return superseded end
-if said then return whose(said) end
-by = consumer
-said = {}
+-- Returns one word per row: moved | changed (in another state now) | late (entered it after high_water)
+-- | away (in another queue, or on its way: only the undo of that move brings it back) | theirs (moved,
+-- when another run sent this very step).
+operation_journal_check(caller)
+local reply, late = idempotency_replayed()
+if late then return idempotency_superseded end
+if reply then return concurrent_step(reply) end
+history_by = consumer
+reply = {}
 local ids, times, before, moved = {}, {}, {}, 0
-local between = caller:find(MOVED) -- two queues
+local between = caller:find(TRANSFER_NAMES_MOVED) -- a move between two queues
 for i = first, #ARGV, width do
   ids[#ids + 1], times[#times + 1] = ARGV[i], ARGV[i + 1]
 end
 local seen = {}
-for k, r in ipairs(records(ids)) do
+for k, r in ipairs(record_read(ids)) do
   local id = ids[k]
-  local score = not seen[id] and room_score(id, from)
+  local score = not seen[id] and storage_score(id, from)
   if not score or times[k] ~= '-' and tonumber(times[k]) ~= tonumber(score) then
-    said[k] = 'changed'
+    reply[k] = 'changed'
   elseif r.since > tonumber(high_water) and r.since <= now then
-    said[k] = 'late'
-  elseif to == 'restore' and away(r.op) or to == 'gone' and from == 'trash' and is_held(r.op) then
-    said[k] = 'away'
+    reply[k] = 'late'
+  elseif to == 'restore' and transfer_names_away(r.op)
+    or to == 'gone' and from == 'trash' and unfinished_operations_hold(r.op) then
+    reply[k] = 'away'
   else
-    before[#before + 1] = table.concat({id, from, score, packed(r)}, ' ')
+    before[#before + 1] = table.concat({id, from, score, record_pack(r)}, ' ')
     r.op = caller
     local at, target = now, to
     if from == 'delayed' and to == 'trash' then
@@ -43,38 +47,40 @@ for k, r in ipairs(records(ids)) do
       target = r.reason ~= '-' and 'dead' or r.ready > now and 'delayed' or 'waiting'
       at = target == 'delayed' and r.ready or now
     elseif to == 'waiting' and from == 'dead' then
-      r.failures, r.lost, r.first, r.consumer, r.reason = 0, 0, REPLAYED, '-', '-' -- as new
+      r.failures, r.lost, r.first, r.consumer, r.reason = 0, 0, RECORD_REPLAYED, '-', '-' -- as new
     elseif to == 'pending' then
       r.consumer = consumer
-      r.receipt = reserve('fence', 1) + 1 .. '-' .. caller
+      r.receipt = counters_reserve('fence', 1) + 1 .. '-' .. caller
       at = now + tonumber(lease_ms)
     elseif to == 'delayed' then
       at = tonumber(lease_ms)
     end
     if target == 'waiting' or target == 'delayed' then r.ready = 0 end
-    move(id, from, target, at, r)
-    said[k] = 'moved'
+    transitions_move(id, from, target, at, r)
+    reply[k] = 'moved'
     moved = moved + 1
   end
   seen[id] = true
 end
-ready()
+transitions_check()
 if moved > 0 then
   if to ~= 'gone' then
     local list = undo_ .. caller .. ':' .. seq
     redis.call('RPUSH', list, unpack(before))
-    if not between then redis.call('PEXPIRE', list, conf.trash_ms) end
+    if not between then redis.call('PEXPIRE', list, config.trash_ms) end
   end
   redis.call('HINCRBY', op_ .. caller, 'done', moved)
-  note('op', table.concat({caller, from, to, moved}, '|'))
+  history_note('op', table.concat({caller, from, to, moved}, '|'))
 end
-if between and #ids > 0 then -- the steps before it have ended in both queues
+if between and #ids > 0 then -- the steps before this one have ended
   local last = redis.call('HGET', op_ .. caller, 'holding')
-  if last and last ~= seq then let_expire(undo_ .. caller .. ':' .. last, conf.trash_ms) end
+  if last and last ~= seq then
+    unfinished_operations_expire(undo_ .. caller .. ':' .. last, config.trash_ms)
+  end
   redis.call('HSET', op_ .. caller, 'landed', seq - 1, 'holding', seq)
-  begin_operation(caller)
+  unfinished_operations_add(caller)
 end
 redis.call('HSET', op_ .. caller, 'steps', seq, 'span', span)
-keep_operation(caller) -- also what nobody entered into the journal
-flush()
-return remember(said)
+unfinished_operations_keep(caller) -- even if nobody has written the operation down
+transitions_flush()
+return idempotency_remember(reply)

@@ -1,57 +1,63 @@
--- One step of an operator's bulk move of a whole state: the first `n` entries behind the `left` ones
--- that couldn't be moved, those that have been in it since before `high_water` (ms). Its score says so,
--- or of what was put back, or moved here, with the score it had, its record. From dead or trash
--- to waiting, trash, gone: as `move` with all ids of the state, at a third of its cost: strings cost, so
--- few are made. What was before goes to an undo list in one piece, which `undo` tells by its blank. The
--- history gets an entry a second, else others had no room in it: the rest with the `last` or with none.
--- KEYS: undo_ op_
+-- One step of an operator's bulk move of a whole state: the `n` entries behind the first `left` ones,
+-- which couldn't be moved, as far as they have been in the state since before `high_water` (ms). The
+-- score says since when; for entries that an undo or a rebalance put in with an old score, the record
+-- does. From dead or trash to waiting, trash or gone.
+-- The result is that of `move` with all ids of the state, at a third of the cost: strings are
+-- expensive, so few are made. What was before goes to the undo list in one piece, which `undo`
+-- recognizes by its leading blank. The history gets one entry a second; the rest is written with the
+-- `last` step, or with one that moves nothing.
+-- KEYS: undo_ op_ stat meta
 -- ARGV: caller seq from to high_water n left last
--- USES: idempotency transitions move_order pre_write_hook
+-- USES: idempotency transitions config corrupt_values counters history list_of record state_zsets
+-- USES: storage_check_range storage_move_range type_check write_buffer
+-- TYPES: first
+-- ENTRIES: op_{caller}=hash undo_{caller}:{seq}=list
 -- FLAGS: allow-oom
--- Returns how many were moved, how many could not be (both 0: that was all), and how many all of the
--- operation's steps moved. Nothing of one that is being taken back: a step may arrive behind the undo's.
-local said, late = replayed()
-if late then return superseded end
-if said then return said end
-by = caller
+-- Returns how many were moved, how many could not be (both 0: that was all), and how many all steps of
+-- the operation moved. It moves nothing if the operation is being undone: a step may arrive after the
+-- undo began.
+local reply, late = idempotency_replayed()
+if late then return idempotency_superseded end
+if reply then return reply end
+history_by = caller
 local journal = redis.call('HMGET', op_ .. caller, 'undoing', 'done', 'told', 'told_ms')
-whole(journal[2], op_ .. caller, 'done')
+corrupt_values_integer(journal[2], op_ .. caller, 'done')
 if journal[1] then return {} end
-if to == 'gone' then fit() end -- of those `room_move` writes something at once
+if to == 'gone' then type_check_all() end -- a flush removes them from every key
 local limit, back = tonumber(high_water), tonumber(redis.call('HGET', stat, 'put_back'))
-local range = {zset_of[from], '-inf', high_water, 'BYSCORE', 'LIMIT', left, n, back and 'WITHSCORES'}
+local range = {state_zsets[from], '-inf', high_water, 'BYSCORE', 'LIMIT', left, n, back and 'WITHSCORES'}
 local rows, score_of, scores = redis.call('ZRANGE', unpack(range)), {}, {}
 local chosen = back and {} or rows
 if back then
   for i = 1, #rows, 2 do
     local id = rows[i]
-    local since = back > limit and unpacked(redis.call('HGET', meta, id)).since or 0
+    local since = back > limit and record_unpack(redis.call('HGET', meta, id)).since or 0
     chosen[#chosen + 1], score_of[id] = (since <= limit or since > now) and id, rows[i + 1]
   end
 end
-local ids, stuck = room_run(chosen, from, to)
+local ids, stuck = storage_move_range(chosen, from, to)
 local moved, list, at = #ids, undo_ .. caller .. ':' .. seq, string.format('%.0f', now)
-local enters = moved > 0 and zset_of[to] and listed(adds, zset_of[to])
-must_be(list, 'list')
-fit_written()
-ready()
+local enters = moved > 0 and state_zsets[to] and list_of(write_buffer_adds, state_zsets[to])
+type_check_key(list, 'list')
+storage_check_range()
+transitions_check()
 if moved > 0 then
   if to == 'gone' then
-    forgotten = ids
-    count('gone', moved)
+    write_buffer_forgotten = ids
+    counters_add('gone', moved)
   else
     local lines, find, match = redis.call('HMGET', meta, unpack(ids)), string.find, string.match
-    local fresh = table.concat({'- 0 0', REPLAYED, at, '-', caller, '- 0'}, ' ')
+    local fresh = table.concat({'- 0 0', RECORD_REPLAYED, at, '-', caller, '- 0'}, ' ')
     for k = 1, moved do
       local line, now_so = lines[k], fresh
-      if not line or line == '' or find(line, '\n', 1, true) then -- removed or spoilt by hand
-        line = '- 0 0 0 ' .. redis.call('ZSCORE', zset_of[from], ids[k]) .. ' - - - 0'
+      if not line or line == '' or find(line, '\n', 1, true) then -- removed, or corrupt
+        line = '- 0 0 0 ' .. redis.call('ZSCORE', state_zsets[from], ids[k]) .. ' - - - 0'
       end
       if to ~= 'waiting' then
         local counts, who, why = match(line, '^%S+( %d+ %d+ %d+ )%d+( %S+ )%S+( %S+ %d+)$')
         now_so = '-' .. (counts or ' 0 0 0 ') .. at .. (who or ' - ') .. caller .. (why or ' - 0')
       end
-      kept[2 * k - 1], kept[2 * k], lines[k] = ids[k], now_so, line
+      write_buffer_records[2 * k - 1], write_buffer_records[2 * k], lines[k] = ids[k], now_so, line
       if enters then enters[2 * k - 1], enters[2 * k] = at, ids[k] end
     end
     if back then
@@ -59,12 +65,12 @@ if moved > 0 then
     end
     redis.call('RPUSH', list, ' ' .. from, table.concat(ids, ' '), table.concat(lines, '\n'),
       table.concat(scores, ' '))
-    redis.call('PEXPIRE', list, conf.trash_ms)
+    redis.call('PEXPIRE', list, config.trash_ms)
   end
-  if stuck == 0 then -- they stand side by side
-    redis.call('ZREMRANGEBYRANK', zset_of[from], left, left + moved - 1)
+  if stuck == 0 then -- the entries are adjacent
+    redis.call('ZREMRANGEBYRANK', state_zsets[from], left, left + moved - 1)
   else
-    drops[zset_of[from]] = ids
+    write_buffer_drops[state_zsets[from]] = ids
   end
 end
 local total = (journal[2] or 0) + moved
@@ -72,9 +78,9 @@ local done, untold = string.format('%.0f', total), total - (tonumber(journal[3])
 local quiet_ms = math.abs(now - (tonumber(journal[4]) or 0))
 redis.call('HSET', op_ .. caller, 'done', done, 'steps', seq)
 if untold > 0 and (last == '1' or moved + stuck == 0 or quiet_ms >= 1000) then
-  note('op', table.concat({caller, from, to, untold}, '|'))
+  history_note('op', table.concat({caller, from, to, untold}, '|'))
   redis.call('HSET', op_ .. caller, 'told', done, 'told_ms', now)
 end
-if not journal[2] then redis.call('PEXPIRE', op_ .. caller, 2592000000) end -- perhaps not in the journal
-flush()
-return remember({tostring(moved), tostring(stuck), done})
+if not journal[2] then redis.call('PEXPIRE', op_ .. caller, 2592000000) end -- nobody wrote it down
+transitions_flush()
+return idempotency_remember({tostring(moved), tostring(stuck), done})

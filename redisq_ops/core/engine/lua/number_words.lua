@@ -1,9 +1,9 @@
--- Numbers in a row as text. To make it of a number is dear where there are many: one in ten is made,
--- the others have its last digit changed.
+-- `number_words(last, n, tail)`: the `n` numbers after `last` as text, each followed by `tail`.
+-- Converting a number is expensive where there are many: one in ten is converted, for the others its
+-- last digit is replaced.
 local DIGIT = {[0] = '0', '1', '2', '3', '4', '5', '6', '7', '8', '9'}
 
--- The `n` numbers behind `last`, each with `tail` behind it.
-local function numbered(last, n, tail)
+local function number_words(last, n, tail)
   local made, head = {}, nil
   for i = 1, n do
     local number = last + i

@@ -1,18 +1,24 @@
--- What a settle is told: id and receipt of each in one word, by blanks, and behind a bar the number of
--- its row, where there is more to say than that it is acknowledged. What no take handed out may have a
--- blank or a bar in it, or be empty: then all are quoted, each behind a dot, the first behind a blank.
--- The script using this names ARGV `told`.
-local ids, receipts, rows, number = {}, {}, {}, 0
-local plain, quoted = #ARGV < first, told:byte() == 32
+-- Read the argument `told` of a settle: `id receipt` of each delivery, separated by blanks, and after a
+-- bar the number of its row if it isn't a plain acknowledgement. Words that no take gave out may be
+-- empty or contain blanks and bars; then all words are percent-quoted and begin with a dot, and the
+-- first one follows a blank.
+-- `parse_settlements()` returns ids, receipts, row numbers (nil for none), and how many there are.
+-- NEEDS: told
 local function unquoted(word)
   return (word:sub(2):gsub('%%(%x%x)', function(code) return string.char(tonumber(code, 16)) end))
 end
-for id, receipt in told:gmatch('([^ ]+) ([^ ]+)') do
-  number = number + 1
-  if not plain then
-    local bare, row = receipt:match('^(.*)|(%d+)$')
-    receipt, rows[number] = bare or receipt, tonumber(row)
+
+local function parse_settlements()
+  local ids, receipts, rows, n = {}, {}, {}, 0
+  local plain, quoted = #ARGV < first, told:byte() == 32
+  for id, receipt in told:gmatch('([^ ]+) ([^ ]+)') do
+    n = n + 1
+    if not plain then
+      local bare, row = receipt:match('^(.*)|(%d+)$')
+      receipt, rows[n] = bare or receipt, tonumber(row)
+    end
+    if quoted then id, receipt = unquoted(id), unquoted(receipt) end
+    ids[n], receipts[n] = id, receipt
   end
-  if quoted then id, receipt = unquoted(id), unquoted(receipt) end
-  ids[number], receipts[number] = id, receipt
+  return ids, receipts, rows, n
 end

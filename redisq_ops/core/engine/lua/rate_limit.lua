@@ -1,14 +1,12 @@
--- A place in a line that moves at a set rate, shared by all who ask under one name: how many
--- processes they are doesn't change how fast they are together. A token bucket, kept as the moment
--- (microseconds) when all that was promised so far will have had its time.
--- A place that is taken and not used (its process died, or the call was sent twice) makes the line
--- slower, never faster.
--- `rate`: entries per second; `burst`: how many may go at once after a rest; `n`: at most `burst`.
+-- A token bucket shared by every process that asks under one name. It is stored as the time
+-- (microseconds) when all tokens that were given out so far will have been earned. Tokens that aren't
+-- used (the process died, or the call was sent twice) make the caller slower, never faster.
+-- `rate`: entries per second; `burst`: how many may go at once after a pause; `n`: at most `burst`.
 -- KEYS: bucket_
 -- ARGV: name n rate burst
--- Returns how long (ms) to wait before these `n`.
+-- Returns how long (ms) to wait before these `n` entries.
 local key, at, each = bucket_ .. name, now * 1000, 1000000 / tonumber(rate)
 local free = math.max(at, tonumber(redis.call('GET', key) or '0')) + tonumber(n) * each
 redis.call('SET', key, string.format('%.0f', free), 'PX',
-  string.format('%.0f', math.ceil((free - at) / 1000) + 60000)) -- nobody has to clear it away
+  string.format('%.0f', math.ceil((free - at) / 1000) + 60000)) -- it expires by itself
 return math.ceil(math.max(0, free - tonumber(burst) * each - at) / 1000)

@@ -1,9 +1,10 @@
--- End a move to another shard: what arrived there is removed here, if it still is that departure.
+-- End the move of entries to another shard: remove here what arrived there, if `transit` still has the
+-- same mark.
 -- KEYS: transit body meta err
 -- REST: id mark
--- USES: config follow
+-- USES: storage_unfollow
 -- FLAGS: allow-oom
--- Returns how many went.
+-- Returns how many were removed.
 local went = {}
 for i = first, #ARGV, width do
   local line = redis.call('HGET', transit, ARGV[i])
@@ -11,6 +12,6 @@ for i = first, #ARGV, width do
 end
 if #went > 0 then
   for _, key in ipairs({transit, body, meta, err}) do redis.call('HDEL', key, unpack(went)) end
-  unfollow(went)
+  storage_unfollow(went)
 end
 return #went

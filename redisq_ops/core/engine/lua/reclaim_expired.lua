@@ -1,45 +1,49 @@
--- No single recoverer: whoever takes also brings back what is overdue, a few at a time.
--- Beside, what a clock that fell back would hold up is brought forward.
--- USES: transitions wake_workers clock_fall deadline_hook
-local function bring_forward(max)
-  local brought = after_fall({lease, delay}, RELATIVE, max, function(zset, id, at, r)
-    admit(zset, at, id)
-    keep(id, packed(r))
-    timed(zset, id, at)
+-- Take back overdue deliveries. There is no process for that: every take does it for a few. Times that
+-- a clock that fell back would delay are corrected on the way.
+-- KEYS: lease delay stat
+-- USES: transitions wake_workers clock_correction clock config history record storage_relative_times
+-- USES: storage_timed write_buffer
+local function reclaim_expired_correct_clock(max)
+  local brought = clock_correction({lease, delay}, storage_relative_times, max, function(zset, id, at, r)
+    write_buffer_add(zset, at, id)
+    write_buffer_record(id, record_pack(r))
+    storage_timed(zset, id, at)
   end)
   if brought > 0 then wake_workers(1) end
   return brought
 end
 
--- Of a new entry with a ready time, while others are brought forward.
-local function keep_recent(id)
-  local r = unpacked(nil)
+-- Mark a new entry's ready time as correct, while others are being corrected.
+local function reclaim_expired_mark_new(id)
+  local r = record_unpack(nil)
   r.since = now
-  keep(id, packed(r))
+  write_buffer_record(id, record_pack(r))
 end
 
-local function reap(max)
-  local brought = (fall or latest > now) and bring_forward(100) or 0
+-- Take back up to `max` overdue deliveries: they wait again, or are dead when that was once too often.
+-- Returns how many entries were changed; the caller flushes.
+local function reclaim_expired(max)
+  local brought = (clock_fall or clock_latest > now) and reclaim_expired_correct_clock(100) or 0
   local late = redis.call('ZRANGE', lease, '-inf', now_text, 'BYSCORE', 'LIMIT', '0', max)
-  for i, r in ipairs(records(late)) do
+  for i, r in ipairs(record_read(late)) do
     local id = late[i]
     r.lost = r.lost + 1
     r.op = '-'
-    note('lost', id .. '|' .. r.consumer)
-    if r.lost >= conf.max_lost then
+    history_note('lost', id .. '|' .. r.consumer)
+    if r.lost >= config.max_lost then
       r.reason = 'lost'
-      note('dead', id .. '|lost')
-      move(id, 'pending', 'dead', now, r)
+      history_note('dead', id .. '|lost')
+      transitions_move(id, 'pending', 'dead', now, r)
     else
-      move(id, 'pending', 'waiting', r.ready > 0 and math.min(r.ready, now) or now, r)
+      transitions_move(id, 'pending', 'waiting', r.ready > 0 and math.min(r.ready, now) or now, r)
     end
   end
   return #late + brought
 end
 
--- An idle worker sleeps until the next due time, but of many idle ones only one keeps watch; the
--- others sleep their full turn. Returns the time to look again, 0 for "no need".
-local function watch(sleeper)
+-- One of the idle workers wakes at the next due time; the others sleep as long as they like. Returns the
+-- time (ms) when `sleeper` has to look again, 0 if it needn't.
+local function reclaim_expired_watch(sleeper)
   local due
   for _, key in ipairs({lease, delay}) do
     local top = redis.call('ZRANGE', key, '0', '0', 'WITHSCORES')

@@ -1,11 +1,13 @@
--- What is known of an entry that was delivered or touched at least once, as one line of words:
--- receipt failures lost first-delivery-ms since-ms consumer operation reason ready-ms.
--- An entry that only ever waited has no record; what somebody spoilt by hand counts as none.
--- `since`: when it entered its present state. A first delivery of `REPLAYED`: it was before
--- a replay, and there was none since.
+-- The record of an entry that was delivered or changed at least once, one line of words: receipt
+-- failures lost first-delivery-ms since-ms consumer operation reason ready-ms. An entry that only ever
+-- waited has none; a corrupt record counts as none.
+-- `since`: when the entry entered its present state. `first`: RECORD_REPLAYED if it was delivered
+-- before a replay, and not since.
 -- KEYS: meta
-local REPLAYED = 1
-local function unpacked(line)
+local RECORD_REPLAYED = 1
+
+-- A record's line as a table; that of an entry without a record if the line is nil, false or corrupt.
+local function record_unpack(line)
   local receipt, failures, lost, began, since, consumer, op, reason, ready
   if line then
     receipt, failures, lost, began, since, consumer, op, reason, ready =
@@ -20,20 +22,19 @@ local function unpacked(line)
     reason = reason, ready = tonumber(ready)}
 end
 
-local function packed(r)
+local function record_pack(r)
   return table.concat({r.receipt, r.failures, r.lost, r.first, r.since, r.consumer, r.op,
     r.reason, string.format('%.0f', r.ready)}, ' ')
 end
 
--- The line of a first delivery, but for the receipt in front: most entries never have another.
-local function first_line(consumer)
+-- The record of a first delivery, without the receipt in front; most entries never have another one.
+local function record_first_line(consumer)
   return table.concat({' 0 0', now_text, now_text, consumer, '- - '}, ' ')
 end
 
--- Where the words of a line end: receipt, lost, first, since, consumer. Looking for the
--- blanks makes no strings, and takes a third of the time of taking the line apart. Of a spoilt one
--- there is no last end.
-local function ends(line)
+-- Where words of a line end: receipt, lost, first, since, consumer. It looks for blanks and makes no
+-- strings, in a third of the time that unpacking takes. The last result is nil for a corrupt line.
+local function record_ends(line)
   local find = string.find
   local a = find(line, ' ', 1, true) or #line
   local c = find(line, ' ', (find(line, ' ', a + 1, true) or #line) + 1, true) or #line
@@ -42,8 +43,9 @@ local function ends(line)
   return a, c, d, e, find(line, ' ', e + 1, true)
 end
 
-local function records(ids)
+-- The records of some entries, in their order.
+local function record_read(ids)
   local found = #ids > 0 and redis.call('HMGET', meta, unpack(ids)) or {}
-  for i = 1, #ids do found[i] = unpacked(found[i]) end
+  for i = 1, #ids do found[i] = record_unpack(found[i]) end
   return found
 end

@@ -1,9 +1,11 @@
--- Write an operation down before its first step (`started`: ms), or add to what is written of it.
--- A script only because a full server refuses a plain HSET, and purging is what such a server needs.
+-- Write an operation's journal entry before its first step (`started`: ms), or add fields to it. It is
+-- a script because a full server refuses a plain HSET, and purging is what such a server needs.
 -- KEYS: op_ ops
 -- ARGV: op started
 -- REST: name value
+-- ENTRIES: op_{op}=hash
 -- FLAGS: allow-oom
+-- Returns 1.
 redis.call('HSET', op_ .. op, unpack(ARGV, first))
 if started ~= '' then
   redis.call('ZADD', ops, started, op)

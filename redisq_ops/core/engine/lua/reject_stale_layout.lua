@@ -1,10 +1,12 @@
--- Turn away producers who know an older layout of the queue's shards. It only ever grows, so a late
--- fence opens nothing. A shard that is given up (`retired`) takes nothing new at all.
+-- Store a newer layout of the queue's shards, so that producers with an older one are turned away. It
+-- only ever grows, so a call that arrives late undoes nothing. A shard that is given up (`retired`)
+-- takes no new entries at all.
+-- KEYS: cfg
 -- ARGV: layout retired
 -- USES: config
 -- FLAGS: allow-oom
--- Returns the layout that counts here.
-local known = tonumber(conf.layout) or 0
+-- Returns the layout that is valid here.
+local known = tonumber(config.layout) or 0
 if known < tonumber(layout) then
   redis.call('HSET', cfg, 'layout', layout)
   if retired == '1' then

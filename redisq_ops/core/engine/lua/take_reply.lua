@@ -1,12 +1,12 @@
 -- The reply of a take: when to look again (ms; 0: no need), 1 if there may be more now, the deadline
--- (ms), and if anything was taken the first receipt, the ids in one word, then `place failures lost` of
--- those that had any, in one word, and the payloads.
--- A take that is sent again answers as before, but for entries that are not its own any more: a star in
--- the place of their ids. Kept for that: the reply's first five words.
--- Ids that somebody put there by hand may have anything in them: then all are quoted, behind a blank.
+-- (ms), and if anything was taken the first receipt, the ids in one word, `place failures lost` of the
+-- entries that had any, in one word, and the payloads.
+-- A take that is sent again gets the same reply, with a star for each id that is no longer this
+-- delivery's. The reply's first five words are stored for that. Ids that another program wrote may
+-- contain any byte; then all ids are quoted, after a leading blank.
+-- NEEDS: seq
 -- USES: idempotency record clock
-
-local function in_one_word(ids)
+local function take_reply_ids(ids)
   local word = table.concat(ids, '\n')
   if not string.find(word, ' ', 1, true) and not string.find(word, '*', 1, true) then return word end
   local quoted = {}
@@ -16,13 +16,14 @@ local function in_one_word(ids)
   return ' ' .. table.concat(quoted, '\n')
 end
 
--- `read`: the payload of an id, or false; then it is `lost`, or with none the entry is as good as gone.
-local function taken_before(said, read, lost)
-  local reply, ids = {said[1], said[2], said[3]}, {}
-  for i = 5, #said do ids[#ids + 1] = said[i] end
+-- The reply of a take that is sent again. `stored`: its first words. `read(id)`: an entry's payload or
+-- a false value; `lost` replaces a missing payload, and without it such an entry counts as gone.
+local function take_reply_again(stored, read, lost)
+  local reply, ids = {stored[1], stored[2], stored[3]}, {}
+  for i = 5, #stored do ids[#ids + 1] = stored[i] end
   if #ids == 0 then return reply end
-  local fence, odd, contents = said[4]:match('^%d+') - 1, {}, {}
-  for i, r in ipairs(records(ids)) do
+  local fence, odd, contents = stored[4]:match('^%d+') - 1, {}, {}
+  for i, r in ipairs(record_read(ids)) do
     local payload = r.receipt == fence + i .. '-' .. seq and (read(ids[i]) or lost)
     if payload then
       contents[#contents + 1] = payload
@@ -33,12 +34,12 @@ local function taken_before(said, read, lost)
       ids[i] = '*'
     end
   end
-  reply[4], reply[5], reply[6] = said[4], table.concat(ids, '\n'), table.concat(odd, ' ')
+  reply[4], reply[5], reply[6] = stored[4], table.concat(ids, '\n'), table.concat(odd, ' ')
   reply[7] = contents
   return reply
 end
 
-local function remember_taken(reply)
-  remember({reply[1], reply[2], reply[3], reply[4], reply[5]}, CLOCK, clock_word())
+local function take_reply_remember(reply)
+  idempotency_remember({reply[1], reply[2], reply[3], reply[4], reply[5]}, CLOCK_FIELD, clock_word())
   return reply
 end

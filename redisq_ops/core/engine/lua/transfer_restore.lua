@@ -1,38 +1,44 @@
--- Put some of what a step of a move took out back as it was. `undone`: 1 when the move is taken back,
--- 0 when they were refused where they were to go: then they were never moved. Of what was put back the
--- step keeps the id alone: what isn't in the trash and wasn't put back was emptied.
+-- Put back some of what a step of a move took out, as it was. `undone`: 1 when the move is undone, 0
+-- when the target refused the entries: then they were never moved. The step's list keeps the id alone
+-- of what was put back.
 -- KEYS: undo_ op_
 -- ARGV: caller seq op step undone
 -- REST: id
--- USES: idempotency transitions step_ended unfinished_operations
+-- USES: idempotency transitions unfinished_operations corrupt_values history operation_journal record
+-- USES: storage_score storage_step_ended
+-- ENTRIES: op_{op}=hash undo_{op}:{step}=list
 -- FLAGS: allow-oom
 -- Returns one word per row: moved | changed.
-local said, late = replayed()
-if late then return superseded end
-if said then return said end
-by, said = caller, {}
+operation_journal_check(op)
+operation_journal_check(caller)
+local reply, late = idempotency_replayed()
+if late then return idempotency_superseded end
+if reply then return reply end
+history_by, reply = caller, {}
 local list, ids, rows, places, back, state = undo_ .. op .. ':' .. step, {}, {}, {}, 0, nil
 for i = first, #ARGV do ids[#ids + 1] = ARGV[i] end
 for at, row in ipairs(redis.call('LRANGE', list, 0, 499)) do
   local id = row:match('^%S+')
   rows[id], places[id] = row, at - 1
 end
-for k, r in ipairs(records(ids)) do
+for k, r in ipairs(record_read(ids)) do
   local id, row = ids[k], rows[ids[k]]
-  said[k] = 'changed'
-  if row and row ~= id and r.op == op and room_score(id, 'trash') then
+  reply[k] = 'changed'
+  if row and row ~= id and r.op == op and storage_score(id, 'trash') then
     local from, score, line = row:match('^%S+ (%S+) (%S+) (.+)$')
-    if not tonumber(score) then spoilt(list, 'row ' .. places[id] + 1, 'what an entry was') end
-    move(id, 'trash', from, tonumber(score), unpacked(line))
+    if not tonumber(score) then
+      corrupt_values_fail(list, 'row ' .. places[id] + 1, 'what an entry was')
+    end
+    transitions_move(id, 'trash', from, tonumber(score), record_unpack(line))
     rows[id] = id
-    said[k], state = 'moved', from
+    reply[k], state = 'moved', from
     back = back + 1
   end
 end
-if state then ended(op, step, state) end
-ready()
+if state then storage_step_ended(op, step, state) end
+transitions_check()
 for k, id in ipairs(ids) do
-  if said[k] == 'moved' then redis.call('LSET', list, places[id], id) end
+  if reply[k] == 'moved' then redis.call('LSET', list, places[id], id) end
 end
 if back > 0 then
   if undone == '1' then
@@ -42,8 +48,8 @@ if back > 0 then
   else
     redis.call('HINCRBY', op_ .. op, 'done', -back)
   end
-  keep_operation(op)
-  note('op', table.concat({caller, 'undo', op, back}, '|'))
+  unfinished_operations_keep(op)
+  history_note('op', table.concat({caller, 'undo', op, back}, '|'))
 end
-flush()
-return remember(said)
+transitions_flush()
+return idempotency_remember(reply)

@@ -1,16 +1,17 @@
--- What was said here of the entries of a move's step. `close`: 1 to let no more of them in.
+-- The results of a move's step in this queue. `close`: 1 to let no more of its entries in.
 -- KEYS: land_
 -- ARGV: op step close keep_ms
 -- USES: keep_transfer_results
+-- ENTRIES: op_{op}=hash land_{op}:{step}=hash
 -- FLAGS: allow-oom
--- Returns ids and what was said of each, in turn.
+-- Returns ids and results by turns.
 local list = land_ .. op .. ':' .. step
 if close == '1' then
   redis.call('HSET', list, '*', 'cancelled')
-  keep_said(op, step, keep_ms)
+  keep_transfer_results(op, step, keep_ms)
 end
-local kept, said = redis.call('HGETALL', list), {}
+local kept, reply = redis.call('HGETALL', list), {}
 for i = 1, #kept, 2 do
-  if kept[i] ~= '*' then said[#said + 1], said[#said + 2] = kept[i], kept[i + 1]:match('^%S+') end
+  if kept[i] ~= '*' then reply[#reply + 1], reply[#reply + 2] = kept[i], kept[i + 1]:match('^%S+') end
 end
-return said
+return reply

@@ -1,55 +1,59 @@
--- Take out what a move brought, as far as nobody touched it since: `to` the trash, where it waits until
--- it is back where it came from, then `gone`; or `back` from the trash, when it can't come back there.
+-- Take out what a move brought in, unless it has changed since. `to`: trash, where an entry waits until
+-- it is back in the queue it came from; then gone; or back, from the trash to where it was, when it
+-- can't be put back there.
 -- KEYS: land_
 -- ARGV: caller seq op step from to
 -- REST: id
--- USES: idempotency transitions transfer_place unfinished_operations
+-- USES: idempotency transitions unfinished_operations history operation_journal record storage_placed
+-- USES: storage_score
+-- ENTRIES: op_{op}=hash land_{op}:{step}=hash
 -- FLAGS: allow-oom
 -- Returns one word per row: moved | changed.
-local said, late = replayed()
-if late then return superseded end
-if said then return said end
-by, said = caller, {}
+operation_journal_check(op)
+local reply, late = idempotency_replayed()
+if late then return idempotency_superseded end
+if reply then return reply end
+history_by, reply = caller, {}
 local list, marks = land_ .. op .. ':' .. step, {}
 local words, ids, rest = redis.call('HMGET', list, unpack(ARGV, first)), {}, {}
-for k = 1, #words do ids[k], words[k], rest[k] = berthed(ARGV[first + k - 1], words[k]) end
+for k = 1, #words do ids[k], words[k], rest[k] = storage_placed(ARGV[first + k - 1], words[k]) end
 local function mark(k, word)
   marks[#marks + 1], marks[#marks + 2] = ARGV[first + k - 1], word .. rest[k]
 end
-for k, r in ipairs(records(ids)) do
-  local id, put_away = ids[k], room_score(ids[k], 'trash')
-  said[k] = 'changed'
-  if words[k] == 'withdrawn' and put_away and r.op:find('^undo%-') then -- in an earlier step or run
+for k, r in ipairs(record_read(ids)) do
+  local id, put_away = ids[k], storage_score(ids[k], 'trash')
+  reply[k] = 'changed'
+  if words[k] == 'withdrawn' and put_away and r.op:find('^undo%-') then -- by an earlier step or run
     if to == 'gone' then
-      move(id, 'trash', 'gone', 0, r)
+      transitions_move(id, 'trash', 'gone', 0, r)
     elseif to == 'back' then
       local is = r.reason ~= '-' and 'dead' or r.ready > now and 'delayed' or 'waiting'
       local at = is == 'delayed' and r.ready or now
       r.op, r.ready = op, 0
-      move(id, 'trash', is, at, r)
+      transitions_move(id, 'trash', is, at, r)
       mark(k, 'ok')
     end
-    said[k] = 'moved'
+    reply[k] = 'moved'
   elseif words[k] == 'ok' and r.op == op and to == 'trash' then
     local at = from
-    local score = room_score(id, at)
+    local score = storage_score(id, at)
     if not score and from == 'delayed' then
       at = 'waiting'
-      score = room_score(id, at)
+      score = storage_score(id, at)
     end
     if score then
       r.op = caller
       if from == 'delayed' then r.ready = tonumber(score) end
-      move(id, at, 'trash', now, r)
+      transitions_move(id, at, 'trash', now, r)
       mark(k, 'withdrawn')
-      said[k] = 'moved'
+      reply[k] = 'moved'
     end
   end
 end
-ready()
+transitions_check()
 if #marks > 0 then
   redis.call('HSET', list, unpack(marks))
-  begin_operation(op)
+  unfinished_operations_add(op)
 end
-flush()
-return remember(said)
+transitions_flush()
+return idempotency_remember(reply)

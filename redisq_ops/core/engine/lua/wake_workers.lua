@@ -1,9 +1,9 @@
--- One word per worker worth waking. The list is capped: it is a hint, and a lost one costs an idle
--- worker's next look, never work.
+-- `wake_workers(n)`: push one word per worker worth waking. The list is capped: its elements are hints,
+-- and a lost one costs a worker time, never an entry.
 -- KEYS: wake
 local function wake_workers(n)
   local there = redis.pcall('LLEN', wake)
-  if type(there) ~= 'number' then return end -- another's key: whoever is idle looks in the end
+  if type(there) ~= 'number' then return end -- another program's key: workers poll in the end
   n = math.min(n, 16 - there)
   if n > 0 then
     local words = {}

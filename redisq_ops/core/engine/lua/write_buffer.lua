@@ -1,26 +1,24 @@
--- What a flush is to write: what goes out of a state's sorted set and what comes in, records that
--- change and those that go. `retain` keeps one, unless it says that its entry only ever waited.
--- KEYS: lease delay dead trash
--- USES: record storage list_of
-local zset_of = {pending = lease, delayed = delay, dead = dead, trash = trash,
-  waiting = waiting_zset}
-local drops, adds, kept, forgotten = {}, {}, {}, {}
+-- What a flush is to write: removals from and additions to the sorted sets of states, and records that
+-- change or go. `write_buffer_retain` stores a record, or removes it if its entry only ever waited.
+-- USES: record list_of
+local write_buffer_drops, write_buffer_adds = {}, {}
+local write_buffer_records, write_buffer_forgotten = {}, {}
 
-local function admit(zset, score, id)
-  local list = listed(adds, zset)
+local function write_buffer_add(zset, score, id)
+  local list = list_of(write_buffer_adds, zset)
   local n = #list
   list[n + 1], list[n + 2] = score, id
 end
 
-local function keep(id, line)
-  local n = #kept
-  kept[n + 1], kept[n + 2] = id, line
+local function write_buffer_record(id, line)
+  local n = #write_buffer_records
+  write_buffer_records[n + 1], write_buffer_records[n + 2] = id, line
 end
 
-local function retain(id, r)
+local function write_buffer_retain(id, r)
   if r.first == 0 and r.op == '-' then
-    forgotten[#forgotten + 1] = id
+    write_buffer_forgotten[#write_buffer_forgotten + 1] = id
   else
-    keep(id, packed(r))
+    write_buffer_record(id, record_pack(r))
   end
 end

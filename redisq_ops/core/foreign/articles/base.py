@@ -18,7 +18,7 @@ STALE_MS = 3_600_000
 class RawLayout(ForeignQueue[C_co]):
     """An article's layout. ``at``: what its keys begin with, or its only key."""
 
-    room: ClassVar[str] = "foreign.articles"
+    package: ClassVar[str] = "foreign.articles"
 
     @property
     def key(self) -> bytes:
@@ -30,7 +30,7 @@ class RawLayout(ForeignQueue[C_co]):
         return [], None
 
     @operation
-    async def census(self, now_ms: int | None = None) -> Counts:
+    async def full_counts(self, now_ms: int | None = None) -> Counts:
         keys, unseen = await self._look()
         before = self.found
         self.found = frozenset(keys) if keys and not unseen else before

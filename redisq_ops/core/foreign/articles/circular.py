@@ -58,7 +58,7 @@ class RawCircularQueue(RawLayout[C_co]):
     """One turning list."""
 
     kind: ClassVar[str] = "raw-circular"
-    faults: ClassVar[tuple[str, ...]] = (
+    layout_faults: ClassVar[tuple[str, ...]] = (
         "two consumers that find the same time-out both take the entry: one job, two marks",
         "an id with an asterisk looks as if it had been in progress since 1970",
         "times are the consumers' own: one whose clock is ahead takes what others are at",

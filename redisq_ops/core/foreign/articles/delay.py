@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar
 
+from ...engine.optional_features import HasTimeline
 from ...model.entry import Checkup, Counts, Entry, Page, State
 from ...model.quoting import legal, raw_of
 from ...redis.operation import C_co, Call, both, operation, together
@@ -40,12 +41,11 @@ class _Shape:
     first: float | None
 
 
-class RawDelaySet(RawLayout[C_co]):
+class RawDelaySet(RawLayout[C_co], HasTimeline[C_co]):
     """One sorted set of payloads."""
 
     kind: ClassVar[str] = "raw-delay"
-    capabilities: ClassVar[frozenset[str]] = frozenset({"timeline"})
-    faults: ClassVar[tuple[str, ...]] = (
+    layout_faults: ClassVar[tuple[str, ...]] = (
         "the ready time is overwritten by the lease: scheduled and in flight look alike",
         "equal payloads are one member: two jobs become one, at the later time",
         "anyone can acknowledge: a slow worker removes what the next one is at, and a job "
@@ -143,7 +143,7 @@ class RawDelaySet(RawLayout[C_co]):
         return _entry((member, score), state, shape.unit)
 
     @operation
-    async def upcoming(self, edges: Sequence[int]) -> list[int]:
+    async def due_counts(self, edges: Sequence[int]) -> list[int]:
         shape = await self._shape(0)
         return await together(
             self._count(low / shape.unit, f"({high / shape.unit!r}")

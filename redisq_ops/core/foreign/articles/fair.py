@@ -31,7 +31,7 @@ class RawFairQueue(RawLayout[C_co]):
 
     kind: ClassVar[str] = "raw-fair"
     home: ClassVar[str] = "bqueues:"
-    faults: ClassVar[tuple[str, ...]] = (
+    layout_faults: ClassVar[tuple[str, ...]] = (
         "what is in processing has no lease: recovery takes it from workers that are at it, and "
         "runs only when all is idle",
         "queue worker1 also takes what is in worker10: lists are found by the beginning of their "

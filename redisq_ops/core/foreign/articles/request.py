@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from ...engine.optional_features import HasPriorityLevels
 from ...model.entry import Checkup, Counts, Entry, Level, Page, State
 from ...model.quoting import bytes_of, legal, raw_of
 from ...redis.key_scan import Lane, escaped, look
@@ -59,12 +60,11 @@ class Raw:
         return None if self.group.lag is None else self.group.lag + self.group.pending
 
 
-class RawRequestQueue(RawLayout[C_co]):
+class RawRequestQueue(RawLayout[C_co], HasPriorityLevels[C_co]):
     """All requests of the layout on a server: its keys hold no queue's name."""
 
     kind: ClassVar[str] = "raw-request"
-    capabilities: ClassVar[frozenset[str]] = frozenset({"levels"})
-    faults: ClassVar[tuple[str, ...]] = (
+    layout_faults: ClassVar[tuple[str, ...]] = (
         "a worker that dies takes its token along: the limit shrinks, and at none the request "
         "stands still",
         "an acknowledgement sent twice counts twice: the request ends early and its stream is "

@@ -1,5 +1,5 @@
 -- A time as year, month, day, hour, minute, second, UTC: other programs write dates into their records.
-local function civil(ms)
+local function calendar_date(ms)
   local days = math.floor(ms / 86400000)
   local z = days + 719468 -- days since March 1 of the year 0: leap days come last
   local era = math.floor(z / 146097)

@@ -2,16 +2,20 @@
 -- just before; it is taken out of its place if it is the one that was seen, and put where it goes on. A
 -- row's `why` is a word for one that isn't moved; the rest see `owner`, whose hooks say what is written.
 -- In the trash an entry is found by its id alone.
--- KEYS: undo_ op_
+-- KEYS: undo_ op_ purged
 -- ARGV: caller seq from to at span
 -- REST: id why key member seen stamp
--- USES: idempotency concurrent_step history counters owner trash expire_bookkeeping
+-- REPLACES: move
+-- USES: idempotency concurrent_step config counters history operation_journal owner trash
+-- USES: remove_from_list expire_bookkeeping
+-- ENTRIES: op_{caller}=hash undo_{caller}:{seq}=list
 -- FLAGS: allow-oom
 -- Returns one word per row: moved, theirs (see there), or why not.
-local said, late = replayed()
-if late then return superseded end
-if said then return whose(said) end
-by, said = caller, {}
+operation_journal_check(caller)
+local said, late = idempotency_replayed()
+if late then return idempotency_superseded end
+if said then return concurrent_step(said) end
+history_by, said = caller, {}
 local entries, undo = {}, {}
 for i = first, #ARGV, width do
   local e = {id = ARGV[i], key = ARGV[i + 2], member = ARGV[i + 3], seen = ARGV[i + 4],
@@ -55,14 +59,14 @@ if #undo > 0 then
   if to ~= 'gone' then
     local list = undo_ .. caller .. ':' .. seq
     redis.call('RPUSH', list, unpack(undo))
-    redis.call('PEXPIRE', list, conf.trash_ms)
+    redis.call('PEXPIRE', list, config.trash_ms)
   end
   redis.call('HINCRBY', op_ .. caller, 'done', #undo)
-  note('op', table.concat({caller, from, to, #undo}, '|'))
+  history_note('op', table.concat({caller, from, to, #undo}, '|'))
 end
 redis.call('HSET', op_ .. caller, 'steps', seq, 'span', span)
 redis.call('PEXPIRE', op_ .. caller, 2592000000)
-forget_unheard()
-write_counters()
-write_history()
-return remember(said)
+expire_bookkeeping()
+counters_write()
+history_write()
+return idempotency_remember(said)

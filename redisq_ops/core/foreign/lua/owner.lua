@@ -5,7 +5,6 @@
 --   member  its exact bytes there            seen    its position from the left, or its score
 --   stamp   tells it from a later one of its id: the kind's own, see `stamps` in Python
 -- `owner_fit` is called for all entries of a step before anything is written.
--- USES: remove_from_list
 
 -- The call fails if a key that will be written for the entry is of another type (`must_be`).
 local function owner_fit(e) end

@@ -1,6 +1,7 @@
 -- Taking elements out of the middle of a list. Redis only can by a walk from an end, so what goes is
 -- marked in its place first, and one walk takes all marks; never further than `REACH` from an end.
 -- The script using this names ARGV `caller` and `seq`.
+-- NEEDS: caller seq
 local REACH, AROUND = 10000, 100
 local marks, drift = {}, {}
 -- What may still be looked at in searches, in each list or in `all`: elements, and what is read around a

@@ -4,7 +4,7 @@
 -- KEYS: trash was purged
 -- USES: config
 local function empty_trash(max)
-  local old = redis.call('ZRANGE', trash, '-inf', now - conf.trash_ms, 'BYSCORE', 'LIMIT', 0, max)
+  local old = redis.call('ZRANGE', trash, '-inf', now - config.trash_ms, 'BYSCORE', 'LIMIT', 0, max)
   if #old > 0 then
     redis.call('ZREM', trash, unpack(old))
     redis.call('HDEL', was, unpack(old))

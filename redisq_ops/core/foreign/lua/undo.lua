@@ -2,20 +2,24 @@
 -- last one first, so that neighbours in a list are there again when the one before them comes back.
 -- KEYS: undo_ op_
 -- ARGV: caller seq op step
--- USES: idempotency history counters owner trash
+-- REPLACES: undo
+-- USES: idempotency corrupt_values counters history operation_journal owner trash remove_from_list
+-- ENTRIES: op_{op}=hash undo_{op}:{step}=list
 -- FLAGS: allow-oom
 -- Returns how many were put back and how many had been touched; and how many lie too deep in a list to
 -- be looked for now, if any do: they stay in the step.
-local said, late = replayed()
-if late then return superseded end
+operation_journal_check(op)
+operation_journal_check(caller)
+local said, late = idempotency_replayed()
+if late then return idempotency_superseded end
 if said then return said end
-by = caller
+history_by = caller
 local list = undo_ .. op .. ':' .. step
 local rows, back, left, touched = redis.call('LRANGE', list, 0, -1), {}, {}, 0
 for i, text in ipairs(rows) do
   local readable, row = pcall(cmsgpack.unpack, text)
   if not readable or type(row) ~= 'table' or type(row[2]) ~= 'table' then
-    spoilt(list, 'row ' .. i, 'what an entry was')
+    corrupt_values_fail(list, 'row ' .. i, 'what an entry was')
   end
   local way, e = row[1], row[2]
   if way == 'trash' then
@@ -56,8 +60,8 @@ if #back > 0 then
   redis.call('HINCRBY', op_ .. op, 'undone', #back)
   redis.call('HINCRBY', op_ .. caller, 'done', #back)
   redis.call('PEXPIRE', op_ .. caller, 2592000000)
-  note('op', table.concat({caller, 'undo', op, #back}, '|'))
+  history_note('op', table.concat({caller, 'undo', op, #back}, '|'))
 end
-write_counters()
-write_history()
-return remember({tostring(#back), tostring(touched), #left > 0 and tostring(#left) or nil})
+counters_write()
+history_write()
+return idempotency_remember({tostring(#back), tostring(touched), #left > 0 and tostring(#left) or nil})

@@ -27,7 +27,7 @@ async def violations(queue: ListLayout[Any]) -> list[str]:
     """Every broken rule, in words."""
     said = [
         f"key {key} is a {is_}, and {queue.kind} has a {kind} there"
-        for key, is_, kind in await queue.mistyped()
+        for key, is_, kind in await queue._wrong_type_keys()
     ]
     if said:
         return said
@@ -55,7 +55,7 @@ async def breaking(queue: ListLayout[Any]) -> list[str]:
     """What a quick look sees, of the next hundred jobs of each list."""
     said = [
         f"process {process.name} can't be read: {process.problem}"
-        for process in await queue.processes.op()
+        for process in await queue.worker_processes.op()
         if process.problem
     ]
     said += await _uncounted(queue)

@@ -16,7 +16,7 @@ from typing import Any
 from ...engine.queue import Queue
 from ...engine.wire_format import checked_take, ends, taken
 from ...model.clock import Duration, checked_ms
-from ...model.entry import Checkup, Delivery, Settlement, State, Taken
+from ...model.entry import Checkup, Delivery, Settlement, State, TakeResult
 from ...model.errors import BadInput, Refused, WrongKind
 from ...model.keys import checked_consumer, checked_name
 from ...model.quoting import text
@@ -58,15 +58,15 @@ class ListLayout(ListLooks[C_co]):
 
     # --- what workers do -----------------------------------------------------------------------
 
-    async def _take(self, n: int, consumer: str, lease_ms: Duration = LEASE_MS) -> Taken:
+    async def _take(self, n: int, consumer: str, lease_ms: Duration = LEASE_MS) -> TakeResult:
         self._needs_one()
         checked_take(n)
         checked_consumer(consumer)
 
-        def read(reply: list[Any]) -> Taken:
+        def read(reply: list[Any]) -> TakeResult:
             return taken(reply, partial(self._deliveries, consumer))
 
-        found: Taken = await self._guarded(
+        found: TakeResult = await self._call_idempotent(
             "take", read, n=n, lease_ms=checked_ms(lease_ms, "lease"), consumer=consumer,
             **self._about(),
         )  # fmt: skip
@@ -93,7 +93,7 @@ class ListLayout(ListLooks[C_co]):
         if not settlements:
             return []
         self._needs_one()
-        await self._enrol()
+        await self._ensure_registered()
 
         def row(settlement: Settlement) -> tuple[Arg, ...]:
             if settlement.outcome in ("fail", "reject"):
@@ -101,7 +101,7 @@ class ListLayout(ListLooks[C_co]):
             return "release" if settlement.outcome == "release" else "ack", b"", "", 0
 
         told, rows = ends(settlements, row)
-        found: list[str] = await self._guarded(
+        found: list[str] = await self._call_idempotent(
             "settle", row_words(len(settlements)), rows,
             consumer=settlements[0].delivery.consumer, told=told, **self._about(),
         )  # fmt: skip
@@ -121,7 +121,7 @@ class ListLayout(ListLooks[C_co]):
 
     @operation
     async def sweep(self, max: int = 100) -> int:
-        await self._enrol()
+        await self._ensure_registered()
         swept: int = await self._script("sweep").call(
             self.keys, self.clock, int, max=max, **self._about()
         )
@@ -134,8 +134,8 @@ class ListLayout(ListLooks[C_co]):
         self._needs_one()
         if not jobs:
             return []
-        await self._enrol()
-        await self._guarded("push", words, jobs, at=at, unit=self.unit, **self._about())
+        await self._ensure_registered()
+        await self._call_idempotent("push", words, jobs, at=at, unit=self.unit, **self._about())
         return [id for id, _ in jobs]
 
     # --- what operators change -----------------------------------------------------------------
@@ -163,7 +163,7 @@ class ListLayout(ListLooks[C_co]):
             self._needs_one()
         if len(ids) > MAX_BATCH:
             raise BadInput(f"move: {len(ids)} at once, {MAX_BATCH} at most")
-        await self._enrol()
+        await self._ensure_registered()
         found, now = await both(self._located(ids, source), self._now())
         deep = source == "waiting" and await self._has_depths(found, ids)
         rows = []
@@ -229,7 +229,7 @@ class ListLayout(ListLooks[C_co]):
             return word, first, second
 
         if op is None:
-            word, first, second = await self._guarded(script, read, rows, **argv)
+            word, first, second = await self._call_idempotent(script, read, rows, **argv)
         else:
             word, first, second = await self._script(script).call(
                 self.keys, self.clock, read, rows, caller=op, seq=step, **argv

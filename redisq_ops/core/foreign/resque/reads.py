@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar, Literal, Protocol
 
+from ...engine.optional_features import HasWorkerProcesses
 from ...model.entry import Counts, Entry, Page, State
 from ...redis.operation import C_co, Call, attempt, both, operation, together
 from ...redis.parsers import moment
@@ -32,13 +33,13 @@ def each(read: ReadElement) -> Read:
     return batch
 
 
-class ListLooks(ForeignHistory[C_co]):
+class ListLooks(ForeignHistory[C_co], HasWorkerProcesses[C_co]):
     """A queue as Resque or Sidekiq keeps it; named without one, their whole deployment."""
 
-    room: ClassVar[str] = "foreign.resque"
+    package: ClassVar[str] = "foreign.resque"
     side: ClassVar[Literal["LEFT", "RIGHT"]]
     """the end of a list where the next job is taken"""
-    parts: ClassVar[dict[str, str]] = dict.fromkeys(("body", "lost", "was", "purged"), "hash")
+    key_types: ClassVar[dict[str, str]] = dict.fromkeys(("body", "lost", "was", "purged"), "hash")
     stops_at: ClassVar[str] = ""
     """what an element that is no job does to the owner's own workers; empty: nothing bad"""
     unit: ClassVar[str] = ""
@@ -53,7 +54,7 @@ class ListLooks(ForeignHistory[C_co]):
 
     @operation
     async def exists(self) -> bool:
-        if self._enrolled:
+        if self._registered:
             return True
         wanted = self._their_keys()
         kinds = await types_of(wanted)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...engine.replay_tracking import WATCHED, Fates
+from ...engine.replay_tracking import WATCHED, ReplayTracker
 from ...model.quoting import text
 from ...redis.operation import both, together
 from . import failure, job
@@ -125,14 +125,14 @@ class Tail:
         return list(latest[start:]), not start and size > len(latest)
 
 
-class JobFates(Fates):
+class JobReplayTracker(ReplayTracker):
     """Follows replayed jobs by their content: the whole record, however its JSON is spelled.
 
     Which failures are new is known by where they are in their list and by their bytes, so that one
     of the same second as the replay is told from an earlier one without its time. A look is a fixed
     number of commands and round trips: 1,000 jobs from the front of each list, the latest 250
     failures. When more of these came since the one before, what went meanwhile is neither well nor
-    dead, but `untold`.
+    dead, but `unknown_ends`.
     """
 
     def __init__(self, queue: ResqueQueue[Any]) -> None:
@@ -155,7 +155,7 @@ class JobFates(Fates):
         return self._followed + self._untold
 
     @property
-    def untold(self) -> int:
+    def unknown_ends(self) -> int:
         return self._untold
 
     @property
@@ -219,7 +219,7 @@ class JobFates(Fates):
         lists = await together(queue._list(name).window(0, AHEAD) for name in names)
         held, processes = await both(
             together(queue._holding(name).window(0, AHEAD) for name in names),
-            queue.processes.op(),
+            queue.worker_processes.op(),
         )
         for name, (waiting, many), (taken, more) in zip(names, lists, held, strict=True):
             if many > AHEAD:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, Literal
 
-from ...engine.replay_tracking import Fates
+from ...engine.replay_tracking import ReplayTracker
 from ...model.clock import Duration, checked_ms
 from ...model.entry import Counts, Entry, Failure, Settlement, State
 from ...model.errors import BadInput, WrongKind
@@ -19,7 +19,7 @@ from . import failure, job
 from .job import Job
 from .queue import ListLayout
 from .reads import each
-from .replay_tracking import JobFates
+from .replay_tracking import JobReplayTracker
 from .worker_registry import RESQUE_PRUNE_MS, resque_workers
 
 
@@ -39,10 +39,9 @@ class ResqueQueue(ListLayout[C_co]):
         "t_paused": "pause-all-workers",
         "t_heartbeats": "workers:heartbeat",
     }
-    capabilities: ClassVar[frozenset[str]] = frozenset({"processes"})
-    replays: ClassVar[str] = "as new jobs: Resque counts no attempts"
+    replay_note: ClassVar[str] = "as new jobs: Resque counts no attempts"
     stops_at: ClassVar[str] = "a Resque worker that takes one stops, and it is lost"
-    unrescued: ClassVar[str] = "what they had becomes failures, which can be replayed"
+    prune_note: ClassVar[str] = "what they had becomes failures, which can be replayed"
     actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {
         "requeue": ("pending",),
         "claim": ("pending",),
@@ -55,7 +54,7 @@ class ResqueQueue(ListLayout[C_co]):
         "queues": "set", "workers": "set", "failed": "list", "failed_queues": "set",
         "workers:heartbeat": "hash",
     }  # fmt: skip
-    faults: ClassVar[tuple[str, ...]] = (
+    layout_faults: ClassVar[tuple[str, ...]] = (
         "a job is in no list from the moment it is taken until its worker has written it down: a"
         " crash in between loses it",
         "a worker that vanishes turns its job into a failure after five minutes at the earliest:"
@@ -76,9 +75,9 @@ class ResqueQueue(ListLayout[C_co]):
     def _failed_key(self) -> str:
         return self.keys["t_failed"]
 
-    def fates(self) -> Fates:
+    def replay_tracker(self) -> ReplayTracker:
         """By what jobs say: none of them has an id that its failure would have, too."""
-        return JobFates(self)
+        return JobReplayTracker(self)
 
     # --- records -------------------------------------------------------------------------------
 
@@ -162,7 +161,7 @@ class ResqueQueue(ListLayout[C_co]):
     async def _busy(self) -> list[LocatedEntry]:
         place = self._gathered(())
         rows = []
-        for worker in await self.processes.op():
+        for worker in await self.worker_processes.op():
             consumer = worker.name if job.legal(worker.name) else None
             for work in worker.work:
                 if self._means(work.queue):
@@ -174,17 +173,17 @@ class ResqueQueue(ListLayout[C_co]):
         return rows
 
     @operation
-    async def processes(self) -> list[Process]:
+    async def worker_processes(self) -> list[Process]:
         """The deployment's Resque workers; those silent for five minutes are not `alive`."""
         names = await of_set(self.keys["t_workers"])
         return list(await resque_workers(names, self.keys, self.id_of))
 
     @property
-    def register(self) -> str:
+    def process_registry(self) -> str:
         return self.keys["t_workers"]
 
     @operation
-    async def prune(
+    async def prune_process(
         self,
         name: str,
         *,
@@ -199,7 +198,7 @@ class ResqueQueue(ListLayout[C_co]):
         ``rescue`` puts it back to the front of its queue instead; should the worker be cut off and
         not dead, it runs twice. A worker that never beat is left alone, as Resque leaves it.
         """
-        await self._enrol()
+        await self._ensure_registered()
         silence = RESQUE_PRUNE_MS if silent_ms is None else checked_ms(silent_ms, "silence")
         key = self.keys["t_workers"]
         if not await Call(("SISMEMBER", key, bytes_of(name)), bool, key=key):

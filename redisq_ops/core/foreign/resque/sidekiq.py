@@ -15,6 +15,7 @@ from itertools import pairwise
 from math import isfinite
 from typing import Any, ClassVar, Literal
 
+from ...engine.optional_features import HasTimeline
 from ...model.clock import Duration, Moment, checked_moment, checked_ms
 from ...model.entry import Counts, Entry, Failure, Settlement, State
 from ...model.errors import BadInput, WrongKind
@@ -34,7 +35,7 @@ MAX_RETRIES = 25
 _GIVEN = {"class", "args", "jid", "queue", "at", "created_at", "enqueued_at"}
 
 
-class SidekiqQueue(ListLayout[C_co]):
+class SidekiqQueue(ListLayout[C_co], HasTimeline[C_co]):
     """``sidekiq:<queue>``, or ``sidekiq``: the deployment with all its queues."""
 
     kind: ClassVar[str] = "sidekiq"
@@ -42,11 +43,10 @@ class SidekiqQueue(ListLayout[C_co]):
     home: ClassVar[str] = ""
     side: ClassVar[Literal["LEFT", "RIGHT"]] = "RIGHT"
     unit: ClassVar[str] = "s"
-    capabilities: ClassVar[frozenset[str]] = frozenset({"timeline", "processes"})
-    replays: ClassVar[str] = (
+    replay_note: ClassVar[str] = (
         "with the retries they have left (if none, one attempt), as with Sidekiq's own"
     )
-    unrescued: ClassVar[str] = "what they had is lost, as with Sidekiq's own clean-up"
+    prune_note: ClassVar[str] = "what they had is lost, as with Sidekiq's own clean-up"
     actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {
         "requeue": ("pending", "delayed"),
         "claim": ("pending",),
@@ -60,7 +60,7 @@ class SidekiqQueue(ListLayout[C_co]):
         "queues": "set", "retry": "zset", "schedule": "zset", "dead": "zset", "processes": "set",
         "paused": "set",
     }  # fmt: skip
-    faults: ClassVar[tuple[str, ...]] = (
+    layout_faults: ClassVar[tuple[str, ...]] = (
         "a job taken by a Sidekiq worker without super_fetch is in no list while it runs: it is"
         " lost with its process",
         "Sidekiq takes a due job out of its set and puts it into the queue in two steps: a crash"
@@ -173,12 +173,12 @@ class SidekiqQueue(ListLayout[C_co]):
             return "rejected", text, unit, 0
         if count >= _attempts(record) or _is_over(record, settlement.delivery.deadline_ms):
             return "discarded" if record.get("dead") is False else "failed", text, unit, 0
-        if asked := self.retry_ms(settlement):
+        if asked := self._retry_delay_ms(settlement):
             return "retry", text, unit, asked
         wait = count**4 + 15 + int(self.random() * 10) * (count + 1)
         return "retry", text, unit, wait * 1000
 
-    def retry_ms(self, settlement: Settlement) -> int | None:
+    def _retry_delay_ms(self, settlement: Settlement) -> int | None:
         """What the handler asked for. A worker's own backoff isn't heeded: Sidekiq has one."""
         failure = Failure.decoded(settlement.value)
         asked = checked_ms(settlement.delay_ms, "delay_ms")
@@ -232,7 +232,7 @@ class SidekiqQueue(ListLayout[C_co]):
         """As its own workers said at their last beat."""
         place = self._gathered(())
         rows = []
-        for process in await self.processes.op():
+        for process in await self.worker_processes.op():
             consumer = process.name if job.legal(process.name) else None
             for work in process.work:
                 if self._means(work.queue):
@@ -245,17 +245,17 @@ class SidekiqQueue(ListLayout[C_co]):
         return rows
 
     @operation
-    async def processes(self) -> list[Process]:
+    async def worker_processes(self) -> list[Process]:
         """The deployment's Sidekiq processes; those not heard of for a minute are not `alive`."""
         names = await of_set(self.keys["t_processes"])
         return await sidekiq_processes(names, self.keys, self.id_of)
 
     @property
-    def register(self) -> str:
+    def process_registry(self) -> str:
         return self.keys["t_processes"]
 
     @operation
-    async def prune(
+    async def prune_process(
         self,
         name: str,
         *,
@@ -270,7 +270,7 @@ class SidekiqQueue(ListLayout[C_co]):
         queues, as long as its record lasts (a minute after its last beat); should the process be
         cut off and not dead, these jobs run twice.
         """
-        await self._enrol()
+        await self._ensure_registered()
         key = self.keys.at + name
         silence = SIDEKIQ_TTL_MS if silent_ms is None else checked_ms(silent_ms, "silence")
         word, back, gone = await self._pruned(
@@ -356,7 +356,7 @@ class SidekiqQueue(ListLayout[C_co]):
         )  # fmt: skip
 
     @operation
-    async def upcoming(self, edges: Sequence[int]) -> list[int]:
+    async def due_counts(self, edges: Sequence[int]) -> list[int]:
         """Of the whole deployment, whichever queue is looked at: the sets are one for all."""
         parts = [self.keys["t_retry"], self.keys["t_schedule"]]
         found = await together(

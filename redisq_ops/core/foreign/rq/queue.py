@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from ...engine.optional_features import HasTimeline, HasWorkerProcesses
 from ...model.entry import Entry, State
 from ...model.quoting import bytes_of, legal, raw_of
 from ...model.states import Verb
@@ -30,15 +31,14 @@ SINCE = {
 }  # fmt: skip
 
 
-class RqQueue(ForeignChanges[C_co]):
+class RqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerProcesses[C_co]):
     """``rq:<queue>``, or ``rq``: the deployment with all its queues. An id is RQ's job id."""
 
     kind: ClassVar[str] = "rq"
     owner: ClassVar[str] = "RQ"
     home: ClassVar[str] = "rq:"
-    room: ClassVar[str] = "foreign.rq"
+    package: ClassVar[str] = "foreign.rq"
     by_id: ClassVar[bool] = True
-    capabilities: ClassVar[frozenset[str]] = frozenset({"timeline", "processes"})
     states: ClassVar[Mapping[State, Sequence[List | Zset]]] = {
         "waiting": (List("queue:{q}", "queued"),),
         "pending": (Zset("wip:{q}", "started"), List("queue:{q}:intermediate", "taken")),
@@ -59,7 +59,7 @@ class RqQueue(ForeignChanges[C_co]):
         "restore": ("trash",),
     }
     identity: ClassVar[tuple[str, ...]] = ("created_at", "enqueued_at", "ended_at", "status")
-    replays: ClassVar[str] = "as `rq requeue` does it: retries that are used up stay so"
+    replay_note: ClassVar[str] = "as `rq requeue` does it: retries that are used up stay so"
     prunes: ClassVar[bool] = False
     enveloped: ClassVar[bool] = False
     verbs: ClassVar[Mapping[Verb, str]] = {
@@ -67,7 +67,7 @@ class RqQueue(ForeignChanges[C_co]):
         "purge": "they go to the trash; jobs that depend on them stay deferred until they are back",
         "hard": "they are removed for good: no undo; jobs that depend on them stay deferred",
     }
-    faults: ClassVar[tuple[str, ...]] = (
+    layout_faults: ClassVar[tuple[str, ...]] = (
         "a replayed job keeps the time at which its failure would have been forgotten: RQ's own"
         " requeue lets it vanish then, waiting or not; replay from here removes that time",
         "two schedulers, or a scheduler and anybody else, who enqueue a due job at once put it into"
@@ -121,11 +121,11 @@ class RqQueue(ForeignChanges[C_co]):
         return "suspended in RQ" if await Call(("EXISTS", key), bool, key=key) else None
 
     @property
-    def register(self) -> str:
+    def process_registry(self) -> str:
         return self.at + "workers"
 
     @operation
-    async def processes(self) -> list[Process]:
+    async def worker_processes(self) -> list[Process]:
         """RQ's workers; one whose record expired is not `alive`."""
         return await workers(self.at)
 

@@ -15,12 +15,13 @@ from typing import ClassVar
 from redis import RedisCluster
 from redis.asyncio import RedisCluster as AsyncRedisCluster
 
+from ...engine.optional_features import HasConsumerGroups
 from ...engine.registry import Registered, adopt, find, server_ms
-from ...model.consumer_load import HOLDINGS, Holding, Holdings, Load, Reassigned
+from ...model.consumer_load import PENDING_PAGE, GroupLoad, PendingDelivery, PendingPage, Reassigned
 from ...model.entry import Checkup, Consumer, Counts, Entry, Page, State
 from ...model.errors import NotFound
 from ...model.keys import GivenKeys
-from ...model.queue_position import Ahead, Standing
+from ...model.queue_position import Ahead, QueuePosition
 from ...model.quoting import bytes_of, legal, raw_of, text
 from ...redis.operation import C_co, Call, both, operation, together
 from ...redis.parsers import words
@@ -33,14 +34,13 @@ AHEAD = 100
 """entries looked at to count what comes before one: reading them is reading their fields"""
 
 
-class StreamQueue(ForeignQueue[C_co]):
+class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
     """One stream. Who reads it settles what it reads, with XACK; all that is changed from here is
     which consumer holds what, and that one is removed."""
 
     kind: ClassVar[str] = "stream"
-    room: ClassVar[str] = "foreign.streams"
-    capabilities: ClassVar[frozenset[str]] = frozenset({"consumers"})
-    faults: ClassVar[tuple[str, ...]] = (
+    package: ClassVar[str] = "foreign.streams"
+    layout_faults: ClassVar[tuple[str, ...]] = (
         "a pending entry has no deadline: what a dead consumer holds stays there until somebody "
         "claims it",
         "there is no limit of attempts and there are no dead letters: an entry that kills its "
@@ -152,28 +152,28 @@ class StreamQueue(ForeignQueue[C_co]):
         return [part for part in there if group in ("", part.label[:-1])]
 
     @operation
-    async def loads(self, group: str = "") -> list[Load]:
+    async def group_loads(self, group: str = "") -> list[GroupLoad]:
         """Of a group, or of all."""
         return [
-            Load(part.label[:-1], part.group.pending, part.group.lag)
+            GroupLoad(part.label[:-1], part.group.pending, part.group.lag)
             for part in await self._named(group)
         ]
 
     @operation
-    async def holdings(
+    async def pending_deliveries(
         self,
         group: str = "",
-        max: int = HOLDINGS,
+        max: int = PENDING_PAGE,
         consumer: str = "",
         after: str | None = None,
-    ) -> Holdings:
+    ) -> PendingPage:
         """One window of a group's pending list, by the entries' ids; ``after`` one of these."""
         part = await self._one(group)
         low = "-" if after is None else f"({after}"
         rows = await groups.held(part, low, "+", max, consumer)
         more = rows[-1].id if len(rows) == max else None
-        found = (Holding(row.id, row.consumer, row.idle_ms, row.deliveries) for row in rows)
-        return Holdings(tuple(found), part.group.pending, more)
+        found = (PendingDelivery(row.id, row.consumer, row.idle_ms, row.deliveries) for row in rows)
+        return PendingPage(tuple(found), part.group.pending, more)
 
     async def _one(self, group: str) -> LabelledGroup:
         parts = await self._named(group)
@@ -193,7 +193,7 @@ class StreamQueue(ForeignQueue[C_co]):
         remove: bool = False,
         op: str = "",
     ) -> Reassigned:
-        """By the bare ids of `holdings`. An entry's age and number of deliveries stay."""
+        """By the bare ids of `pending_deliveries`. An entry's age and number of deliveries stay."""
         await self._register()
         part = await self._one(group)
 
@@ -217,15 +217,15 @@ class StreamQueue(ForeignQueue[C_co]):
 
     async def _register(self) -> None:
         """Before the first change: an entry in the registry, so that the journal is found."""
-        if not self._enrolled and await find(self.name, self.prefix) is None:
+        if not self._registered and await find(self.name, self.prefix) is None:
             now = await server_ms()
             # With its key, as `discover` would: else that finds it again under a second name.
             entry = Registered(self.name, self.kind, self.schema, now, at=text(self.key))
             await adopt(entry, self.prefix)
-        self._enrolled = True
+        self._registered = True
 
     @operation
-    async def invert(
+    async def undo_change(
         self,
         op: str,
         seq: int,
@@ -235,22 +235,22 @@ class StreamQueue(ForeignQueue[C_co]):
     ) -> int:
         """``reassign GROUP CONSUMER TO ID…``, names quoted: those that are still there."""
         if verb != "reassign":
-            return await ForeignQueue.invert(self, op, seq, verb, args, left)
+            return await ForeignQueue.undo_change(self, op, seq, verb, args, left)
         group, consumer, to = (text(raw_of(word)) for word in args[:3])
         ids = args[3:]
         done = await self.reassign.op(group, consumer, to, ids, op=op)
         left([id for id, word in zip(ids, done.words, strict=True) if word != "moved"])
         return done.words.count("moved") - done.already
 
-    def inverts(self, verb: str, args: Sequence[str]) -> int:
-        return len(args) - 3 if verb == "reassign" else super().inverts(verb, args)
+    def undo_change_size(self, verb: str, args: Sequence[str]) -> int:
+        return len(args) - 3 if verb == "reassign" else super().undo_change_size(verb, args)
 
     @operation
-    async def standing(self, id: str = "") -> Standing:
+    async def queue_position(self, id: str = "") -> QueuePosition:
         """As the group sees it that `get` answers for, else the one that is furthest behind."""
         there, now = await both(groups.groups(self.key), self._now())
         if not there:
-            return Standing(askers=0)
+            return QueuePosition(askers=0)
         seen = await self._seen(id, there, now) if id else []
         part = seen[0][0] if seen else self._part(min(there, key=lambda group: group.place))
         group, entry = part.group, seen[0][1] if seen else None
@@ -264,7 +264,7 @@ class StreamQueue(ForeignQueue[C_co]):
             command = ("XRANGE", self.key, f"({group.last}", f"({found}", "COUNT", AHEAD)
             before = await Call(command, len, key=self.key)
             ahead = (Ahead("entries of the stream", before, before < AHEAD),) if before else ()
-        return Standing(
+        return QueuePosition(
             here=True, askers=len(readers), group=part.label[:-1], before=before,
             asked_ms=max((now - one.idle_ms for one in readers), default=None),
             ahead=ahead, before_exact=before is not None and before < AHEAD, heard_ms=heard,

@@ -36,9 +36,9 @@ class CarmineLayout(ForeignQueue[C_co]):
     """A queue named ``carmine:<q>`` that is Carmine's own."""
 
     kind: ClassVar[str] = "carmine"
-    room: ClassVar[str] = "queues.carmine"
+    package: ClassVar[str] = "queues.carmine"
     home: ClassVar[str] = HOME
-    faults: ClassVar[tuple[str, ...]] = (
+    layout_faults: ClassVar[tuple[str, ...]] = (
         "a worker whose lock ran out can still end the message, over the head of who has it now",
         "there is no limit of attempts and no dead letter: what ends in an error is deleted",
     )
@@ -52,7 +52,7 @@ class CarmineLayout(ForeignQueue[C_co]):
         there = await together(Call(("EXISTS", key), bool, key=key) for key in keys)
         return any(there) and not await whole_of(self.own_name, self.prefix)
 
-    async def mistyped(self) -> list[tuple[str, str, str]]:
+    async def _wrong_type_keys(self) -> list[tuple[str, str, str]]:
         kinds = {f"{self.at}{self.own_name}:{part}": kind for part, kind in _KINDS.items()}
         found = await together(Call(("TYPE", key), bytes.decode, key=key) for key in kinds)
         return [(key, is_, kinds[key]) for key, is_ in zip(kinds, found, strict=True)

@@ -39,7 +39,7 @@ class CarmineFourLayout(ForeignQueue[C_co]):
     """A queue named ``carmine-4:<q>`` that is Carmine's own."""
 
     kind: ClassVar[str] = "carmine-4"
-    room: ClassVar[str] = "queues.carmine"
+    package: ClassVar[str] = "queues.carmine"
 
     def _home(self) -> str:
         return home(self.own_name)

@@ -36,51 +36,53 @@ async def violations(queue: CarmineQueue[Any]) -> list[str]:
 
     between = set(kept["transit"])
     seen = Counter(id for ids in (*places.values(), done, between) for id in ids)
-    said = [f"{id} is in {n} states" for id, n in seen.items() if n > 1]
+    problems = [f"{id} is in {n} states" for id, n in seen.items() if n > 1]
     queued = places["delayed"] | places["pending"]
-    said += _equal("in messages", set(kept["messages"]), queued | done)
+    problems += _equal("in messages", set(kept["messages"]), queued | done)
     hidden = places["dead"] | places["trash"] | between
-    said += _equal("in body", set(kept["body"]), hidden)
+    problems += _equal("in body", set(kept["body"]), hidden)
 
     laid = Counter(circle)
     if circle and laid[END] != 1:
-        said.append(f"the circle has {laid[END]} ends")
-    said += [f"{id} is in the circle {n} times" for id, n in laid.items() if n > 1 and id != END]
-    said += _equal("in the circle", set(laid) - {END}, set(kept["messages"]) | stray)
-    said += [
+        problems.append(f"the circle has {laid[END]} ends")
+    problems += [
+        f"{id} is in the circle {n} times" for id, n in laid.items() if n > 1 and id != END
+    ]
+    problems += _equal("in the circle", set(laid) - {END}, set(kept["messages"]) | stray)
+    problems += [
         f"{id} is there, and its place is called stray" for id in stray & set(kept["messages"])
     ]
 
-    said += _equal("locked", kept["locks"], {id: b"%d" % at for id, at in pending.items()})
+    problems += _equal("locked", kept["locks"], {id: b"%d" % at for id, at in pending.items()})
     backoffs = {id: at for id, at in kept["backoffs"].items() if id not in done}
     due = {id: b"%d" % at for id, at in delayed.items()}
-    said += _equal("backed off", backoffs, {id: due[id] for id in due if id in backoffs})
-    said += [f"{id} has no backoff" for id in due if int(due[id]) > now and id not in backoffs]
+    problems += _equal("backed off", backoffs, {id: due[id] for id in due if id in backoffs})
+    problems += [f"{id} has no backoff" for id in due if int(due[id]) > now and id not in backoffs]
     tries: dict[str, bytes] = {}
     for id in queued:
         record = entry(id, "waiting", None, kept["meta"].get(id))
         if n := record.attempts + (id in pending):
             tries[id] = b"%d" % n
     counted = {id: n for id, n in kept["nattempts"].items() if id not in done}
-    said += _equal("attempted", counted, tries)
+    problems += _equal("attempted", counted, tries)
     follows = set(kept["next"])
-    said += _equal("to be queued again", requeued, follows & queued)
+    problems += _equal("to be queued again", requeued, follows & queued)
     absent = follows - queued - places["trash"] - between
-    said += [f"{id} is to run again and is not there" for id in absent]
-    return said
+    problems += [f"{id} is to run again and is not there" for id in absent]
+    return problems
 
 
 def _equal(what: str, found: Any, wanted: Any) -> list[str]:
     """Sets of ids, or ids with their values."""
-    said = [f"{id} is {what} and should not be" for id in sorted(set(found) - set(wanted))]
-    said += [f"{id} is not {what}" for id in sorted(set(wanted) - set(found))]
+    problems = [f"{id} is {what} and should not be" for id in sorted(set(found) - set(wanted))]
+    problems += [f"{id} is not {what}" for id in sorted(set(wanted) - set(found))]
     if isinstance(found, dict):
-        said += [
+        problems += [
             f"{id} is {what}: {found[id]!r}, not {wanted[id]!r}"
             for id in sorted(set(found) & set(wanted))
             if found[id] != wanted[id]
         ]
-    return said
+    return problems
 
 
 async def _members(key: str) -> set[str]:

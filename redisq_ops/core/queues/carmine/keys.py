@@ -1,4 +1,4 @@
-"""Where a Carmine queue is: its owner's keys ``carmine:mq:<q>:<part>``, and ours beside them.
+"""The keys of a Carmine queue: Carmine's own, ``carmine:mq:<q>:<part>``, and ours beside them.
 
 Carmine has no hash tags. On a Cluster its keys and ours share a slot only if its own name of the
 queue has one: ``carmine:%7Bmail%7D`` is what Carmine calls ``{mail}``. A shard has a name of its
@@ -14,7 +14,7 @@ from ...model.keys import PREFIX, Keys
 from ...model.quoting import raw_of
 
 HOME = "carmine:mq:"
-# part -> what Carmine calls it, and its type, in the layout of 2018
+# key part -> Carmine's name of it and its Redis type, in the layout of 2018
 THEIRS = {
     "messages": ("messages", "hash"),
     "locks": ("locks", "hash"),
@@ -32,7 +32,7 @@ _NUMBERED = re.compile(r"(.+)/([1-9]\d{0,2})", re.DOTALL)
 
 
 def own_name(name: str) -> str:
-    """What Carmine calls the queue that is called ``name`` here."""
+    """Carmine's name for our queue ``name``."""
     kind, _, quoted = name.partition(":")
     if kind != "carmine" or not quoted:
         raise BadInput(f"queue name {name!r}: Carmine's queue q is called carmine:q here")
@@ -43,7 +43,7 @@ def own_name(name: str) -> str:
 
 
 def shard_name(own: str, shard: int) -> str:
-    """What Carmine calls a shard of the queue that it calls ``own``."""
+    """Carmine's name for a shard of the queue that it calls ``own``."""
     if not shard:
         return own
     tag = _TAGGED.fullmatch(own)
@@ -51,7 +51,7 @@ def shard_name(own: str, shard: int) -> str:
 
 
 def shard_of(own: str) -> tuple[str, int] | None:
-    """Which queue's shard would be called so, by Carmine's names."""
+    """The queue whose shard would have this name, by Carmine's names."""
     tag = _TAGGED.fullmatch(own)
     front, back = tag.groups() if tag else (own, "")
     if (found := _NUMBERED.fullmatch(front)) is None:
@@ -61,7 +61,7 @@ def shard_of(own: str) -> tuple[str, int] | None:
 
 
 class CarmineKeys(Keys):
-    """Carmine's parts by their names there, all others ours."""
+    """Keys of a queue: Carmine's names for its own parts, ours for all others."""
 
     __slots__ = ("own", "tagged", "theirs")
 

@@ -1,4 +1,4 @@
-"""Whose a name of Carmine's is.
+"""Who owns a name of Carmine's.
 
 Carmine knows no shards: to it each of ours is a queue by itself. So a queue may have the name that
 a shard is to get, and the other way round.
@@ -15,12 +15,12 @@ from .keys import CarmineKeys, shard_of
 
 
 def called(own: str) -> str:
-    """What the queue is called here that Carmine calls ``own``."""
+    """Our name for the queue that Carmine calls ``own``."""
     return f"carmine:{legal(bytes_of(own))}"
 
 
 async def begun(places: Sequence[CarmineKeys]) -> list[bool]:
-    """Whether Carmine's keys are there, of each place."""
+    """Whether Carmine's keys exist, for each of the key sets."""
     keys = [place[part] for place in places for part in ("messages", "circle")]
     found = await together(Call(("EXISTS", key), bool, key=key) for key in keys)
     return [any(found[i : i + 2]) for i in range(0, len(found), 2)]
@@ -37,7 +37,7 @@ async def taken(places: Sequence[CarmineKeys], prefix: str) -> str:
 
 
 async def whole_of(own: str, prefix: str) -> str:
-    """Which queue of ours has a shard that Carmine calls so; empty: none."""
+    """The queue of ours that has a shard of this name in Carmine's keys; empty: none."""
     if (place := shard_of(own)) is None:
         return ""
     entry = await find(called(place[0]), prefix)
@@ -47,5 +47,5 @@ async def whole_of(own: str, prefix: str) -> str:
 
 async def in_the_way(first: CarmineKeys, others: Sequence[CarmineKeys], prefix: str) -> str:
     """Why a new queue can't have its keys at these places, in words; empty: it can."""
-    whole, said = await both(whole_of(first.own, prefix), taken(others, prefix))
-    return f"would have the keys of a shard of queue {whole}" if whole else said
+    whole, replies = await both(whole_of(first.own, prefix), taken(others, prefix))
+    return f"would have the keys of a shard of queue {whole}" if whole else replies

@@ -1,9 +1,9 @@
-"""Carmine's message queue in its layout of 2018, kept in step with what it lacks.
+"""A message queue in Carmine's layout of 2018, with receipts, limits, dead letters and undo.
 
-From article 001. Carmine's own keys say what a Carmine client expects to read; our sorted sets and
-records beside them give receipts, limits, dead letters and undo (docs/carmine-queue.md). One
-program writes a queue: this class, or Carmine; a queue that stock Carmine keeps is refused here
-and looked at by `CarmineLayout`. ``transit``: what is between two shards.
+From article 001. Carmine's own keys hold what a Carmine client expects to read; sorted sets and
+records of ours beside them hold the rest (docs/carmine-queue.md). Only one program writes a queue:
+this class or Carmine. `CarmineLayout` reads the queues that Carmine writes. ``transit``: messages
+on their way between two shards.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Any, ClassVar
 from redis import RedisCluster
 from redis.asyncio import RedisCluster as AsyncCluster
 
-from ...engine.idempotency import Callers
+from ...engine.idempotency import CallerSlots
 from ...engine.queue import Queue
 from ...engine.registry import Registered, find
-from ...engine.replay_tracking import Fates
+from ...engine.replay_tracking import ReplayTracker
 from ...engine.timed_queue import TimedQueue
 from ...model.clock import Clock, Duration, checked_ms
 from ...model.entry import Entry, State
@@ -31,33 +31,41 @@ from ...redis.operation import C_co, Call, Description, both, operation, togethe
 from ...redis.parsers import row_words
 from .keys import END, THEIRS, CarmineKeys
 from .names import begun, in_the_way
-from .replay_tracking import CarmineFates
+from .replay_tracking import CarmineReplayTracker
 from .states import STATE_OF, Facts, whole
 
 _LAPS = 50
-"""steps of an upkeep at most: what was done in a burst is let go of within minutes, not hours"""
+"""steps of an upkeep at most, so that messages done in a burst are deleted within minutes"""
 
 
 @dataclass(frozen=True, slots=True)
 class Enqueued:
-    """What became of one message: ``ok`` | ``updated`` | ``requeued``, or the state in which it was
-    found and refused for, in Carmine's word (and ``dead``, ``trash``, ``unknown``)."""
+    """The reply to one message."""
 
     id: str
     word: str
+    """``ok`` | ``updated`` | ``requeued``; else it was refused because of the state it is in: one
+    of Carmine's words, ``dead``, ``trash`` or ``unknown``"""
 
     @property
     def accepted(self) -> bool:
+        """Whether the message was put in or changed."""
         return self.word in ("ok", "updated", "requeued")
 
 
 class CarmineQueue(TimedQueue[C_co]):
-    """Messages with ids of their own, which guard against having the same one twice."""
+    """Messages with ids, each at most once in the queue, readable by Carmine clients.
+
+    Delivery is at least once, with back-off times per message.
+
+        queue = CarmineQueue(connect("redis://127.0.0.1:6379/0"), "mails")
+        queue.enqueue([("message-1", b"payload")], backoff_ms=5_000)
+    """
 
     kind: ClassVar[str] = "carmine"
-    room: ClassVar[str] = "queues.carmine"
-    accepts: ClassVar[frozenset[State]] = frozenset({"waiting", "delayed"})
-    parts: ClassVar[dict[str, str]] = {
+    package: ClassVar[str] = "queues.carmine"
+    importable_states: ClassVar[frozenset[State]] = frozenset({"waiting", "delayed"})
+    key_types: ClassVar[dict[str, str]] = {
         **{part: type_ for part, (_, type_) in THEIRS.items()},
         "body": "hash",
         "next": "hash",
@@ -73,7 +81,7 @@ class CarmineQueue(TimedQueue[C_co]):
         *,
         prefix: str = PREFIX,
         clock: Clock | None = None,
-        callers: Callers | None = None,
+        callers: CallerSlots | None = None,
         shard: int = 0,
         layout: int = 0,
     ) -> None:
@@ -84,25 +92,25 @@ class CarmineQueue(TimedQueue[C_co]):
 
     @operation
     async def exists(self) -> bool:
-        if self._enrolled:
+        if self._registered:
             return True
         (begun_,), entry = await both(begun([self.keys]), self._entry())
         return begun_ or entry is not None
 
-    async def _enrol(self) -> None:
-        if not self._enrolled:
+    async def _ensure_registered(self) -> None:
+        if not self._registered:
             await self._ours()
-            await Queue._enrol(self)
+            await Queue._ensure_registered(self)
 
     async def _ours(self, others: Sequence[CarmineKeys] = ()) -> None:
-        """Refuse what another has: the queue, or ``others``, the shards it would begin with."""
+        """Raise where Carmine itself writes the queue, or has keys of it or of its new shards."""
         if not self.keys.tagged and isinstance(self.client, (RedisCluster, AsyncCluster)):
             tagged = legal(f"{{{self.keys.own}}}".encode())
             raise BadInput(
                 f"queue {self.name} has keys in several slots; "
                 f"on a Cluster call it carmine:{tagged}"
             )
-        # The entry last: who begins a queue of ours at this moment writes it before the first key.
+        # The entry is read last: a process that creates the queue now writes it before any key.
         (kept,), entry = await both(begun([self.keys]), self._entry())
         if kept if entry is None else entry.at is not None:
             raise WrongKind(f"queue {self.name} is kept by Carmine itself: here it is only read")
@@ -115,9 +123,9 @@ class CarmineQueue(TimedQueue[C_co]):
         return find(self.name, self.prefix)
 
     @operation
-    async def creatable(self) -> None:
+    async def check_creatable(self) -> None:
         await self._ours()
-        await Queue.creatable(self)
+        await Queue.check_creatable(self)
 
     # --- producers -----------------------------------------------------------------------------
 
@@ -131,12 +139,15 @@ class CarmineQueue(TimedQueue[C_co]):
         update: bool = False,
         max_payload: int = MAX_PAYLOAD,
     ) -> list[Enqueued]:
-        """Put (id, content) pairs in, to be delivered ``backoff_ms`` (ms or a timedelta) from
-        now.
+        """Add (id, payload) pairs, up to 500, due ``backoff_ms`` (ms or a timedelta) from now.
 
-        An id that is there is refused, with the state it is in; one that is done is put in again.
-        ``requeue``: one that is locked runs again afterwards, with this content; one that is done
-        with a backoff, when that is over. ``update``: what hasn't begun gets this content instead.
+        Returns an `Enqueued` for each, in their order. An id that is in the queue is refused, with
+        its state as the word; one that is done can be added again. ``requeue``: a message that is
+        locked (pending) runs again afterwards with this payload. ``update``: a message that hasn't
+        begun gets this payload. Raises `BadInput` and `TooLarge` before anything is sent,
+        `QueueFull`, `QueueClosed`.
+
+            queue.enqueue([("message-1", b"payload")], requeue=True)
         """
         rows = pairs(entries, "messages")
         checked_pairs(rows, "message", max_payload)
@@ -145,12 +156,12 @@ class CarmineQueue(TimedQueue[C_co]):
         if not rows:
             return []
         backoff = checked_ms(backoff_ms, "backoff")
-        await self._enrol()
+        await self._ensure_registered()
 
-        said = await self._enqueue(rows, backoff, int(requeue), int(update))
-        if any(one.word == "elsewhere" for one in said):
+        replies = await self._enqueue(rows, backoff, int(requeue), int(update))
+        if any(one.word == "elsewhere" for one in replies):
             raise Refused(f"queue {self.name} has shards now: open it as a sharded queue")
-        return said
+        return replies
 
     async def _enqueue(
         self, entries: Sequence[tuple[str, bytes]], backoff: int, requeue: int, update: int
@@ -159,26 +170,26 @@ class CarmineQueue(TimedQueue[C_co]):
             return [Enqueued(id, w) for (id, _), w in zip(entries, each(reply), strict=True)]
 
         each = row_words(len(entries))
-        said: list[Enqueued] = await self._guarded(
+        replies: list[Enqueued] = await self._call_idempotent(
             "enqueue", read, entries, backoff=backoff, requeue=requeue, update=update,
             layout=self.layout,
         )  # fmt: skip
-        return said
+        return replies
 
     @operation
-    async def accept(self, entries: Sequence[Entry], op: str) -> list[str]:
+    async def import_entries(self, entries: Sequence[Entry], op: str) -> list[str]:
         now = await self._now()
-        said: dict[str, str] = {}
+        replies: dict[str, str] = {}
         for wait in dict.fromkeys(_left(entry, now) for entry in entries):
             pairs = [(e.id, e.payload or b"") for e in entries if _left(e, now) == wait]
             most = max(len(payload) for _, payload in pairs)
             put = await self.enqueue.op(pairs, backoff_ms=wait, max_payload=most)
-            said |= {one.id: "ok" if one.accepted else "exists" for one in put}
-        return [said[entry.id] for entry in entries]
+            replies |= {one.id: "ok" if one.accepted else "exists" for one in put}
+        return [replies[entry.id] for entry in entries]
 
-    def fates(self) -> Fates:
-        """Also by the history: newer content of an id hides that it died."""
-        return CarmineFates(self)
+    def replay_tracker(self) -> ReplayTracker:
+        """Reads the history too: newer content of an id hides that the message died."""
+        return CarmineReplayTracker(self)
 
     # --- workers -------------------------------------------------------------------------------
 
@@ -218,7 +229,7 @@ class CarmineQueue(TimedQueue[C_co]):
         return [found.get(id) for id in ids]
 
     async def _called(self, ids: Sequence[str]) -> dict[str, str]:
-        """Carmine's words for messages that are in its sight."""
+        """Carmine's words for the states of messages that its keys have."""
         if not ids:
             return {}
         facts, now = await both(self._facts(ids), self._now())
@@ -227,13 +238,13 @@ class CarmineQueue(TimedQueue[C_co]):
     async def _facts(self, ids: Sequence[str]) -> list[Facts]:
         asked = [("HMGET", part) for part in ("locks", "backoffs", "nattempts")]
         asked += [("SMISMEMBER", part) for part in ("finished", "requeued")]
-        said = await together(
+        replies = await together(
             Call((verb, self.keys[part], *ids), list[Any], key=self.keys[part])
             for verb, part in asked
         )
         return [
             Facts(whole(lock), whole(backoff), whole(attempts), bool(done), bool(requeue))
-            for lock, backoff, attempts, done, requeue in zip(*said, strict=True)
+            for lock, backoff, attempts, done, requeue in zip(*replies, strict=True)
         ]
 
     async def _payloads(self, ids: Sequence[str]) -> list[bytes | None]:
@@ -253,7 +264,7 @@ class CarmineQueue(TimedQueue[C_co]):
         return entry
 
     async def _get_waiting(self, id: str) -> Entry | None:
-        """A message that is done, until the circle comes round to it."""
+        """A message that is done, until a take removes it from the circle."""
         ((payload,), (facts,)), now = await both(
             both(self._payloads([id]), self._facts([id])), self._now()
         )
@@ -262,7 +273,7 @@ class CarmineQueue(TimedQueue[C_co]):
         word = facts.word(now)
         state = STATE_OF[word]
         until = facts.backoff_ms if word == "done-with-backoff" else None
-        # What is done shows its result as payload, and there are none here.
+        # A done entry shows its result as payload, and messages have no results.
         content = None if state == "done" else payload
         return Entry(id, state, at_ms=until, payload=content, called=word)
 
@@ -274,5 +285,5 @@ class CarmineQueue(TimedQueue[C_co]):
 
 
 def _left(entry: Entry, now_ms: int) -> int:
-    """How long an entry is still to wait, ms."""
+    """How long an entry has still to wait, ms."""
     return max(0, (entry.at_ms or 0) - now_ms) if entry.state == "delayed" else 0

@@ -1,14 +1,14 @@
-"""What becomes of replayed messages, whose ids may have newer content of theirs at any time.
+"""Follows replayed messages, whose ids may get newer content at any time.
 
-A message that dies while newer content waits has its place taken at once: its id waits again, as
-if nothing had happened, and may well be done at the next look. Only the history has its death.
+When a message dies while newer content waits for its id, the id waits again at once and may be done
+at the next read. Then only the history shows that the message died.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...engine.replay_tracking import Fates
+from ...engine.replay_tracking import ReplayTracker
 from ...redis.operation import together
 
 if TYPE_CHECKING:
@@ -16,25 +16,27 @@ if TYPE_CHECKING:
     from .queue import CarmineQueue
 
 EVENTS = 500
-"""of the history of a shard, in one read"""
+"""history events of a shard that one call reads"""
 READS = 10
-"""of a look; while there is more to read, nothing is called well"""
+"""calls of one `look`; while there is more to read, no message counts as succeeded"""
 
 
-class CarmineFates(Fates):
-    """Follows replayed messages by their ids, and hears of deaths from the history."""
+class CarmineReplayTracker(ReplayTracker):
+    """Follows replayed messages by their ids, and reads deaths from the history."""
+
+    _queue: CarmineQueue[Any]
 
     def __init__(self, queue: CarmineQueue[Any]) -> None:
         super().__init__(queue)
         self._heard: dict[str, str] = {}
-        """how far the history was read, by its key"""
+        """history key -> id of the last event read"""
         self._deaths: dict[str, int] = {}
-        """of followed ids the latest; forgotten with them"""
+        """followed id -> time of its last death"""
         self._behind = False
 
     async def begin(self) -> None:
-        leaves = self._queue.leaves
-        found = await together(leaf.reach.op() for leaf in leaves)
+        leaves = self._queue.shard_queues
+        found = await together(leaf.history_extent.op() for leaf in leaves)
         for leaf, reach in zip(leaves, found, strict=True):
             self._heard[leaf.keys["hist"]] = reach.last
 
@@ -42,11 +44,11 @@ class CarmineFates(Fates):
         super().forget()
         self._deaths.clear()
 
-    async def _hear(self) -> None:
+    async def _read_history(self) -> None:
         for _ in range(READS):
-            leaves = {leaf.keys["hist"]: leaf for leaf in self._queue.leaves}
+            leaves = {leaf.keys["hist"]: leaf for leaf in self._queue.shard_queues}
             pages = await together(
-                leaf.happened.op(self._heard.get(key, "0-0"), "+", EVENTS)
+                leaf.history_range.op(self._heard.get(key, "0-0"), "+", EVENTS)
                 for key, leaf in leaves.items()
             )
             for key, page in zip(leaves, pages, strict=True):
@@ -70,7 +72,7 @@ class CarmineFates(Fates):
             self._since.pop(id, None)
             self._failing.discard(id)
             return True
-        if died is False and self._behind:  # its death may be in what isn't read yet
+        if died is False and self._behind:  # the death may be in events that aren't read yet
             self._since[id] = since_ms
             return None
         return died

@@ -1,4 +1,4 @@
-"""The Carmine queue over several shards; how its messages move when their number changes: `carry`.
+"""The Carmine queue over several shards; how its messages move when N changes: `rebalance`.
 
 To Carmine each shard is a queue by itself (``mail``, ``mail/1``, …), with a circle of its own. What
 is done moves too while equal messages are to be refused, so an id is guarded wherever its home is.
@@ -9,39 +9,44 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from ...engine.timed_queue import TimedShards
+from ...engine.timed_queue import ShardedTimedQueue
 from ...model.errors import WrongKind
 from ...redis.operation import C_co, Call, Description, operation, together
 from ...redis.parsers import words
-from ...sharding.rebalance import Arrival, Carrying
+from ...sharding.rebalance import Arrival, RebalancingQueue
 from ...sharding.shard_map import checked_shards
-from ...sharding.sharded_queue import Sharded
+from ...sharding.sharded_queue import ShardedQueue
 from .keys import THEIRS
 from .names import taken
 from .queue import CarmineQueue, Enqueued
 
 
-class ShardedCarmineQueue(TimedShards[C_co, CarmineQueue[None]], CarmineQueue[C_co]):
-    """A Carmine queue of N shards, used like one."""
+class ShardedCarmineQueue(ShardedTimedQueue[C_co, CarmineQueue[None]], CarmineQueue[C_co]):
+    """A Carmine queue over several hash slots, used like one: see `CarmineQueue`.
+
+    ``shards`` (1 to 256): how many a new queue gets; an existing one keeps its number until
+    `resize`. Messages are in
+    order within a shard.
+    """
 
     part: ClassVar[Any] = CarmineQueue
-    holding: ClassVar[tuple[str, ...]] = ("messages", "body")
+    id_hashes: ClassVar[tuple[str, ...]] = ("messages", "body")
 
-    async def _enrol(self) -> None:
-        if not self._enrolled:
-            await self._ours([self._part(k).keys for k in range(1, self.shards)])
-            await Sharded._enrol(self)
+    async def _ensure_registered(self) -> None:
+        if not self._registered:
+            await self._ours([self._shard(k).keys for k in range(1, self.shards)])
+            await ShardedQueue._ensure_registered(self)
 
     # --- producers -----------------------------------------------------------------------------
 
     async def _enqueue(
         self, entries: Sequence[tuple[str, bytes]], backoff: int, requeue: int, update: int
     ) -> list[Enqueued]:
-        return await self._at_home(
+        return await self._offer_to_home(
             entries,
             lambda entry: entry[0],
             lambda part, some: part._enqueue(some, backoff, requeue, update),
-            lambda said: said.word == "elsewhere",
+            lambda replies: replies.word == "elsewhere",
         )
 
     # --- moving to other shards ----------------------------------------------------------------
@@ -53,27 +58,27 @@ class ShardedCarmineQueue(TimedShards[C_co, CarmineQueue[None]], CarmineQueue[C_
         if entry is not None and entry.at is not None:
             raise WrongKind(f"queue {self.name} is kept by Carmine itself: here it is only read")
         if entry is not None and not entry.old_shards:
-            new = [self._part(k).keys for k in range(entry.shards, shards)]
+            new = [self._shard(k).keys for k in range(entry.shards, shards)]
             if refused := await taken(new, self.prefix):
                 raise WrongKind(f"queue {self.name} {refused}")
-        return await Sharded.resize(self, shards)
+        return await ShardedQueue.resize(self, shards)
 
-    async def _rehome(self) -> int:
-        """Not complete either while something went back into Carmine's sight behind the mover."""
+    async def _rebalance_step(self) -> int:
+        """Not complete while a message that was moved is in Carmine's keys again."""
         before = await self._shown()
-        left = await Carrying._rehome(self)
+        left = await RebalancingQueue._rebalance_step(self)
         return left + await self._shown() - before
 
     async def _shown(self) -> int:
-        found = await together(part._counters("shown") for part in self._union())
+        found = await together(part._counters("shown") for part in self._all_shards())
         return sum(n for (n,) in found)
 
-    def _arrive(self, part: CarmineQueue[None], rows: Sequence[Arrival]) -> Call[list[str]]:
+    def _accept_rows(self, part: CarmineQueue[None], rows: Sequence[Arrival]) -> Call[list[str]]:
         return part._script("rebalance_accept").call(
             part.keys, self.clock, words, rows, layout=self.layout
         )
 
     def _forget(self, part: CarmineQueue[None], max: int) -> Description[int]:
-        """Ours alone: by now Carmine may have a queue of that name."""
-        keys = [part.keys[name] for name, _ in sorted(part.kinds) if name not in THEIRS]
+        """Delete our keys only: Carmine may have a queue of that name by now."""
+        keys = [part.keys[name] for name, _ in sorted(part._all_key_types) if name not in THEIRS]
         return Call(("UNLINK", *keys), int, key=keys[0])

@@ -1,4 +1,4 @@
-"""The states of a message, in Carmine's words, from what its keys say of it at a time.
+"""The state of a message in Carmine's words, from the values of its keys.
 
 As its ``msg-status.lua`` of 2018 decides them. Newer releases keep content that is to run next in
 ``messages-rq`` instead of a flag in ``requeue``, and run it whether a backoff stands or not.
@@ -33,7 +33,7 @@ STATE_OF: dict[Word, State] = {
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What Carmine's keys say of a message that is there; times in ms, 0: none."""
+    """What Carmine's keys have about a message; times in ms, 0: none."""
 
     lock_ms: int = 0
     backoff_ms: int = 0
@@ -55,7 +55,7 @@ class Facts:
 
 
 def whole(value: bytes | None) -> int:
-    """A time or count another program wrote; what is no number counts as none, as in Carmine."""
+    """A time or count that another program wrote; not a number: 0, as in Carmine."""
     try:
         return int(float(value or 0))
     except (ValueError, OverflowError):

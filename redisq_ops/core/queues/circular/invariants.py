@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ...engine.reads import QueueReads
 from ...model.states import ZSETS
 from ...redis.operation import Call, together
 from ...redis.parsers import fields, members
 from .list_pages import WINDOW
 from .variants import Shape, recorded
 
-if TYPE_CHECKING:
-    from .queue import CircularQueue
 
-
-async def violations(queue: CircularQueue[Any]) -> list[str]:
+async def violations(queue: QueueReads[Any]) -> list[str]:
     """Every broken rule, in words.
 
     An element nobody knows of is no fault: another producer pushed it.
@@ -32,32 +30,34 @@ async def violations(queue: CircularQueue[Any]) -> list[str]:
         set(found) for found in await together(fields(keys[p]) for p in hashes)
     )
     seen.update(transit)
-    said = [f"{id} is in {n} states" for id, n in seen.items() if n > 1]
-    said += [f"{id} is not known and has a state" for id in sorted(set(seen) - bodies)]
-    said += [f"{id} is to run again and is not there" for id in sorted(again - bodies)]
+    problems = [f"{id} is in {n} states" for id, n in seen.items() if n > 1]
+    problems += [f"{id} is not known and has a state" for id in sorted(set(seen) - bodies)]
+    problems += [f"{id} is to run again and is not there" for id in sorted(again - bodies)]
 
     stat = keys["stat"]
     counters = await Call(("HMGET", stat, "spent", "sentinel"), list[bytes | None], key=stat)
     rotates = (await recorded(keys) or Shape()).residence == "rotate"
     spent = {id: int(n) for id, n in (await fields(keys["spent"])).items()}
     if sum(spent.values()) != int(counters[0] or 0):
-        said.append(f"{sum(spent.values())} elements are spent, and {counters[0]!r} are counted")
+        problems.append(
+            f"{sum(spent.values())} elements are spent, and {counters[0]!r} are counted"
+        )
     elements = await _elements(queue)
     resting = states["pending"] | states["delayed"] if rotates else set()
     needed = Counter(spent) + Counter((bodies - set(seen)) | resting)
-    said += [
+    problems += [
         f"{id} has {elements[id]} elements in the list and needs {n}"
         for id, n in sorted(needed.items())
         if elements[id] < n
     ]
     if counters[1] is not None and elements["*" + counters[1].decode()] != 1:
-        said.append("the end of the lap is not marked once")
+        problems.append("the end of the lap is not marked once")
     if await Call(("LLEN", keys["wake"]), int, key=keys["wake"]) > 16:
-        said.append("the wake list is over its bound")
-    return said
+        problems.append("the wake list is over its bound")
+    return problems
 
 
-async def _elements(queue: CircularQueue[Any]) -> Counter[str]:
+async def _elements(queue: QueueReads[Any]) -> Counter[str]:
     key = queue.keys["queue"]
     found: Counter[str] = Counter()
     while True:

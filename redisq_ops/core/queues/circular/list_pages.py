@@ -1,4 +1,4 @@
-"""Reading the list by windows, exact while it is pushed to and taken from.
+"""Pages of the list that stay exact while ids are pushed and taken.
 
 Every element has a number: how many were ever taken from the end that is next, plus its place from
 there. Pushes come behind and takes go in front, so a number stays the element's own.
@@ -23,7 +23,7 @@ _TRIES = 5
 
 @dataclass(frozen=True, slots=True)
 class ListPosition:
-    """Where a reader is: the next element's number, and the number it ends before.
+    """A reader's position: the number of the next element, and the number before which it ends.
 
     Without an end a list that rotates would go on for ever.
     """
@@ -48,7 +48,7 @@ class _Marks:
 
     @property
     def first(self) -> int:
-        """The number of the element that is next."""
+        """The number of the next element."""
         return self.popped - self.returned
 
 
@@ -102,7 +102,7 @@ async def waiting(
 async def _window(
     keys: Keys, marks: _Marks, at: int, size: int
 ) -> tuple[int, _Marks, Sequence[bytes]]:
-    """Elements from number ``at`` on; the number moves on where they were taken meanwhile."""
+    """Elements from number ``at`` on, or from a later one where they were taken meanwhile."""
     key = keys["queue"]
     for _ in range(_TRIES):
         at = max(at, marks.first)
@@ -119,29 +119,29 @@ async def _window(
 async def _waits(
     keys: Keys, elements: Sequence[bytes], marks: _Marks, rotates: bool
 ) -> list[bool | Exception]:
-    """Which of them stand for an entry that waits; an error where that can't be read."""
+    """Whether each element is a waiting entry; an exception where that can't be read."""
     spent, lines, delays = await together(
         Call((command, keys[part], *elements), list[bytes | None], key=keys[part])
         for command, part in (("HMGET", "spent"), ("HMGET", "meta"), ("ZMSCORE", "delay"))
     )
     over = {raw: _number(n) for raw, n in zip(elements, spent, strict=True) if n}
     lost = await _lost(keys, elements, lines) if rotates else ()
-    said: list[bool | Exception] = []
+    replies: list[bool | Exception] = []
     for raw, line, delay in zip(elements, lines, delays, strict=True):
         more = over.get(raw, 0)
         if isinstance(more, Exception):
-            said.append(more)
-        elif more:  # of equal elements the foremost go first
+            replies.append(more)
+        elif more:  # of equal elements the first ones are removed first
             over[raw] = more - 1
-            said.append(False)
+            replies.append(False)
         elif raw in lost:
-            said.append(ValueError("its record can't be read"))
+            replies.append(ValueError("its record can't be read"))
         elif not rotates:
-            said.append(True)
+            replies.append(True)
         else:
             held = line is not None and not line.startswith(b"- ")
-            said.append(raw != marks.sentinel and not held and delay is None)
-    return said
+            replies.append(raw != marks.sentinel and not held and delay is None)
+    return replies
 
 
 def _number(text: bytes) -> int | Exception:

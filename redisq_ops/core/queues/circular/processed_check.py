@@ -1,4 +1,4 @@
-"""The application's own check whether an id was processed, before it is processed again."""
+"""Ask the application whether an id was processed before, when its lease was lost."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from ...worker.handler import Handler, Work, as_handler
 
 
 def unless_done(is_done: Callable[[str], Any], handler: Callable[[Work], Any] | Handler) -> Handler:
-    """``handler``, but an id whose lease was lost before is first asked about: ``is_done(id)``.
+    """A handler that calls ``is_done(id)`` first when an earlier lease of the entry was lost.
 
-    True acknowledges it without running the handler. For an ``async`` handler it may be ``async``
-    too. Its exceptions are failures of the attempt, as the handler's are.
+    If it returns True, the entry is acknowledged and ``handler`` isn't run. An ``async`` handler
+    can have an ``async`` ``is_done``. An exception it raises is a failure of the attempt.
+
+        Worker(queue, unless_done(database.has, handle)).run()
     """
     inner = as_handler(handler)
     if inspect.iscoroutinefunction(is_done) and not inner.is_async:

@@ -1,10 +1,10 @@
-"""The circular queue: ids that workers take in turn, and that stay known until they are processed.
+"""The circular queue: ids in the order they were pushed, each known until it is processed.
 
-From article 002, with its protocol mended (docs/faults.md). By default a list of what waits and a
-sorted set of what is worked on, as the article ends; its rotating list and the variants of that are
-options (`Shape`). Keys beside the common ones: ``queue`` the list, ``body`` id → payload of all ids
-that are in the queue, ``again`` what runs after the present delivery, ``spent`` how many elements
-of the list mean nothing any more, ``transit`` what is between two shards.
+From article 002, with its protocol corrected (docs/faults.md). By default a list has the waiting
+ids and a sorted set the pending ones; the article's rotating list and its variants are options
+(`Shape`). Keys beside the common ones: ``queue`` the list, ``body`` id → payload of all ids in the
+queue, ``again`` ids that run once more after the present delivery, ``spent`` the number of list
+elements that are void, ``transit`` entries on their way between two shards.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from typing import Any, ClassVar
 
-from ...engine.idempotency import Callers
+from ...engine.idempotency import CallerSlots
+from ...engine.operator_changes import OperatorChanges
 from ...engine.queue import Queue
 from ...engine.registry import find
 from ...engine.state_scan import WaitingIds
 from ...model import record
 from ...model.clock import Clock, Duration
-from ...model.entry import Counts, Entry, Page, State, Taken
+from ...model.entry import Counts, Entry, Page, State, TakeResult
 from ...model.errors import BadInput, Refused
 from ...model.keys import PREFIX, Keys
-from ...model.queue_position import DEPTH, Ahead, Standing
+from ...model.queue_position import DEPTH, Ahead, QueuePosition
 from ...model.settings import MAX_PAYLOAD
 from ...model.validation import PAIR, checked_pairs, listed, pair
 from ...redis.operation import C_co, Call, Description, both, operation, together
@@ -37,23 +38,30 @@ _CALLED = {"pending": "in processing"}
 
 
 class CircularQueue(Queue[C_co]):
-    """Ids in the order they were pushed, each known until it is processed.
+    """A first-in, first-out queue of ids that holds each id at most once.
 
-    ``residence``, ``completed``, ``repeats``, ``idle``: see `Shape`. What isn't given is as the
-    queue has it; a new queue gets the defaults for the rest. ``turns`` and ``pause_ms`` are this
-    process's own: after so many empty takes in a row (``idle="sleep"``), or an empty lap
-    (``idle="lap"``), its workers look again after so long. That is also how long a foreign
-    producer's push may lie there; with ``idle="wake"`` it is `IDLE_BLOCK_MS`.
+    An id is the work (a page to fetch, a record to refresh), with an optional payload. A push of an
+    id that waits already adds nothing; a push of one that is pending runs it once more afterwards.
+    Any program may push ids with a plain ``LPUSH`` (see `queue_key`). Delivery is at least once.
+
+        queue = CircularQueue(connect("redis://127.0.0.1:6379/0"), "pages")
+        queue.push(["https://example.org/", ("https://example.org/a", b"payload")])
+        Worker(queue, lambda work: print(work.id), burst=True).run()
+
+    ``residence``, ``completed``, ``repeats``, ``idle``: how the queue is laid out, see `Shape`; set
+    when it is created, `WrongKind` where it has another value. ``turns``, ``pause_ms``: of this
+    process: after ``turns`` empty takes (``idle="sleep"``) or an empty lap (``idle="lap"``) a
+    worker looks again after ``pause_ms``.
     """
 
     kind: ClassVar[str] = "circular"
-    room: ClassVar[str] = "queues.circular"
-    parts: ClassVar[dict[str, str]] = {
+    package: ClassVar[str] = "queues.circular"
+    key_types: ClassVar[dict[str, str]] = {
         "queue": "list",
         **dict.fromkeys(("body", "again", "spent", "transit"), "hash"),
         "seen": "zset",
     }
-    accepts: ClassVar[frozenset[State]] = frozenset({"waiting", "delayed", "dead"})
+    importable_states: ClassVar[frozenset[State]] = frozenset({"waiting", "delayed", "dead"})
 
     def __init__(
         self,
@@ -68,7 +76,7 @@ class CircularQueue(Queue[C_co]):
         pause_ms: int = 200,
         prefix: str = PREFIX,
         clock: Clock | None = None,
-        callers: Callers | None = None,
+        callers: CallerSlots | None = None,
         shard: int = 0,
         layout: int = 0,
     ) -> None:
@@ -89,7 +97,7 @@ class CircularQueue(Queue[C_co]):
         if turns < 1 or pause_ms < 1:
             raise BadInput("turns and pause are positive")
         self.shape = Shape()
-        """what it is; true once it was used"""
+        """how the queue is laid out; the defaults until its first operation"""
         self.options = checked_options(
             {"residence": residence, "completed": completed, "repeats": repeats, "idle": idle}
         )
@@ -98,13 +106,13 @@ class CircularQueue(Queue[C_co]):
 
     @property
     def queue_key(self) -> str:
-        """The list: a producer that knows nothing of us may LPUSH ids to it."""
+        """The key of the list, to which any program can LPUSH ids."""
         return self.keys["queue"]
 
     @operation
     async def exists(self) -> bool:
-        """In the registry, or there is a list that somebody else has begun."""
-        if self._enrolled:
+        """Whether the queue is registered, or another program has pushed to its list."""
+        if self._registered:
             return True
         key = self.queue_key
         entry, listed = await both(
@@ -112,21 +120,21 @@ class CircularQueue(Queue[C_co]):
         )
         return entry is not None or listed
 
-    async def _enrol(self) -> None:
-        if not self._enrolled:
-            await Queue._enrol(self)
-            self._enrolled = False
+    async def _ensure_registered(self) -> None:
+        if not self._registered:
+            await Queue._ensure_registered(self)
+            self._registered = False
             self.shape = await self._settled_shape([self.keys])
-            self._enrolled = True
+            self._registered = True
 
     async def _settled_shape(self, places: Sequence[Keys]) -> Shape:
-        """The shape the queue has, or now gets; refuses if it isn't the one asked for."""
+        """The shape of the queue; a new queue gets it now. Raises `WrongKind` where they differ."""
         there = await together(recorded(keys) for keys in places)
         found, wish = there[0], (there[0] or Shape(**self.options)).encoded()
-        # Only where it isn't written yet: a full server refuses that, and who comes has to work.
+        # Written only where it is missing: a full server refuses writes, and workers must go on.
         rows = zip(places, there, strict=True)
         if new := [keys["cfg"] for keys, shape in rows if shape is None]:
-            # Of two first processes one wins; both read what won.
+            # If two processes create the queue, one wins, and both read what it wrote.
             await together(Call(("HSETNX", key, "circle", wish), int, key=key) for key in new)
             found = await recorded(places[0])
         if found is None:
@@ -134,7 +142,7 @@ class CircularQueue(Queue[C_co]):
         return agreed(self.name, found, self.options)
 
     @operation
-    async def variant(self) -> dict[str, str]:
+    async def creation_options(self) -> dict[str, str]:
         return asdict(await recorded(self.keys) or Shape())
 
     # --- producers -----------------------------------------------------------------------------
@@ -146,11 +154,14 @@ class CircularQueue(Queue[C_co]):
         *,
         max_payload: int = MAX_PAYLOAD,
     ) -> list[str]:
-        """Put ids in, or (id, payload) pairs; a word each: new | queued | again.
+        """Push ids, or (id, payload) pairs: up to 500. Returns one word for each, in their order.
 
-        ``queued``: it waits already, and the latest payload is what counts. ``again``: it is being
-        worked on, and runs once more after that; with ``repeats="each"`` also when it waits. An id
-        that is dead or in the trash is ``new``: a push is a fresh start.
+        ``new``: it waits now, also when it was dead or in the trash. ``queued``: it waited already;
+        it keeps its place and gets this payload. ``again``: it is pending and runs once more
+        afterwards (with ``repeats="each"`` also when it waits). Raises `BadInput` and `TooLarge`
+        before anything is sent, `QueueFull`, `QueueClosed`.
+
+            queue.push([("page-1", b"payload"), "page-2"])
         """
         given = listed([entries] if isinstance(entries, str) else entries, "ids")
         wanted = f"an id (str), or {PAIR}"
@@ -161,49 +172,49 @@ class CircularQueue(Queue[C_co]):
         checked_pairs(rows, "entry", max_payload)
         if not rows:
             return []
-        await self._enrol()
+        await self._ensure_registered()
         if self.shape.repeats == "each" and any(payload for _, payload in rows):
             raise BadInput(
                 "with repeats='each' ids have no payloads: equal ids couldn't have different ones"
             )
-        said = await self._push(rows)
-        if "elsewhere" in said:
+        replies = await self._push(rows)
+        if "elsewhere" in replies:
             raise Refused(f"queue {self.name} has shards now: open it as a sharded queue")
-        return said
+        return replies
 
     async def _push(self, rows: Sequence[tuple[str, bytes]]) -> list[str]:
-        said: list[str] = await self._guarded(
+        replies: list[str] = await self._call_idempotent(
             "push", row_words(len(rows)), rows, layout=self.layout
         )
-        return said
+        return replies
 
     @operation
-    async def accept(self, entries: Sequence[Entry], op: str) -> list[str]:
-        """What waits is pushed: who pushes such an id at the same moment pushes it once more."""
-        await self._enrol()
+    async def import_entries(self, entries: Sequence[Entry], op: str) -> list[str]:
+        """Waiting entries are pushed: a push of such an id at the same time pushes it once more."""
+        await self._ensure_registered()
         known = [there is not None for there in await together(self.get.op(e.id) for e in entries)]
         if any(known):
             rest = [entry for entry, there in zip(entries, known, strict=True) if not there]
-            said_ = iter(await self.accept.op(rest, op) if rest else [])
-            return ["exists" if there else next(said_) for there in known]
+            rest_replies = iter(await self.import_entries.op(rest, op) if rest else [])
+            return ["exists" if there else next(rest_replies) for there in known]
         waiting = [(e.id, e.payload or b"") for e in entries if e.state == "waiting"]
         others = [record.arrival(e, op) for e in entries if e.state != "waiting"]
         pushed = iter(await self._push(waiting) if waiting else [])
         arrived = iter(await self._accepted(others) if others else [])
-        said = [next(pushed if e.state == "waiting" else arrived) for e in entries]
-        if "elsewhere" in said:
+        replies = [next(pushed if e.state == "waiting" else arrived) for e in entries]
+        if "elsewhere" in replies:
             raise Refused(f"the shards of queue {self.name} are changing; try again")
-        return [{"new": "ok", "queued": "exists", "again": "exists"}.get(w, w) for w in said]
+        return [{"new": "ok", "queued": "exists", "again": "exists"}.get(w, w) for w in replies]
 
     async def _accepted(self, rows: Sequence[tuple[str | bytes, ...]]) -> list[str]:
-        said: list[str] = await self._script("rebalance_accept").call(
+        replies: list[str] = await self._script("rebalance_accept").call(
             self.keys, self.clock, words, rows, layout=self.layout
         )
-        return said
+        return replies
 
     @operation
-    async def unlike(self, other: Queue[Any]) -> str:
-        """What is to run again after a delivery is a number in one, a payload in the other."""
+    async def transfer_obstacle(self, other: OperatorChanges[Any]) -> str:
+        """Queues with another ``repeats`` keep other data about what runs again."""
         shapes = await together(recorded(queue.keys) for queue in (self, other))
         here, there = ((shape or Shape()).repeats for shape in shapes)
         if here == there:
@@ -212,12 +223,12 @@ class CircularQueue(Queue[C_co]):
 
     # --- workers -------------------------------------------------------------------------------
 
-    async def _take(self, n: int, consumer: str, lease_ms: Duration) -> Taken:
+    async def _take(self, n: int, consumer: str, lease_ms: Duration) -> TakeResult:
         taken = await Queue._take(self, n, consumer, lease_ms)
         return self._paced(taken, consumer, taken.look_again_ms)
 
-    def _paced(self, taken: Taken, consumer: str, now_ms: int | None) -> Taken:
-        """Where nobody rings: when to look again after nothing was found."""
+    def _paced(self, taken: TakeResult, consumer: str, now_ms: int | None) -> TakeResult:
+        """Say when to look again after an empty take, where producers don't wake workers."""
         idle = self.shape.idle
         if taken.deliveries or taken.more or idle == "wake" or now_ms is None:
             self._empty.pop(consumer, None)
@@ -249,7 +260,7 @@ class CircularQueue(Queue[C_co]):
         waiting = listed - spent
         if shape is not None and shape.residence == "rotate":
             waiting -= pending + delayed + bool(sentinel)
-        # The numbers are not of one moment: what moved between two of them must not show as -1.
+        # The numbers are read one after another: an entry that moved meanwhile must not show as -1.
         return Counts(
             max(0, waiting), pending, delayed, dead, trash, done, None, flags[0], flags[1]
         )
@@ -266,13 +277,15 @@ class CircularQueue(Queue[C_co]):
         )
         return Page(tuple(told), line.cursor, total, problem=line.problem)
 
-    async def _line(self, cursor: str | None, max: int, start: int | None = None) -> WaitingIds:
+    async def _waiting_ids(
+        self, cursor: str | None, max: int, start: int | None = None
+    ) -> WaitingIds:
         return (await self._lined(cursor, max, start))[0]
 
     async def _lined(
         self, cursor: str | None, max: int, start: int | None
     ) -> tuple[WaitingIds, int]:
-        """`_line`, and how many wait."""
+        """The result of `_waiting_ids`, and the number of waiting entries."""
         body = self.keys["body"]
         counts, (shape, there) = await both(
             self.counts.op(0), both(recorded(self.keys), Call(("HLEN", body), int, key=body))
@@ -284,7 +297,7 @@ class CircularQueue(Queue[C_co]):
         ids = [name_of(raw).encode() for raw in elements]
         known = there - counts.pending - counts.delayed - counts.dead - counts.trash
         unmet = {}
-        if counts.waiting > known:  # nobody can look these up, so all is said here
+        if counts.waiting > known:  # foreign ids have no payload of ours: the element itself is it
             rows = zip(ids, elements, strict=True)
             unmet = {id: b"" if id == raw else raw for id, raw in rows}
         onward = None if then is None else str(then)
@@ -321,13 +334,12 @@ class CircularQueue(Queue[C_co]):
         return (await self._entries("waiting", [(id, None)]))[0]
 
     @operation
-    async def standing(self, id: str = "") -> Standing:
-        """Its place in the list, from the end that is next; what means nothing any more, and what
-        is worked on in a list that rotates, is counted with it."""
+    async def queue_position(self, id: str = "") -> QueuePosition:
+        """The id's place in the list; void elements, and pending ones of a rotating list, count."""
         key = self.queue_key
         place = Call(("LPOS", key, id, "RANK", -1, "MAXLEN", DEPTH), number, key=key)
         askers, ((at, listed), (spent, shape)) = await both(
-            self._askers(),
+            self._recent_consumers(),
             both(
                 both(place, Call(("LLEN", key), int, key=key)),
                 both(self._counters("spent"), recorded(self.keys)),

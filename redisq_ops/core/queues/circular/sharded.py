@@ -1,4 +1,4 @@
-"""The circular queue over several shards; how its ids move when the number changes: `carry`.
+"""The circular queue over several shards; how its ids move when N changes: `rebalance`.
 
 First in, first out holds within a shard; between shards a take is shared out evenly. Another
 producer pushes to shard 0, and its ids stay there: found like any other, but what is pushed here
@@ -11,24 +11,29 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any, ClassVar
 
-from ...engine.idempotency import Callers
+from ...engine.idempotency import CallerSlots
 from ...engine.registry import Registered, find
 from ...model.clock import Clock, Duration
-from ...model.entry import Taken
+from ...model.entry import TakeResult
 from ...model.errors import Refused
 from ...model.keys import PREFIX
 from ...model.settings import BATCH
 from ...redis.operation import C_co, Call, both, operation, together
 from ...redis.parsers import scored, words
-from ...sharding.rebalance import Arrival, Carrying
-from ...sharding.sharded_queue import NEVER, SHARDS, Head, Sharded, checked_shards, home
+from ...sharding.rebalance import Arrival, RebalancingQueue
+from ...sharding.sharded_queue import NEVER, SHARDS, Head, ShardedQueue, checked_shards, home
 from . import list_pages
 from .queue import CircularQueue
 from .variants import Completed, Idle, Repeats, Residence, recorded
 
 
-class ShardedCircularQueue(Carrying[C_co, CircularQueue[None]], CircularQueue[C_co]):
-    """A circular queue of N shards, used like one."""
+class ShardedCircularQueue(RebalancingQueue[C_co, CircularQueue[None]], CircularQueue[C_co]):
+    """A circular queue over several hash slots, used like one: see `CircularQueue`.
+
+    ``shards`` (1 to 256): how many a new queue gets; an existing one keeps its number until
+    `resize`. Ids are in order within
+    a shard.
+    """
 
     part: ClassVar[Any] = CircularQueue
 
@@ -46,27 +51,27 @@ class ShardedCircularQueue(Carrying[C_co, CircularQueue[None]], CircularQueue[C_
         shards: int = SHARDS,
         prefix: str = PREFIX,
         clock: Clock | None = None,
-        callers: Callers | None = None,
+        callers: CallerSlots | None = None,
         random: Random | None = None,
         entry: Registered | None = None,
     ) -> None:
-        Sharded.__init__(
+        ShardedQueue.__init__(
             self, client, name, shards=shards, prefix=prefix, clock=clock, callers=callers,
             random=random, entry=entry,
         )  # fmt: skip
         self._configured(residence, completed, repeats, idle, turns, pause_ms)
 
-    async def _enrol(self) -> None:
-        if not self._enrolled:
-            await Sharded._enrol(self)
-            self._enrolled = False
-            self.shape = await self._settled_shape(self.all_keys)
-            self._enrolled = True
+    async def _ensure_registered(self) -> None:
+        if not self._registered:
+            await ShardedQueue._ensure_registered(self)
+            self._registered = False
+            self.shape = await self._settled_shape(self.shard_keys)
+            self._registered = True
 
     # --- producers -----------------------------------------------------------------------------
 
     async def _push(self, rows: Sequence[tuple[str, bytes]]) -> list[str]:
-        return await self._at_home(
+        return await self._offer_to_home(
             rows,
             lambda row: row[0],
             lambda part, some: part._push(some),
@@ -83,14 +88,14 @@ class ShardedCircularQueue(Carrying[C_co, CircularQueue[None]], CircularQueue[C_
             lambda part, some: part._accepted(some),
         )
 
-    def _homes(self, id: str) -> set[int]:
-        """Shard 0 too: other producers push there."""
-        return Sharded._homes(self, id) | {0}
+    def _possible_shards(self, id: str) -> set[int]:
+        """Shard 0 too: other programs push there."""
+        return ShardedQueue._possible_shards(self, id) | {0}
 
     # --- workers -------------------------------------------------------------------------------
 
     async def _peek(self, part: CircularQueue[None]) -> Head:
-        """What waits first; what is to come back, from a delay or a lease, behind it."""
+        """Waiting ids first; delayed and pending ones rank after them."""
         rotates = self.shape.residence == "rotate" and self.shape.idle != "lap"
         counted = [("LLEN", "queue")]
         counted += [("ZCARD", "delay"), ("ZCARD", "lease")] if rotates else []
@@ -105,8 +110,8 @@ class ShardedCircularQueue(Carrying[C_co, CircularQueue[None]], CircularQueue[C_
             return 0, 0
         return min((at for rows in first for _, at in rows), default=NEVER), 1
 
-    async def _take(self, n: int, consumer: str, lease_ms: Duration) -> Taken:
-        taken = await Carrying._take(self, n, consumer, lease_ms)
+    async def _take(self, n: int, consumer: str, lease_ms: Duration) -> TakeResult:
+        taken = await RebalancingQueue._take(self, n, consumer, lease_ms)
         if self.shape.idle == "wake" or taken.deliveries or taken.more:
             return self._paced(taken, consumer, None)
         return self._paced(taken, consumer, await self._now())
@@ -117,45 +122,49 @@ class ShardedCircularQueue(Carrying[C_co, CircularQueue[None]], CircularQueue[C_
     async def resize(self, shards: int) -> int:
         checked_shards(shards)
         entry = await find(self.name, self.prefix)
-        if entry is not None:  # before anybody can learn of shards that don't know what they are
-            self._adopt(entry)
+        if entry is not None:  # before other processes can notice shards without a shape
+            self._apply_registry(entry)
             most = range(max(shards, entry.all_shards))
-            await self._settled_shape([self._part(k).keys for k in most])
-        return await Sharded.resize(self, shards)
+            await self._settled_shape([self._shard(k).keys for k in most])
+        return await ShardedQueue.resize(self, shards)
 
-    def _arrive(self, part: CircularQueue[None], rows: Sequence[Arrival]) -> Call[list[str]]:
+    def _accept_rows(self, part: CircularQueue[None], rows: Sequence[Arrival]) -> Call[list[str]]:
         return part._script("rebalance_accept").call(
             part.keys, self.clock, words, rows, layout=self.layout
         )
 
-    async def _rehome(self) -> int:
+    async def _rebalance_step(self) -> int:
         rotates = (await recorded(self.keys) or self.shape).residence == "rotate"
         left = 0
-        for part in self._union():  # first what waits, in its order
+        for part in self._all_shards():  # waiting ids first, in their order
             place = None
             while True:
                 elements, place, _ = await list_pages.waiting(part.keys, rotates, place, 0, BATCH)
                 ids = [raw.decode() for raw in elements if raw.isascii()]
-                await Carrying._carry_from(self, part, self._away(part, ids))
+                await RebalancingQueue._bring_home_from(self, part, self._not_at_home(part, ids))
                 if place is None:
                     break
-        left = await Carrying._rehome(self)
-        for part in self._union()[self.shards :]:  # another producer's, until a take meets it
+        left = await RebalancingQueue._rebalance_step(self)
+        for part in self._all_shards()[
+            self.shards :
+        ]:  # pushed by another program, and not taken yet
             left += (await part.counts.op()).waiting
         return left
 
-    async def _carry_from(self, source: CircularQueue[None], ids: Sequence[str]) -> int:
-        """Another producer's ids are carried too, but don't hold up the change while they are
-        pending: neither number makes shard 0 their home, and there they are looked for anyway."""
+    async def _bring_home_from(self, source: CircularQueue[None], ids: Sequence[str]) -> int:
+        """Ids that another program pushed move too. Pending ones don't delay the resize: they are
+        in shard 0, which is asked anyway."""
         known = (self.shards, self.old_shards)
         guests = [
             id for id in ids
             if source.shard == 0 and all(home(id, n) != 0 for n in known if n)
         ]  # fmt: skip
         strange = set(guests)
-        left = await Carrying._carry_from(self, source, [id for id in ids if id not in strange])
+        left = await RebalancingQueue._bring_home_from(
+            self, source, [id for id in ids if id not in strange]
+        )
         if guests:
-            await Carrying._carry_from(self, source, guests)
+            await RebalancingQueue._bring_home_from(self, source, guests)
             key = source.keys["transit"]
             lying = await Call(("HMGET", key, *guests), list[bytes | None], key=key)
             left += sum(mark is not None for mark in lying)

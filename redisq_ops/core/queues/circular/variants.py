@@ -1,4 +1,4 @@
-"""The article's variants: what a `CircularQueue` is told once, for all its processes."""
+"""The article's variants of a circular queue: chosen when it is created, for all processes."""
 
 from __future__ import annotations
 
@@ -18,20 +18,19 @@ Idle = Literal["wake", "sleep", "lap"]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How a queue is laid out. Kept with it, in ``cfg``: processes that don't agree are refused."""
+    """How a circular queue is laid out; stored in its ``cfg`` when it is created."""
 
     residence: Residence = "list"
-    """``list``: an id is in the list while it waits, in a sorted set while it is worked on;
-    ``rotate``: the article's list, which turns and keeps an id until it is processed"""
+    """``list``: the list has the ids that wait; ``rotate``: the article's rotating list, which has
+    an id until it is processed"""
     completed: Completed = "set"
-    """what leaves the middle of the list is marked and goes when it is met (``set``), or is
-    removed at once (``eager``; where that is much work, as ``set``: removing is O(N))"""
+    """how an id leaves the middle of the list: ``set``: it is marked, and removed when a take meets
+    it; ``eager``: it is removed at once, unless that takes long (it is O(N))"""
     repeats: Repeats = "merge"
-    """``merge``: an id is in the queue once, whatever number of pushes; ``each``: every push is a
-    run, one after the other"""
+    """``merge``: several pushes of a waiting id are one run; ``each``: every push is a run"""
     idle: Idle = "wake"
-    """how consumers learn of work: woken by producers, or by looking again after some empty turns
-    (``sleep``) or an empty lap (``lap``)"""
+    """how idle workers notice new ids: ``wake``: producers wake them; ``sleep``, ``lap``: they look
+    again after some empty takes, or after one empty lap"""
 
     def encoded(self) -> str:
         return ".".join(getattr(self, f.name) for f in fields(self))
@@ -51,7 +50,7 @@ _CHOICES = {
 
 
 def checked_options(given: Mapping[str, str | None]) -> dict[str, Any]:
-    """The options that were given, if there are such and they go together."""
+    """The options that aren't None; raises `BadInput` for values that aren't possible."""
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     for name, value in options.items():
         if value not in _CHOICES[name]:
@@ -62,7 +61,7 @@ def checked_options(given: Mapping[str, str | None]) -> dict[str, Any]:
 
 
 def recorded(keys: Keys) -> Call[Shape | None]:
-    """What a queue is, as all its processes have it; None: nobody has used it yet."""
+    """The shape that is stored with a queue; None: the queue was never used."""
 
     def read(reply: bytes | None) -> Shape | None:
         return None if reply is None else Shape.decoded(reply.decode())
@@ -71,7 +70,7 @@ def recorded(keys: Keys) -> Call[Shape | None]:
 
 
 def agreed(name: str, shape: Shape, options: Mapping[str, str]) -> Shape:
-    """The queue's shape, if it is what this process asks for."""
+    """Return the queue's shape; raises `WrongKind` where it isn't what ``options`` ask for."""
     for option, wanted in options.items():
         if (has := getattr(shape, option)) != wanted:
             raise WrongKind(f"queue {name} has {option}={has}, and here is asked for {wanted}")

@@ -1,10 +1,10 @@
-"""Handing due entries on: to another queue, each once, or to a callable, at least once.
+"""Hands due entries on: to another queue, each once, or to a callable, at least once.
 
-To another queue: take, put in there under the entry's id, acknowledge. Whatever crashes in
-between, the entry is delivered again and the target knows its id: a request queue for as long as it
-keeps the request (``keep_ms`` after its end, 24 h), a delay set for ``keep_ms`` after its arrival.
-Within that window an id is handed over once. Where one script may touch both (two delay sets in
-one slot, or on a server that is no cluster), it is one atomic step instead.
+To another queue: take, submit there under the entry's id, acknowledge. After a crash in between the
+entry is delivered again, and the target recognises its id: a request queue as long as it keeps the
+request (``keep_ms``, 24 h, after its end), a delay set for ``keep_ms`` after it came. Within that
+time an id is handed over once. Where one script can write both queues (two delay sets in one slot,
+or not on a cluster), it is one atomic step instead.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Handed:
-    """What one round did."""
+class HandoverResult:
+    """The result of one round of `DelaySet.hand_over`."""
 
     done: int
-    """handed on"""
+    """entries that were handed over"""
     dead: int
-    """refused for good: dead letters now, each with the reason"""
+    """entries that the target refused for good: dead letters now, each with the reason"""
     back: int
-    """to be tried again: the target takes nothing now, or the callable failed"""
+    """entries to try again: the target accepts none now, or the callable failed"""
     more: bool
-    """there may be more due right now"""
+    """more entries may be due now"""
     refusal: str | None = None
-    """why the target takes nothing now; wait before the next round"""
+    """why the target accepts no entries now; wait before the next round"""
 
 
 class _Pair(Keys):
-    """Two queues' keys for one script: ``to_…`` are the second's."""
+    """The keys of two queues for one script; ``to_…`` are those of the second."""
 
     __slots__ = ("_target",)
 
@@ -60,16 +60,16 @@ class _Pair(Keys):
 
 
 def one_script(source: DelaySet[Any], target: DelaySet[Any] | RequestQueue[Any]) -> bool:
-    """Whether a hand-over between these two can be one atomic step."""
-    if source.kind != target.kind or len(source.all_keys) + len(target.all_keys) > 2:
+    """Whether one script can hand over between these two queues."""
+    if source.kind != target.kind or len(source.shard_keys) + len(target.shard_keys) > 2:
         return False
     if isinstance(source.client, (redis.Redis, aredis.Redis)):
         return True
     return key_slot(source.keys.base.encode()) == key_slot(target.keys.base.encode())
 
 
-async def at_once(source: DelaySet[Any], target: DelaySet[Any], n: int) -> Handed:
-    """One atomic step from delay set to delay set."""
+async def at_once(source: DelaySet[Any], target: DelaySet[Any], n: int) -> HandoverResult:
+    """Hand over between two delay sets in one atomic step."""
     call = source._script("hand_over").call(
         _Pair(source.keys, target.keys),
         source.clock,
@@ -80,8 +80,8 @@ async def at_once(source: DelaySet[Any], target: DelaySet[Any], n: int) -> Hande
     try:
         went, dead, more = await call
     except Refused as error:
-        return Handed(0, 0, 0, False, str(error))
-    return Handed(went, dead, 0, bool(more))
+        return HandoverResult(0, 0, 0, False, str(error))
+    return HandoverResult(went, dead, 0, bool(more))
 
 
 async def by_transport(
@@ -90,17 +90,17 @@ async def by_transport(
     n: int,
     consumer: str,
     lease_ms: Duration,
-) -> Handed:
-    """Take, put in there, acknowledge: three round trips for up to ``n`` entries."""
+) -> HandoverResult:
+    """Take, submit to the target, acknowledge: three round trips for up to ``n`` entries."""
     taken = await source.take.op(n, consumer=consumer, lease_ms=lease_ms)
     if not taken.deliveries:
-        return Handed(0, 0, 0, taken.more)
+        return HandoverResult(0, 0, 0, taken.more)
     answers = await _put(target, taken.deliveries)
     ends = [_end(d, answer) for d, answer in zip(taken.deliveries, answers, strict=True)]
     await source.settle.op(ends)
     kinds = [end.outcome for end in ends]
     refusals = [str(a) for a, kind in zip(answers, kinds, strict=True) if kind == "release"]
-    return Handed(
+    return HandoverResult(
         kinds.count("ack"), kinds.count("reject"), len(refusals), taken.more,
         refusals[0] if refusals else None,
     )  # fmt: skip
@@ -109,7 +109,7 @@ async def by_transport(
 async def _put(
     target: DelaySet[Any] | RequestQueue[Any], deliveries: Sequence[Delivery]
 ) -> Sequence[object]:
-    """A word or an exception per delivery."""
+    """The target's word, or an exception, for each delivery."""
     from .queue import DelaySet
 
     if isinstance(target, DelaySet):
@@ -138,8 +138,8 @@ async def to_callable(
     consumer: str,
     lease_ms: Duration,
     random: Random = chance.random,
-) -> Handed:
-    """Call with each of up to ``n`` due entries, in order; what it raises is a failed attempt.
+) -> HandoverResult:
+    """Call ``target`` with each of up to ``n`` due entries; an exception fails the attempt.
 
     While one is being called with, the others wait: all leases begin anew before each call.
     """
@@ -157,7 +157,7 @@ async def to_callable(
             await source.settle.op([end])
         outcomes.append(end.outcome)
     done, dead = outcomes.count("ack"), outcomes.count("reject")
-    return Handed(done, dead, len(outcomes) - done - dead, taken.more)
+    return HandoverResult(done, dead, len(outcomes) - done - dead, taken.more)
 
 
 def _called(call: Callable[[Delivery], object], delivery: Delivery, random: Random) -> Settlement:

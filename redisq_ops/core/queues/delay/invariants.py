@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ...engine.reads import QueueReads
 from ...model.states import ZSETS
 from ...redis.parsers import fields, members
 
-if TYPE_CHECKING:
-    from .queue import DelaySet
 
-
-async def violations(queue: DelaySet[Any]) -> list[str]:
+async def violations(queue: QueueReads[Any]) -> list[str]:
     """Every broken rule, in words."""
     seen: Counter[str] = Counter()
     places: dict[str, set[str]] = {}
@@ -22,11 +20,11 @@ async def violations(queue: DelaySet[Any]) -> list[str]:
         seen.update(ids)
     transit = queue.keys["transit"]
     seen.update([*await fields(transit)])
-    said = [f"{id} is in {n} states" for id, n in seen.items() if n > 1]
+    problems = [f"{id} is in {n} states" for id, n in seen.items() if n > 1]
     body, next_ = queue.keys["body"], queue.keys["next"]
     bodies = set(await fields(body))
-    said += [f"{id} has no payload" for id in sorted(set(seen) - bodies)]
-    said += [f"{id} has a payload and no state" for id in sorted(bodies - set(seen))]
+    problems += [f"{id} has no payload" for id in sorted(set(seen) - bodies)]
+    problems += [f"{id} has a payload and no state" for id in sorted(bodies - set(seen))]
     following = set(await fields(next_))
-    said += [f"{id} is to run again and is not there" for id in sorted(following - set(seen))]
-    return said
+    problems += [f"{id} is to run again and is not there" for id in sorted(following - set(seen))]
+    return problems

@@ -30,18 +30,20 @@ RUNS = 100
 
 Missed = Literal["one", "all", "none"]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# Spans in which the latest run before a moment is looked for, the shortest that has one: counting
-# forward is exact where clocks are moved, and a year of minutes would take seconds to count.
+# The latest run before a moment is searched forward from the shortest of these spans that has one:
+# counting forward is exact across clock changes, but a year of minutes takes seconds to count.
 _SPANS_MS = tuple(3_600_000 * hours for hours in (1, 24, 32 * 24, 366 * 24, 41 * 366 * 24))
 
 
 @dataclass(frozen=True, slots=True)
 class Periodic:
-    """An entry that runs again and again: each run is an entry ``<name>@<slot, ms>``.
+    """An entry that runs on a cron schedule: each run is an entry ``<name>@<time in ms>``.
 
-    ``missed``: of the slots nobody scheduled in time (all schedulers were down, or without
-    overlap the run before took too long), run the latest ``one``, ``all`` in order, or ``none``.
-    ``overlap``: whether a run may begin while an earlier one isn't over.
+    ``cron``: five fields (minute hour day month weekday), in time zone ``zone``. ``missed``: of
+    runs that no worker scheduled in time, run the latest ``one``, ``all`` in order, or ``none``.
+    ``overlap``: whether a run may begin before the run before it ended.
+
+        Periodic("report", "0 6 * * mon-fri", b"daily", zone="Europe/Berlin")
     """
 
     name: str
@@ -52,7 +54,7 @@ class Periodic:
     overlap: bool = False
 
     def checked(self) -> Periodic:
-        """Itself; raises `BadInput` where something can't be used."""
+        """Return self; raises `BadInput` for a bad name, cron expression, zone or option."""
         checked_name(run_id(self.name, 0), "periodic name")
         if self.missed not in ("one", "all", "none"):
             raise BadInput(f"missed runs: one, all or none, not {self.missed!r}")
@@ -71,7 +73,8 @@ class Periodic:
 
 @dataclass(frozen=True, slots=True)
 class ScheduledPeriodic:
-    """A periodic entry as it stands: its next slot to schedule, and its latest run's id."""
+    """A periodic entry, the time of its next run that isn't scheduled yet, and the id of its
+    latest run."""
 
     spec: Periodic
     next_ms: int
@@ -79,12 +82,12 @@ class ScheduledPeriodic:
 
 
 def run_id(name: str, slot_ms: int) -> str:
-    """The id of one run: 13 digits, so that it is known for one wherever it is seen."""
+    """The id of one run; its 13 digits are how `shard_map.home` recognises a run."""
     return f"{name}@{slot_ms:013d}"
 
 
 def slots(spec: Periodic, after_ms: int) -> Iterator[int]:
-    """The times (ms UTC) of all runs later than ``after_ms``, rising."""
+    """The times (ms UTC) of all runs after ``after_ms``, in order."""
     if len(spec.cron.split()) != 5:
         raise BadInput(f"cron {spec.cron!r}: five fields (minute hour day month weekday)")
     try:

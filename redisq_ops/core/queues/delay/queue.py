@@ -25,7 +25,7 @@ from ...model.validation import checked_pairs, checked_size, pairs
 from ...redis.operation import C_co, Call, attempt, both, operation, together
 from ...redis.parsers import moment, number, row_words, scored, words
 from . import handover, periodic
-from .handover import Handed
+from .handover import HandoverResult
 from .periodic import Periodic, ScheduledPeriodic
 
 if TYPE_CHECKING:
@@ -34,23 +34,33 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Scheduled:
-    """What became of one entry: ok | same | moved | again | exists, and its ready time (ms)."""
+    """The reply to the schedule of one entry."""
 
     id: str
     word: str
+    """ok | same | moved | again | exists, see `DelaySet.schedule`"""
     ready_ms: int
+    """the entry's ready time, ms since 1970 (UTC)"""
 
 
 class DelaySet(TimedQueue[C_co]):
-    """Entries by ready time, with a lease per delivery."""
+    """Entries that are delivered at or after their ready time, in the order of these times.
+
+    Each entry has an id and a payload. Periodic entries run on a cron schedule. Delivery is at
+    least once; workers take due entries, also without any call at the ready time itself.
+
+        delay = DelaySet(connect("redis://127.0.0.1:6379/0"), "later")
+        delay.schedule([("reminder-7", b"hello")], after_ms=60_000)
+        delay.set_periodic(Periodic("report", "0 6 * * *", b"daily", zone="Europe/Berlin"))
+    """
 
     kind: ClassVar[str] = "delay"
-    room: ClassVar[str] = "queues.delay"
-    parts: ClassVar[dict[str, str]] = {
+    package: ClassVar[str] = "queues.delay"
+    key_types: ClassVar[dict[str, str]] = {
         **dict.fromkeys(("body", "next", "transit", "periodic", "periodic_run"), "hash"),
         **dict.fromkeys(("seen", "periodic_at"), "zset"),
     }
-    accepts: ClassVar[frozenset[State]] = frozenset({"waiting", "delayed", "dead"})
+    importable_states: ClassVar[frozenset[State]] = frozenset({"waiting", "delayed", "dead"})
 
     @operation
     async def schedule(
@@ -62,25 +72,30 @@ class DelaySet(TimedQueue[C_co]):
         mode: Literal["new", "move"] = "new",
         max_payload: int = MAX_PAYLOAD,
     ) -> list[Scheduled]:
-        """Put (id, payload) pairs in for a time: ``at_ms`` (ms UTC or an aware datetime), or
-        ``after_ms`` (ms or a timedelta) from now; with neither, now.
+        """Schedule (id, payload) pairs for a time: up to 500, in one atomic step.
 
-        ``new``: an id that is delayed with the same payload and ready time answers ``same``, with
-        another one ``exists`` (``after_ms`` is another time at every call). One that is pending,
-        dead or in the trash has no ready time any more: its payload alone decides. ``move``
-        reschedules; a pending entry then runs ``again`` after its ack. Raises `BadInput`, before
-        anything is sent, for both times at once, for seconds, and for a naive datetime.
+        ``at_ms``: ms since 1970 (UTC) or an aware datetime; ``after_ms``: ms or a timedelta from
+        now; with neither they are due now. Returns a `Scheduled` for each, in their order.
+
+        ``mode="new"`` never changes an entry. An id that is there answers ``same`` for the same
+        payload and ready time (where it has one: it is delayed), else ``exists``. ``after_ms`` is
+        another time at each call, so repeat a call with ``at_ms``. ``mode="move"`` reschedules:
+        ``moved``, and for a pending entry ``again``: it runs again after its ack. Raises
+        `BadInput` before anything is sent (both times, seconds instead of ms, a naive datetime),
+        `TooLarge`, `QueueFull`, `QueueClosed`.
+
+            delay.schedule([("reminder-7", b"hello")], after_ms=timedelta(minutes=5))
         """
         rows = pairs(entries, "entries")
         checked_pairs(rows, "entry", max_payload)
         at = _at(at_ms, after_ms)
         if not rows:
             return []
-        await self._enrol()
-        said = await self._schedule(rows, at, mode)
-        if any(one.word == "elsewhere" for one in said):
+        await self._ensure_registered()
+        replies = await self._schedule(rows, at, mode)
+        if any(one.word == "elsewhere" for one in replies):
             raise Refused(f"queue {self.name} has shards now: open it as a sharded queue")
-        return said
+        return replies
 
     async def _schedule(
         self, entries: Sequence[tuple[str, bytes]], at: str, mode: str
@@ -93,7 +108,7 @@ class DelaySet(TimedQueue[C_co]):
             return found
 
         rows = [(id, at, payload) for id, payload in entries]
-        done: list[Scheduled] = await self._guarded(
+        done: list[Scheduled] = await self._call_idempotent(
             "schedule", read, rows, mode=mode, layout=self.layout
         )
         return done
@@ -102,19 +117,20 @@ class DelaySet(TimedQueue[C_co]):
 
     @operation
     async def set_periodic(self, spec: Periodic) -> str:
-        """Declare a periodic entry: ok | changed | same (then its next slot stays as it is).
+        """Add or change a periodic entry: ok | changed | same (its next run stays as it is).
 
-        Some worker has to `tick`; runs of the coming minute may be scheduled already.
+        A worker of the queue schedules the runs, up to a minute ahead; these stay when the entry is
+        changed. Raises `BadInput` for a bad cron expression, zone or name.
         """
         spec.checked()
         checked_size(spec.name, spec.payload, MAX_PAYLOAD)
-        await self._enrol()
+        await self._ensure_registered()
         at = next(periodic.slots(spec, await self._now()))
         return await self._plan(spec.name, spec.encoded(), at)
 
     @operation
     async def remove_periodic(self, name: str) -> bool:
-        """Forget a periodic entry; whether there was one. Runs scheduled already stay."""
+        """Remove a periodic entry; False: there was none. Runs that are scheduled already stay."""
         return await self._plan(name, b"", 0) == "gone"
 
     def _plan(self, name: str, spec: bytes, at: int) -> Call[str]:
@@ -124,7 +140,7 @@ class DelaySet(TimedQueue[C_co]):
 
     @operation
     async def periodics(self) -> list[ScheduledPeriodic]:
-        """All periodic entries, the next one first; one round trip."""
+        """All periodic entries, the one that runs next first."""
         at, (specs, runs) = await both(
             scored(self.keys["periodic_at"], "0", "-1"),
             together(
@@ -144,10 +160,10 @@ class DelaySet(TimedQueue[C_co]):
 
     @operation
     async def tick(self, max: int = BATCH) -> int:
-        """Schedule the runs of periodic entries that come within a minute, or were missed.
+        """Schedule the runs of periodic entries that are due within a minute or were missed.
 
-        Workers do this with their upkeep; however many do, each run is scheduled once. Looks
-        at ``max`` periodic entries; returns how many had runs to schedule.
+        Workers call it from `upkeep`; each run is scheduled once, however many workers there are.
+        Looks at ``max`` periodic entries; returns how many had runs to schedule.
         """
         at = self.keys["periodic_at"]
         soon, now = await both(scored(at, "0", str(max - 1)), self._now())
@@ -161,7 +177,7 @@ class DelaySet(TimedQueue[C_co]):
             for (name, slot), spec in zip(names.items(), specs, strict=True)
             if spec is not None
         )
-        for word in fired:  # one that can't be used here must not keep the others from running
+        for word in fired:  # a bad entry doesn't keep the others from running
             if isinstance(word, Exception):
                 raise word
         return fired.count("fired")
@@ -195,51 +211,52 @@ class DelaySet(TimedQueue[C_co]):
         *,
         consumer: str = "handover",
         lease_ms: Duration = LEASE_MS,
-    ) -> Handed:
-        """One round: hand up to ``n`` due entries on to ``target``.
+    ) -> HandoverResult:
+        """Hand up to ``n`` due entries on to ``target``: one round.
 
-        To a queue (on the same deployment; it runs on this queue's client), each id once within
-        the window that `handover` states: in a request queue it is a request of one sub-request,
-        in a delay set it is due at once. To a callable, at least once.
+        ``target``: a request queue, where an entry becomes a request of one sub-request; a delay
+        set, where it is due at once; or a callable that gets each `Delivery`. A queue has to be in
+        the same deployment and gets each id once within 24 hours (setting ``keep_ms``); a callable
+        is called at least once. Returns a `HandoverResult`.
         """
         if not isinstance(target, Queue):
             return await handover.to_callable(self, target, n, consumer, lease_ms)
         if target.keys.base == self.keys.base:
             raise BadInput(f"queue {self.name} can't be handed over to itself")
-        await self._enrol()
-        await target._enrol()
+        await self._ensure_registered()
+        await target._ensure_registered()
         if isinstance(target, DelaySet) and handover.one_script(self, target):
             return await handover.at_once(self, target, n)
         return await handover.by_transport(self, target, n, consumer, lease_ms)
 
     @operation
     async def admit(self, entries: Sequence[tuple[str, bytes]]) -> list[str]:
-        """Take in what is handed over from elsewhere, due at once: ok | same | exists, a word each.
+        """Accept (id, payload) pairs from another queue, due at once: ok | same | exists for each.
 
-        An id that came within the last ``keep_ms`` (24 h) is ``same`` and not put in again,
-        whatever has become of it since; one that is here by another way ``exists``.
+        ``same``: the id came within the last 24 hours (setting ``keep_ms``), whatever happened to
+        it since. ``exists``: an entry that wasn't handed over has the id.
         """
-        await self._enrol()
+        await self._ensure_registered()
         rows = [(id, id, "delayed", "", "", payload, "", "") for id, payload in entries]
-        said = await self._script("rebalance_accept").call(
+        replies = await self._script("rebalance_accept").call(
             self.keys, self.clock, words, rows, new=1, layout=self.layout
         )
-        if "elsewhere" in said:
+        if "elsewhere" in replies:
             raise Refused(f"the shards of queue {self.name} are changing; try again")
-        return said
+        return replies
 
     @operation
-    async def accept(self, entries: Sequence[Entry], op: str) -> list[str]:
-        await self._enrol()
+    async def import_entries(self, entries: Sequence[Entry], op: str) -> list[str]:
+        await self._ensure_registered()
         return await self._accepted([record.arrival(entry, op) for entry in entries])
 
     async def _accepted(self, rows: Sequence[tuple[str | bytes, ...]]) -> list[str]:
-        said: list[str] = await self._script("rebalance_accept").call(
+        replies: list[str] = await self._script("rebalance_accept").call(
             self.keys, self.clock, words, rows, new=1, layout=self.layout
         )
-        if "elsewhere" in said:
+        if "elsewhere" in replies:
             raise Refused(f"the shards of queue {self.name} are changing; try again")
-        return said
+        return replies
 
     # --- looking -------------------------------------------------------------------------------
 
@@ -260,8 +277,8 @@ class DelaySet(TimedQueue[C_co]):
         return entry
 
     @operation
-    async def several(self, ids: Sequence[str]) -> list[Entry | None]:
-        """Three commands for each state one of them is in, however many ids there are."""
+    async def get_many(self, ids: Sequence[str]) -> list[Entry | None]:
+        """`get` for several ids: an entry or None for each, in their order."""
         if not ids:
             return []
         now, scores = await both(

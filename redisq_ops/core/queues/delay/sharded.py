@@ -1,11 +1,11 @@
-"""The delay set over several shards; how its entries move when their number changes: `carry`."""
+"""The delay set over several shards; how its entries move when N changes: `rebalance`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from ...engine.timed_queue import TimedShards
+from ...engine.timed_queue import ShardedTimedQueue
 from ...model.errors import Refused
 from ...redis.operation import C_co, Call, operation
 from ...redis.parsers import words
@@ -14,8 +14,12 @@ from ...sharding.sharded_queue import home
 from .queue import DelaySet, Scheduled
 
 
-class ShardedDelaySet(TimedShards[C_co, DelaySet[None]], DelaySet[C_co]):
-    """A delay set of N shards, used like one. Periodic entries and the journal are in shard 0."""
+class ShardedDelaySet(ShardedTimedQueue[C_co, DelaySet[None]], DelaySet[C_co]):
+    """A `DelaySet` over several hash slots, used like one: see there.
+
+    ``shards`` (1 to 256): how many a new queue gets; an existing one keeps its number until
+    `resize`. Entries are in order within a shard. Shard 0 has the periodic entries.
+    """
 
     part: ClassVar[Any] = DelaySet
 
@@ -24,16 +28,16 @@ class ShardedDelaySet(TimedShards[C_co, DelaySet[None]], DelaySet[C_co]):
     async def _schedule(
         self, entries: Sequence[tuple[str, bytes]], at: str, mode: str
     ) -> list[Scheduled]:
-        return await self._at_home(
+        return await self._offer_to_home(
             entries,
             lambda entry: entry[0],
             lambda part, some: part._schedule(some, at, mode),
-            lambda said: said.word == "elsewhere",
+            lambda replies: replies.word == "elsewhere",
         )
 
     @operation
     async def admit(self, entries: Sequence[tuple[str, bytes]]) -> list[str]:
-        await self._enrol()
+        await self._ensure_registered()
         await self._refresh()
         if self.old_shards:
             raise Refused(f"queue {self.name} is changing its shards: hand over when that is done")
@@ -55,7 +59,7 @@ class ShardedDelaySet(TimedShards[C_co, DelaySet[None]], DelaySet[C_co]):
 
     # --- moving to other shards ----------------------------------------------------------------
 
-    def _arrive(self, part: DelaySet[None], rows: Sequence[Arrival]) -> Call[list[str]]:
+    def _accept_rows(self, part: DelaySet[None], rows: Sequence[Arrival]) -> Call[list[str]]:
         return part._script("rebalance_accept").call(
             part.keys, self.clock, words, rows, new=0, layout=self.layout
         )

@@ -1,25 +1,28 @@
-"""A client's account line, as `room.lua` writes it; the two files are one format."""
+"""A client's account: its counts and rules in one line, in the format that `storage.lua` writes."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...model.entry import Client
 from ...model.errors import Unreadable
+from ...model.keys import Keys
+from ...redis.operation import Call
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Counts and rules of one client, and where its list begins."""
+    """Counts and rules of one client, and the place where its list begins."""
 
     waiting: int
     pending: int
     head: int
-    """absolute place of the first id in its list"""
+    """the place of the first id in its list, counted from the list's beginning"""
     turn: int
     """virtual time of its next turn"""
     holes: int = 0
-    """ids in the list that don't wait there any more"""
+    """ids in the list that don't wait any more"""
     spent: int = 0
     """holes whose entries have ended"""
     packed: int = 0
@@ -44,10 +47,19 @@ class Account:
 
     @property
     def servable(self) -> bool:
-        """Whether it belongs into the ring."""
+        """Whether it can have a turn."""
         return self.waiting > 0 and not self.blocked and not 0 < self.cap <= self.pending
 
     def shown(self, name: str) -> Client:
         return Client(
             name, self.waiting, self.pending, self.weight, bool(self.blocked), self.cap or None
         )
+
+
+async def accounts(keys: Keys, names: Sequence[str]) -> dict[str, Account | None]:
+    """The accounts of these clients; None for one that has none."""
+    if not names:
+        return {}
+    key = keys["accounts"]
+    lines = await Call(("HMGET", key, *names), list[bytes | None], key=key)
+    return {name: Account.read(line) for name, line in zip(names, lines, strict=True)}

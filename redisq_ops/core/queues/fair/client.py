@@ -1,4 +1,4 @@
-"""One client's part of a fair queue, as the article's class has it."""
+"""One client of a fair queue, with the methods of the article's class."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 class ClientQueue(Bound[C_co]):
-    """A fair queue, seen by one of its clients."""
+    """The operations of `FairQueue` for one client; see there."""
 
     def __init__(self, queue: FairQueue[C_co], name: str) -> None:
         super().__init__(queue.client)
-        self._queue = cast("FairQueue[None]", queue)  # only described here
+        self._queue = cast("FairQueue[None]", queue)  # only its descriptions are used
         self.name = checked_name(name, "client name")
 
     @operation
@@ -29,13 +29,13 @@ class ClientQueue(Bound[C_co]):
 
     @operation
     def length(self) -> Description[int]:
-        """How many of its entries wait."""
+        """Number of its waiting entries."""
         return self._queue.length.op(self.name)
 
     @operation
     async def exists(self) -> bool:
-        """Whether it has anything waiting or pending, or rules of its own."""
-        return await self._queue.client_of.op(self.name) is not None
+        """Whether it has entries waiting or pending, or rules."""
+        return await self._queue.get_client.op(self.name) is not None
 
     @operation
     def delete(self, op: str) -> Description[Deleted]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ...engine.reads import QueueReads
 from ...model.entry import State
 from ...model.keys import Keys
 from ...model.quoting import text
@@ -18,13 +19,10 @@ from ...redis.operation import Call, both, together
 from ...redis.parsers import fields, members, scored, words
 from .account import Account
 
-if TYPE_CHECKING:
-    from .queue import FairQueue
-
 _PAGE = 1000
 
 
-async def violations(queue: FairQueue[Any]) -> list[str]:
+async def violations(queue: QueueReads[Any]) -> list[str]:
     """Every broken rule, in words."""
     keys = queue.keys
     (zsets, hashes), ring = await both(
@@ -40,12 +38,12 @@ async def violations(queue: FairQueue[Any]) -> list[str]:
     placed: dict[State, list[str]] = dict(zip(ZSETS, states, strict=True))
     seen = Counter(id for ids in states for id in ids)
     accounts = {name: Account.read(line) for name, line in lines.items()}
-    said: list[str] = []
+    problems: list[str] = []
     pending = Counter(text(owner.get(id, b"?")) for id in placed["pending"])
     spent = Counter(hole.partition("/")[0] for hole, mark in holes.items() if mark == b"1")
     named = Counter(hole.partition("/")[0] for hole in holes)
     hidden = await _hidden(keys, list(accounts))
-    said += [f"key {key} is a {is_} where a list belongs" for key, is_ in hidden.values()]
+    problems += [f"key {key} is a {is_} where a list belongs" for key, is_ in hidden.values()]
     waiting = sum(
         account.waiting for name, account in accounts.items() if name in hidden and account
     )
@@ -60,7 +58,7 @@ async def violations(queue: FairQueue[Any]) -> list[str]:
         live = [id for id in listed if f"{name}/{id}" not in holes]
         for id in live:
             if (whose := _client(body.get(id, b""))) != name:
-                said.append(f"{id} waits with {name} and is {whose or 'nobody'}'s")
+                problems.append(f"{id} waits with {name} and is {whose or 'nobody'}'s")
         seen.update(live)
         waiting += len(live)
         for what, have, should in (
@@ -72,28 +70,30 @@ async def violations(queue: FairQueue[Any]) -> list[str]:
             ("packed", account.packed, len(packed)),
         ):
             if have != should:
-                said.append(f"client {name}: {what} is {have}, counted {should}")
+                problems.append(f"client {name}: {what} is {have}, counted {should}")
         if account.servable != (name in turns):
             where = "in" if name in turns else "not in"
-            said.append(f"client {name} is {where} the ring")
+            problems.append(f"client {name} is {where} the ring")
         elif account.servable and turns[name] != account.turn:
-            said.append(f"client {name} has its turn at {account.turn}, {turns[name]:.0f} in ring")
-    said += [f"{id} is in {n} states" for id, n in seen.items() if n > 1]
-    said += [f"{id} has no payload" for id in sorted(set(seen) - set(body))]
+            problems.append(
+                f"client {name} has its turn at {account.turn}, {turns[name]:.0f} in ring"
+            )
+    problems += [f"{id} is in {n} states" for id, n in seen.items() if n > 1]
+    problems += [f"{id} has no payload" for id in sorted(set(seen) - set(body))]
     lost = {id for id in set(body) - set(seen) if _client(body[id]) not in hidden}
-    said += [f"{id} has a payload and no state" for id in sorted(lost)]
-    said += [f"{id} is {state} and nobody's" for state, ids in placed.items() for id in ids
+    problems += [f"{id} has a payload and no state" for id in sorted(lost)]
+    problems += [f"{id} is {state} and nobody's" for state, ids in placed.items() for id in ids
              if owner.get(id) != body.get(id, b"").partition(b" ")[0]]  # fmt: skip
-    said += [f"{id} is owned and not there" for id in sorted(set(owner) - set(body))]
+    problems += [f"{id} is owned and not there" for id in sorted(set(owner) - set(body))]
     strangers = (set(turns) | set(named) | {n for n, k in pending.items() if k}) - set(accounts)
-    said += [f"client {name} has no account" for name in sorted(strangers)]
+    problems += [f"client {name} has no account" for name in sorted(strangers)]
     if by_name != sorted(accounts):
-        said.append("clients by name are not those with accounts")
+        problems.append("clients by name are not those with accounts")
     stat = keys["stat"]
     known = await Call(("HGET", stat, "waiting"), lambda n: int(n or 0), key=stat)
     if known != waiting:
-        said.append(f"queue: waiting is {known}, counted {waiting}")
-    return said
+        problems.append(f"queue: waiting is {known}, counted {waiting}")
+    return problems
 
 
 def _client(content: bytes) -> str:

@@ -1,8 +1,8 @@
-"""The fair queue: a list of entries per client, served in turn.
+"""The fair queue: a list of entries for each client; clients take turns.
 
-From article 004, with its protocol mended (docs/faults.md). Clients take turns by start-time fair
-queueing: with k busy clients each gets every k-th delivery, a client of weight 3 three times as
-many, whatever each has waiting. FIFO inside a client.
+From article 004, with its protocol corrected (docs/faults.md). Start-time fair queueing: with k
+busy clients each gets every k-th delivery, a client of weight 3 three times as many, however many
+entries each has waiting. First in, first out within a client.
 
 Keys beside the common ones (docs/fair-queue.md): ``c:<client>`` its waiting ids, ``f:<client>``
 their front part while the list is packed, ``body`` id → client and payload, ``owner`` delivered
@@ -16,12 +16,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, cast
 
+from ...engine.optional_features import HasClients
 from ...engine.queue import Queue
 from ...engine.state_scan import WaitingIds
 from ...model.entry import Client, Clients, Counts, Delivery, Entry, Limit, Page, State
 from ...model.errors import BadInput, Refused
 from ...model.keys import checked_name
-from ...model.queue_position import OTHERS, Standing
+from ...model.queue_position import OTHERS, QueuePosition
 from ...model.quoting import text
 from ...model.settings import BATCH, MAX_PAYLOAD
 from ...model.states import ZSETS
@@ -29,7 +30,7 @@ from ...model.validation import PAIR, PAYLOAD, checked_pairs, listed, pair
 from ...redis.operation import C_co, Call, Description, both, operation, together
 from ...redis.parsers import row_words, words
 from . import waiting_pages
-from .account import Account
+from .account import accounts
 from .client import ClientQueue
 from .ids import new_ids
 
@@ -39,36 +40,47 @@ Rule = Literal["weight", "cap", "blocked"]
 
 @dataclass(frozen=True, slots=True)
 class SubmittedEntry:
-    """What became of one entry: ok | same (it is there) | exists (its id is taken)."""
+    """The reply to the submission of one entry."""
 
     id: str
     word: str
+    """``ok``; ``same``: the same entry is there; ``exists``: another entry has the id"""
 
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """What a deletion did: its name, in how many steps, and how many entries are in the trash."""
+    """The result of `FairQueue.delete`."""
 
     op: str
+    """the operation, for `undo`"""
     steps: int
+    """its number of steps"""
     entries: int
+    """entries that it moved to the trash"""
 
 
-class FairQueue(Queue[C_co]):
-    """Entries of clients that take turns, with a lease per delivery.
+class FairQueue(HasClients[C_co]):
+    """A queue in which clients take turns, so none waits because another submitted a lot.
+
+    Every entry belongs to a client and has an id and a payload. A client has a weight (its share of
+    the turns), a cap (how many of its entries may be pending), and can be blocked. Delivery is at
+    least once, in the order of submission within a client.
+
+        queue = FairQueue(connect("redis://127.0.0.1:6379/0"), "jobs")
+        queue.submit("acme", [b"payload", ("my-id", b"another")])
+        queue.weigh("acme", 3)
 
     >>> FairQueue(None, "jobs").keys["c_"]
     'rq:{jobs}:c:'
     """
 
     kind: ClassVar[str] = "fair"
-    room: ClassVar[str] = "queues.fair"
-    capabilities: ClassVar[frozenset[str]] = frozenset({"clients"})
-    accepts: ClassVar[frozenset[State]] = frozenset({"waiting"})
-    rules: ClassVar[Mapping[str, range]] = {
+    package: ClassVar[str] = "queues.fair"
+    importable_states: ClassVar[frozenset[State]] = frozenset({"waiting"})
+    client_rules: ClassVar[Mapping[str, range]] = {
         "weight": range(1, MAX_WEIGHT + 1), "cap": range(10**9), "blocked": range(2)
     }  # fmt: skip
-    parts: ClassVar[dict[str, str]] = {
+    key_types: ClassVar[dict[str, str]] = {
         **dict.fromkeys(("body", "owner", "accounts", "holes"), "hash"),
         **dict.fromkeys(("clients", "ring", "packing"), "zset"),
     }
@@ -83,11 +95,15 @@ class FairQueue(Queue[C_co]):
         *,
         max_payload: int = MAX_PAYLOAD,
     ) -> list[SubmittedEntry]:
-        """Put a client's entries in, behind what it has waiting: payloads, or (id, payload) pairs.
+        """Submit entries of a client: payloads (each gets a new id) or (id, payload) pairs.
 
-        Without an id an entry gets a new one. An id that is there with the same client and payload
-        answers ``same``, any other ``exists``, and neither changes anything. An id is free again
-        when its entry is done.
+        Up to 500; ``client``: 1 to 128 printable ASCII characters; ``max_payload``: bytes. Returns
+        a `SubmittedEntry` for each, in their order. Safe to repeat with ids: an id that is there
+        with the same client and payload answers ``same``, with others ``exists``, and neither
+        changes anything. An id is free again once its entry is done. Raises `BadInput` and
+        `TooLarge` before anything is sent, `QueueFull`, `QueueClosed`.
+
+            queue.submit("acme", [("my-id", b"payload")])
         """
         checked_name(client, "client name")
         given = listed(entries, "entries")
@@ -99,55 +115,56 @@ class FairQueue(Queue[C_co]):
         checked_pairs(pairs, "entry", max_payload)
         if not pairs:
             return []
-        await self._enrol()
+        await self._ensure_registered()
         theirs = {each[0] for each in given if not isinstance(each, bytes)}
-        said = await self._submit(client, pairs, theirs)
-        if any(one.word == "elsewhere" for one in said):
+        replies = await self._submit(client, pairs, theirs)
+        if any(one.word == "elsewhere" for one in replies):
             raise Refused(f"queue {self.name} has shards now: open it as a sharded queue")
-        return said
+        return replies
 
     async def _submit(
         self, client: str, pairs: Sequence[tuple[str, bytes]], given: Collection[str]
     ) -> list[SubmittedEntry]:
-        """``given``: the ids that aren't ours, and so may be taken."""
+        """``given``: the ids that the caller chose; others are new for sure."""
 
         def read(reply: list[bytes]) -> list[SubmittedEntry]:
             return [SubmittedEntry(id, w) for (id, _), w in zip(pairs, each(reply), strict=True)]
 
         each = row_words(len(pairs))
         rows = [(id, together_with(client, payload)) for id, payload in pairs]
-        done: list[SubmittedEntry] = await self._guarded(
+        done: list[SubmittedEntry] = await self._call_idempotent(
             "submit", read, rows, client=client, layout=self.layout
         )
         return done
 
     @operation
-    async def accept(self, entries: Sequence[Entry], op: str) -> list[str]:
-        await self._enrol()
-        said: dict[str, str] = {}
+    async def import_entries(self, entries: Sequence[Entry], op: str) -> list[str]:
+        await self._ensure_registered()
+        replies: dict[str, str] = {}
         for client in dict.fromkeys(entry.client or "" for entry in entries):
             pairs = [(e.id, e.payload or b"") for e in entries if e.client == client]
             put = await self._submit(client, pairs, {id for id, _ in pairs})
-            said |= {one.id: one.word for one in put}
-        if "elsewhere" in said.values():
+            replies |= {one.id: one.word for one in put}
+        if "elsewhere" in replies.values():
             raise Refused(f"queue {self.name} has shards now: open it as a sharded queue")
-        return ["ok" if said[entry.id] == "ok" else "exists" for entry in entries]
+        return ["ok" if replies[entry.id] == "ok" else "exists" for entry in entries]
 
     # --- clients -------------------------------------------------------------------------------
 
     def of(self, client: str) -> ClientQueue[C_co]:
-        """One client's part of the queue, by itself."""
+        """An object for one client: the same operations without the client's name."""
         return ClientQueue(self, client)
 
     @operation
     async def clients(self, start: int = 0, max: int = BATCH) -> Clients:
-        """Clients that have something waiting or pending, or rules of their own, by name."""
+        """Up to ``max`` clients by name from rank ``start`` on: those that have entries waiting or
+        pending, or rules."""
         key = self.keys["clients"]
         names, total = await both(
             Call(("ZRANGE", key, start, start + max - 1), words, key=key),
             Call(("ZCARD", key), int, key=key),
         )
-        found = await self._accounts(names)
+        found = await accounts(self.keys, names)
         return Clients(tuple(a.shown(name) for name, a in found.items() if a is not None), total)
 
     @operation
@@ -159,67 +176,64 @@ class FairQueue(Queue[C_co]):
         ]
 
     @operation
-    async def client_of(self, client: str) -> Client | None:
-        """A client as it stands; None when it has nothing waiting or pending, and no rules."""
-        found = (await self._accounts([client]))[client]
+    async def get_client(self, client: str) -> Client | None:
+        """One client; None when it has no entries waiting or pending and no rules."""
+        found = (await accounts(self.keys, [client]))[client]
         return None if found is None else found.shown(client)
 
     @operation
     async def length(self, client: str) -> int:
-        """How many entries of a client wait."""
-        found = await self.client_of.op(client)
+        """Number of a client's waiting entries."""
+        found = await self.get_client.op(client)
         return 0 if found is None else found.waiting
-
-    async def _accounts(self, names: Sequence[str]) -> dict[str, Account | None]:
-        if not names:
-            return {}
-        key = self.keys["accounts"]
-        lines = await Call(("HMGET", key, *names), list[bytes | None], key=key)
-        return {name: Account.read(line) for name, line in zip(names, lines, strict=True)}
 
     @operation
     async def weigh(self, client: str, weight: int) -> int:
-        """How many turns a client gets where another gets one (1–100); what it was before."""
-        if weight not in self.rules["weight"]:
+        """Set a client's weight: its number of turns for each turn of a client of weight 1.
+
+        ``weight``: 1 to 100. Returns the weight before. Clients can have rules before their first
+        entry. Raises `BadInput`.
+        """
+        if weight not in self.client_rules["weight"]:
             raise BadInput(f"weight {weight}: 1 to {MAX_WEIGHT}")
-        return await self._govern("weight", client, weight)
+        return await self._set_rule("weight", client, weight)
 
     @operation
     async def limit(self, client: str, cap: int) -> int:
-        """At most ``cap`` entries of a client pending at a time, 0: any; what it was before.
+        """Set how many of a client's entries may be pending at a time; 0: no cap.
 
-        What is pending already stays so.
+        Returns the cap before. Entries that are pending already stay pending. Raises `BadInput`.
         """
-        if cap not in self.rules["cap"]:
+        if cap not in self.client_rules["cap"]:
             raise BadInput(f"cap {cap}: 0 (none) or more")
-        return await self._govern("cap", client, cap)
+        return await self._set_rule("cap", client, cap)
 
     @operation
     async def block(self, client: str) -> bool:
-        """Hand out nothing more of a client; whether that is new. Its submissions still wait."""
-        return not await self._govern("blocked", client, 1)
+        """Stop handing out a client's entries; it can still submit. False: it was blocked."""
+        return not await self._set_rule("blocked", client, 1)
 
     @operation
     async def unblock(self, client: str) -> bool:
-        """Serve a client again, from the present turn on; whether it was blocked."""
-        return bool(await self._govern("blocked", client, 0))
+        """Hand out a client's entries again, from the present turn on. False: it wasn't blocked."""
+        return bool(await self._set_rule("blocked", client, 0))
 
-    async def _govern(self, rule: Rule, client: str, value: int) -> int:
+    async def _set_rule(self, rule: Rule, client: str, value: int) -> int:
         checked_name(client, "client name")
-        await self._enrol()
-        said: list[str] = await self._guarded(
+        await self._ensure_registered()
+        replies: list[str] = await self._call_idempotent(
             "set_client_rule", words, rule=rule, client=client, value=value, was=""
         )
-        return int(said[1])
+        return int(replies[1])
 
     @operation
     def control(
         self, op: str, seq: int, rule: Rule, client: str, value: int, since: int | None = None
     ) -> Call[tuple[str, int]]:
-        """`weigh`, `limit`, `block` and `unblock` as an operator's change that can be taken back.
+        """Set a rule of a client (weight, cap or blocked) as step ``seq`` of operation ``op``.
 
-        Only where it still is ``since``, if that is given. Returns (``ok``, ``same`` or
-        ``changed``: it is not; and the value before).
+        With ``since`` only where that is the present value. Returns (word, the value before):
+        ``ok``; ``same``: it had that value; ``changed``: it isn't ``since``.
         """
         checked_name(client, "client name")
         return self._script("set_client_rule").call(
@@ -235,13 +249,13 @@ class FairQueue(Queue[C_co]):
         )
 
     @operation
-    async def govern(
+    async def set_client_rule(
         self, op: str, seq: int, rule: str, client: str, value: int
     ) -> tuple[str, int]:
         return await self.control.op(op, seq, cast(Rule, rule), client, value)
 
     @operation
-    async def invert(
+    async def undo_change(
         self,
         op: str,
         seq: int,
@@ -250,7 +264,7 @@ class FairQueue(Queue[C_co]):
         left: Callable[[list[str]], None] = lambda ids: None,
     ) -> int:
         if verb not in ("weight", "cap", "blocked"):
-            return await Queue.invert(self, op, seq, verb, args, left)
+            return await Queue.undo_change(self, op, seq, verb, args, left)
         client, value, *since = args
         word, _ = await self.control.op(
             op, seq, cast(Rule, verb), client, int(value), *map(int, since)
@@ -261,10 +275,10 @@ class FairQueue(Queue[C_co]):
 
     @operation
     async def delete(self, client: str, op: str, max: int = BATCH) -> Deleted:
-        """Put all that a client has waiting into the trash, ``max`` entries a step.
+        """Move a client's waiting entries to the trash, ``max`` at a step. Pending ones stay.
 
-        ``op`` names the change; sent again it goes on. Steps 1 to ``steps`` can be taken back:
-        ``undo(op, step, target="trash", …)``, the last first. Pending entries go on.
+        ``op``: a name for the operation; the same one again continues it. To take it back call
+        ``undo(op, step, target="trash", …)`` for its steps, the last one first.
         """
         now = await self._now()
         journal = self.keys["op_"] + op
@@ -278,15 +292,15 @@ class FairQueue(Queue[C_co]):
                 if seen.live:
                     steps += 1
                     ids = [text(id) for _, id in seen.live]
-                    said = await self.move.op(
+                    replies = await self.move.op(
                         op, steps, ids, source="waiting", target="trash",
                         high_water_ms=now,
                     )  # fmt: skip
-                    gone += said.count("moved")
+                    gone += replies.count("moved")
         return Deleted(op, steps, gone)
 
     def _holders(self) -> Sequence[FairQueue[Any]]:
-        """Where a client may have something waiting."""
+        """The queues in which a client may have entries waiting."""
         return [self]
 
     # --- workers -------------------------------------------------------------------------------
@@ -311,7 +325,7 @@ class FairQueue(Queue[C_co]):
 
     @operation
     async def counts(self, now_ms: int | None = None) -> Counts:
-        """Since when the oldest waits isn't known: nobody writes down when an entry came."""
+        """`Counts.oldest_ms` is None: the queue doesn't store when an entry was submitted."""
         sizes, (counters, (paused, closed)) = await both(
             together(
                 Call(("ZCARD", self.keys[part]), int, key=self.keys[part])
@@ -350,7 +364,7 @@ class FairQueue(Queue[C_co]):
     async def _payloads(self, ids: Sequence[str]) -> list[bytes | None]:
         return [None if body is None else parted(body)[1] for body in await self._bodies(ids)]
 
-    async def _contents(self, ids: Sequence[str]) -> list[bytes | Exception | None]:
+    async def _payloads_or_errors(self, ids: Sequence[str]) -> list[bytes | Exception | None]:
         return [_content(body) for body in await self._bodies(ids)]
 
     async def _bodies(self, ids: Sequence[str]) -> list[bytes | None]:
@@ -362,17 +376,21 @@ class FairQueue(Queue[C_co]):
     async def _page_waiting(
         self, cursor: str | None, max: int, start: int | None, payloads: bool
     ) -> Page:
-        """By client in the order of names, each in the order of its list.
+        """Clients by name, each client's entries in the order of its list.
 
-        A window by rank (``start``) is off by the holes in front of it, where there are some.
+        A window by rank (``start``) is off by the number of holes before it.
         """
-        line, (total,) = await both(self._line(cursor, max, start), self._counters("waiting"))
+        line, (total,) = await both(
+            self._waiting_ids(cursor, max, start), self._counters("waiting")
+        )
         found = await self._entries("waiting", [(id, None) for id in line.names], payloads)
         owned = zip(found, line.clients or (), strict=True)
         entries = (replace(entry, client=client) for entry, client in owned)
         return Page(tuple(entries), line.cursor, total, problem=line.problem)
 
-    async def _line(self, cursor: str | None, max: int, start: int | None = None) -> WaitingIds:
+    async def _waiting_ids(
+        self, cursor: str | None, max: int, start: int | None = None
+    ) -> WaitingIds:
         return await waiting_pages.page(self, cursor, max, start)
 
     async def _get_waiting(self, id: str) -> Entry | None:
@@ -383,7 +401,7 @@ class FairQueue(Queue[C_co]):
         (entry,) = await self._entries("waiting", [(id, None)], payloads=False)
         return replace(entry, client=client, payload=payload)
 
-    async def _dismantle(self, max: int) -> int:
+    async def _destroy_entries(self, max: int) -> int:
         key = self.keys["clients"]
         names = await Call(("ZRANGE", key, 0, max - 1), words, key=key)
         if not names:
@@ -395,10 +413,10 @@ class FairQueue(Queue[C_co]):
         return gone + await Call(("ZREM", key, *names), int, key=key)
 
     @operation
-    async def standing(self, id: str = "") -> Standing:
+    async def queue_position(self, id: str = "") -> QueuePosition:
         ring, owner = self.keys["ring"], self.keys["owner"]
         askers, (served, (owners, bodies)) = await both(
-            self._askers(),
+            self._recent_consumers(),
             both(
                 Call(("ZCARD", ring), int, key=ring),
                 both(
@@ -410,7 +428,7 @@ class FairQueue(Queue[C_co]):
         client = text(owners[0]) if owners[0] else parted(bodies[0])[0] if any(bodies) else ""
         if not client:
             return replace(askers, open=served)
-        return await waiting_pages.standing(self, client, id, replace(askers, open=served))
+        return await waiting_pages.queue_position(self, client, id, replace(askers, open=served))
 
     @operation
     async def invariants(self) -> list[str]:
@@ -420,7 +438,7 @@ class FairQueue(Queue[C_co]):
 
 
 def together_with(client: str, payload: bytes) -> bytes:
-    """A payload as it is kept, its client in front."""
+    """The value that is stored for an entry: its client, a space, its payload."""
     return b"%b %b" % (client.encode(), payload)
 
 
@@ -428,12 +446,12 @@ def _content(body: bytes | None) -> bytes | Exception | None:
     try:
         if body is not None:
             body.partition(b" ")[0].decode()
-    except ValueError as error:  # whose it is, is no name
+    except ValueError as error:  # the client's name is corrupt
         return error
     return None if body is None else parted(body)[1]
 
 
 def parted(body: bytes | None) -> tuple[str, bytes]:
-    """The client and the payload that are kept together; both empty where they are gone."""
+    """The client and the payload in a stored value; both empty where there is none."""
     client, _, payload = (body or b"").partition(b" ")
     return text(client), payload

@@ -1,12 +1,11 @@
-"""The fair queue over several shards: a client's home is crc16(its name) mod N.
+"""The fair queue over several shards: a client's home is shard crc16(its name) mod N.
 
-Turns are exact within a shard. Between shards a take is shared out by how many clients each can
-serve, so that one alone in its shard doesn't get what many get together; exact in the mean.
+Turns are exact within a shard. Between shards a take is shared out by the number of clients that
+each can serve, so a client alone in its shard gets no more than others, on average.
 
-When N changes, a client's new entries go to its new home at once, its rules with them; what waits
-in the old place is served from there, and the change is complete when nothing does any more.
-Nothing is carried over, so whoever holds, purges or replays an entry meanwhile is not disturbed;
-everything about an entry asks all shards.
+When N changes, new entries of a client go to its new home at once, and so do its rules. Entries in
+the old home are served from there, and the change is complete when none is left. No entry moves, so
+nobody who holds, purges or replays one is disturbed; an operation on an entry asks all shards.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from ...model.keys import checked_name
 from ...model.settings import BATCH
 from ...redis.operation import C_co, Call, Description, both, operation, together
 from ...redis.parsers import members, scored
-from ...sharding.sharded_queue import NEVER, Head, Sharded, home
-from .account import Account
+from ...sharding.sharded_queue import NEVER, Head, ShardedQueue, home
+from .account import Account, accounts
 from .queue import Deleted, FairQueue, Rule, SubmittedEntry, together_with
 
 _ATTEMPTS = 4
@@ -31,23 +30,28 @@ _RULES = tuple(USUAL)
 T = TypeVar("T")
 
 
-class ShardedFairQueue(Sharded[C_co, FairQueue[None]], FairQueue[C_co]):
-    """A fair queue of N shards, used like one."""
+class ShardedFairQueue(ShardedQueue[C_co, FairQueue[None]], FairQueue[C_co]):
+    """A fair queue over several hash slots, used like one: see `FairQueue`.
+
+    ``shards`` (1 to 256): how many a new queue gets; an existing one keeps its number until
+    `resize`. Each client is whole in one shard, so clients
+    take turns within a shard.
+    """
 
     part: ClassVar[Any] = FairQueue
 
     def _homes_of(self, client: str) -> list[FairQueue[None]]:
-        """A client's home, and while the number changes the one it had, the new one first."""
+        """A client's home, and during a resize also the old one; the new one first."""
         known = [home(client, n) for n in (self.shards, self.old_shards) if n]
-        return [self._part(k) for k in dict.fromkeys(known)]
+        return [self._shard(k) for k in dict.fromkeys(known)]
 
     def _holders(self) -> Sequence[FairQueue[Any]]:
-        return self._union()
+        return self._all_shards()
 
-    async def _places(self, ids: Sequence[str]) -> dict[str, set[int]]:
-        """An id doesn't say whose it is: every shard is asked."""
+    async def _shards_of(self, ids: Sequence[str]) -> dict[str, set[int]]:
+        """All shards: an id doesn't name its client."""
         await self._refresh()
-        everywhere = {part.shard for part in self._union()}
+        everywhere = {part.shard for part in self._all_shards()}
         return dict.fromkeys(ids, everywhere)
 
     # --- producers -----------------------------------------------------------------------------
@@ -55,27 +59,27 @@ class ShardedFairQueue(Sharded[C_co, FairQueue[None]], FairQueue[C_co]):
     async def _submit(
         self, client: str, pairs: Sequence[tuple[str, bytes]], given: Collection[str]
     ) -> list[SubmittedEntry]:
-        """Who doesn't know of a change is told ``elsewhere``, learns of it and asks again.
+        """Submit to the client's home; again where a reply is ``elsewhere`` (N has changed).
 
-        The home guards its ids; those of other shards are looked for before. Two clients that use
-        one id in the same moment for the first time can both be told ``ok``.
+        The home checks its own ids; other shards are read before. Two clients that use one id for
+        the first time at the same moment can both get ``ok``.
         """
-        said: dict[int, SubmittedEntry] = {}
+        replies: dict[int, SubmittedEntry] = {}
         for _ in range(_ATTEMPTS):
-            left = [i for i in range(len(pairs)) if i not in said]
+            left = [i for i in range(len(pairs)) if i not in replies]
             at = self._homes_of(client)[0]
             if given:
-                said |= await self._known(
+                replies |= await self._known(
                     client, pairs, [i for i in left if pairs[i][0] in given], at
                 )
-                left = [i for i in left if i not in said]
+                left = [i for i in left if i not in replies]
             if left:
                 for i, one in zip(left, await at._submit(client, [pairs[i] for i in left], ()),
                                   strict=True):  # fmt: skip
                     if one.word != "elsewhere":
-                        said[i] = one
-            if len(said) == len(pairs):
-                return [said[i] for i in range(len(pairs))]
+                        replies[i] = one
+            if len(replies) == len(pairs):
+                return [replies[i] for i in range(len(pairs))]
             await self._refresh()
         raise Refused(f"the shards of queue {self.name} keep changing; try again")
 
@@ -86,23 +90,23 @@ class ShardedFairQueue(Sharded[C_co, FairQueue[None]], FairQueue[C_co]):
         which: Sequence[int],
         at: FairQueue[None],
     ) -> dict[int, SubmittedEntry]:
-        """What shards other than the home say of ids."""
-        others = [part for part in self._union() if part.shard != at.shard]
+        """Replies for ids that shards other than the home have."""
+        others = [part for part in self._all_shards() if part.shard != at.shard]
         found = await together(part._bodies([pairs[i][0] for i in which]) for part in others)
-        said: dict[int, SubmittedEntry] = {}
+        replies: dict[int, SubmittedEntry] = {}
         for bodies in found:
             for i, body in zip(which, bodies, strict=True):
                 if body is not None:
                     same = body == together_with(client, pairs[i][1])
-                    said[i] = SubmittedEntry(pairs[i][0], "same" if same else "exists")
-        return said
+                    replies[i] = SubmittedEntry(pairs[i][0], "same" if same else "exists")
+        return replies
 
     # --- clients -------------------------------------------------------------------------------
 
     @operation
     async def clients(self, start: int = 0, max: int = BATCH) -> Clients:
-        """The first ``start + max`` names of every shard are read for it."""
-        found = await self._each(lambda part: part.clients.op(0, start + max))
+        """Reads the first ``start + max`` clients of every shard."""
+        found = await self._on_each_shard(lambda part: part.clients.op(0, start + max))
         shown: dict[str, Client] = {}
         for part in found:
             for one in part.clients:
@@ -112,49 +116,49 @@ class ShardedFairQueue(Sharded[C_co, FairQueue[None]], FairQueue[C_co]):
         return Clients(tuple(shown[n] for n in names), sum(part.total for part in found) - twice)
 
     @operation
-    async def client_of(self, client: str) -> Client | None:
-        found = await self._each(lambda part: part.client_of.op(client))
+    async def get_client(self, client: str) -> Client | None:
+        found = await self._on_each_shard(lambda part: part.get_client.op(client))
         shown: Client | None = None
         for one in found:
             shown = shown if one is None else _joined(shown, one)
         return shown
 
-    async def _govern(self, rule: Rule, client: str, value: int) -> int:
+    async def _set_rule(self, rule: Rule, client: str, value: int) -> int:
         checked_name(client, "client name")
-        await self._enrol()
-        said = await self._ruled(client, lambda part: part._govern(rule, client, value))
-        return next((before for before in said if before != USUAL[rule]), USUAL[rule])
+        await self._ensure_registered()
+        replies = await self._ruled(client, lambda part: part._set_rule(rule, client, value))
+        return next((before for before in replies if before != USUAL[rule]), USUAL[rule])
 
     @operation
     async def control(
         self, op: str, seq: int, rule: Rule, client: str, value: int, since: int | None = None
     ) -> tuple[str, int]:
-        said = await self._ruled(
+        replies = await self._ruled(
             client, lambda part: part.control.op(op, seq, rule, client, value, since)
         )
-        befores = [before for _, before in said if before != USUAL[rule]]
-        heard = {word for word, _ in said}
-        word = next((word for word in ("ok", "changed") if word in heard), "same")
+        befores = [before for _, before in replies if before != USUAL[rule]]
+        words = {word for word, _ in replies}
+        word = next((word for word in ("ok", "changed") if word in words), "same")
         return word, befores[0] if befores else USUAL[rule]
 
     async def _ruled(
         self, client: str, ask: Callable[[FairQueue[None]], Description[T]]
     ) -> list[T]:
-        """Change a rule wherever a client may be served; the answers of its homes, the new first.
+        """Change a rule in all shards that may serve a client; replies of its homes, the new first.
 
-        Once the number was changed that is every shard: a former home may have dead letters of the
-        client, and when these are replayed they wait there. The home is last: `_strays`, which
-        brings rules there from elsewhere, looks again at what it has copied.
+        Once N was changed these are all shards: a former home may have dead letters of the client,
+        which wait there after a replay. The home is changed last, because `_strays` copies rules to
+        it from elsewhere and then checks what it copied.
         """
 
         async def everywhere() -> list[T]:
             homes = self._homes_of(client)
             near = {part.shard for part in homes}
-            far = [p for p in self._union() if p.shard not in near] if self.layout else []
+            far = [p for p in self._all_shards() if p.shard not in near] if self.layout else []
             others = await together(ask(part) for part in [*homes[1:], *far])
             return [await ask(homes[0]), *others[: len(homes) - 1]]
 
-        return await self._informed(everywhere)
+        return await self._until_shards_stable(everywhere)
 
     @operation
     async def delete(self, client: str, op: str, max: int = BATCH) -> Deleted:
@@ -173,7 +177,7 @@ class ShardedFairQueue(Sharded[C_co, FairQueue[None]], FairQueue[C_co]):
         return 0 if servable else due, -servable
 
     def _share_out(self, n: int, ready: Sequence[int], heads: Sequence[Head]) -> dict[int, int]:
-        """By the clients each shard can serve; what doesn't divide goes by chance."""
+        """By the number of clients each shard can serve; the remainder is random."""
         weights = [max(1.0, -heads[k][1]) for k in ready]
         shares: dict[int, int] = {}
         reached, given = self._random.random(), 0
@@ -183,16 +187,16 @@ class ShardedFairQueue(Sharded[C_co, FairQueue[None]], FairQueue[C_co]):
             given += share
             if share:
                 shares[k] = share
-        if given < n and ready:  # the last digit of a sum of fractions
+        if given < n and ready:  # a rounding error of the sum
             shares[ready[-1]] = shares.get(ready[-1], 0) + n - given
         return shares
 
     # --- another number of shards --------------------------------------------------------------
 
-    async def _rehome(self) -> int:
-        """Rules move at once. What waits, is pending or delayed in an old place is left there."""
+    async def _rebalance_step(self) -> int:
+        """Move rules at once; returns the waiting, pending and delayed entries in old homes."""
         left = 0
-        for part in self._union():
+        for part in self._all_shards():
             left += await self._strays(part)
             states = ["delay", "dead", "trash"] if part.shard >= self.shards else ["delay"]
             for state in states:
@@ -202,17 +206,17 @@ class ShardedFairQueue(Sharded[C_co, FairQueue[None]], FairQueue[C_co]):
         return left
 
     async def _strays(self, part: FairQueue[None]) -> int:
-        """Bring the rules of clients that have another home now there; how much they have here.
+        """Copy rules of clients to their new homes; returns how many entries they have here.
 
-        They stay here too: dead letters may be replayed here. In a shard that is given up they go
-        with it.
+        The rules stay here too, because dead letters may be replayed here; they are deleted with a
+        shard that is given up.
         """
         names = [
             n for n in await members(part.keys["clients"]) if home(n, self.shards) != part.shard
         ]
         left = 0
         for low in range(0, len(names), BATCH):
-            for name, account in (await part._accounts(names[low : low + BATCH])).items():
+            for name, account in (await accounts(part.keys, names[low : low + BATCH])).items():
                 if account is None:
                     continue
                 left += account.waiting + account.pending
@@ -223,19 +227,19 @@ class ShardedFairQueue(Sharded[C_co, FairQueue[None]], FairQueue[C_co]):
     async def _bring_rules(
         self, part: FairQueue[None], client: str, own: tuple[int, int, int]
     ) -> None:
-        there = self._part(home(client, self.shards))
-        known = (await there._accounts([client]))[client] or _NOBODY
+        there = self._shard(home(client, self.shards))
+        known = (await accounts(there.keys, [client]))[client] or _NOBODY
         usual = _rules(_NOBODY)
         lacking = [n for n, rule in enumerate(_rules(known)) if rule == usual[n]]
         copied = usual
-        # What is changed meanwhile is changed here first, so a look back misses nothing.
+        # A concurrent change is made here first, so a second read finds it.
         while changes := [(_RULES[n], own[n]) for n in lacking if own[n] != copied[n]]:
-            await together(there._govern(rule, client, value) for rule, value in changes)
+            await together(there._set_rule(rule, client, value) for rule, value in changes)
             copied = own
-            own = _rules((await part._accounts([client]))[client] or _NOBODY)
+            own = _rules((await accounts(part.keys, [client]))[client] or _NOBODY)
 
-    async def _retire(self, parts: Sequence[FairQueue[None]]) -> None:
-        """Before the rest goes, clients go: a page of their lists and accounts in a call."""
+    async def _clear_given_up(self, parts: Sequence[FairQueue[None]]) -> None:
+        """Delete clients' lists and accounts first, a page per call."""
         left = list(parts)
         while left:
             gone = await together(
@@ -245,7 +249,7 @@ class ShardedFairQueue(Sharded[C_co, FairQueue[None]], FairQueue[C_co]):
                 for part in left
             )
             left = [part for part, n in zip(left, gone, strict=True) if n]
-        await Sharded._retire(self, parts)
+        await ShardedQueue._clear_given_up(self, parts)
 
 
 _NOBODY = Account(0, 0, 0, 0)
@@ -256,7 +260,7 @@ def _rules(account: Account) -> tuple[int, int, int]:
 
 
 def _joined(one: Client | None, other: Client) -> Client:
-    """A client that is in two places while the number of shards changes."""
+    """One client from its parts in two shards."""
     if one is None:
         return other
     return Client(

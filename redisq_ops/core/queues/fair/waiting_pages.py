@@ -1,51 +1,49 @@
-"""Paging through what waits: clients by name, and each one's list by absolute place.
+"""Pages of waiting entries: clients by name, each client's list by absolute place.
 
-The place of an id doesn't change while it waits: pops and pushes move the list's `head` along. So a
-cursor ``client/place`` goes on exactly behind what was seen. When a list is packed, ids in front of
-what went are at higher places than before, and may be seen again.
+The place of an id doesn't change while it waits: pops and pushes change the list's `head`. So a
+cursor ``client/place`` continues exactly after the last id. After a list was packed, ids before a
+hole have higher places than before and may be returned again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ...engine.reads import QueueReads
 from ...engine.state_scan import Unread, WaitingIds
 from ...model.errors import Refused
-from ...model.queue_position import DEPTH, Ahead, Standing
+from ...model.queue_position import DEPTH, Ahead, QueuePosition
 from ...redis.operation import Call, attempt, both, together
 from ...redis.parsers import number
-from .account import Account
-
-if TYPE_CHECKING:
-    from .queue import FairQueue
+from .account import Account, accounts
 
 NEAR, FAR = 100, 1_000
-"""clients looked at in one round; the latter when a window by rank is far away"""
+"""clients read in one round; the latter for a window by rank that is far away"""
 ROUNDS = 12
-"""rounds after which a page is handed out as it is"""
+"""rounds after which a page is returned as it is"""
 _MARGINS = (0, 100, 1_000, 10_000)
 """ids that may leave a list while we read it; the next margin is tried when more did"""
 _PASSED = 2**62
-"""behind all of a client whose account or list can't be read"""
+"""a place after all ids of a client; for one whose account or list can't be read"""
 
 
 @dataclass(frozen=True, slots=True)
 class ListWindow:
-    """A stretch of one client's list."""
+    """A part of one client's list."""
 
     live: tuple[tuple[int, bytes], ...] = ()
-    """place and id of each that waits"""
+    """(place, id) of each waiting entry"""
     last: int | None = None
-    """the last place looked at"""
+    """the last place that was read"""
     more: bool = False
-    """there are ids behind it"""
+    """there are more ids after it"""
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Behind a place of a client's list, or before all of it."""
+    """A position after a place of a client's list, or before the whole list."""
 
     client: str
     behind: int | None = None
@@ -60,14 +58,14 @@ class Position:
 
 
 async def window(
-    queue: FairQueue[Any], client: str, behind: int | None, most: int, skip: int = 0
+    queue: QueueReads[Any], client: str, behind: int | None, most: int, skip: int = 0
 ) -> ListWindow:
     """Up to ``most`` places behind one, or from ``skip`` places after the front.
 
     A list that ends before its account does is `Refused`: nobody would get to its end.
     """
-    client.encode()  # what is no name isn't asked about
-    account = (await queue._accounts([client]))[client]
+    client.encode()  # raises for a name that isn't text
+    account = (await accounts(queue.keys, [client]))[client]
     for margin in _MARGINS:
         if account is None:
             return ListWindow()
@@ -84,17 +82,19 @@ async def window(
         if account == before == after:
             raise Refused(f"the list of client {client} is shorter than its account says")
         account = after
-    return ListWindow((), behind, True)  # it moves faster than we read; whoever asked asks again
+    return ListWindow(
+        (), behind, True
+    )  # the list changes faster than we read: the caller tries again
 
 
 async def _seen(
-    queue: FairQueue[Any],
+    queue: QueueReads[Any],
     client: str,
     account: Account,
     first: int,
     ids: Sequence[bytes],
 ) -> ListWindow:
-    """What waits of the ids from a place on."""
+    """The waiting entries among ids from a place on."""
     if not ids:
         return ListWindow()
     marks: Sequence[bytes | None] = [None] * len(ids)
@@ -109,7 +109,7 @@ async def _seen(
 
 
 async def _elements(
-    queue: FairQueue[Any], client: str, account: Account, first: int, length: int
+    queue: QueueReads[Any], client: str, account: Account, first: int, length: int
 ) -> tuple[Account | None, list[bytes], Account | None]:
     """The account before and after, and the ids from an index on, in one round trip."""
     accounts = queue.keys["accounts"]
@@ -124,7 +124,7 @@ async def _elements(
 
 
 async def page(
-    queue: FairQueue[Any], cursor: str | None, most: int, start: int | None
+    queue: QueueReads[Any], cursor: str | None, most: int, start: int | None
 ) -> WaitingIds:
     """Up to ``most`` ids of clients by name, each in the order of its list.
 
@@ -168,18 +168,20 @@ async def page(
     return read(None if at is None else str(at))
 
 
-async def standing(queue: FairQueue[Any], client: str, id: str, known: Standing) -> Standing:
-    """What comes before an entry of a client: those whose turn is earlier, and its own list."""
+async def queue_position(
+    queue: QueueReads[Any], client: str, id: str, known: QueuePosition
+) -> QueuePosition:
+    """What comes before an entry of a client: clients with an earlier turn, and its own list."""
     keys = queue.keys
     lists = [keys["f_"] + client, keys["c_"] + client]
-    accounts, (rank, found) = await both(
-        queue._accounts([client]),
+    account_of, (rank, found) = await both(
+        accounts(queue.keys, [client]),
         both(
             Call(("ZRANK", keys["ring"], client), number, key=keys["ring"]),
             together(Call(("LPOS", key, id, "MAXLEN", DEPTH), number, key=key) for key in lists),
         ),
     )
-    account = accounts[client]
+    account = account_of[client]
     if account is None:
         return known
     packed, rest = found
@@ -192,7 +194,7 @@ async def standing(queue: FairQueue[Any], client: str, id: str, known: Standing)
     elif own:
         ahead.append(Ahead("entries of its client", int(own), not account.holes))
     if own is not None and rank is not None:
-        # Every turn of its own is one of all the others too.
+        # For each turn of its client all other clients have one too.
         others = max(1, known.open or 1) - 1
         before = int(rank) + int(own) + int(own) * others // account.weight
     return replace(
@@ -201,8 +203,8 @@ async def standing(queue: FairQueue[Any], client: str, id: str, known: Standing)
     )  # fmt: skip
 
 
-def _names(queue: FairQueue[Any], at: Position | None, most: int) -> Call[list[str]]:
-    """Clients by name, from that one on; bytes that are no text are escaped."""
+def _names(queue: QueueReads[Any], at: Position | None, most: int) -> Call[list[str]]:
+    """Clients by name, from a position on; bytes that aren't UTF-8 are escaped."""
     key = queue.keys["clients"]
     low = b"-" if at is None else b"[" + _encoded(at.client)
 
@@ -217,9 +219,9 @@ def _encoded(client: str) -> bytes:
 
 
 async def _accounts(
-    queue: FairQueue[Any], names: Sequence[str]
+    queue: QueueReads[Any], names: Sequence[str]
 ) -> dict[str, Account | Exception | None]:
-    """Their accounts; an error is one that can't be read."""
+    """Accounts of clients; an exception in the place of one that can't be read."""
     if not names:
         return {}
     key = queue.keys["accounts"]

@@ -13,7 +13,7 @@ from ...redis.parsers import moment, number
 from . import stream
 
 if TYPE_CHECKING:
-    from .reads import RequestLooks
+    from .records import RequestRecords
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class SubRequestOutcome:
 
 
 async def outcomes(
-    queue: RequestLooks[Any], id: str, start: int, max: int
+    queue: RequestRecords[Any], id: str, start: int, max: int
 ) -> list[SubRequestOutcome]:
     """Sub-requests ``start …``; a round trip, and one more each for dead and for removed ones."""
     queue = await queue._holder(id)
@@ -61,7 +61,7 @@ async def outcomes(
     undelivered: State = "waiting" if int(waiting or 0) and state != b"cancelled" else "trash"
     returned = set(again)
     found = []
-    removed = await queue.purged(id, start, max) if int(purged or 0) else [False] * max
+    removed = await queue._purged_numbers(id, start, max) if int(purged or 0) else [False] * max
     rows = zip(results, removed, *scores, strict=True)
     for n, (result, gone, *ranks) in enumerate(rows, start):
         if n > int(total or 0):
@@ -95,7 +95,7 @@ async def outcomes(
 
 
 async def entries(
-    queue: RequestLooks[Any], id: str, start: int, max: int, payloads: bool
+    queue: RequestRecords[Any], id: str, start: int, max: int, payloads: bool
 ) -> list[Entry]:
     """Sub-requests ``start …`` as entries, whatever their state; what is done keeps no record.
     Raises what the first corrupt one raises: of one request, who reads asks again for fewer."""

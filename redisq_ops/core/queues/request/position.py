@@ -11,25 +11,25 @@ from typing import TYPE_CHECKING, Any
 
 from ...model import record
 from ...model.entry import Request
-from ...model.queue_position import DEPTH, HOLDERS, OTHERS, Ahead, Holder, Standing
+from ...model.queue_position import DEPTH, HOLDERS, OTHERS, Ahead, Holder, QueuePosition
 from ...model.settings import PRIORITIES
 from ...redis.operation import Call, both, together
 from ...redis.parsers import moment, number, scored
 from . import stream
 
 if TYPE_CHECKING:
-    from .reads import RequestLooks
+    from .records import RequestRecords
 
 _ROWS = 100
 
 
-def tokens(queue: RequestLooks[Any]) -> list[Call[int]]:
+def tokens(queue: RequestRecords[Any]) -> list[Call[int]]:
     """How many tokens lie in the list of each priority."""
     lists = [f"{queue.keys['p_']}{priority}" for priority in range(PRIORITIES)]
     return [Call(("LLEN", key), int, key=key) for key in lists]
 
 
-async def standing(queue: RequestLooks[Any], rid: str, n: int | None) -> Standing:
+async def queue_position(queue: RequestRecords[Any], rid: str, n: int | None) -> QueuePosition:
     """Of a request, or of its sub-request ``n``."""
     keys = queue.keys
     group, record_key = keys["s_"] + rid, keys["r_"] + rid
@@ -46,7 +46,7 @@ async def standing(queue: RequestLooks[Any], rid: str, n: int | None) -> Standin
         ),
     )
     if request is None:
-        return Standing(open=sum(listed))
+        return QueuePosition(open=sum(listed))
     mine = f"{keys['p_']}{request.priority}"
     word = f"{rid}|{gen}"
     place = Call(("LPOS", mine, word, "RANK", -1, "MAXLEN", DEPTH), number, key=mine)
@@ -74,7 +74,7 @@ async def standing(queue: RequestLooks[Any], rid: str, n: int | None) -> Standin
         own = Ahead("entries of its request", there, n <= read or not request.trash)
     ahead = tuple(_ahead(request, listed, at, own))
     before = _before(request, own.number if own else 0, others)
-    return Standing(
+    return QueuePosition(
         here=True,
         open=sum(listed),
         ahead=ahead,
@@ -115,7 +115,7 @@ def _before(request: Request, own: int, others: Sequence[Request | None]) -> int
     return before
 
 
-async def _holders(queue: RequestLooks[Any], ids: Sequence[str]) -> list[Holder]:
+async def _holders(queue: RequestRecords[Any], ids: Sequence[str]) -> list[Holder]:
     if not ids:
         return []
     meta = queue.keys["meta"]
@@ -130,7 +130,7 @@ async def _holders(queue: RequestLooks[Any], ids: Sequence[str]) -> list[Holder]
     return found
 
 
-async def _scores(queue: RequestLooks[Any], part: str, ids: Sequence[str]) -> list[float | None]:
+async def _scores(queue: RequestRecords[Any], part: str, ids: Sequence[str]) -> list[float | None]:
     if not ids:
         return []
     key = queue.keys[part]

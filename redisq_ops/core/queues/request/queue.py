@@ -23,7 +23,7 @@ from ...model.settings import LIMIT, MAX_PAYLOAD, PRIORITIES, PRIORITY
 from ...model.validation import listed
 from ...redis.operation import C_co, Call, operation, together
 from ...redis.parsers import scored, words
-from .reads import RequestLooks
+from .reads import RequestReads
 from .submission import (
     CHUNK,
     Digest,
@@ -40,17 +40,28 @@ _MOVED = re.compile(r"(\.[0-9a-f]{8})?\.move-[0-9a-f]{10}$")
 Control = Literal["cancel", "reopen", "pause", "resume", "limit", "priority"]
 
 
-class RequestQueue(RequestLooks[C_co]):
-    """Requests of sub-requests with priorities and concurrency limits.
+class RequestQueue(RequestReads[C_co]):
+    """Requests of many sub-requests, with priorities and a concurrency limit for each request.
+
+    A sub-request is one payload (bytes). Lower priorities come first; requests of one priority
+    take turns. A producer calls `submit`, a `Worker` runs a handler for each sub-request, and
+    `results` or `redisq_ops.wait` have what came of it. Delivery is at least once.
+
+        queue = RequestQueue(connect("redis://127.0.0.1:6379/0"), "mail")
+        queue.submit([b"one", b"two"], id="monday", priority=10, limit=5)
+        Worker(queue, lambda work: work.payload.upper(), burst=True).run()
+        queue.results("monday")  # [(1, b"ONE"), (2, b"TWO")]
+
+    On a client from `aconnect`: ``await queue.submit(…)``. The methods that take ``op`` are what
+    `redisq` and `redisq-top` run for operators.
 
     >>> RequestQueue(None, "mail").keys["s_"]
     'rq:{mail}:s:'
     """
 
     kind: ClassVar[str] = "request"
-    room: ClassVar[str] = "queues.request"
-    capabilities: ClassVar[frozenset[str]] = frozenset({"requests", "levels"})
-    parts: ClassVar[dict[str, str]] = {
+    package: ClassVar[str] = "queues.request"
+    key_types: ClassVar[dict[str, str]] = {
         **dict.fromkeys(("prios", "open", "fin", "retire"), "zset"),
         **dict.fromkeys((f"p:{priority}" for priority in range(PRIORITIES)), "list"),
         "edited": "hash",
@@ -68,16 +79,23 @@ class RequestQueue(RequestLooks[C_co]):
         limit: int = LIMIT,
         max_payload: int = MAX_PAYLOAD,
     ) -> SubmittedRequest:
-        """Submit a whole request: all ``payloads`` in order, sealed. Zero of them: done at once.
+        """Submit a whole request: ``payloads`` in order, numbered from 1, then sealed.
 
-        The same id and content again (also after a crash half way) completes it or answers
-        ``same``; another content raises `Exists` and changes nothing.
+        ``id``: 1 to 128 printable ASCII characters. ``priority``: 0 (first) to 99. ``limit``: how
+        many of its sub-requests may be pending at a time, 1 to 1000. ``max_payload``: bytes.
+        Returns a `SubmittedRequest`. No payloads: the request is done at once.
+
+        Safe to repeat: the same id and content again, also after a crash half way, completes the
+        request or answers ``same``. Other content raises `Exists` and changes nothing. Raises
+        `BadInput` and `TooLarge` before anything is sent, `QueueFull`, `QueueClosed`.
+
+            queue.submit([b"one", b"two"], id="monday", priority=10)
         """
         checked_request(id, priority, limit)
         payloads = listed(payloads, "payloads")
         for nth, payload in enumerate(payloads, 1):
             checked_payload(payload, nth, max_payload)
-        await self._enrol()
+        await self._ensure_registered()
         digest, start = await self._resumed(payloads, id, priority, limit)
         chunks = list(cut(payloads[start:])) or [[]]
         submitted = None
@@ -123,13 +141,15 @@ class RequestQueue(RequestLooks[C_co]):
         priority: int = PRIORITY,
         limit: int = LIMIT,
     ) -> SubmittedRequest:
-        """Add sub-requests ``start…`` to a request, creating it at 1, and seal it if asked.
+        """Add sub-requests from number ``start`` on; 1 creates the request. ``seal`` completes it.
 
-        ``before`` and ``after`` are `Digest` values around the chunk; a chunk is appended only
-        behind the content it was cut from. Streaming producers call this; see also `submit`.
+        For producers that don't have all payloads at once; `submit` does it for a list.
+        ``before`` and ``after``: `Digest` of all content before the chunk, and with it. The chunk
+        is only added behind that content, so it is safe to repeat. Up to 100 payloads. Raises as
+        `submit` does.
         """
         checked_request(id, priority, limit)
-        await self._enrol()
+        await self._ensure_registered()
 
         def read(reply: list[bytes]) -> SubmittedRequest:
             word, total, state = words(reply)
@@ -155,13 +175,14 @@ class RequestQueue(RequestLooks[C_co]):
     def control(
         self, op: str, seq: int, verb: Control, id: str, value: str = "", since: str = ""
     ) -> Call[tuple[str, str]]:
-        """Cancel, reopen, pause, resume, or change limit or priority of a live request.
+        """Cancel, reopen, pause, resume, or change the limit or priority of an open request.
 
-        A limit or priority is changed only where it still is ``since``, if that is given. Returns
-        (``ok``, ``same`` or ``changed``: it is not; and the value before).
+        ``value``: the new limit or priority; it is only set where the present one is ``since``, if
+        that is given. Returns (word, the value before): ``ok``; ``same``: it had that value;
+        ``changed``: it isn't ``since``. Raises `NotFound`, `QueueClosed` for a finished request.
 
-        Cancelling takes effect for new deliveries at once; running ones are fenced off by
-        requeueing them (ops does, in bounded steps).
+        Cancelling stops new deliveries at once. Entries that are pending stay valid until they are
+        requeued (``redisq request cancel`` does that, in bounded steps).
         """
         given = int(value) if value.isdecimal() else -1
         if verb == "limit":
@@ -181,7 +202,7 @@ class RequestQueue(RequestLooks[C_co]):
         )
 
     @operation
-    async def invert(
+    async def undo_change(
         self,
         op: str,
         seq: int,
@@ -190,7 +211,7 @@ class RequestQueue(RequestLooks[C_co]):
         left: Callable[[list[str]], None] = lambda ids: None,
     ) -> int:
         if verb == "set":
-            return await Queue.invert(self, op, seq, verb, args, left)
+            return await Queue.undo_change(self, op, seq, verb, args, left)
         id, *value = args
         try:
             word, _ = await self.control.op(op, seq, cast(Control, verb), id, *value)
@@ -202,33 +223,33 @@ class RequestQueue(RequestLooks[C_co]):
                 if found is None or found.settled:
                     raise
             elif found is None or found.state != "cancelled":
-                left([id])  # what was in it is done
+                left([id])  # all its sub-requests are done
             return 0
         if word == "changed":
             left([id])
         return int(word == "ok")
 
-    def abroad(self, op: str, id: str) -> str:
-        """A request of its own for each that the move takes from, named after both.
+    def transferred_id(self, op: str, id: str) -> str:
+        """The new request for those that operation ``op`` moves here: named after both.
 
-        >>> RequestQueue(None, "mail").abroad("move-0123456789", "r1/17")
+        >>> RequestQueue(None, "mail").transferred_id("move-0123456789", "r1/17")
         'r1.move-0123456789'
         """
         whole = id.partition("/")[0]
         own, most = _MOVED.sub("", whole), 127 - len(op)
-        if own != whole or len(own) > most:  # what is left of it is perhaps another's, too
+        if own != whole or len(own) > most:  # a shortened name may be another request's too
             digest = sha1(whole.encode()).hexdigest()[:8]
             own = f"{own[: most - 9]}.{digest}"
         return f"{own}.{op}"
 
     @operation
-    def strike(self, group: str, consumer: str) -> Call[str]:
+    def remove_consumer(self, group: str, consumer: str) -> Call[str]:
         checked_consumer(consumer)
         return self._script("remove_consumer").call(
             self.keys, self.clock, bytes.decode, rid=group, consumer=consumer
         )
 
-    async def _dismantle(self, max: int) -> int:
+    async def _destroy_entries(self, max: int) -> int:
         gone = 0
         for part in ("open", "fin"):
             listed = await scored(self.keys[part], "0", str(max - 1))

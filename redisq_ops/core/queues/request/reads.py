@@ -1,37 +1,32 @@
-"""What is seen of requests, their sub-requests and who works on them."""
+"""Reads of a request queue: requests, sub-requests, and who works on them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from ...engine.queue import Queue
-from ...engine.state_scan import ScoreRange, WaitingIds, page, spans
+from ...engine.state_scan import ScoreRange, WaitingIds, page, score_ranges
 from ...model.clock import Moment, bound_ms
-from ...model.consumer_load import HOLDINGS, Holdings, Load, holding
+from ...model.consumer_load import PENDING_PAGE, GroupLoad, PendingPage, pending_delivery
 from ...model.entry import Consumer, Counts, Entry, Level, Limit, Page, Request, State
-from ...model.errors import BadInput, NotFound
-from ...model.queue_position import OTHERS, Standing
+from ...model.errors import BadInput
+from ...model.queue_position import OTHERS, QueuePosition
 from ...model.settings import PRIORITIES
 from ...model.states import ZSETS
-from ...redis.operation import C_co, Call, attempt, both, operation, together
+from ...redis.operation import C_co, Call, both, operation, together
 from ...redis.parsers import moment, scored, words
 from . import stream
-from .position import standing, tokens
+from .position import queue_position, tokens
+from .records import RequestRecords, found
 from .waiting import waiting
 
 _DIGITS = 18
 """a stream's ids have at most 64 bits"""
-_RECORD = (
-    "state", "priority", "limit", "paused", "total", "waiting", "pending", "delayed", "done",
-    "dead", "trash", "purged", "tok", "created", "added", "closed", "bytes", "dropped", "digest",
-    "moving",
-)  # fmt: skip
 
 
-class RequestLooks(Queue[C_co]):
-    """A queue of requests, looked at."""
+class RequestReads(RequestRecords[C_co]):
+    """The reads of a request queue."""
 
     @operation
     async def counts(self, now_ms: int | None = None) -> Counts:
@@ -72,12 +67,12 @@ class RequestLooks(Queue[C_co]):
 
     @operation
     def requests_total(self, settled: bool = False) -> Call[int]:
-        """How many requests are open, or settled and still kept."""
+        """Number of open requests, or of finished ones that are still kept."""
         key = self.keys["fin" if settled else "open"]
         return Call(("ZCARD", key), int, key=key)
 
     @operation
-    async def request_spans(
+    async def request_ranges(
         self,
         settled: bool,
         size: int,
@@ -86,10 +81,10 @@ class RequestLooks(Queue[C_co]):
     ) -> list[ScoreRange]:
         key = self.keys["fin" if settled else "open"]
         low, high = bound_ms(low_ms, "low_ms"), bound_ms(high_ms, "high_ms")
-        return await spans(key, size, low, high)
+        return await score_ranges(key, size, low, high)
 
     @operation
-    async def request_sheet(
+    async def read_request_range(
         self, settled: bool, span: ScoreRange, cursor: str | None = None, max: int = 100
     ) -> tuple[list[tuple[str, Request | Exception | None]], str | None]:
         key = self.keys["fin" if settled else "open"]
@@ -98,14 +93,6 @@ class RequestLooks(Queue[C_co]):
         found = await together(self._readable(member) for member in members)
         ids = [member.decode("utf-8", "backslashreplace") for member in members]
         return list(zip(ids, found, strict=True)), onward
-
-    async def _readable(self, member: bytes) -> Request | Exception | None:
-        try:
-            asked: Call[Request | None] = self._record(member.decode())
-        except UnicodeDecodeError as error:  # no id that anybody could have submitted
-            return error
-        said: Request | Exception | None = await attempt(asked)
-        return said
 
     @operation
     async def subrequests(
@@ -116,33 +103,8 @@ class RequestLooks(Queue[C_co]):
         return await entries(self, id, start, max, payloads)
 
     @operation
-    async def request(self, id: str) -> Request | None:
-        return await self._record(id)
-
-    def _record(self, id: str) -> Call[Request | None]:
-        key = self.keys["r_"] + id
-
-        def read(reply: list[bytes | None]) -> Request | None:
-            row = dict(zip(_RECORD, reply, strict=True))
-            if row["state"] is None:
-                return None
-            n = {name: int(row[name] or 0) for name in _RECORD if name not in ("state", "digest")}
-            state = row["state"].decode()
-            trash, waiting = n["trash"] + n["purged"], n["waiting"]
-            if state == "cancelled":
-                trash, waiting = trash + waiting, 0
-            return Request(
-                id, state, n["priority"], n["limit"], bool(n["paused"]), n["total"], waiting,
-                n["pending"], n["delayed"], n["done"], n["dead"], trash, n["tok"], n["created"],
-                n["added"] or None, n["closed"] or None, n["bytes"], n["dropped"],
-                (row["digest"] or b"").decode(), n["moving"],
-            )  # fmt: skip
-
-        return Call(("HMGET", key, *_RECORD), read, key=key)
-
-    @operation
     async def unsettled(self, id: str, max: int = 100) -> list[tuple[str, State]]:
-        """Sub-requests of a request that are pending or delayed: (id, state)."""
+        """Up to ``max`` sub-requests of a request that are pending or delayed: (id, state)."""
         pending, delayed = await both(
             stream.held(self.keys["s_"] + id, "-", "+", max),
             stream.again(self.keys["later_"] + id, "-inf", "+inf", max),
@@ -153,52 +115,52 @@ class RequestLooks(Queue[C_co]):
 
     @operation
     def stream_of(self, id: str) -> Call[stream.Stream]:
-        """A request's stream, as `redis-cli` would find it; empty when it is gone."""
+        """The key and the length of a request's stream, as `redis-cli` shows them."""
         key = self.keys["s_"] + id
         return Call(("XLEN", key), lambda length: stream.Stream(key, int(length)), key=key)
 
     @operation
     async def held(self, id: str, numbers: Sequence[int]) -> list[stream.PendingSubRequest | None]:
-        """How the stream's own pending list has sub-requests of a request; None: it doesn't."""
+        """The rows that the stream's pending list has for these sub-requests, or None for each."""
         key = self.keys["s_"] + id
         rows = await together(stream.held(key, f"{n}-0", f"{n}-0", 1) for n in numbers)
         return [found[0] if found else None for found in rows]
 
     @operation
     def consumers(self, id: str) -> Call[list[Consumer]]:
-        """The group's consumers; an empty list when the stream is gone."""
+        """The consumers of a request, by name; empty when its stream is gone."""
         return stream.consumers(self.keys["s_"] + id)
 
     @operation
-    async def loads(self, group: str = "") -> list[Load]:
-        """Of one request's group, or of those of the hundred oldest open requests."""
+    async def group_loads(self, group: str = "") -> list[GroupLoad]:
+        """Pending and waiting entries of one request, or of each of the 100 oldest open ones."""
         found = [await self.request.op(group)] if group else await self.requests.op(0, OTHERS)
         requests = [request for request in found if request is not None]
-        returned = await together(self.returned.op(request.id) for request in requests)
+        returned = await together(self._retry_counts.op(request.id) for request in requests)
         return [
-            Load(one.id, one.pending, max(0, one.waiting - again), again + later)
+            GroupLoad(one.id, one.pending, max(0, one.waiting - again), again + later)
             for one, (again, later) in zip(requests, returned, strict=True)
         ]
 
     @operation
-    async def returned(self, id: str) -> tuple[int, int]:
-        """How many sub-requests of a request are to run again: now, and later."""
+    async def _retry_counts(self, id: str) -> tuple[int, int]:
+        """Number of a request's sub-requests that wait for a retry: (due now, later)."""
         keys = (self.keys["again_"] + id, self.keys["later_"] + id)
         again, later = await together(Call(("ZCARD", key), int, key=key) for key in keys)
         return again, later
 
     @operation
-    async def holdings(
+    async def pending_deliveries(
         self,
         group: str = "",
-        max: int = HOLDINGS,
+        max: int = PENDING_PAGE,
         consumer: str = "",
         after: str | None = None,
-    ) -> Holdings:
-        """Of one request's group as many of the oldest as are among its first ``max`` unsettled
-        ones, or all of one consumer's, by pages."""
+    ) -> PendingPage:
+        """Deliveries that aren't settled; of one request (``group``): those among its first ``max``
+        unsettled sub-requests, or with ``consumer`` a page of that consumer's."""
         if not group:
-            return await Queue.holdings(self, group, max, consumer, after)
+            return await Queue.pending_deliveries(self, group, max, consumer, after)
         last = None
         if consumer:
             low = "-" if after is None else f"({after}"
@@ -213,48 +175,28 @@ class RequestLooks(Queue[C_co]):
             ids = [id for id, state in unsettled if state == "pending"]
         entries, now = await both(together(self.get.op(id) for id in ids), self._now())
         found = [
-            holding(entry, now)
+            pending_delivery(entry, now)
             for entry in entries
             if entry is not None and entry.state == "pending" and consumer in ("", entry.consumer)
         ]
-        return Holdings(tuple(found), request.pending if request else 0, last)
+        return PendingPage(tuple(found), request.pending if request else 0, last)
 
     @operation
     async def results(
         self, id: str, start: int = 1, max: int = 100
     ) -> list[tuple[int, bytes | None]]:
-        """Results of sub-requests ``start …`` (from 1) in order: (number, bytes, or None for none).
+        """Results of up to ``max`` sub-requests from number ``start`` (1 is the first) on.
 
-        Not more than the request has; raises `NotFound` if there is no such request. One round
-        trip.
+        Returns (number, result) in order; the result is None where there is none (yet). Results
+        are kept for 24 hours after the request ended (setting ``keep_ms``). Raises `NotFound`.
+
+            for number, result in queue.results("monday"): ...
         """
         if start < 1:
             raise BadInput(f"start must be at least 1, not {start}")
         request, values = await both(self._record(id), self._results(id, start, max))
         total = found(request, id, self.name).total
         return [(n, value) for n, value in enumerate(values, start) if n <= total]
-
-    async def _results(self, id: str, start: int, max: int) -> list[bytes | None]:
-        """As `results`, whether there are so many or not."""
-        base = f"{self.keys['res_']}{id}:"
-        parts: list[list[bytes | None]] = await together(
-            Call(("HMGET", f"{base}{piece}", *ns), list[Any], key=base)
-            for piece, ns in _pieces(range(start, start + max))
-        )
-        return [value for part in parts for value in part]
-
-    async def _holder(self, id: str) -> RequestLooks[Any]:
-        """The queue that has a request: itself, or one of its shards."""
-        return self
-
-    async def purged(self, id: str, start: int, max: int) -> list[bool]:
-        """Which of sub-requests ``start …`` were removed for good."""
-        base = f"{self.keys['res_']}{id}:"
-        found: list[list[bytes | None]] = await together(
-            Call(("HMGET", f"{base}{piece}", *(f"-{n}" for n in ns)), list[Any], key=base)
-            for piece, ns in _pieces(range(start, start + max))
-        )
-        return [mark is not None for part in found for mark in part]
 
     @operation
     async def levels(self) -> list[Level]:
@@ -276,28 +218,6 @@ class RequestLooks(Queue[C_co]):
             if length
         ]
 
-    async def _payloads(self, ids: Sequence[str]) -> list[bytes | None]:
-        found: list[bytes | None] = []
-        for payload in await self._contents(ids):
-            if isinstance(payload, Exception):
-                raise payload
-            found.append(payload)
-        return found
-
-    async def _contents(self, ids: Sequence[str]) -> list[bytes | Exception | None]:
-        if not ids:
-            return []
-        places = [id.rpartition("/") for id in ids]
-        key = self.keys["edited"]
-        found, edited = await both(
-            together(stream.payload(self.keys["s_"] + rid, n) for rid, _, n in places),
-            Call(("HMGET", key, *ids), list[bytes | None], key=key),
-        )
-        return [
-            other if other is not None else payload
-            for payload, other in zip(found, edited, strict=True)
-        ]
-
     async def _get_waiting(self, id: str) -> Entry | None:
         rid, slash, n = id.rpartition("/")
         if not slash or not n.isdigit():
@@ -308,7 +228,7 @@ class RequestLooks(Queue[C_co]):
         entry = (await self._entries("waiting", [(id, None)]))[0]
         if entry.payload is None:  # its stream entry is gone: settled, or swept from the trash
             ((result,), (purged,)) = await both(
-                self._results(rid, int(n), 1), self.purged(rid, int(n), 1)
+                self._results(rid, int(n), 1), self._purged_numbers(rid, int(n), 1)
             )
             return None if purged else Entry(id, "done", payload=result)
         if request.state == "cancelled":
@@ -319,34 +239,24 @@ class RequestLooks(Queue[C_co]):
         self, cursor: str | None, max: int, start: int | None, payloads: bool
     ) -> Page:
         total = (await self.counts.op()).waiting
-        line = await self._line(cursor, max, start)
+        line = await self._waiting_ids(cursor, max, start)
         entries = await self._entries("waiting", [(id, None) for id in line.names], payloads)
         return Page(tuple(entries), line.cursor, total, problem=line.problem)
 
-    async def _line(self, cursor: str | None, max: int, start: int | None = None) -> WaitingIds:
+    async def _waiting_ids(
+        self, cursor: str | None, max: int, start: int | None = None
+    ) -> WaitingIds:
         return await waiting(self, cursor, max, start)
 
     @operation
-    async def standing(self, id: str = "") -> Standing:
+    async def queue_position(self, id: str = "") -> QueuePosition:
         rid, _, n = id.partition("/")
         if not rid:
-            askers, listed = await both(self._askers(), together(tokens(self)))
+            askers, listed = await both(self._recent_consumers(), together(tokens(self)))
             return replace(askers, open=sum(listed))
-        # What no stream can number is nothing of it, as what is no number.
+        # Anything but a number that a stream id can have is no sub-request.
         number = int(n) if n.isdecimal() and len(n) <= _DIGITS else None
-        askers, own = await both(self._askers(), standing(self, rid, number))
+        askers, own = await both(self._recent_consumers(), queue_position(self, rid, number))
         return replace(
             own, asked_ms=askers.asked_ms, askers=askers.askers, askers_all=askers.askers_all
         )
-
-
-def found(request: Request | None, id: str, queue: str) -> Request:
-    if request is None:
-        raise NotFound(f"no request {id} in queue {queue}")
-    return request
-
-
-def _pieces(numbers: range) -> Iterator[tuple[int, range]]:
-    """Sub-requests by the hashes that have their results."""
-    for piece in range(numbers.start // 1000, (numbers.stop - 1) // 1000 + 1):
-        yield piece, range(max(numbers.start, 1000 * piece), min(numbers.stop, 1000 * piece + 1000))

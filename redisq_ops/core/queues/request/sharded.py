@@ -1,11 +1,11 @@
-"""The request queue over several shards, each request whole in one of them.
+"""The request queue over several shards; each request is whole in one of them.
 
-A request stays where it was submitted until it is gone: changing the number of shards decides
-where *new* requests go, and everything about a known one asks all shards. Shards that are given up
-take no new requests; they are done with when their last request has left (`keep_ms` after its end).
+A request stays in its shard until it is deleted. The number of shards decides where *new* requests
+go; an operation on a known one asks all shards. Shards that are given up accept no new requests and
+are deleted after their last one (``keep_ms`` after its end).
 
-Priorities hold strictly within a shard. Between shards a worker goes by what each says is its most
-urgent level, and that one has run dry is found out one entry late.
+Priorities are strict within a shard. Between shards a worker goes by each shard's most urgent
+priority, and notices one entry late that a shard has none left.
 """
 
 from __future__ import annotations
@@ -14,32 +14,38 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from ...engine.queue import Queue
-from ...model.consumer_load import HOLDINGS, Holdings
+from ...model.consumer_load import PENDING_PAGE, PendingPage
 from ...model.entry import Consumer, Level, Request, State
 from ...model.errors import QueueClosed
 from ...model.settings import LIMIT, PRIORITIES, PRIORITY
 from ...redis.operation import C_co, Call, operation, together
 from ...redis.parsers import scored
-from ...sharding.sharded_queue import NEVER, Head, Sharded, home
+from ...sharding.sharded_queue import NEVER, Head, ShardedQueue, home
 from .queue import Control, RequestQueue
 from .stream import PendingSubRequest, Stream
 from .submission import SubmittedRequest
 
 
-class ShardedRequestQueue(Sharded[C_co, RequestQueue[None]], RequestQueue[C_co]):
-    """A request queue of N shards, used like one."""
+class ShardedRequestQueue(ShardedQueue[C_co, RequestQueue[None]], RequestQueue[C_co]):
+    """A `RequestQueue` over several hash slots, used like one: see there.
+
+    ``shards`` (1 to 256): how many a new queue gets; an existing one keeps its number until
+    `resize`. Each request is whole in one shard, so priorities are strict within a shard only.
+    """
 
     part: ClassVar[Any] = RequestQueue
 
     async def _holder(self, id: str) -> RequestQueue[None]:
-        """The shard a request is in, or where it would be created."""
-        found = await self._each(lambda part: part.request.op(id))
-        there = (part for part, request in zip(self._union(), found, strict=True) if request)
-        return next(there, self._part(home(id, self.shards)))
+        """The shard that has a request, or would get it."""
+        found = await self._on_each_shard(lambda part: part.request.op(id))
+        there = (part for part, request in zip(self._all_shards(), found, strict=True) if request)
+        return next(there, self._shard(home(id, self.shards)))
 
-    async def _places(self, ids: Sequence[str]) -> dict[str, set[int]]:
+    async def _shards_of(self, ids: Sequence[str]) -> dict[str, set[int]]:
         names = list(dict.fromkeys(id.partition("/")[0] for id in ids))
-        found = await self._each(lambda part: together(part.request.op(name) for name in names))
+        found = await self._on_each_shard(
+            lambda part: together(part.request.op(name) for name in names)
+        )
         places: dict[str, set[int]] = {name: set() for name in names}
         for k, requests in enumerate(found):
             for name, request in zip(names, requests, strict=True):
@@ -62,7 +68,7 @@ class ShardedRequestQueue(Sharded[C_co, RequestQueue[None]], RequestQueue[C_co])
         priority: int = PRIORITY,
         limit: int = LIMIT,
     ) -> SubmittedRequest:
-        await self._enrol()
+        await self._ensure_registered()
         while True:
             holder, layout = await self._holder(id), self.layout
             try:
@@ -72,7 +78,7 @@ class ShardedRequestQueue(Sharded[C_co, RequestQueue[None]], RequestQueue[C_co])
                 )  # fmt: skip
             except QueueClosed:
                 await self._refresh()
-                if self.layout == layout:  # it is draining, not one of its shards given up
+                if self.layout == layout:  # the queue is draining; no shard was given up
                     raise
 
     @operation
@@ -84,7 +90,7 @@ class ShardedRequestQueue(Sharded[C_co, RequestQueue[None]], RequestQueue[C_co])
     # --- workers -------------------------------------------------------------------------------
 
     async def _peek(self, part: RequestQueue[None]) -> Head:
-        """Tokens by their priority; what is to come back, from a delay or a lease, behind them."""
+        """The most urgent priority with tokens; delayed and pending entries rank after all."""
         tokens, *first = await together(
             scored(part.keys[zset], "0", "0") for zset in ("prios", "delay", "lease")
         )
@@ -92,8 +98,8 @@ class ShardedRequestQueue(Sharded[C_co, RequestQueue[None]], RequestQueue[C_co])
             return 0, tokens[0][1]
         return min((at for rows in first for _, at in rows), default=NEVER), PRIORITIES
 
-    async def _rehome(self) -> int:
-        given_up = [self._part(k) for k in range(self.shards, self.old_shards)]
+    async def _rebalance_step(self) -> int:
+        given_up = [self._shard(k) for k in range(self.shards, self.old_shards)]
         keys = [part.keys[zset] for part in given_up for zset in ("open", "fin")]
         return sum(await together(Call(("ZCARD", key), int, key=key) for key in keys))
 
@@ -101,14 +107,14 @@ class ShardedRequestQueue(Sharded[C_co, RequestQueue[None]], RequestQueue[C_co])
 
     @operation
     async def request(self, id: str) -> Request | None:
-        found = await self._each(lambda part: part.request.op(id))
+        found = await self._on_each_shard(lambda part: part.request.op(id))
         return next((request for request in found if request is not None), None)
 
     @operation
     async def requests(
         self, start: int = 0, max: int = 100, settled: bool = False
     ) -> list[Request]:
-        found = await self._each(lambda part: part.requests.op(0, start + max, settled))
+        found = await self._on_each_shard(lambda part: part.requests.op(0, start + max, settled))
         merged = [request for part in found for request in part]
         if settled:
             merged.sort(key=lambda r: (r.closed_ms or 0, r.id), reverse=True)
@@ -118,11 +124,11 @@ class ShardedRequestQueue(Sharded[C_co, RequestQueue[None]], RequestQueue[C_co])
 
     @operation
     async def requests_total(self, settled: bool = False) -> int:
-        return sum(await self._each(lambda part: part.requests_total.op(settled)))
+        return sum(await self._on_each_shard(lambda part: part.requests_total.op(settled)))
 
     @operation
     async def unsettled(self, id: str, max: int = 100) -> list[tuple[str, State]]:
-        found = await self._each(lambda part: part.unsettled.op(id, max))
+        found = await self._on_each_shard(lambda part: part.unsettled.op(id, max))
         return [row for rows in found for row in rows]
 
     @operation
@@ -134,29 +140,29 @@ class ShardedRequestQueue(Sharded[C_co, RequestQueue[None]], RequestQueue[C_co])
         return await (await self._holder(id)).held.op(id, numbers)
 
     @operation
-    async def returned(self, id: str) -> tuple[int, int]:
-        return await (await self._holder(id)).returned.op(id)
+    async def _retry_counts(self, id: str) -> tuple[int, int]:
+        return await (await self._holder(id))._retry_counts.op(id)
 
     @operation
     async def consumers(self, id: str) -> list[Consumer]:
-        found = await self._each(lambda part: part.consumers.op(id))
+        found = await self._on_each_shard(lambda part: part.consumers.op(id))
         return [consumer for part in found for consumer in part]
 
     @operation
-    async def holdings(
+    async def pending_deliveries(
         self,
         group: str = "",
-        max: int = HOLDINGS,
+        max: int = PENDING_PAGE,
         consumer: str = "",
         after: str | None = None,
-    ) -> Holdings:
+    ) -> PendingPage:
         if not group:
-            return await Queue.holdings(self, group, max, consumer, after)
-        return await (await self._holder(group)).holdings.op(group, max, consumer, after)
+            return await Queue.pending_deliveries(self, group, max, consumer, after)
+        return await (await self._holder(group)).pending_deliveries.op(group, max, consumer, after)
 
     @operation
-    async def strike(self, group: str, consumer: str) -> str:
-        return await (await self._holder(group)).strike.op(group, consumer)
+    async def remove_consumer(self, group: str, consumer: str) -> str:
+        return await (await self._holder(group)).remove_consumer.op(group, consumer)
 
     @operation
     async def results(
@@ -168,7 +174,7 @@ class ShardedRequestQueue(Sharded[C_co, RequestQueue[None]], RequestQueue[C_co])
     async def levels(self) -> list[Level]:
         tokens: dict[int, int] = {}
         names: dict[int, tuple[str, ...]] = {}
-        for part in await self._each(lambda part: part.levels.op()):
+        for part in await self._on_each_shard(lambda part: part.levels.op()):
             for level in part:
                 tokens[level.priority] = tokens.get(level.priority, 0) + level.tokens
                 names[level.priority] = names.get(level.priority, ()) + level.requests

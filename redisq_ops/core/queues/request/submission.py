@@ -1,7 +1,7 @@
-"""What a producer of requests sends: its digest, its chunks, what is checked before.
+"""Submissions of requests: checks, chunks and the running digest.
 
-A request may be submitted again after a crash, by anybody: the digest of what is there tells
-whether it is the same one, and where to go on.
+A producer may submit a request again after a crash: the digest of the content that is stored says
+whether it is the same request, and where to continue.
 """
 
 from __future__ import annotations
@@ -21,18 +21,21 @@ CHUNK_BYTES = 256 * 1024
 
 @dataclass(frozen=True, slots=True)
 class SubmittedRequest:
-    """What became of a submission: ``ok``, or ``same`` when it was all there already."""
+    """The reply to a submission."""
 
     id: str
     word: str
+    """``ok``; ``same``: the same request was already there"""
     total: int
+    """sub-requests that the request has now"""
     state: str
+    """open (more can be added) | sealed | done | cancelled"""
 
 
 class Digest:
-    """The running digest of a submission: of its parameters, then of each payload in order.
+    """The running digest of a submission: its priority and limit, then each payload in order.
 
-    Boundaries count, chunks don't: the same payloads give the same digest however they were cut.
+    It depends on where each payload ends, and not on how payloads were cut into chunks.
     """
 
     def __init__(self, priority: int, limit: int) -> None:

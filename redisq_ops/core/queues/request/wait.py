@@ -1,8 +1,8 @@
-"""Waiting for requests to end.
+"""Waits for requests to end.
 
-Publication is a hint, the request's record is the truth: a waiter subscribes, reads the record
-once the subscription stands, waits, and reads again every few seconds even if it hears nothing. So
-a lost message costs a moment, and a waiter that comes late returns at once.
+A publication is a hint, the request's record is the truth. A waiter subscribes, reads the record
+once the subscription is confirmed, and reads it again after each message and every few seconds. So
+a lost message costs at most these seconds, and a waiter that comes late returns at once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ...model.errors import translate
 from ...model.settings import BATCH
 from ...redis.operation import AsyncClient, BlockingClient, arun, run, together
 from . import RequestQueue
-from .reads import found
+from .records import found
 
 REREAD_S = 2.0
 
@@ -34,11 +34,14 @@ def wait(
     progress: Progress | None = None,
     reread_s: float = REREAD_S,
 ) -> Iterator[Request]:
-    """Final records of requests, each as soon as it is done or cancelled.
+    """Wait for requests: yields the final `Request` of each as soon as it is done or cancelled.
 
-    ``progress`` is given every record that is read, at least every ``reread_s``. Raises
-    `NotFound` for an id that isn't there, TimeoutError when ``timeout_s`` is over, saying what is
-    still open, `Unreachable` when the server is gone; waiting again loses nothing.
+    ``progress`` is called with every record that is read, at least every ``reread_s`` seconds.
+    Raises `NotFound` for an unknown id, TimeoutError after ``timeout_s`` seconds, naming the open
+    requests, and `Unreachable`. Waiting again loses nothing.
+
+        for request in wait(queue, ["monday", "tuesday"], timeout_s=60):
+            print(request.id, request.done, request.dead)
     """
     watch = _Watch(queue, ids, timeout_s, progress, reread_s)
     with _our_errors(), closing(_pubsub(queue.client)) as pubsub:
@@ -54,7 +57,7 @@ def wait(
             watch.check_time()
 
 
-async def await_(
+async def async_wait(
     queue: RequestQueue[AsyncClient],
     ids: Sequence[str],
     timeout_s: float | None = None,
@@ -62,7 +65,7 @@ async def await_(
     progress: Progress | None = None,
     reread_s: float = REREAD_S,
 ) -> AsyncIterator[Request]:
-    """As `wait`, for asyncio."""
+    """As `wait`, for asyncio: ``async for request in async_wait(queue, ["monday"])``."""
     watch = _Watch(queue, ids, timeout_s, progress, reread_s)
     with _our_errors():
         await queue.client.initialize()  # a Cluster's pub/sub asks for slots before it knows any
@@ -81,7 +84,7 @@ async def await_(
 
 
 class _Watch:
-    """What is waited for and when to read it, free of I/O."""
+    """The requests that are waited for, and when to read them; without I/O."""
 
     def __init__(
         self,
@@ -92,7 +95,7 @@ class _Watch:
         reread_s: float,
     ) -> None:
         self._queue, self._progress, self._reread_s = queue, progress, reread_s
-        self.open = dict.fromkeys(ids)  # a set in the order given
+        self.open = dict.fromkeys(ids)  # a set that keeps its order
         self._hinted: dict[str, None] = {}
         now = monotonic()
         self._ends = None if timeout_s is None else now + timeout_s
@@ -100,7 +103,7 @@ class _Watch:
         self._reread_at = now + reread_s
 
     def channels(self) -> list[str]:
-        # With no id at all, a channel that nobody publishes on: subscribing to none is an error.
+        # Without ids, a channel that nobody publishes to: subscribing to none is an error.
         return [self._queue.keys["r_"] + id for id in self.open or [""]]
 
     def patience(self) -> float:
@@ -109,7 +112,7 @@ class _Watch:
         return max(0.0, until - monotonic())
 
     def heard(self, message: dict[str, Any] | None) -> bool:
-        """Take a message as a hint, also the one that listening has begun, or begun again."""
+        """Take a message as a hint, also the confirmation of a (new) subscription."""
         if message is None:
             return False
         id = message["channel"].decode().removeprefix(self._queue.keys["r_"])
@@ -119,14 +122,14 @@ class _Watch:
 
     @contextmanager
     def perhaps_deaf(self) -> Iterator[None]:
-        """Who may read and not subscribe never hears a hint: looking every few seconds is left."""
+        """Without the right to subscribe, reading every few seconds is left."""
         try:
             yield
         except NoPermissionError:
             self._hinted.update(self.open)
 
     def due(self) -> list[str]:
-        """Ids to read now, a page at most; before giving up each of them once more."""
+        """Ids to read now, a page at most; each of them once more before the time-out."""
         now = monotonic()
         if now >= self._reread_at or (self._is_late(now) and not self._was_late):
             self._hinted.update(self.open)

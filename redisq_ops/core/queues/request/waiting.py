@@ -14,14 +14,14 @@ from ...redis.parsers import number, spelt
 from . import stream
 
 if TYPE_CHECKING:
-    from .reads import RequestLooks
+    from .records import RequestRecords
 
 _REQUESTS = 50
 """open requests that are looked up at a time"""
 
 
 async def waiting(
-    queue: RequestLooks[Any], cursor: str | None, max: int, start: int | None
+    queue: RequestRecords[Any], cursor: str | None, max: int, start: int | None
 ) -> WaitingIds:
     """Waiting sub-requests of open requests: oldest request first, by number.
 
@@ -68,7 +68,7 @@ def _cursor(request: Position, number: int | Exception) -> str:
     return f"{spelt(at)}:{id.decode('utf-8', 'surrogateescape')}/{place}"
 
 
-async def _numbers(queue: RequestLooks[Any], request: bytes, behind: int, max: int) -> list[int]:
+async def _numbers(queue: RequestRecords[Any], request: bytes, behind: int, max: int) -> list[int]:
     """Numbers of a request's waiting sub-requests after ``behind``, in order."""
     rid = request.decode()
     key, record_key = queue.keys["s_"] + rid, queue.keys["r_"] + rid

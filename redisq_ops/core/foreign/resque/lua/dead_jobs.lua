@@ -1,7 +1,8 @@
 -- Records read (never written: what Lua encodes anew isn't what was sent), and the end of a job whose
 -- workers vanish.
 -- KEYS: t_dead
--- USES: config history owner_counters
+-- NEEDS: queue
+-- USES: owner_counters owner_lists
 local function read_record(text)
   local ok, found = pcall(cjson.decode, text)
   if not ok then -- half a character, which JSON allows and cjson doesn't

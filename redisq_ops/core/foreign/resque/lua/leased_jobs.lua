@@ -1,10 +1,11 @@
 -- What our workers hold: ticket → payload, each under a lease. A ticket never comes twice; it is the
 -- receipt, and who holds none that is there holds nothing. `lost`: how often a payload's worker
 -- vanished, and when last, by its digest; forgotten when a delivery of it is settled.
--- KEYS: lease body lost stat
--- USES: record counters dead_jobs wake_workers clock_fall
+-- KEYS: lease body lost meta
+-- NEEDS: queue
+-- USES: record counters dead_jobs wake_workers clock_correction clock config history owner_lists
 local function tickets(n)
-  return reserve('fence', n)
+  return counters_reserve('fence', n)
 end
 
 local function hold(ticket, payload, line, deadline)
@@ -25,23 +26,23 @@ local function let_go(list)
 end
 
 local function bring_forward(max)
-  return after_fall({lease}, false, max, function(_, ticket, deadline, r)
+  return clock_correction({lease}, false, max, function(_, ticket, deadline, r)
     redis.call('ZADD', lease, deadline, ticket)
-    redis.call('HSET', meta, ticket, packed(r))
+    redis.call('HSET', meta, ticket, record_pack(r))
   end)
 end
 
 -- A job whose worker vanished waits again, or is dead when that was once too often.
 local function back_or_buried(payload, record)
   local digest = redis.sha1hex(payload)
-  note('lost', shown(payload) .. '|' .. record.consumer)
+  history_note('lost', shown(payload) .. '|' .. record.consumer)
   -- Equal jobs share a count: those that were out together when one was lost are one loss.
   local known, at = (redis.call('HGET', lost, digest) or ''):match('^(%d+) (%d+)')
   local times = tonumber(known or 0) + (record.since < tonumber(at or 0) and 0 or 1)
   redis.call('HSET', lost, digest, times .. ' ' .. now)
-  if times >= conf.max_lost then
+  if times >= config.max_lost then
     redis.call('HDEL', lost, digest)
-    note('dead', shown(payload) .. '|lost')
+    history_note('dead', shown(payload) .. '|lost')
     bury_lost(payload, times, record.consumer)
   else
     to_front(queue, payload)
@@ -49,11 +50,11 @@ local function back_or_buried(payload, record)
 end
 
 local function reap(max)
-  local brought = (fall or latest > now) and bring_forward(100) or 0
+  local brought = (clock_fall or clock_latest > now) and bring_forward(100) or 0
   local late = redis.call('ZRANGE', lease, '-inf', now_text, 'BYSCORE', 'LIMIT', '0', max)
   if #late == 0 then return brought end
   fit_lists()
-  local payloads, lines = redis.call('HMGET', body, unpack(late)), records(late)
+  local payloads, lines = redis.call('HMGET', body, unpack(late)), record_read(late)
   for i = #late, 1, -1 do -- the one that was due first is the next one taken
     local payload = payloads[i]
     if payload then back_or_buried(payload, lines[i]) end -- else removed by hand: a ticket is nothing

@@ -2,16 +2,20 @@
 -- taken out of its place by its exact bytes, if it still is there, and put where it belongs now.
 -- A row's `kind` is its place (see `places`), or - with a word in `key` for what isn't moved. `put`:
 -- a = and the bytes to put into queue `name`, or '' for the entry's own. `seen`: its place in a list.
--- KEYS: undo_ op_
+-- KEYS: undo_ op_ t_queue_ trash was purged
 -- ARGV: caller seq from to consumer lease_ms side queue failed span
 -- REST: id kind key member seen put name
--- USES: idempotency places trash concurrent_step
+-- REPLACES: move
+-- USES: idempotency places trash concurrent_step config counters history leased_jobs operation_journal
+-- USES: owner_lists record remove_from_list wake_workers
+-- ENTRIES: op_{caller}=hash undo_{caller}:{seq}=list
 -- FLAGS: allow-oom
 -- Returns one word per row: moved, theirs (see there), or why not.
-local said, late = replayed()
-if late then return superseded end
-if said then return whose(said) end
-by, said = consumer, {}
+operation_journal_check(caller)
+local said, late = idempotency_replayed()
+if late then return idempotency_superseded end
+if said then return concurrent_step(said) end
+history_by, said = consumer, {}
 for i = first, #ARGV, width do fit_place(ARGV[i + 1], ARGV[i + 2]) end
 local undo, moved, front, woken = {}, 0, {}, 0
 for i = first, #ARGV, width do
@@ -40,10 +44,10 @@ for i = first, #ARGV, width do
       redis.call('HSET', purged, label, row[3])
       now_in = {'trash', label}
     elseif to == 'pending' then
-      local r = unpacked(row[5])
+      local r = record_unpack(row[5])
       local ticket = (tickets(1) + 1) .. '-' .. caller
       r.receipt, r.consumer, r.op, r.since = ticket, consumer, caller, now
-      hold(ticket, row[3], packed(r), string.format('%.0f', now + tonumber(lease_ms)))
+      hold(ticket, row[3], record_pack(r), string.format('%.0f', now + tonumber(lease_ms)))
       now_in = {'held', ticket}
     elseif to == 'delayed' then
       now_in = {'zset', key, into_set(key, seconds(lease_ms), row[3]), seconds(lease_ms)}
@@ -66,14 +70,14 @@ if moved > 0 then
   if to ~= 'gone' then
     local list = undo_ .. caller .. ':' .. seq
     redis.call('RPUSH', list, unpack(undo))
-    redis.call('PEXPIRE', list, conf.trash_ms)
+    redis.call('PEXPIRE', list, config.trash_ms)
   end
   redis.call('HINCRBY', op_ .. caller, 'done', moved)
-  note('op', table.concat({caller, from, to, moved}, '|'))
+  history_note('op', table.concat({caller, from, to, moved}, '|'))
 end
 if woken > 0 then wake_workers(woken) end
 redis.call('HSET', op_ .. caller, 'steps', seq, 'span', span)
 redis.call('PEXPIRE', op_ .. caller, 2592000000)
-write_counters()
-write_history()
-return remember(said)
+counters_write()
+history_write()
+return idempotency_remember(said)

@@ -4,7 +4,7 @@
 -- KEYS: t_stat_
 -- USES: owner_lists calendar
 local function today()
-  local year, month, day = civil(now)
+  local year, month, day = calendar_date(now)
   return string.format('%04d-%02d-%02d', year, month, day)
 end
 
@@ -13,7 +13,7 @@ end
 local function stamp(unit)
   if unit == 'ms' then return string.format('%.0f', now) end
   if unit == 's' then return string.format('%.3f', now / 1000) end
-  return string.format('"%04d/%02d/%02d %02d:%02d:%02d UTC"', civil(now))
+  return string.format('"%04d/%02d/%02d %02d:%02d:%02d UTC"', calendar_date(now))
 end
 
 -- What the owner counts: jobs run, and those of them that failed. By now they are settled, so a key

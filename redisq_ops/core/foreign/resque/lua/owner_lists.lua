@@ -1,6 +1,7 @@
 -- The owner's lists and sets. `side` is the end jobs are taken from: RIGHT is Sidekiq's, LEFT Resque's.
 -- The script using this names ARGV `side`, `queue` and `failed` (Resque: the key of the failed list).
 -- KEYS: t_queues t_queue_ t_failed_queues
+-- NEEDS: side failed queue
 -- USES: type_check
 local sidekiq = side == 'RIGHT'
 
@@ -30,13 +31,13 @@ end
 
 -- The call fails where one of the keys that jobs come back to is of another type.
 local function fit_lists()
-  fit()
-  must_be(t_queue_ .. queue, 'list')
-  if not sidekiq then must_be((failures_of(queue)), 'list') end
+  type_check_all()
+  type_check_key(t_queue_ .. queue, 'list')
+  if not sidekiq then type_check_key((failures_of(queue)), 'list') end
 end
 
 local function fit_place(kind, key)
-  if kind == 'list' or kind == 'zset' then must_be(key, kind) end
+  if kind == 'list' or kind == 'zset' then type_check_key(key, kind) end
 end
 
 local function to_failed(name, text)

@@ -1,7 +1,8 @@
 -- Taking one entry out of the place it was seen in, and putting it into another, by its exact bytes.
 -- A place is a `list` or `zset` of the owner's (by its key), `held` (by ticket) or `trash` (by name).
--- KEYS: trash was purged
--- USES: remove_from_list leased_jobs
+-- KEYS: trash was purged body meta lease t_queue_
+-- NEEDS: queue
+-- USES: remove_from_list leased_jobs owner_lists record
 -- Returns what is needed to put it back: its bytes, and what went with them; or nil, and why.
 local function take_out(kind, key, member, seen)
   if kind == 'zset' then
@@ -61,7 +62,7 @@ local function put_back(row)
     local name = key:sub(1, #t_queue_) == t_queue_ and key:sub(#t_queue_ + 1)
     if name then to_end(name, payload) else redis.call('RPUSH', key, payload) end
   elseif kind == 'held' then
-    hold(key, payload, row[5] or packed(unpacked(nil)), score or now)
+    hold(key, payload, row[5] or record_pack(record_unpack(nil)), score or now)
   elseif kind == 'trash' then
     local label, n = key, 1
     while redis.call('ZSCORE', trash, label) do n = n + 1; label = key .. '~' .. n end

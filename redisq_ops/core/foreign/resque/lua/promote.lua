@@ -1,7 +1,8 @@
 -- Sidekiq's retry and schedule sets: what is due goes to the queue its record names, its bytes as
 -- they are. What names no queue goes to the dead.
--- KEYS: t_retry t_schedule
--- USES: dead_jobs wake_workers
+-- KEYS: t_retry t_schedule t_queue_ t_dead
+-- NEEDS: queue
+-- USES: dead_jobs wake_workers history owner_lists
 local function promote(max)
   if not sidekiq then return 0 end
   local moved, mine = 0, 0
@@ -22,7 +23,7 @@ local function promote(max)
         to_end(name, payload)
         if name == queue then mine = mine + 1 end
       else
-        note('dead', shown(payload) .. '|invalid')
+        history_note('dead', shown(payload) .. '|invalid')
         into_set(t_dead, seconds(now), payload)
       end
     end

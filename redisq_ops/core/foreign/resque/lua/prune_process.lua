@@ -1,23 +1,24 @@
 -- Strike one of Sidekiq's processes from its register, if it has been silent for so long by the
 -- server's clock: its record is renewed for a minute at each beat.
--- KEYS: t_processes op_
+-- Rows: its record, the two hashes that may hold its work, its signals.
+-- KEYS: t_processes op_ t_queue_
 -- ARGV: caller seq identity silent_ms rescue side queue failed
 -- REST: key
--- USES: idempotency dead_jobs
+-- USES: idempotency dead_jobs history owner_lists
+-- ENTRIES: op_{caller}=hash
 -- FLAGS: allow-oom
--- Rows: its record, the two hashes that may hold its work, its signals.
 -- Returns pruned | alive | unknown, how many of its jobs wait again and how many are lost; or, nothing
 -- done, blocked and the key that stands where one of them would have to wait.
-local said, late = replayed()
-if late then return superseded end
+local said, late = idempotency_replayed()
+if late then return idempotency_superseded end
 if said then return said end
-by = caller:match('^[^:]*')
-if redis.call('SISMEMBER', t_processes, identity) == 0 then return remember({'unknown'}) end
+history_by = caller:match('^[^:]*')
+if redis.call('SISMEMBER', t_processes, identity) == 0 then return idempotency_remember({'unknown'}) end
 -- Its record gone (-2), nobody knows for how long, and Sidekiq takes it for dead; one that was made to
 -- stay (-1) says nothing of its beats.
 local left = redis.call('PTTL', ARGV[first])
 local silent = left == -2 and math.huge or left >= 0 and 60000 - left or 0
-if silent < tonumber(silent_ms) then return remember({'alive'}) end
+if silent < tonumber(silent_ms) then return idempotency_remember({'alive'}) end
 local back, gone = {}, 0
 for i = first + 1, first + 2 do
   for _, work in ipairs(redis.call('HVALS', ARGV[i])) do -- one per thread
@@ -35,6 +36,6 @@ for _, told in ipairs(back) do to_front(told.queue, told.payload) end
 redis.call('SREM', t_processes, identity)
 redis.call('UNLINK', unpack(ARGV, first))
 if redis.call('EXISTS', op_ .. caller) == 1 then redis.call('HINCRBY', op_ .. caller, 'done', 1) end
-note('op', table.concat({by, 'prune', #back}, '|'))
-write_history()
-return remember({'pruned', tostring(#back), tostring(gone)})
+history_note('op', table.concat({history_by, 'prune', #back}, '|'))
+history_write()
+return idempotency_remember({'pruned', tostring(#back), tostring(gone)})

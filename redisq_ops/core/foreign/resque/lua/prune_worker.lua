@@ -1,20 +1,21 @@
 -- Strike one of Resque's workers, if its beat and its work still are what was read; what it had goes
 -- to the failed list, as Resque itself does with a worker that is silent for five minutes, or, where
 -- `job` is its bytes, back to the front of the queue `source` it was taken from.
--- KEYS: t_workers t_worker_ t_heartbeats op_
+-- KEYS: t_workers t_worker_ t_heartbeats op_ t_queue_ t_stat_
 -- ARGV: caller seq identity beat working text job source side queue failed
--- USES: idempotency dead_jobs
+-- USES: idempotency history owner_counters owner_lists
+-- ENTRIES: op_{caller}=hash
 -- FLAGS: allow-oom
 -- Returns pruned | changed | unknown, how many jobs wait again and how many are failures; or, nothing
 -- done, blocked and the key that stands where one of them would have to go.
-local said, late = replayed()
-if late then return superseded end
+local said, late = idempotency_replayed()
+if late then return idempotency_superseded end
 if said then return said end
-by = caller:match('^[^:]*')
-if redis.call('SISMEMBER', t_workers, identity) == 0 then return remember({'unknown'}) end
+history_by = caller:match('^[^:]*')
+if redis.call('SISMEMBER', t_workers, identity) == 0 then return idempotency_remember({'unknown'}) end
 local has = redis.call('GET', t_worker_ .. identity) or ''
 if (redis.call('HGET', t_heartbeats, identity) or '') ~= beat or has ~= working then
-  return remember({'changed'})
+  return idempotency_remember({'changed'})
 end
 local list = failures_of(source)
 local kind = redis.call('TYPE', list).ok
@@ -30,10 +31,10 @@ if job ~= '' then
   back = 1
 elseif text ~= '' then
   to_failed(source, text .. stamp('date') .. '}')
-  note('dead', by .. '|pruned')
+  history_note('dead', history_by .. '|pruned')
   dead = 1
 end
 if redis.call('EXISTS', op_ .. caller) == 1 then redis.call('HINCRBY', op_ .. caller, 'done', 1) end
-note('op', by .. '|prune|1')
-write_history()
-return remember({'pruned', tostring(back), tostring(dead)})
+history_note('op', history_by .. '|prune|1')
+history_write()
+return idempotency_remember({'pruned', tostring(back), tostring(dead)})

@@ -1,18 +1,23 @@
 -- End deliveries. What becomes of a failed job is the caller's to say, in the owner's format: `text`
 -- is its record up to the value of its last field, a time (`unit`: s, ms or date) that is the
 -- server's to give; with no unit it is the whole. Only the holder of a ticket that is there is heard.
--- KEYS: t_retry
+-- KEYS: t_retry body lost t_dead
 -- ARGV: caller seq consumer told side queue failed
 -- REST: outcome text unit delay
--- USES: idempotency parse_settlements leased_jobs
--- LOOKS: lease meta lost
+-- REPLACES: settle
+-- USES: idempotency parse_settlements leased_jobs counters history owner_counters owner_lists
+-- USES: wake_workers
+-- TYPES: once
+-- CHECKS: lease meta lost
+-- RUN_BY: worker
 -- FLAGS: allow-oom
 -- Returns one word for each, or one for all: done | retry | dead | released | stale.
-local said, late = replayed()
-if late then return superseded end
+local said, late = idempotency_replayed()
+if late then return idempotency_superseded end
 if said then return said end
-by = consumer
+history_by = consumer
 said = {}
+local ids, receipts, rows, number = parse_settlements()
 if #ARGV >= first then fit_lists() end
 local settled, ended, back, acked, bad, gone = {}, {}, {}, 0, 0, 0
 local payloads = redis.call('HMGET', body, unpack(receipts))
@@ -38,19 +43,19 @@ for k = 1, number do
       if outcome == 'ack' then
         acked = acked + 1
         said[k] = 'done'
-        if every then note('done', id) end
+        if history_all then history_note('done', id) end
       elseif outcome == 'retry' then
         into_set(t_retry, seconds(now + tonumber(wait)), text)
         bad = bad + 1
         said[k] = 'retry'
-        note('failed', id .. '|' .. consumer)
+        history_note('failed', id .. '|' .. consumer)
       else -- rejected, failed for the last time, or `discarded`: its own record says not to keep it
         if outcome ~= 'discarded' then
           if sidekiq then into_set(t_dead, seconds(now), text) else to_failed(queue, text) end
         end
         bad = bad + 1
         said[k] = 'dead'
-        note('dead', id .. '|' .. outcome)
+        history_note('dead', id .. '|' .. outcome)
       end
     end
   end
@@ -58,8 +63,8 @@ end
 let_go(ended)
 for i = #back, 1, -1 do to_front(queue, back[i]) end
 if #back > 0 then wake_workers(#back) end
-count('done', acked)
+counters_add('done', acked)
 count_theirs(acked + bad, bad)
-write_counters()
-write_history()
-return remember(acked == number and {'done'} or said)
+counters_write()
+history_write()
+return idempotency_remember(acked == number and {'done'} or said)

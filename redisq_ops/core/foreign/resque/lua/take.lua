@@ -1,19 +1,22 @@
 -- Take up to n jobs, each under a lease; bring back what is overdue and promote what is due on the
 -- way, a few at a time.
--- KEYS: t_paused
+-- KEYS: t_paused t_queue_ lost body meta lease
 -- ARGV: caller seq n lease_ms consumer side queue failed
--- USES: take_reply leased_jobs content promote bulk_write number_words
--- LOOKS: lease meta body lost
+-- USES: take_reply leased_jobs promote bulk_write number_words config counters dead_jobs history
+-- USES: idempotency owner_lists storage_payload type_check wake_workers
+-- TYPES: once
+-- CHECKS: lease meta body lost
+-- RUN_BY: worker
 -- FLAGS: allow-oom
 -- Returns what `taken` says, tickets being ids and receipts in one.
-local said, late = replayed()
-if late then return superseded end
-by = consumer
+local said, late = idempotency_replayed()
+if late then return idempotency_superseded end
+history_by = consumer
 
-if said then return taken_before(said, content) end
+if said then return take_reply_again(said, storage_payload) end
 
-must_be(t_queue_ .. queue, 'list')
-local stopped = conf.paused
+type_check_key(t_queue_ .. queue, 'list')
+local stopped = config.paused
 if sidekiq then
   stopped = stopped or redis.call('SISMEMBER', t_paused, queue) == 1
 else
@@ -30,7 +33,7 @@ if #got > 0 then
   local fence, bodies, lines, leases, odd = tickets(#got), {}, {}, {}, {}
   local known = redis.call('HLEN', lost) > 0
   local tail = table.concat({now_text, now_text, consumer, '- - 0'}, ' ')
-  local named, times = numbered(fence, #got, '-' .. seq), '0'
+  local named, times = number_words(fence, #got, '-' .. seq), '0'
   for i = 1, #got do
     local ticket, payload = named[i], got[i]
     if known then
@@ -40,18 +43,18 @@ if #got > 0 then
     bodies[2 * i - 1], bodies[2 * i] = ticket, payload
     lines[2 * i - 1], lines[2 * i] = ticket, ticket .. ' 0 ' .. times .. ' ' .. tail
     leases[2 * i - 1], leases[2 * i] = reply[3], ticket
-    if every then note('taken', shown(payload)) end
+    if history_all then history_note('taken', shown(payload)) end
   end
   reply[4], reply[5], reply[6] = named[1], table.concat(named, '\n'), table.concat(odd, ' ')
   reply[7] = got
-  put_fields(body, bodies)
-  put_fields(meta, lines)
-  put_scores(lease, leases)
+  bulk_write_fields(body, bodies)
+  bulk_write_fields(meta, lines)
+  bulk_write_scores(lease, leases)
   if #got == tonumber(n) and redis.call('EXISTS', list) == 1 then
     reply[2] = '1'
     wake_workers(1)
   end
 end
-write_counters()
-write_history()
-return remember_taken(reply)
+counters_write()
+history_write()
+return take_reply_remember(reply)

@@ -7,13 +7,17 @@
 -- KEYS: undo_ op_
 -- ARGV: caller seq op step side queue failed
 -- REST: digest seen
--- USES: idempotency places undo_rows
+-- REPLACES: undo
+-- USES: idempotency places undo_rows counters history operation_journal remove_from_list
+-- ENTRIES: op_{op}=hash undo_{op}:{step}=list
 -- FLAGS: allow-oom
 -- Returns, of all calls, how many were put back and how many had been touched; and how many are left.
-local said, late = replayed()
-if late then return superseded end
+operation_journal_check(op)
+operation_journal_check(caller)
+local said, late = idempotency_replayed()
+if late then return idempotency_superseded end
 if said and said[3] == '0' then return said end
-by = caller
+history_by = caller
 local list = undo_ .. op .. ':' .. step
 local before, gone = said and tonumber(said[1]) or 0, said and tonumber(said[2]) or 0
 local rows = #ARGV < first and {} or redis.call('LRANGE', list, 0, (#ARGV - first - 1) / width)
@@ -63,8 +67,9 @@ if #back > 0 then
   redis.call('HINCRBY', op_ .. op, 'undone', #back)
   redis.call('HINCRBY', op_ .. caller, 'done', #back)
   redis.call('PEXPIRE', op_ .. caller, 2592000000)
-  note('op', table.concat({caller, 'undo', op, #back}, '|'))
+  history_note('op', table.concat({caller, 'undo', op, #back}, '|'))
 end
-write_counters()
-write_history()
-return remember({tostring(before + #back), tostring(gone + touched), tostring(redis.call('LLEN', list))})
+counters_write()
+history_write()
+return idempotency_remember({tostring(before + #back), tostring(gone + touched),
+  tostring(redis.call('LLEN', list))})

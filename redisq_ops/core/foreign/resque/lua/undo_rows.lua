@@ -5,5 +5,5 @@ local function row_of(list, rows, i)
   if readable and type(row) == 'table' and type(row[1]) == 'table' and type(row[2]) == 'table' then
     return row[1], row[2]
   end
-  spoilt(list, 'row ' .. i, 'what an entry was')
+  corrupt_values_fail(list, 'row ' .. i, 'what an entry was')
 end

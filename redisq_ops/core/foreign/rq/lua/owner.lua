@@ -1,4 +1,5 @@
 -- What RQ writes when a job goes from one of its lists and sets to another. `e.member` is the job's id.
+-- REPLACES: owner
 -- KEYS: t_queues t_job_ t_queue_ t_results_ t_scheduled_
 -- USES: remove_from_list owner_keys calendar type_check
 local CHANGED = {'status', 'enqueued_at', 'started_at', 'ended_at', 'exc_info'}
@@ -28,9 +29,9 @@ local function list_of(e)
 end
 
 local function owner_fit(e)
-  must_be(e.key, is_list(e.key) and 'list' or 'zset')
-  must_be(job_of(e), 'hash')
-  must_be(list_of(e), 'list')
+  type_check_key(e.key, is_list(e.key) and 'list' or 'zset')
+  type_check_key(job_of(e), 'hash')
+  type_check_key(list_of(e), 'list')
 end
 
 local function owner_take_out(e, to)
@@ -51,10 +52,10 @@ local function owner_take_out(e, to)
   e.shown = fields[6] or ''
   local keys = keys_of(e)
   if to == 'waiting' or to == 'delayed' then
-    e.before = fields_keep(job, CHANGED, keys)
+    e.before = owner_keys_fields(job, CHANGED, keys)
   else
     keys[4] = t_results_ .. e.member
-    e.kept = to == 'trash' and keys_keep(keys) or nil
+    e.kept = to == 'trash' and owner_keys_dump(keys) or nil
   end
   if is_list(e.key) then
     local ok, why = out_of_list(e.key, e.member, tonumber(e.seen))
@@ -73,7 +74,7 @@ local function owner_put_in(e, to, at)
     redis.call('ZADD', e.key, e.there, e.member)
     return
   end
-  local year, month, day, hour, minute, second = civil(now)
+  local year, month, day, hour, minute, second = calendar_date(now)
   e.there = string.format('%04d-%02d-%02dT%02d:%02d:%02d.%06dZ', year, month, day, hour, minute, second,
     now % 1000 * 1000)
   redis.call('HSET', job, 'status', 'queued', 'enqueued_at', e.there)
@@ -109,15 +110,15 @@ local function owner_take_back(e)
 end
 
 local function owner_restorable(e)
-  if e.kept then return keys_can_return(e.kept) end
+  if e.kept then return owner_keys_restorable(e.kept) end
   return e.before.times[1] < 0 or e.before.times[1] > now
 end
 
 local function owner_put_back(e)
   if e.kept then
-    keys_return(e.kept)
+    owner_keys_restore(e.kept)
   else
-    fields_return(job_of(e), CHANGED, keys_of(e), e.before)
+    owner_keys_put_fields(job_of(e), CHANGED, keys_of(e), e.before)
   end
   if e.score then
     redis.call('ZADD', e.key, e.score, e.member)

@@ -7,14 +7,14 @@
 -- KEYS: stream journal
 -- ARGV: group consumer to min_idle remove
 -- REST: id
--- USES: corrupt_values
+-- USES: corrupt_values type_check
 -- FLAGS: allow-oom
 -- Returns 1 if the consumer was removed, one word per id: moved | there (already, as what was moved is
 -- when this is sent again) | changed | gone (it was trimmed from the stream: nobody can work on it),
 -- then the ids given away beside.
 if journal ~= stream then
-  must_be(journal, 'hash')
-  sound(journal, {'done'})
+  type_check_key(journal, 'hash')
+  corrupt_values_integers(journal, {'done'})
 end
 local said, given = {'0'}, 0
 

@@ -1,8 +1,9 @@
--- The circle of message ids with its `end-of-circle`, as Carmine turns it: the last one is next and
--- goes to the front, unless it is done with; then all that is left of it goes. Which message is
--- worked on doesn't depend on the circle here, so nothing has to wait for a lap.
+-- The circle of message ids with its `end-of-circle`, turned as Carmine does it: the last id is next
+-- and goes to the front, unless its message is done; then everything that is left of the message is
+-- removed. Which message is delivered doesn't depend on the circle here, so nothing waits for a lap.
+-- Add messages that come into Carmine's sight; an id that is still in the circle (`stray`) stays there.
 -- KEYS: messages backoffs nattempts circle finished stray
-local function into_circle(ids)
+local function circle_add(ids)
   local fresh, back = {}, {}
   for i, there in ipairs(redis.call('SMISMEMBER', stray, unpack(ids))) do
     local list = there == 1 and back or fresh
@@ -14,10 +15,10 @@ local function into_circle(ids)
   redis.call('LPUSH', circle, unpack(fresh))
 end
 
--- Look at the last `window` ids and turn the circle past what is done with there; if that is less than
--- `enough`, by `least` at any rate, so that what stands in front for long holds nothing up. No further:
--- what is turned past before it is done with, is there for a lap. Returns how many ids went.
-local function rotate(window, least, enough)
+-- Examine the last `window` ids and turn the circle past the last one that can go. If fewer than
+-- `enough` go, turn by `least` at any rate, so that an id that stays long delays no other. No further:
+-- an id that is turned past before its message is done stays for a lap. Returns how many ids went.
+local function circle_rotate(window, least, enough)
   local ids = redis.call('LRANGE', circle, -window, -1)
   if #ids == 0 then return 0 end
   local done = redis.call('SMISMEMBER', finished, unpack(ids))
@@ -61,8 +62,9 @@ local function rotate(window, least, enough)
   return #gone + #dropped
 end
 
--- What every take does: the more there is to let go of, the further it turns.
-local function turn()
+-- Every take calls it: the more ids can go, the further it turns.
+local function circle_turn()
   local n = redis.call('SCARD', finished) + redis.call('SCARD', stray)
-  if n > 0 then rotate(math.min(2 * n + 16, 500), math.min(16 + math.floor(n / 4), 500), n / 4) end
+  if n == 0 then return end
+  circle_rotate(math.min(2 * n + 16, 500), math.min(16 + math.floor(n / 4), 500), n / 4)
 end

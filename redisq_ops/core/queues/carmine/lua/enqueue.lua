@@ -1,20 +1,25 @@
--- Put messages in, ready `backoff` ms from now. What is there already: queued: refused, or given this
--- content (`update`); locked, done with a backoff: refused, or to run after it (`requeue`); done: put in
--- again. To a caller who knows an older `layout` of the shards, what isn't here is `elsewhere`.
+-- Put messages in, ready `backoff` ms from now. A message that is here already: queued: refused, or
+-- given this content (`update`); locked, or done with a backoff: refused, or run again after it
+-- (`requeue`); done: put in again. If the queue has a newer `layout` of its shards than the caller, a
+-- message that isn't here is `elsewhere`, and nothing is done with it.
+-- KEYS: delay messages requeued finished nattempts backoffs next
 -- ARGV: caller seq backoff requeue update layout
 -- REST: id content
--- USES: idempotency transitions message_facts reclaim_expired
--- LOOKS: next requeued circle stray finished nattempts backoffs err
--- Returns a word per row, or one for all: ok | updated | requeued | elsewhere, or the state refused for.
-local said, late = replayed()
-if late then return superseded end
-if said then return said end
-if conf.closed then return {err = 'CLOSED the queue is draining and takes no new entries'} end
-if fall or latest > now then bring_forward(100) end
+-- USES: idempotency transitions message_facts reclaim_expired bulk_write circle clock config history
+-- USES: record wake_workers write_buffer
+-- TYPES: once
+-- CHECKS: next requeued circle stray finished nattempts backoffs err
+-- Returns a word per row, or one for all: ok | updated | requeued | elsewhere, or the state it was
+-- refused for.
+local reply, late = idempotency_replayed()
+if late then return idempotency_superseded end
+if reply then return reply end
+if config.closed then return {err = 'CLOSED the queue is draining and takes no new entries'} end
+if clock_fall or clock_latest > now then reclaim_expired_correct_clock(100) end
 local ids = {}
 for i = first, #ARGV, width do ids[#ids + 1] = ARGV[i] end
-by, said = caller:match('^[^:]*'), {}
-local known = facts(ids) -- and what an earlier row of this call makes of it
+history_by, reply = caller:match('^[^:]*'), {}
+local known = message_facts(ids) -- updated by each row of this call
 local open = {queued = true, ['queued-with-backoff'] = true, ['locked-with-requeue'] = true}
 local top = redis.call('ZRANGE', delay, '0', '0', 'WITHSCORES')[2]
 local put, contents, waits, follow, again, fresh, reset, changed = {}, {}, {}, {}, {}, {}, {}, {}
@@ -35,7 +40,7 @@ for k, id in ipairs(ids) do
     both(follow, id, content)
   elseif update == '1' and open[word] then
     word = 'updated'
-    both(it.follows and follow or contents, id, content) -- the latest content is what runs last
+    both(it.follows and follow or contents, id, content) -- the latest content runs last
     if not it.follows then changed[#changed + 1] = id end
   end
   if ready then
@@ -45,36 +50,36 @@ for k, id in ipairs(ids) do
     both(put, at, id)
     both(contents, id, content)
     if ready > now then both(waits, id, at) end
-    if fall then keep_recent(id) end
+    if clock_fall then reclaim_expired_mark_new(id) end
     known[id] = ready > now and backed_off or queued
     if not soonest or ready < soonest then soonest = ready end
-    if every then note('submitted', id .. '|' .. at) end
+    if history_all then history_note('submitted', id .. '|' .. at) end
   end
-  said[k] = word
+  reply[k] = word
 end
-local n, waiting = #put / 2, #put > 0 and conf.max_waiting > 0 and redis.call('ZCARD', delay)
-if waiting and waiting + n > conf.max_waiting then
-  return {err = 'FULL ' .. waiting .. ' entries wait and max_waiting is ' .. conf.max_waiting}
+local n, waiting = #put / 2, #put > 0 and config.max_waiting > 0 and redis.call('ZCARD', delay)
+if waiting and waiting + n > config.max_waiting then
+  return {err = 'FULL ' .. waiting .. ' entries wait and max_waiting is ' .. config.max_waiting}
 end
-if #contents > 0 then put_fields(messages, contents) end
+if #contents > 0 then bulk_write_fields(messages, contents) end
 if #follow > 0 then redis.call('HSET', next, unpack(follow)) end
 if #again > 0 then redis.call('SADD', requeued, unpack(again)) end
-if #fresh > 0 then into_circle(fresh) end
+if #fresh > 0 then circle_add(fresh) end
 if #reset > 0 then
   redis.call('SREM', finished, unpack(reset))
   redis.call('HDEL', nattempts, unpack(reset))
   redis.call('HDEL', backoffs, unpack(reset))
 end
 if #waits > 0 then redis.call('HSET', backoffs, unpack(waits)) end
-for i, r in ipairs(records(changed)) do
-  r.op = '-' -- touched: an operator's undo leaves it alone
-  retain(changed[i], r)
+for i, r in ipairs(record_read(changed)) do
+  r.op = '-' -- changed: an operator's undo leaves it alone
+  write_buffer_retain(changed[i], r)
 end
 if n > 0 then
-  put_scores(delay, put)
-  tally('i', n)
-  local due = soonest <= now -- who sleeps must learn of a time before the one it sleeps to
+  bulk_write_scores(delay, put)
+  history_tally('i', n)
+  local due = soonest <= now -- a worker sleeps until the time that was first
   if not top or soonest < tonumber(top) or due then wake_workers(due and n or 1) end
 end
-flush()
-return remember_words(said, CLOCK, clock_word())
+transitions_flush()
+return idempotency_remember_words(reply, CLOCK_FIELD, clock_word())

@@ -1,10 +1,11 @@
--- What is known of ids that are about to be enqueued: `state` in Carmine's words, or dead, trash,
--- nx (not there), elsewhere (on its way to another shard, or not there to a caller whose `layout` of the
--- shards is out of date), unknown (written by another program); `over`: until when equal ones are
--- refused; `follows`: newer content of it waits already. The script using this names ARGV `layout`.
+-- `message_facts(ids)`: for each id that is about to be enqueued, `state` in Carmine's words, or dead,
+-- trash, nx (not here), elsewhere (on its way to another shard, or not here and the caller's `layout`
+-- is out of date), unknown (written by another program); `over`: until when equal messages are refused;
+-- `follows`: newer content of it waits already.
 -- KEYS: messages backoffs finished body next delay lease dead trash
--- USES: visible_state
-local newer = (tonumber(conf.layout) or 0) > tonumber(layout)
+-- NEEDS: layout
+-- USES: visible config
+local newer = (tonumber(config.layout) or 0) > tonumber(layout)
 local ABSENT = newer and 'elsewhere' or 'nx'
 
 local function out_of_sight(id)
@@ -13,9 +14,9 @@ local function out_of_sight(id)
   return redis.call('ZSCORE', trash, id) and 'trash' or 'elsewhere'
 end
 
-local NEW = {state = ABSENT} -- what most are, and then nothing is changed in it
+local NEW = {state = ABSENT} -- the most common case; this table is never changed
 
-local function facts(ids)
+local function message_facts(ids)
   local known, any, hidden = {}, false, redis.call('EXISTS', body) == 1
   local contents = redis.call('HMGET', messages, unpack(ids))
   for i = 1, #ids do any = any or contents[i] end
@@ -27,7 +28,7 @@ local function facts(ids)
   local ready = redis.call('ZMSCORE', delay, unpack(ids))
   local held = redis.call('ZMSCORE', lease, unpack(ids))
   local done = redis.call('SMISMEMBER', finished, unpack(ids))
-  local coming = some_follow() and redis.call('HMGET', next, unpack(ids)) or {}
+  local coming = visible_follows() and redis.call('HMGET', next, unpack(ids)) or {}
   for i, id in ipairs(ids) do
     local it = known[id]
     it.follows = coming[i] and true

@@ -1,19 +1,20 @@
--- Begin a message's move to another shard: out of its state and of Carmine's sight, into `transit`,
--- where no worker sees it, under a mark that stays the same however often the move is begun again.
--- Pending ones stay, and all do when the mover's layout of the shards is out of date. What is done goes
--- while equal ones are to be refused; when they aren't any more, nothing of it has to.
--- KEYS: transit finished lease
+-- Begin the move of messages to another shard: out of their state and of Carmine's sight, and into
+-- `transit`, where no worker sees them, under a mark that stays the same if the move is begun again.
+-- Pending messages stay, and every message does if the caller's layout of the shards is out of date. A
+-- done message is moved while equal ones are refused; after that it is only removed.
+-- KEYS: transit finished lease dead trash backoffs delay messages body meta err next
 -- ARGV: layout
 -- REST: id
--- USES: transitions
+-- USES: transitions config counters state_zsets visible
 -- Returns as many rows as fit a call: word (off | held | gone) mark state score record payload error
 -- following (after a plus), the last six empty where there is nothing.
-local said, size = {}, 0
-local newer = (tonumber(conf.layout) or 0) > tonumber(layout)
+local reply, size = {}, 0
+local newer = (tonumber(config.layout) or 0) > tonumber(layout)
 local function answer(...)
-  for _, word in ipairs({...}) do said[#said + 1] = word end
+  for _, word in ipairs({...}) do reply[#reply + 1] = word end
 end
 
+-- A message's state and score.
 local function standing(id, sighted)
   if not sighted then
     local at = redis.call('ZSCORE', dead, id)
@@ -33,16 +34,16 @@ for i = first, #ARGV do
   if content and not line and not newer then
     local state, at = standing(id, sighted)
     local over = state == 'done' and tonumber(at) <= now
-    if at and sighted then leave_sight(id) end
+    if at and sighted then visible_leave(id) end
     if at and not over then
-      line = table.concat({reserve('fence', 1) + 1, state, at}, ' ')
+      line = table.concat({counters_reserve('fence', 1) + 1, state, at}, ' ')
       redis.call('HSET', transit, id, line)
       redis.call('HSET', body, id, content)
     end
     if state == 'done' then
       redis.call('SREM', finished, id)
     elseif at then
-      redis.call('ZREM', zset_of[state], id)
+      redis.call('ZREM', state_zsets[state], id)
     end
   end
   if line then
@@ -57,5 +58,5 @@ for i = first, #ARGV do
   end
   if size > 262144 then break end
 end
-flush()
-return said
+transitions_flush()
+return reply

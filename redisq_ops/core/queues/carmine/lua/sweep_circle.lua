@@ -1,10 +1,11 @@
--- What a sweep lets go of beside the trash: what the circle comes round to, and old marks. `seen`: marks
--- of what came from other shards, by when; each is taken in once.
+-- Remove done messages that the circle has come round to, and old marks. `seen`: marks of messages that
+-- came from other shards -> when; each is taken in once.
 -- KEYS: seen
+-- IMPLEMENTS: storage_retire
 -- USES: config circle
-local function room_retire(max)
-  local old = redis.call('ZRANGE', seen, '-inf', now - conf.keep_ms, 'BYSCORE', 'LIMIT', 0, max)
+local function storage_retire(max)
+  local old = redis.call('ZRANGE', seen, '-inf', now - config.keep_ms, 'BYSCORE', 'LIMIT', 0, max)
   if #old > 0 then redis.call('ZREM', seen, unpack(old)) end
-  -- The circle of a shard that was given up may be Carmine's by now.
-  return #old + (conf.retired and 0 or rotate(max, max, max))
+  -- The circle of a shard that was given up may belong to Carmine alone by now.
+  return #old + (config.retired and 0 or circle_rotate(max, max, max))
 end

@@ -1,43 +1,48 @@
--- Take up to n queued messages in the order of their ready times, each under a lock of its own, and
--- turn the circle.
+-- Take up to n queued messages in the order of their ready times, each under a lock, and turn the
+-- circle.
+-- KEYS: delay meta messages locks nattempts backoffs
 -- ARGV: caller seq n lease_ms consumer
--- USES: deliver reclaim_expired content empty_polls
--- LOOKS: meta messages locks nattempts backoffs finished stray circle eoq dry_runs
+-- USES: deliver reclaim_expired empty_polls bulk_write circle config history idempotency record
+-- USES: storage_payload take_reply transitions wake_workers write_buffer
+-- TYPES: once
+-- CHECKS: meta messages locks nattempts backoffs finished stray circle eoq dry_runs
+-- RARELY: done gone
+-- RUN_BY: worker
 -- FLAGS: allow-oom
--- Returns what `taken` says.
-local said, late = replayed()
-if late then return superseded end
-if said then return taken_before(said, content, '') end
-by = consumer
+-- Returns a take's reply (take_reply.lua).
+local earlier, late = idempotency_replayed()
+if late then return idempotency_superseded end
+if earlier then return take_reply_again(earlier, storage_payload, '') end
+history_by = consumer
 
-if reap(16) > 0 then flush() end
+if reclaim_expired(16) > 0 then transitions_flush() end
 local function tries_of(line)
-  local r = unpacked(line)
+  local r = record_unpack(line)
   return r.failures + r.lost + 1
 end
 
-local due = conf.paused and {}
+local due = config.paused and {}
   or redis.call('ZRANGE', delay, '-inf', now_text, 'BYSCORE', 'LIMIT', '0', n, 'WITHSCORES')
-local ids, ready, reply = {}, {}, {'0', '0', deadline}
+local ids, ready, reply = {}, {}, {'0', '0', deliver_deadline}
 for i = 1, #due / 2 do ids[i], ready[i] = due[2 * i - 1], due[2 * i] end
 if #ids > 0 then
-  drops[delay] = ids
+  write_buffer_drops[delay] = ids
   local lines = redis.call('HMGET', meta, unpack(ids))
   reply = deliver(ids, lines, redis.call('HMGET', messages, unpack(ids)), ready)
   local locked, tries = {}, {}
   for i = 1, #ids do
     local id = ids[i]
-    locked[2 * i - 1], locked[2 * i] = id, deadline
+    locked[2 * i - 1], locked[2 * i] = id, deliver_deadline
     tries[2 * i - 1], tries[2 * i] = id, lines[i] and tries_of(lines[i]) or '1'
-    if every then note('taken', id) end
+    if history_all then history_note('taken', id) end
   end
-  put_fields(locks, locked)
-  put_fields(nattempts, tries)
+  bulk_write_fields(locks, locked)
+  bulk_write_fields(nattempts, tries)
   if redis.call('EXISTS', backoffs) == 1 then redis.call('HDEL', backoffs, unpack(ids)) end
-  found_work()
+  empty_polls_reset()
 end
-flush()
-turn()
+transitions_flush()
+circle_turn()
 if #ids == tonumber(n) then
   local top = redis.call('ZRANGE', delay, '0', '0', 'WITHSCORES')
   if top[2] and tonumber(top[2]) <= now then
@@ -45,8 +50,8 @@ if #ids == tonumber(n) then
     wake_workers(1)
   end
 end
-if #ids == 0 and not conf.paused then
-  reply[1] = tostring(watch(consumer))
-  ran_dry()
+if #ids == 0 and not config.paused then
+  reply[1] = tostring(reclaim_expired_watch(consumer))
+  empty_polls_count()
 end
-return remember_taken(reply)
+return take_reply_remember(reply)

@@ -1,28 +1,29 @@
--- Begin an id's move to another shard: out of its state and into `transit`, where no worker sees it,
--- under a mark that stays the same however often the move is begun again. Pending ones stay, and all do
--- when the mover's layout of the shards is out of date.
+-- Begin the move of ids to another shard: out of their state and into `transit`, where no worker sees
+-- them, under a mark that stays the same if the move is begun again. Pending ids stay, and every id
+-- does if the caller's layout of the shards is out of date.
+-- KEYS: body meta transit again err
 -- ARGV: layout
 -- REST: id
--- USES: transitions
+-- USES: transitions config counters elements list_changes state state_zsets
 -- Returns as many rows as fit a call: word (off | held | gone) mark state score record payload error
 -- following (after a plus), the last six empty where there is nothing.
-local said, size = {}, 0
-local newer = (tonumber(conf.layout) or 0) > tonumber(layout)
+local reply, size = {}, 0
+local newer = (tonumber(config.layout) or 0) > tonumber(layout)
 local function answer(...)
-  for _, word in ipairs({...}) do said[#said + 1] = word end
+  for _, word in ipairs({...}) do reply[#reply + 1] = word end
 end
 for i = first, #ARGV do
   local id = ARGV[i]
   local content, record = redis.call('HGET', body, id), redis.call('HGET', meta, id)
   local state = content and not newer and state_of(id, record)
   if state and state ~= 'pending' and state ~= 'transit' then
-    local zset = zset_of[state]
+    local zset = state_zsets[state]
     local at = zset and redis.call('ZSCORE', zset, id) or '0'
     redis.call('HSET', transit, id,
-      table.concat({reserve('fence', 1) + 1, state, at}, ' '))
-    moving = true
+      table.concat({counters_reserve('fence', 1) + 1, state, at}, ' '))
+    state_moving = true
     if zset then redis.call('ZREM', zset, id) end
-    if resides(state) then leaving[#leaving + 1] = id end
+    if elements_reside(state) then list_changes_leaving[#list_changes_leaving + 1] = id end
     state = 'transit'
   end
   if state == 'transit' then
@@ -36,5 +37,5 @@ for i = first, #ARGV do
   end
   if size > 262144 then break end
 end
-flush()
-return said
+transitions_flush()
+return reply

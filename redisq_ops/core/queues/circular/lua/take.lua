@@ -1,29 +1,35 @@
--- Take up to n ids, the one that waits longest first, each under a lease of its own.
+-- Take up to n ids, the one that waits longest first, each under a lease.
+-- KEYS: delay
 -- ARGV: caller seq n lease_ms consumer
--- USES: deliver reclaim_expired content examine_element pop_list rotate_list
--- LOOKS: meta body queue spent again transit err dead trash
+-- USES: deliver reclaim_expired batch pop_list rotate_list config elements history idempotency record
+-- USES: storage_payload take_reply transitions wake_workers
+-- TYPES: once
+-- CHECKS: meta body queue spent again transit err dead trash
+-- RARELY: done gone
+-- RUN_BY: worker
 -- FLAGS: allow-oom
--- Returns what `taken` says.
-local said, late = replayed()
-if late then return superseded end
-if said then return taken_before(said, content, '') end
-by = consumer
+-- Returns a take's reply (take_reply.lua).
+local earlier, late = idempotency_replayed()
+if late then return idempotency_superseded end
+if earlier then return take_reply_again(earlier, storage_payload, '') end
+history_by = consumer
 
 n = tonumber(n)
-local due = redis.call('ZRANGE', delay, '-inf', now, 'BYSCORE', 'LIMIT', 0, 16)
-for i, r in ipairs(records(due)) do move(due[i], 'delayed', 'waiting', 0, r) end
-if #due + reap(16) > 0 then flush() end
+local due = redis.call('ZRANGE', delay, '-inf', now_text, 'BYSCORE', 'LIMIT', '0', '16')
+for i, r in ipairs(record_read(due)) do transitions_move(due[i], 'delayed', 'waiting', 0, r) end
+if #due + reclaim_expired(16) > 0 then transitions_flush() end
 
-local more = not conf.paused and (rotate and turn_list(n) or not rotate and pop_list(n))
-local reply = {'0', '0', deadline}
-if #taken > 0 then
-  reply = deliver(taken, found, payloads)
-  if every then for _, id in ipairs(taken) do note('taken', id) end end
+local more = not config.paused
+  and (elements_rotate and rotate_list(n) or not elements_rotate and pop_list(n))
+local reply = {'0', '0', deliver_deadline}
+if #batch_ids > 0 then
+  reply = deliver(batch_ids, batch_lines, batch_payloads)
+  if history_all then for _, id in ipairs(batch_ids) do history_note('taken', id) end end
 end
 if more then reply[2] = '1' end
-flush()
-if more and rings and #taken > 0 then wake_workers(1) end
-if #taken == 0 and not more and not conf.paused then
-  reply[1] = tostring(rings and watch(consumer) or now)
+transitions_flush()
+if more and elements_wake and #batch_ids > 0 then wake_workers(1) end
+if #batch_ids == 0 and not more and not config.paused then
+  reply[1] = tostring(elements_wake and reclaim_expired_watch(consumer) or now)
 end
-return remember_taken(reply)
+return take_reply_remember(reply)

@@ -1,11 +1,11 @@
--- Hand due entries on to another delay set in one step: both queues' keys are in one slot, or this is
--- no cluster. An id that is taken over there makes a dead letter here.
--- KEYS: to_body to_delay to_cfg to_wake
+-- Hand due entries over to another delay set in one step: both queues' keys are in one slot, or this is
+-- no cluster. An entry whose id is taken there becomes a dead letter here.
+-- KEYS: to_body to_delay to_cfg to_wake delay body err callers
 -- ARGV: n layout
--- USES: reclaim_expired
+-- USES: reclaim_expired clock config history record transitions type_check
 -- Returns: how many went, how many are dead, 1 if more may be due.
-must_be(to_body, 'hash')
-must_be(to_delay, 'zset')
+type_check_key(to_body, 'hash')
+type_check_key(to_delay, 'zset')
 if redis.call('HGET', to_cfg, 'closed') then
   return {err = 'CLOSED the queue to hand over to is draining and takes no new entries'}
 end
@@ -18,26 +18,26 @@ if most > 0 then
   n = math.min(n, most - redis.call('ZCARD', to_delay))
   if n < 1 then return {err = 'FULL max_waiting of the queue to hand over to is ' .. most} end
 end
-if conf.paused then return {0, 0, 0} end
-by = 'handover'
-if reap(16) > 0 then flush() end -- where only hand-overs look, nobody else would
+if config.paused then return {0, 0, 0} end
+history_by = 'handover'
+if reclaim_expired(16) > 0 then transitions_flush() end -- where no worker takes, nobody else does
 local ids, went = redis.call('ZRANGE', delay, '-inf', now, 'BYSCORE', 'LIMIT', 0, n), 0
-for i, r in ipairs(records(ids)) do
+for i, r in ipairs(record_read(ids)) do
   local id = ids[i]
   if redis.call('HSETNX', to_body, id, redis.call('HGET', body, id) or '') == 1 then
     redis.call('ZADD', to_delay, now, id)
-    if every then note('handed-over', id) end
-    leave(id, 'waiting', 'done')
+    if history_all then history_note('handed-over', id) end
+    transitions_leave(id, 'waiting', 'done')
     went = went + 1
   else
-    r.reason, r.consumer, r.first = 'rejected', by, r.first > REPLAYED and r.first or now
+    r.reason, r.consumer, r.first = 'rejected', history_by, r.first > RECORD_REPLAYED and r.first or now
     redis.call('HSET', err, id, '{"type": "Exists", "message": "the id is taken in the target"}')
-    note('dead', id .. '|rejected')
-    move(id, 'waiting', 'dead', now, r)
+    history_note('dead', id .. '|rejected')
+    transitions_move(id, 'waiting', 'dead', now, r)
   end
 end
-tally('o', went)
+history_tally('o', went)
 if went > 0 then redis.pcall('LPUSH', to_wake, '1') end
-flush()
-redis.call('HSET', callers, CLOCK, clock_word())
+transitions_flush()
+redis.call('HSET', callers, CLOCK_FIELD, clock_word())
 return {went, #ids - went, #ids == n and 1 or 0}

@@ -1,16 +1,16 @@
--- Begin an entry's move to another shard: out of its state and into `transit`, where no worker sees
--- it, under a mark that stays the same however often the move is begun again. Pending ones stay, and
--- all do when the mover's layout of the shards is out of date.
--- KEYS: transit
+-- Begin the move of entries to another shard: out of their state and into `transit`, where no worker
+-- sees them, under a mark that stays the same if the move is begun again. Pending entries stay, and
+-- every entry does if the caller's layout of the shards is out of date.
+-- KEYS: transit body delay dead trash meta err next
 -- ARGV: layout
 -- REST: id
--- USES: transitions
+-- USES: config counters
 -- Returns as many rows as fit a call: word (off | held | gone) mark state score record payload error
 -- following, the last six empty where there is nothing.
-local said, size = {}, 0
-local newer = (tonumber(conf.layout) or 0) > tonumber(layout)
+local reply, size = {}, 0
+local newer = (tonumber(config.layout) or 0) > tonumber(layout)
 local function answer(...)
-  for _, word in ipairs({...}) do said[#said + 1] = word end
+  for _, word in ipairs({...}) do reply[#reply + 1] = word end
 end
 for i = first, #ARGV do
   local id = ARGV[i]
@@ -20,7 +20,7 @@ for i = first, #ARGV do
     for state, zset in pairs({delayed = delay, dead = dead, trash = trash}) do
       local at = redis.call('ZSCORE', zset, id)
       if at then
-        line = table.concat({reserve('fence', 1) + 1, state, at}, ' ')
+        line = table.concat({counters_reserve('fence', 1) + 1, state, at}, ' ')
         redis.call('HSET', transit, id, line)
         redis.call('ZREM', zset, id)
       end
@@ -36,5 +36,5 @@ for i = first, #ARGV do
   end
   if size > 262144 then break end
 end
-write_counters()
-return said
+counters_write()
+return reply

@@ -1,23 +1,26 @@
--- Put entries in for a time. `at` is a ready time (ms), or +ms from now. When the id is there, the mode
--- `new` refuses another payload or time, `move` reschedules (a pending entry runs again at the new time
--- after its ack). To a caller who knows an older `layout`, what isn't here is `elsewhere`: left alone.
--- KEYS: transit
+-- Put entries in for a time. `at`: a ready time (ms), or +ms from now. If the id is there, the mode
+-- `new` refuses another payload or time, and `move` reschedules (a pending entry runs again at the new
+-- time after it is acknowledged). If the queue has a newer `layout` of its shards than the caller, an
+-- id that isn't here is `elsewhere`, and nothing is done with it.
+-- KEYS: transit delay body lease next
 -- ARGV: caller seq mode layout
 -- REST: id at payload
--- USES: idempotency transitions bulk_write reclaim_expired
+-- USES: idempotency transitions bulk_write reclaim_expired clock config history record type_check
+-- USES: wake_workers write_buffer
+-- TYPES: once
 -- Returns `word:ready time` per row, or one for all: ok | same | moved | again | exists | elsewhere.
-local said, late = replayed()
-if late then return superseded end
-if said then return said end
-if conf.closed then return {err = 'CLOSED the queue is draining and takes no new entries'} end
-if fall or latest > now then bring_forward(100) end
+local reply, late = idempotency_replayed()
+if late then return idempotency_superseded end
+if reply then return reply end
+if config.closed then return {err = 'CLOSED the queue is draining and takes no new entries'} end
+if clock_fall or clock_latest > now then reclaim_expired_correct_clock(100) end
 local ids, rows = {}, (#ARGV - first + 1) / width
 for k = 1, rows do ids[k] = ARGV[first + (k - 1) * width] end
-by, said = caller:match('^[^:]*'), {}
+history_by, reply = caller:match('^[^:]*'), {}
 local top, soonest = redis.call('ZRANGE', delay, '0', '0', 'WITHSCORES')[2], nil
 local put, bodies, follow, moved, fresh, n = {}, {}, {}, {}, 0, 0
-local times, contents = {}, {} -- what an earlier row of this call makes of an id
-local newer = (tonumber(conf.layout) or 0) > tonumber(layout)
+local times, contents = {}, {} -- of ids in earlier rows of this call
+local newer = (tonumber(config.layout) or 0) > tonumber(layout)
 local olds = redis.call('HMGET', body, unpack(ids))
 local wish, relative, wished, text_of_it -- most rows of a call have the same time
 for k = 1, rows do
@@ -51,30 +54,30 @@ for k = 1, rows do
   if word == 'ok' or word == 'moved' then
     put[n + 1], put[n + 2], bodies[n + 1], bodies[n + 2], n = text, id, id, content, n + 2
     times[id], contents[id], fresh = ready, content, fresh + (word == 'ok' and 1 or 0)
-    if word == 'ok' and fall then keep_recent(id) end
+    if word == 'ok' and clock_fall then reclaim_expired_mark_new(id) end
     if not soonest or ready < soonest then soonest = ready end
-    if every then note('submitted', id .. '|' .. text) end
+    if history_all then history_note('submitted', id .. '|' .. text) end
   end
-  said[k] = word .. ':' .. text
+  reply[k] = word .. ':' .. text
 end
-local waiting = fresh > 0 and conf.max_waiting > 0 and redis.call('ZCARD', delay)
-if waiting and waiting + fresh > conf.max_waiting then
-  return {err = 'FULL ' .. waiting .. ' entries wait and max_waiting is ' .. conf.max_waiting}
+local waiting = fresh > 0 and config.max_waiting > 0 and redis.call('ZCARD', delay)
+if waiting and waiting + fresh > config.max_waiting then
+  return {err = 'FULL ' .. waiting .. ' entries wait and max_waiting is ' .. config.max_waiting}
 end
-for i, r in ipairs(records(moved)) do
-  r.op, r.since = '-', fall and now or 0 -- touched: no undo moves it; and its time is no back-off's
-  retain(moved[i], r)
+for i, r in ipairs(record_read(moved)) do
+  r.op, r.since = '-', clock_fall and now or 0 -- no undo moves it; its time is no back-off
+  write_buffer_retain(moved[i], r)
 end
-if #follow + #moved > 0 then must_be(next, 'hash') end
-ready()
+if #follow + #moved > 0 then type_check_key(next, 'hash') end
+transitions_check()
 if #follow > 0 then redis.call('HSET', next, unpack(follow)) end
-if #moved > 0 then redis.call('HDEL', next, unpack(moved)) end -- the latest wish is what counts
+if #moved > 0 then redis.call('HDEL', next, unpack(moved)) end -- the latest request counts
 if n > 0 then
-  put_fields(body, bodies)
-  put_scores(delay, put)
-  tally('i', fresh)
-  local due = soonest <= now -- who sleeps must learn of a time before the one it sleeps to
+  bulk_write_fields(body, bodies)
+  bulk_write_scores(delay, put)
+  history_tally('i', fresh)
+  local due = soonest <= now -- a worker sleeps until the time that was first
   if not top or soonest < tonumber(top) or due then wake_workers(due and n / 2 or 1) end
 end
-flush()
-return remember_words(said, CLOCK, clock_word())
+transitions_flush()
+return idempotency_remember_words(reply, CLOCK_FIELD, clock_word())

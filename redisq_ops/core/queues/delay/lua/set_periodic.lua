@@ -1,8 +1,7 @@
--- Set or remove a periodic entry. The same specification again leaves its next slot as it is, so that
--- every worker may declare it when it starts and no missed slot is forgotten.
+-- Set or remove a periodic entry. The same specification again leaves its next time as it is, so every
+-- worker may declare it when it starts, and no missed run is forgotten.
 -- KEYS: periodic periodic_at periodic_run
 -- ARGV: name spec at
--- USES: config
 -- FLAGS: allow-oom
 -- Returns: ok | same | changed | gone (removed, with an empty spec).
 local was = redis.call('HGET', periodic, name)

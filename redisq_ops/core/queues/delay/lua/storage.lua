@@ -1,15 +1,17 @@
 -- The delay set: one sorted set of ready times. An entry is delayed until its time and waiting from
--- then on; both are the same key, so becoming due costs nothing.
--- A delivered entry keeps its ready time in its record and returns to it, so order survives.
--- `seen`: marks of what was handed over to here, by when; each is taken in once.
--- KEYS: body next seen
--- USES: list_append type_check wake_workers history counters
-local waiting_zset = delay
+-- then on; both are the same key, so becoming due costs nothing. A delivered entry keeps its ready time
+-- in its record and returns to it, so the order survives. `seen`: marks of entries that came from other
+-- shards or queues -> when; each is taken in once.
+-- KEYS: body next seen delay lease dead trash
+-- IMPLEMENTS: storage_waiting_zset storage_moved storage_done storage_again storage_score
+-- IMPLEMENTS: storage_prepare storage_flush storage_retire storage_move_range
+-- USES: list_append type_check wake_workers config corrupt_values
+local storage_waiting_zset = delay
 local gone, woken = {}, 0
-local begun, renewed = {}, {} -- runs that follow: ids, and ids with payloads
-local follows -- whether any entry is to run again; asked once
+local begun, renewed = {}, {} -- runs that begin: ids, and ids with payloads
+local follows -- whether any entry is to run again; read once
 
-local function room_move(id, from, to, r)
+local function storage_moved(id, from, to, r)
   if to == 'done' or to == 'gone' then
     gone[#gone + 1] = id
   elseif to == 'waiting' or to == 'delayed' then
@@ -17,32 +19,32 @@ local function room_move(id, from, to, r)
   end
 end
 
-local function room_done(ids) append(gone, ids) end
+local function storage_done(ids) list_append(gone, ids) end
 
--- Rescheduled while it was being worked on: its next ready time, and the payload then.
-local function room_again(id)
+-- Rescheduled while it was delivered: the next ready time and payload are in `next`.
+local function storage_again(id)
   if follows == nil then follows = redis.call('EXISTS', next) == 1 end
   local row = follows and redis.call('HGET', next, id)
   if not row then return nil end
   local at, content = row:match('^(%d+) (.*)$')
-  if not at then spoilt(next, id, 'a time and a payload') end
+  if not at then corrupt_values_fail(next, id, 'a time and a payload') end
   begun[#begun + 1] = id
   renewed[#renewed + 1], renewed[#renewed + 2] = id, content
   return tonumber(at)
 end
 
-local function room_score(id, state)
+local function storage_score(id, state)
   local zset = ({pending = lease, delayed = delay, waiting = delay, dead = dead, trash = trash})[state]
   return zset and redis.call('ZSCORE', zset, id) or nil
 end
 
-local function room_read()
+local function storage_prepare()
   if #gone + #begun == 0 then return end
-  must_be(body, 'hash')
-  if follows ~= false then must_be(next, 'hash') end
+  type_check_key(body, 'hash')
+  if follows ~= false then type_check_key(next, 'hash') end
 end
 
-local function room_flush()
+local function storage_flush()
   if #begun > 0 then
     redis.call('HDEL', next, unpack(begun))
     redis.call('HSET', body, unpack(renewed))
@@ -56,8 +58,26 @@ local function room_flush()
   gone, woken = {}, 0
 end
 
-local function room_retire(max)
-  local old = redis.call('ZRANGE', seen, '-inf', now - conf.keep_ms, 'BYSCORE', 'LIMIT', 0, max)
+local function storage_retire(max)
+  local old = redis.call('ZRANGE', seen, '-inf', now - config.keep_ms, 'BYSCORE', 'LIMIT', 0, max)
   if #old > 0 then redis.call('ZREM', seen, unpack(old)) end
   return #old
+end
+
+-- Nothing holds back an entry of this kind, so none has to be looked at.
+local function storage_move_range(ids, _, to)
+  local moved, n = {}, 0
+  for k = 1, #ids do
+    local id = ids[k]
+    if id then
+      n = n + 1
+      moved[n] = id
+    end
+  end
+  if to == 'gone' then
+    list_append(gone, moved)
+  elseif to == 'waiting' then
+    woken = woken + n
+  end
+  return moved, #ids - n
 end

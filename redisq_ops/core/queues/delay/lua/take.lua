@@ -1,25 +1,30 @@
--- Take up to n due entries in the order of their ready times, each under a lease of its own.
+-- Take up to n due entries in the order of their ready times, each under a lease.
+-- KEYS: delay meta body
 -- ARGV: caller seq n lease_ms consumer
--- USES: deliver reclaim_expired content
+-- USES: deliver reclaim_expired config history idempotency storage_payload take_reply transitions
+-- USES: wake_workers write_buffer
+-- TYPES: once
+-- RARELY: done gone
+-- RUN_BY: worker
 -- FLAGS: allow-oom
--- Returns what `taken` says.
-local said, late = replayed()
-if late then return superseded end
-if said then return taken_before(said, content, '') end
-by = consumer
+-- Returns a take's reply (take_reply.lua).
+local earlier, late = idempotency_replayed()
+if late then return idempotency_superseded end
+if earlier then return take_reply_again(earlier, storage_payload, '') end
+history_by = consumer
 
-if reap(16) > 0 then flush() end
-local due = conf.paused and {}
+if reclaim_expired(16) > 0 then transitions_flush() end
+local due = config.paused and {}
   or redis.call('ZRANGE', delay, '-inf', now_text, 'BYSCORE', 'LIMIT', '0', n, 'WITHSCORES')
-local ids, ready, reply = {}, {}, {'0', '0', deadline}
+local ids, ready, reply = {}, {}, {'0', '0', deliver_deadline}
 for i = 1, #due / 2 do ids[i], ready[i] = due[2 * i - 1], due[2 * i] end
 if #ids > 0 then
-  drops[delay] = ids
+  write_buffer_drops[delay] = ids
   local lines = redis.call('HMGET', meta, unpack(ids))
   reply = deliver(ids, lines, redis.call('HMGET', body, unpack(ids)), ready)
-  if every then for _, id in ipairs(ids) do note('taken', id) end end
+  if history_all then for _, id in ipairs(ids) do history_note('taken', id) end end
 end
-flush()
+transitions_flush()
 if #ids == tonumber(n) then
   local top = redis.call('ZRANGE', delay, '0', '0', 'WITHSCORES')
   if top[2] and tonumber(top[2]) <= now then
@@ -27,5 +32,5 @@ if #ids == tonumber(n) then
     wake_workers(1)
   end
 end
-if #ids == 0 and not conf.paused then reply[1] = tostring(watch(consumer)) end
-return remember_taken(reply)
+if #ids == 0 and not config.paused then reply[1] = tostring(reclaim_expired_watch(consumer)) end
+return take_reply_remember(reply)

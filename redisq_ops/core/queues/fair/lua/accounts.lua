@@ -1,84 +1,87 @@
--- Accounts of clients: a line each, waiting pending head vt, and where these aren't the usual ones
--- also holes spent packed weight cap blocked. `opened` ones are kept until the script ends, `touched`
--- ones are written by `write_accounts`, and with them who can be served and who is known.
--- KEYS: accounts clients ring packing
--- USES: counters
-local known, touched = {}, {}
-local lessened = {} -- lines that are to be written first, by name: see `back`
+-- Accounts of clients: one line each, `waiting pending head vt`, and unless these have their default
+-- values `holes spent packed weight cap blocked`. Accounts that were parsed stay in `accounts_known`
+-- until the script ends; those in `accounts_touched` are written by `client_ring_write`.
+-- KEYS: accounts
+-- USES: counters corrupt_values
+local accounts_known, accounts_touched = {}, {}
+local accounts_lessened = {} -- lines that `deliveries_write` writes first, by name
 local vt_now, vt_latest
 
--- The present virtual time, and the latest any client was moved on to.
-local function virtual_time()
+-- The present virtual time, and the latest one that a client was moved on to.
+local function accounts_virtual_time()
   if not vt_now then
-    if counted.vt == nil then
-      count('vt', 0)
-      count('vt_latest', 0)
+    if counters_known.vt == nil then
+      counters_add('vt', 0)
+      counters_add('vt_latest', 0)
     end
-    vt_now, vt_latest = counted.vt or 0, counted.vt_latest or 0
+    vt_now, vt_latest = counters_known.vt or 0, counters_known.vt_latest or 0
   end
   return vt_now, vt_latest
 end
 
 local match = string.match
 
--- Numbers as text. Making it is what costs most in an account, and clients that are served in turn
--- have much the same numbers.
-local text = setmetatable({}, {__index = function(map, n)
+-- Numbers as text, each converted once: that is what costs most in an account, and clients that are
+-- served in turn have much the same numbers.
+local accounts_text = setmetatable({}, {__index = function(map, n)
   local made = string.format('%.0f', n)
   map[n] = made
   return made
 end})
 
-local function servable(a)
+local function accounts_servable(a)
   return a.waiting > 0 and a.blocked == 0 and (a.cap == 0 or a.pending < a.cap)
 end
 
 local usual = {__index = {holes = 0, spent = 0, packed = 0, weight = 1, cap = 0, blocked = 0}}
 
-local function opened(name, line)
-  -- All that an account ever gets is named at once: a table that grows is made anew.
+local function accounts_parse(name, line)
+  -- Every field at once: Lua copies a table that grows.
   local a = setmetatable({name = name, waiting = 0, pending = 0, head = 0, vt = 0, new = not line,
     was = false, before = 0, at = 0, want = 0, cost = 0, most = 0, given = 0, ids = false,
     astray = false}, usual)
   if line then
     local waiting, pending, head, vt, rest = match(line, '^(%d+) (%d+) (%-?%d+) (%d+) ?(.*)$')
-    if not waiting then spoilt(accounts, name, "a client's account") end
+    if not waiting then corrupt_values_fail(accounts, name, "a client's account") end
     a.waiting, a.pending, a.head, a.vt = waiting + 0, pending + 0, head + 0, vt + 0
     if rest ~= '' then
       local holed, spent, packed, weight, cap, blocked = match(rest,
         '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
-      if not holed then spoilt(accounts, name, "a client's account") end
+      if not holed then corrupt_values_fail(accounts, name, "a client's account") end
       a.holes, a.spent, a.packed = holed + 0, spent + 0, packed + 0
       a.weight, a.cap, a.blocked = weight + 0, cap + 0, blocked + 0
     end
   end
-  a.was, a.before, a.at = servable(a), a.waiting, a.vt
-  known[name] = a
+  a.was, a.before, a.at = accounts_servable(a), a.waiting, a.vt
+  accounts_known[name] = a
   return a
 end
 
-local function written(a)
-  local line = text[a.waiting] .. ' ' .. text[a.pending] .. ' ' .. text[a.head] .. ' ' .. text[a.vt]
+local function accounts_line(a)
+  local line = accounts_text[a.waiting] .. ' ' .. accounts_text[a.pending] .. ' '
+    .. accounts_text[a.head] .. ' ' .. accounts_text[a.vt]
   if a.holes + a.packed + a.cap + a.blocked == 0 and a.weight == 1 then return line end
   return table.concat({line, a.holes, a.spent, a.packed, a.weight, a.cap, a.blocked}, ' ')
 end
 
--- A client's account, to be changed.
-local function account(name)
-  local a = known[name] or opened(name, lessened[name] or redis.call('HGET', accounts, name))
-  touched[name] = a
+-- A client's account, which the flush will write.
+local function accounts_change(name)
+  local a = accounts_known[name]
+    or accounts_parse(name, accounts_lessened[name] or redis.call('HGET', accounts, name))
+  accounts_touched[name] = a
   return a
 end
 
-local function open_accounts(names)
+-- Read the accounts of several clients in one command.
+local function accounts_load(names)
   local unknown, listed = {}, {}
   for i = 1, #names do
     local name = names[i]
-    if name and not known[name] and not listed[name] then
+    if name and not accounts_known[name] and not listed[name] then
       unknown[#unknown + 1], listed[name] = name, true
     end
   end
   if #unknown == 0 then return end
   local lines = redis.call('HMGET', accounts, unpack(unknown))
-  for i, name in ipairs(unknown) do opened(name, lessened[name] or lines[i]) end
+  for i, name in ipairs(unknown) do accounts_parse(name, accounts_lessened[name] or lines[i]) end
 end

@@ -1,24 +1,27 @@
--- What follows from changed accounts: who is in the ring, who is known, whose list is to be packed.
--- USES: accounts wake_workers bulk_write
--- Nothing of it is left but what an unknown client would have, and it owes no turn.
-local function forgettable(a)
+-- What follows from changed accounts: which clients are in the ring, which are known, whose list is to
+-- be packed.
+-- KEYS: packing ring clients accounts
+-- USES: accounts wake_workers bulk_write counters
+
+-- Whether the account is what an unknown client would have, and owes no turn.
+local function client_ring_forgettable(a)
   return a.waiting + a.pending + a.holes == 0 and a.weight == 1 and a.cap + a.blocked == 0
-    and a.vt <= virtual_time()
+    and a.vt <= accounts_virtual_time()
 end
 
--- Whether of an account that gets more entries, or none, nothing but its line is written.
-local function keeps_turn(a)
-  return a.was and servable(a) and a.vt == a.at and not a.new and a.spent == 0
+-- Whether a change of the account changes nothing beside its line.
+local function client_ring_keeps(a)
+  return a.was and accounts_servable(a) and a.vt == a.at and not a.new and a.spent == 0
 end
 
-local function write_accounts()
+local function client_ring_write()
   local lines, names, forgotten, into, out, awake, more = {}, {}, {}, {}, {}, 0, 0
-  for name, a in pairs(touched) do
-    local is, n = servable(a), #lines
+  for name, a in pairs(accounts_touched) do
+    local is, n = accounts_servable(a), #lines
     more = more + a.waiting - a.before
-    if is and not a.was then a.vt = math.max(a.vt, (virtual_time())) end
+    if is and not a.was then a.vt = math.max(a.vt, (accounts_virtual_time())) end
     if is and (not a.was or a.vt ~= a.at) then
-      into[#into + 1], into[#into + 2] = text[a.vt], name
+      into[#into + 1], into[#into + 2] = accounts_text[a.vt], name
     elseif a.was and not is then
       out[#out + 1] = name
     end
@@ -26,23 +29,23 @@ local function write_accounts()
       local most = a.cap > 0 and a.cap - a.pending or a.waiting
       awake = awake + math.max(0, a.was and a.waiting - a.before or math.min(a.waiting, most))
     end
-    if forgettable(a) then
+    if client_ring_forgettable(a) then
       forgotten[#forgotten + 1] = name
       a.new = true
     else
       if a.new then names[#names + 1], names[#names + 2] = 0, name end
-      lines[n + 1], lines[n + 2] = name, written(a)
+      lines[n + 1], lines[n + 2] = name, accounts_line(a)
       a.new = false
     end
     if a.spent * 10 > a.waiting + a.holes then redis.call('ZADD', packing, 'NX', now, name) end
     a.was, a.before, a.at = is, a.waiting, a.vt
   end
-  touched = {}
-  count('waiting', more)
-  if #into > 0 then put_scores(ring, into) end
+  accounts_touched = {}
+  counters_add('waiting', more)
+  if #into > 0 then bulk_write_scores(ring, into) end
   if #out > 0 then redis.call('ZREM', ring, unpack(out)) end
   if #names > 0 then redis.call('ZADD', clients, unpack(names)) end
-  if #lines > 0 then put_fields(accounts, lines) end
+  if #lines > 0 then bulk_write_fields(accounts, lines) end
   if #forgotten > 0 then
     redis.call('ZREM', clients, unpack(forgotten))
     redis.call('HDEL', accounts, unpack(forgotten))

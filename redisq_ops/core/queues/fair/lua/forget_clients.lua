@@ -1,11 +1,11 @@
--- Forget clients of a shard that is given up, a page of them: rules, turns, and lists in which nobody
+-- Remove clients of a shard that is given up, a page of them: rules, turns, and lists in which nothing
 -- waits any more, however long. Nothing is done while an entry is here, in whatever state.
 -- KEYS: accounts clients ring packing body c_ f_
 -- ARGV: layout max
 -- USES: config
 -- FLAGS: allow-oom
--- Returns how many clients went; 0: none is left, or it isn't given up.
-if conf.layout ~= layout or not conf.retired
+-- Returns how many clients were removed; 0: none is left, or the shard isn't given up.
+if config.layout ~= layout or not config.retired
   or redis.call('EXISTS', body) == 1 then
   return 0
 end

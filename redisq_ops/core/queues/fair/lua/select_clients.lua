@@ -1,24 +1,24 @@
--- Whose turn it is, as if entries were taken one by one. Clients at their cap, and blocked ones, are
--- not in the ring.
+-- Which clients are served next, as if entries were taken one by one. Clients at their cap and blocked
+-- ones are not in the ring.
 -- KEYS: ring
--- USES: leave_list client_ring
-local TURN = 27720 -- what an entry moves a client of weight 1 on; weights 1 to 12 divide it
+-- USES: leave_list client_ring accounts
+local TURN = 27720 -- virtual time of an entry at weight 1; weights 1 to 12 divide it
 
--- Accounts in the order they are served, n at most, each with how many it gets (`want`), and the
--- virtual time at which the last of them had its turn. `names`: as many as the ring begins with, if
--- they were read already.
+-- Accounts in the order they are served, n at most, each with how many entries it gets (`want`), and
+-- the virtual time at which the last of them had its turn. `names`: the beginning of the ring, if it
+-- was read.
 local function turns(n, names)
   names = names or redis.call('ZRANGE', ring, '0', n - 1)
-  local line, first_in, last_in = {}, 1, 0 -- in line: from first_in to last_in
+  local line, first_in, last_in = {}, 1, 0 -- `line` goes from first_in to last_in
   local order, start, turned = {}, 0, 0
-  open_accounts(names)
+  accounts_load(names)
   for _, name in ipairs(names) do
-    local a = known[name]
-    if servable(a) and not a.astray then
+    local a = accounts_known[name]
+    if accounts_servable(a) and not a.astray then
       last_in = last_in + 1
       line[last_in], a.want, a.cost = a, 0, math.floor(TURN / a.weight)
       a.most = a.cap > 0 and math.min(a.waiting, a.cap - a.pending) or a.waiting
-    elseif not a.astray then -- its account was evicted or removed by hand
+    elseif not a.astray then -- its account is gone
       redis.call('ZREM', ring, name)
     end
   end
@@ -42,9 +42,9 @@ local function turns(n, names)
   return order, start
 end
 
--- The ids of up to n turns, whose they are, the latest virtual time a client of them comes to, and
--- that of the last turn. Who is astray has its next turn behind all others: they are met first.
-local function served(n, names)
+-- The ids of up to n turns, their clients, the latest virtual time that one of them comes to, and that
+-- of the last turn. A client that is astray gets its next turn after all others.
+local function select_clients(n, names)
   local ids, whose, latest, start, have = {}, {}, 0, 0, 0
   for round = 100, 0, -1 do
     local order, at = turns(n - #ids, names)
@@ -53,7 +53,7 @@ local function served(n, names)
     for k = 1, #order do
       local a = order[k]
       if not a.ids then
-        touched[a.name] = a
+        accounts_touched[a.name] = a
         a.ids, a.given = leave_list(a, a.want), 0
         a.vt = a.vt - (a.want - #a.ids) * a.cost
         a.pending = a.pending + #a.ids
@@ -69,13 +69,13 @@ local function served(n, names)
     end
     start = math.max(start, at)
     if #astray == 0 then break end
-    local _, behind = virtual_time()
+    local _, behind = accounts_virtual_time()
     behind = math.max(behind, latest) + TURN
     for _, a in ipairs(astray) do a.vt = math.max(a.vt, behind) end
     if #ids == n then break end
     for _, a in ipairs(order) do a.ids = false end
-    write_accounts()
-    if round == 0 then hole_budget = 0 end -- there may be others: whoever asks asks again
+    client_ring_write()
+    if round == 0 then leave_list_budget = 0 end -- there may be more: the worker takes again
   end
   return ids, whose, latest, start
 end

@@ -1,24 +1,25 @@
--- Change how a client is served: its weight, its cap in flight (0: none), whether it is blocked.
+-- Change how a client is served: its weight, its cap of pending entries (0: none), whether it is
+-- blocked. `was`: change it only if it has this value now; '': in any case.
+-- KEYS: accounts body
 -- ARGV: caller seq rule client value was
--- USES: idempotency transitions
+-- USES: idempotency transitions accounts config history
 -- FLAGS: allow-oom
--- `was`: it is changed only where it is that now; '' where it is anything.
--- Returns the word `ok`, `same` or `changed` (it isn't what it `was`), and what the value was before.
-local said, late = replayed()
-if late then return superseded end
-if said then return said end
-by = caller
-local a = opened(client, redis.call('HGET', accounts, client))
+-- Returns the word `ok`, `same` or `changed` (it isn't what it `was`), and the value before.
+local reply, late = idempotency_replayed()
+if late then return idempotency_superseded end
+if reply then return reply end
+history_by = caller
+local a = accounts_parse(client, redis.call('HGET', accounts, client))
 local before = tostring(a[rule])
-if a.new and conf.retired and redis.call('EXISTS', body) == 0 then
-  return {'same', before} -- a shard that is given up, and may be cleared by now: begin nothing there
+if a.new and config.retired and redis.call('EXISTS', body) == 0 then
+  return {'same', before} -- a shard that is given up, and may be cleared by now: create nothing there
 end
-touched[client] = a
+accounts_touched[client] = a
 local word = before == value and 'same' or 'ok'
 if word == 'ok' and was ~= '' and before ~= was then word = 'changed' end
 if word == 'ok' then
   a[rule] = tonumber(value)
-  note('op', table.concat({caller, rule, client, value}, '|'))
+  history_note('op', table.concat({caller, rule, client, value}, '|'))
 end
-flush()
-return remember({word, before})
+transitions_flush()
+return idempotency_remember({word, before})

@@ -1,19 +1,20 @@
--- The fair queue: a list of ids per client, and `ring`, the clients that can be served, by the
--- virtual time at which their turn comes (start-time fair queueing): serving an entry moves a client
--- on by TURN / weight, and who joins begins at the present virtual time, `vt` in stat.
--- Delivered entries have their client in `owner`; all have it in front of their payload in `body`.
--- KEYS: body owner
--- USES: list_append buffered_changes end_deliveries pack_lists client_ring history
+-- The fair queue: a list of ids per client, and `ring`, the clients that can be served, by the virtual
+-- time of their next turn (start-time fair queueing): each entry that is served moves its client on by
+-- TURN / weight, and a client that joins begins at the present virtual time, `vt` in stat. `owner` has
+-- the clients of delivered entries; in `body` each payload has its client in front.
+-- KEYS: body owner holes
+-- IMPLEMENTS: storage_flush
+-- USES: changes deliveries client_ring accounts waiting_lists
 local function shift_moved()
   local gone, made, fronts, backs = {}, {}, {}, {}
-  local ids, whose, owned = shifts.ids, shifts.whose, shifts.owned
-  shifts = nil
+  local ids, whose, owned = changes_shifts.ids, changes_shifts.whose, changes_shifts.owned
+  changes_shifts = nil
   for k, id in ipairs(ids) do
-    local from, to, failed = moved[4 * k - 2], moved[4 * k - 1], moved[4 * k]
+    local from, to, failed = changes_moved[4 * k - 2], changes_moved[4 * k - 1], changes_moved[4 * k]
     local name, ended = whose[k], to == 'done' or to == 'gone'
     if ended then gone[#gone + 1] = id end
-    if name then -- else its payload was evicted or removed by hand: no reason to stop the queue
-      local a = account(name)
+    if name then -- else its payload is gone: no reason to stop the queue
+      local a = accounts_change(name)
       if from == 'pending' then a.pending = math.max(0, a.pending - 1) end
       if from == 'waiting' then
         made[#made + 1], made[#made + 2] = name .. '/' .. id, ended and '1' or '0'
@@ -25,26 +26,26 @@ local function shift_moved()
         a.spent = a.spent + 1
       end
       if to == 'pending' then a.pending = a.pending + 1 end
-      if to == 'waiting' then -- what failed, or was dead, has had its turn; the rest has not
+      if to == 'waiting' then -- what failed or was dead has had its turn
         local lists = (failed or from == 'dead') and backs or fronts
         if not lists[name] then lists[name] = {} end
         table.insert(lists[name], id)
       end
     end
   end
-  moved = {}
+  changes_moved = {}
   if #made > 0 then redis.call('HSET', holes, unpack(made)) end
-  for name, list in pairs(fronts) do join(account(name), list, true) end
-  for name, list in pairs(backs) do join(account(name), list) end
+  for name, list in pairs(fronts) do waiting_lists_add(accounts_change(name), list, true) end
+  for name, list in pairs(backs) do waiting_lists_add(accounts_change(name), list) end
   if #owned > 0 then redis.call('HSET', owner, unpack(owned)) end
   if #gone > 0 then
     for _, key in ipairs({body, owner}) do redis.call('HDEL', key, unpack(gone)) end
   end
 end
 
-local function room_flush()
-  write_back(back_kept, back_gone)
-  back_kept, back_gone, lessened = {}, {}, {}
-  if #moved > 0 then shift_moved() end
-  if next(touched) then write_accounts() end
+local function storage_flush()
+  deliveries_write(changes_kept, changes_gone)
+  changes_kept, changes_gone, accounts_lessened = {}, {}, {}
+  if #changes_moved > 0 then shift_moved() end
+  if next(accounts_touched) then client_ring_write() end
 end

@@ -1,51 +1,54 @@
--- Put a client's entries in, behind what it has waiting. The id is the guard: another client's, or
--- another payload under it, is refused; each payload comes with its client in front. To a caller who
--- knows an older `layout` of the shards, what isn't here is `elsewhere`, and left alone.
+-- Put entries of one client in, behind those it has waiting. An id that is here with another client or
+-- payload is refused; each payload comes with its client in front. If the queue has a newer `layout` of
+-- its shards than the caller, an id that isn't here is `elsewhere`, and nothing is done with it.
+-- KEYS: body c_ holes
 -- ARGV: caller seq client layout
 -- REST: id payload
--- USES: idempotency transitions
+-- USES: idempotency transitions accounts bulk_write config counters history storage_prepare type_check
+-- USES: waiting_lists
+-- TYPES: once
 -- Returns one word per row, or one for all: ok | same | exists | elsewhere.
-local said, late = replayed()
-if late then return superseded end
-if said then return said end
-if conf.closed then return {err = 'CLOSED the queue is draining and takes no new entries'} end
+local reply, late = idempotency_replayed()
+if late then return idempotency_superseded end
+if reply then return reply end
+if config.closed then return {err = 'CLOSED the queue is draining and takes no new entries'} end
 local ids = {}
 local rows, n = (#ARGV - first + 1) / width, 0
 for k = 1, rows do ids[k] = ARGV[first + (k - 1) * width] end
-by = caller:match('^[^:]*')
-said = {}
-local newer = (tonumber(conf.layout) or 0) > tonumber(layout)
+history_by = caller:match('^[^:]*')
+reply = {}
+local newer = (tonumber(config.layout) or 0) > tonumber(layout)
 local there = redis.call('HMGET', body, unpack(ids))
 local put, fresh, contents = {}, {}, {}
 for k = 1, rows do
   local id, content = ids[k], ARGV[first + (k - 1) * width + 1]
   local old = contents[id] or there[k]
   if old then
-    said[k] = old == content and 'same' or 'exists'
+    reply[k] = old == content and 'same' or 'exists'
   elseif newer then
-    said[k] = 'elsewhere'
+    reply[k] = 'elsewhere'
   else
-    said[k] = 'ok'
+    reply[k] = 'ok'
     contents[id] = content
     n = n + 1
     fresh[n], put[2 * n - 1], put[2 * n] = id, id, content
-    if every then note('submitted', id .. '|' .. client) end
+    if history_all then history_note('submitted', id .. '|' .. client) end
   end
 end
 if #fresh > 0 then
-  if conf.max_waiting > 0 then
-    local waiting = counted.waiting or 0
-    if waiting + #fresh > conf.max_waiting then
-      return {err = 'FULL ' .. waiting .. ' entries wait and max_waiting is ' .. conf.max_waiting}
+  if config.max_waiting > 0 then
+    local waiting = counters_known.waiting or 0
+    if waiting + #fresh > config.max_waiting then
+      return {err = 'FULL ' .. waiting .. ' entries wait and max_waiting is ' .. config.max_waiting}
     end
   end
-  must_be(c_ .. client, 'list')
-  local a = account(client)
-  if a.holes > 0 then must_be(holes, 'hash') end
-  room_read()
-  join(a, fresh)
-  put_fields(body, put)
-  tally('i', #fresh)
+  type_check_key(c_ .. client, 'list')
+  local a = accounts_change(client)
+  if a.holes > 0 then type_check_key(holes, 'hash') end
+  storage_prepare()
+  waiting_lists_add(a, fresh)
+  bulk_write_fields(body, put)
+  history_tally('i', #fresh)
 end
-flush()
-return remember_words(said)
+transitions_flush()
+return idempotency_remember_words(reply)

@@ -1,30 +1,35 @@
--- Take up to n entries, each under a lease of its own and each of the client whose turn it is.
+-- Take up to n entries, each under a lease, and each of the client whose turn it is.
+-- KEYS: body delay ring meta owner stat
 -- ARGV: caller seq n lease_ms consumer
--- USES: deliver reclaim_expired select_clients
--- LOOKS: meta body owner clients packing holes
+-- USES: deliver reclaim_expired select_clients accounts bulk_write config history idempotency
+-- USES: leave_list record take_reply transitions wake_workers storage_stored_payload
+-- TYPES: once
+-- CHECKS: meta body owner clients packing holes
+-- RARELY: done gone
+-- RUN_BY: worker
 -- FLAGS: allow-oom
--- Returns what `taken` says, each payload with its client in front.
-local said, late = replayed()
-if late then return superseded end
-if said then return taken_before(said, function(id) return redis.call('HGET', body, id) end, '') end
-by = consumer
+-- Returns a take's reply (take_reply.lua); each payload has its client in front.
+local earlier, late = idempotency_replayed()
+if late then return idempotency_superseded end
+if earlier then return take_reply_again(earlier, storage_stored_payload, '') end
+history_by = consumer
 
 n = tonumber(n)
 local due = redis.call('ZRANGE', delay, '-inf', now_text, 'BYSCORE', 'LIMIT', '0', '16')
-for i, r in ipairs(records(due)) do move(due[i], 'delayed', 'waiting', 0, r) end
-local begun = #due + reap(16) > 0 -- then whatever can't go on ends here, and the next take says why
-if begun then flush() end
+for i, r in ipairs(record_read(due)) do transitions_move(due[i], 'delayed', 'waiting', 0, r) end
+local begun = #due + reclaim_expired(16) > 0 -- then an error ends the call, the next take reports it
+if begun then transitions_flush() end
 
 local ids, whose, latest, start, stopped = {}, {}, 0, 0, false
-if not conf.paused then
+if not config.paused then
   local names = redis.call('ZRANGE', ring, '0', n - 1)
-  local sound, why = pcall(open_accounts, names)
+  local sound, why = pcall(accounts_load, names)
   if not sound and not begun then error({err = why}) end -- pcall makes the table a string
   stopped = not sound
-  if sound then ids, whose, latest, start = served(n, names) end
+  if sound then ids, whose, latest, start = select_clients(n, names) end
 end
 
-local reply = {'0', '0', deadline}
+local reply = {'0', '0', deliver_deadline}
 if #ids > 0 then
   local lines = redis.call('HMGET', meta, unpack(ids))
   reply = deliver(ids, lines, redis.call('HMGET', body, unpack(ids)))
@@ -32,24 +37,24 @@ if #ids > 0 then
   for i = 1, #ids do
     local id = ids[i]
     owned[2 * i - 1], owned[2 * i] = id, whose[i]
-    if every then note('taken', id .. '|' .. whose[i]) end
+    if history_all then history_note('taken', id .. '|' .. whose[i]) end
   end
-  put_fields(owner, owned)
+  bulk_write_fields(owner, owned)
 end
-flush()
+transitions_flush()
 if #ids > 0 then
-  local others, present, before = redis.call('ZCARD', ring), virtual_time()
+  local others, present, before = redis.call('ZCARD', ring), accounts_virtual_time()
   latest = math.max(latest, before)
-  -- With nobody left to serve nobody is owed anything: who comes next begins level with all.
+  -- If no client is left to serve, none is owed a turn: the next ones all begin at the same time.
   redis.call('HSET', stat, 'vt', string.format('%.0f', others > 0 and math.max(present, start)
     or latest), 'vt_latest', string.format('%.0f', latest))
-  if others > 0 and (#ids == n or hole_budget <= 0) then
+  if others > 0 and (#ids == n or leave_list_budget <= 0) then
     reply[2] = '1'
     wake_workers(1)
   end
-elseif hole_budget <= 0 or stopped then
+elseif leave_list_budget <= 0 or stopped then
   reply[2] = '1'
-elseif not conf.paused then
-  reply[1] = tostring(watch(consumer))
+elseif not config.paused then
+  reply[1] = tostring(reclaim_expired_watch(consumer))
 end
-return remember_taken(reply)
+return take_reply_remember(reply)

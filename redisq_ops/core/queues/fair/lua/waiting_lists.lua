@@ -1,23 +1,24 @@
--- The lists of waiting ids. A list is a hint: an entry that leaves it otherwise than by its turn leaves
--- a hole. Its id stays there, and `client/id` in `holes` says so, 0: if it comes back, it has its
--- place again, 1: it has ended, the hole is spent. Holes go when a turn meets them, spent ones also
--- when the list is packed: its front part is then f_<client>, `packed` ids long, the rest c_<client>.
--- `head` is the absolute place of the first id, so a cursor stays exact under pushes and pops, and
+-- The lists of waiting ids. An entry that leaves its list otherwise than by its turn leaves a hole: its
+-- id stays there, and `client/id` in `holes` is 0 (if it comes back, it has its place again) or 1 (it
+-- has ended, the hole is spent). Holes are removed when a turn meets them, spent ones also when the
+-- list is packed: its front part is then f_<client>, `packed` ids long, the rest c_<client>.
+-- `head` is the absolute position of the first id, so a cursor stays exact under pushes and pops, and
 -- repeats rather than skips while a list is packed.
 -- KEYS: holes c_ f_
--- USES: accounts type_check
+-- USES: type_check
 
--- What is wrong with the keys of a client's list; asked before they are written.
+-- An error if a key of a client's list has another type, else false. Called before they are written.
 local unfit_is = {}
-local function unfit(name)
+local function waiting_lists_mismatch(name)
   if unfit_is[name] == nil then
-    unfit_is[name] = misfit(c_ .. name, 'list') or misfit(f_ .. name, 'list') or false
+    unfit_is[name] = type_check_mismatch(c_ .. name, 'list')
+      or type_check_mismatch(f_ .. name, 'list') or false
   end
   return unfit_is[name]
 end
 
--- Forget holes (names and marks as in `holes`; a mark may be absent); how many there were.
-local function fill(a, names, marks)
+-- Remove holes (names and marks as in `holes`; a mark may be absent). Returns how many there were.
+local function waiting_lists_fill(a, names, marks)
   local filled = {}
   for i, mark in ipairs(marks) do
     if mark then
@@ -30,20 +31,20 @@ local function fill(a, names, marks)
   return #filled
 end
 
--- The names ids have as holes, and the mark each has there.
-local function marked(a, ids)
+-- The names that ids have in `holes`, and their marks.
+local function waiting_lists_marks(a, ids)
   local names = {}
   for i, id in ipairs(ids) do names[i] = a.name .. '/' .. id end
   return names, redis.call('HMGET', holes, unpack(names))
 end
 
--- Put ids into a client's list, the first of them first; one that left a hole there fills it.
-local function join(a, ids, front)
+-- Put ids into a client's list in their order; an id that left a hole there fills it.
+local function waiting_lists_add(a, ids, front)
   local fresh = ids
   if a.holes > 0 then
     fresh = {}
-    local names, marks = marked(a, ids)
-    fill(a, names, marks)
+    local names, marks = waiting_lists_marks(a, ids)
+    waiting_lists_fill(a, names, marks)
     for i, id in ipairs(ids) do
       if not marks[i] then fresh[#fresh + 1] = id end
     end
@@ -60,8 +61,8 @@ local function join(a, ids, front)
   a.waiting = a.waiting + #ids
 end
 
--- Have the counts follow a list that isn't packed, where somebody's hand was in it.
-local function heed(a)
+-- Correct the counts of a list that isn't packed, after another program has changed it.
+local function waiting_lists_recount(a)
   local length = redis.call('LLEN', c_ .. a.name)
   if a.waiting + a.holes == length then return end
   a.holes = math.min(a.holes, length)

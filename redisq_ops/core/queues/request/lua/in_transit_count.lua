@@ -1,12 +1,12 @@
--- Of a request's sub-requests that were still to be done, how many are on their way to another queue:
--- they may come back, so it isn't done before. Who moves them says when that has `ended`, or whoever
--- finishes the move for them; of a move that no list has, `room_retire` goes on after `trash_ms`.
+-- How many of a request's live sub-requests are on their way to another queue: they may come back, so
+-- the request isn't done before. Whoever moves them says when a step has ended (`storage_step_ended`).
+-- For a move that nobody finishes, `storage_retire` goes on after `trash_ms`.
 -- KEYS: retire
--- USES: request_records config transfer_names
-local function hold(q)
+-- USES: config
+local function in_transit_count(q)
   if q.moving == (q.had.moving or 0) then return end
   if q.moving > 0 then
-    redis.call('ZADD', retire, now + conf.trash_ms, q.rid)
+    redis.call('ZADD', retire, now + config.trash_ms, q.rid)
   elseif q.state == 'open' or q.state == 'sealed' then
     redis.call('ZREM', retire, q.rid)
   end

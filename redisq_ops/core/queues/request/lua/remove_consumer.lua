@@ -1,5 +1,5 @@
--- Remove a consumer from a request's group, unless it holds something there: what a consumer holds
--- goes with it (XGROUP DELCONSUMER).
+-- Remove a consumer from a request's group, unless it holds entries there: XGROUP DELCONSUMER alone
+-- loses what a consumer holds.
 -- KEYS: s_
 -- ARGV: rid consumer
 -- FLAGS: allow-oom

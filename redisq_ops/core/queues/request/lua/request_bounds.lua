@@ -1,5 +1,5 @@
--- What a request's record may say: whatever is beyond that was spoilt by hand, and fails the call. How
--- many are in a state isn't bounded: where a field was removed, the count of the rest goes below 0.
+-- Bounds of the fields in a request's record: a value beyond them is corrupt, and fails the call. How
+-- many entries are in a state has no bounds: where a field was removed, the count goes below 0.
 -- KEYS: r_
 -- USES: corrupt_values
 local STATES = {open = true, sealed = true, cancelled = true, done = true}
@@ -9,12 +9,12 @@ local COUNTED = {'read', 'gen', 'total', 'bytes'}
 local function within(q, field, most)
   local number = q[field]
   if number < 0 or number > most then
-    spoilt(r_ .. q.rid, field, string.format('a number from 0 to %.0f', most))
+    corrupt_values_fail(r_ .. q.rid, field, string.format('a number from 0 to %.0f', most))
   end
 end
 
-local function within_bounds(q)
-  if not STATES[q.state] then spoilt(r_ .. q.rid, 'state', 'a state') end
+local function request_bounds_check(q)
+  if not STATES[q.state] then corrupt_values_fail(r_ .. q.rid, 'state', 'a state') end
   within(q, 'priority', 99)
   within(q, 'limit', 1000)
   for i = 1, 4 do within(q, COUNTED[i], HIGH) end

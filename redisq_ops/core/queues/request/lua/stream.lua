@@ -1,9 +1,11 @@
--- Where a request's sub-requests are, but for their states' sorted sets: entries of its stream, in the
--- group's PEL while they are pending, and those that are to run again in again_<rid>, n -> n, or until
--- it is time in later_<rid>. `q` notes what leaves (`went`) and what enters (`come`, each twice), who
--- claims what, what goes from the stream (`dels`), and what was acknowledged (`ends`).
+-- Where a request's sub-requests are, beside the sorted sets of states: entries of its stream, in the
+-- group's pending list while they are delivered; those that are to run again in again_<rid>, n -> n, or
+-- until they are due in later_<rid>.
+-- `stream_begin(q)` prepares what a flush writes: numbers that leave (`went`) and enter (`come`, each
+-- twice) by state, claims by consumer, entries to delete (`dels`) and acknowledged ones (`ends`).
+-- `stream_write(q)` writes it.
 -- KEYS: again_ later_
-local function noting(q)
+local function stream_begin(q)
   q.ends, q.dels, q.claims = {}, {}, {}
   q.went, q.come = {pending = {}, waiting = {}, delayed = {}}, {waiting = {n = 0}, delayed = {n = 0}}
 end
@@ -15,7 +17,7 @@ local function written(key, went, come)
   return more
 end
 
-local function write_stream(q)
+local function stream_write(q)
   local stream, acks = q.stream, q.went.pending
   if #q.ends > 0 then
     redis.call('XACK', stream, 'g', unpack(q.ends))

@@ -1,21 +1,24 @@
--- Begin a request, add sub-requests to it, seal it: any of these in one step. The chain of digests
--- is the guard: a chunk is appended only behind the content it was cut from, so a submission that
--- is sent again, resumed elsewhere or raced by its twin never doubles or mixes anything.
+-- Create a request, add sub-requests to it, seal it: any of these in one step. A chunk is appended only
+-- after the content it was cut from, which a chain of digests proves. So a submission that is sent
+-- again, resumed elsewhere or sent by two processes never duplicates or mixes anything.
+-- KEYS: r_ p_ prios open fin retire
 -- ARGV: rid priority limit start before after seal
 -- REST: payload
--- USES: transitions number_words begin_request
--- Returns: ok | same (already there) | past (there, and more) | exists (another submission),
--- then total, state.
-local q = request(rid)
+-- USES: transitions number_words begin_request config counters history request type_check
+-- TYPES: once
+-- RARELY: cancelled
+-- Returns: ok | same (already there) | past (there, and more) | exists (another submission), then
+-- total, state.
+local q = request_get(rid)
 local rows = #ARGV - first + 1
 local last = tonumber(start) + rows - 1
 local known = q and redis.call('HGET', r_ .. rid, 'digest')
 local function answer(word) return {word, tostring(q.total), q.state} end
 
-if conf.closed and not q then
+if config.closed and not q then
   return {err = 'CLOSED the queue is draining and takes no new requests'}
 end
-if not q and conf.retired then
+if not q and config.retired then
   return {err = 'CLOSED this shard of the queue is given up and takes no new requests'}
 end
 if q then
@@ -27,36 +30,36 @@ if q then
 elseif tonumber(start) ~= 1 then
   return {err = 'NOTFOUND no such request to add to: ' .. rid}
 end
-if conf.max_waiting > 0 and rows > 0 then
-  local there = counted.waiting or 0
-  if there + rows > conf.max_waiting then
-    return {err = 'FULL ' .. there .. ' entries wait and max_waiting is ' .. conf.max_waiting}
+if config.max_waiting > 0 and rows > 0 then
+  local there = counters_known.waiting or 0
+  if there + rows > config.max_waiting then
+    return {err = 'FULL ' .. there .. ' entries wait and max_waiting is ' .. config.max_waiting}
   end
 end
-must_be(p_ .. (q and q.priority or priority), 'list')
-must_be(prios, 'zset')
-if not q or rows == 0 then must_be(open, 'zset') end
-if rows == 0 then -- it may be done at once
-  must_be(fin, 'zset')
-  must_be(retire, 'zset')
+type_check_key(p_ .. (q and q.priority or priority), 'list')
+type_check_key(prios, 'zset')
+if not q or rows == 0 then type_check_key(open, 'zset') end
+if rows == 0 then -- sealed without more entries, it may be done
+  type_check_key(fin, 'zset')
+  type_check_key(retire, 'zset')
 end
 if q and #redis.call('XRANGE', q.stream, string.format('(%.0f-0', q.total), '+', 'COUNT', 1) > 0 then
   return {err = 'MISFIT key ' .. q.stream .. ' has entries that no request knows of'}
 end
 if not q then
-  q = begun(rid, 'open', priority, limit)
+  q = begin_request(rid, 'open', priority, limit)
 end
-fitting[q.stream] = true
-local entries, call, stream = numbered(q.total, rows, '-0'), redis.call, q.stream
+type_check_passed[q.stream] = true
+local entries, call, stream = number_words(q.total, rows, '-0'), redis.call, q.stream
 for i = 1, rows do call('XADD', stream, entries[i], 'r', ARGV[first + i - 1]) end
 q.total, q.waiting = q.total + rows, q.waiting + rows
 redis.call('HSET', r_ .. rid, 'digest', after, 'added', now_text)
 if seal == '1' then q.state = 'sealed' end
-by = rid
+history_by = rid
 if rows > 0 then
-  note('submitted', rid .. '|' .. start .. '|' .. last)
-  tally('i', rows)
+  history_note('submitted', rid .. '|' .. start .. '|' .. last)
+  history_tally('i', rows)
 end
-touch(q)
-flush()
+request_touch(q)
+transitions_flush()
 return answer('ok')

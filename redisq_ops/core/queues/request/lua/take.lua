@@ -1,21 +1,26 @@
--- Take up to n sub-requests, highest priority first, round robin among the requests of one.
--- What may be refused is looked at before anything is popped; a re-sent take gets the same deliveries.
+-- Take up to n sub-requests, highest priority first, round robin among the requests of one priority.
+-- Everything that may fail is checked before anything is popped.
+-- KEYS: delay again_ trash prios p_ edited meta
 -- ARGV: caller seq n lease_ms consumer
--- USES: deliver reclaim_expired content type_check_hook
--- LOOKS: meta
+-- USES: deliver reclaim_expired config counters history idempotency record request request_types
+-- USES: storage_payload take_reply transitions type_check request_tokens
+-- TYPES: once
+-- CHECKS: meta
+-- RARELY: cancelled done gone turn
+-- RUN_BY: worker
 -- FLAGS: allow-oom
--- Returns what `taken` says.
-local said, late = replayed()
-if late then return superseded end
-if said then return taken_before(said, content) end
-by = consumer
+-- Returns a take's reply (take_reply.lua).
+local earlier, late = idempotency_replayed()
+if late then return idempotency_superseded end
+if earlier then return take_reply_again(earlier, storage_payload) end
+history_by = consumer
 
 n = tonumber(n)
-if conf.aging > 0 then count('turn', 0) end
+if config.aging > 0 then counters_add('turn', 0) end
 local due = redis.call('ZRANGE', delay, '-inf', now_text, 'BYSCORE', 'LIMIT', '0', '16')
-for i, r in ipairs(records(due)) do move(due[i], 'delayed', 'waiting', 0, r) end
-local begun = #due + reap(16) > 0 -- then whatever can't go on ends here, and the next take says why
-if begun then flush() end
+for i, r in ipairs(record_read(due)) do transitions_move(due[i], 'delayed', 'waiting', 0, r) end
+local begun = #due + reclaim_expired(16) > 0 -- then an error ends the call, the next take reports it
+if begun then transitions_flush() end
 
 local budget = n + 64
 local taken, payloads, retried = {}, {}, {}
@@ -31,10 +36,10 @@ local function supply(q, want)
     local n = #numbers
     if n > 0 then
       local claim = {}
-      for i = 1, n do -- what is no number is nothing of ours
+      for i = 1, n do -- skip what another program wrote
         if string.find(numbers[i], '^%d+$') and #numbers[i] < 17 then claim[#claim + 1] = numbers[i] end
       end
-      claim[#claim + 1] = 'FORCE' -- none is in the group's list
+      claim[#claim + 1] = 'FORCE' -- none is in the group's pending list
       if #claim > 1 then got = redis.call('XCLAIM', q.stream, 'g', consumer, 0, unpack(claim)) end
       redis.call('ZREMRANGEBYRANK', again_ .. q.rid, 0, n - 1)
       q.again, have = q.again - n, #got
@@ -45,13 +50,13 @@ local function supply(q, want)
     local read = redis.pcall('XREADGROUP', 'GROUP', 'g', consumer, 'COUNT', want - have, 'STREAMS',
       q.stream, '>')
     if not read then break end
-    if read.err then -- of the first that is read: nothing was written
-      must_be_grouped(q.stream)
+    if read.err then -- the first read of the call: nothing was written
+      request_types_group(q.stream)
       error(read)
     end
-    fitting[q.stream] = true
+    type_check_passed[q.stream] = true
     local entries = read[1][2]
-    local foreign = number_of(entries[#entries][1]) > q.total -- another program's are behind all of ours
+    local foreign = number_of(entries[#entries][1]) > q.total -- another program's entries follow ours
     if not foreign then q.read = number_of(entries[#entries][1]) end
     for i = 1, #entries do
       local entry = entries[i]
@@ -61,7 +66,7 @@ local function supply(q, want)
         q.went.pending[#q.went.pending + 1] = entry[1]
         budget = budget - 1
       elseif q.trash > 0 and redis.call('ZSCORE', trash, q.rid .. '/' .. sub(entry[1], 1, -3)) then
-        q.went.pending[#q.went.pending + 1] = entry[1] -- purged before anyone had it
+        q.went.pending[#q.went.pending + 1] = entry[1] -- purged before it was delivered
         budget = budget - 1
       else
         have = have + 1
@@ -77,11 +82,11 @@ local function supply(q, want)
   end
 end
 
-local order = conf.paused and {} or redis.call('ZRANGE', prios, '0', '-1')
-if conf.aging > 0 and #order > 1 then
-  local turn = reserve('turn', 1) + 1
-  if turn % conf.aging == 0 then
-    local at = math.floor(turn / conf.aging) % #order + 1
+local order = config.paused and {} or redis.call('ZRANGE', prios, '0', '-1')
+if config.aging > 0 and #order > 1 then
+  local turn = counters_reserve('turn', 1) + 1
+  if turn % config.aging == 0 then
+    local at = math.floor(turn / config.aging) % #order + 1
     table.insert(order, 1, table.remove(order, at))
   end
 end
@@ -90,11 +95,11 @@ local function to_hand_out(q)
   return live and q.paused ~= 1 and math.min(q.limit - q.pending, q.waiting) or 0
 end
 
--- What tokens stand for, before they are popped. The first request that is read has its group asked
--- for by that, if nothing was written by then.
+-- Check the requests of the tokens before these are popped. Reading from the first request checks its
+-- group, as long as nothing was written.
 local function looked_at(list)
   local tokens, times, names = redis.call('LRANGE', list, #taken - n, '-1'), {}, {}
-  fitting[list] = true
+  type_check_passed[list] = true
   for k = #tokens, 1, -1 do
     local word = tokens[k]
     if not times[word] then names[#names + 1] = word end
@@ -102,14 +107,14 @@ local function looked_at(list)
   end
   local written = begun
   for _, word in ipairs(names) do
-    local q = request(word:match('^[^|]*'))
-    if q and token(q) == word and to_hand_out(q) > 0 then
-      if written or q.again > 0 then must_be_grouped(q.stream) end
+    local q = request_get(word:match('^[^|]*'))
+    if q and request_tokens_word(q) == word and to_hand_out(q) > 0 then
+      if written or q.again > 0 then request_types_group(q.stream) end
       written = true
-      must_be(p_ .. q.priority, 'list')
+      type_check_key(p_ .. q.priority, 'list')
       if q.again > 0 then
-        must_be(again_ .. q.rid, 'zset')
-        must_be(edited, 'hash')
+        type_check_key(again_ .. q.rid, 'zset')
+        type_check_key(edited, 'hash')
       end
     end
   end
@@ -136,11 +141,11 @@ for _, priority in ipairs(order) do
       break
     end
     for _, word in ipairs(names) do
-      local q = request(word:match('^[^|]*'))
+      local q = request_get(word:match('^[^|]*'))
       budget = budget - 1
-      if q and token(q) == word and q.priority == tonumber(priority) then
+      if q and request_tokens_word(q) == word and q.priority == tonumber(priority) then
         q.tok = q.tok - times[word]
-        touch(q)
+        request_touch(q)
         local want = math.min(times[word], to_hand_out(q))
         if want > 0 then supply(q, want) end
       end
@@ -150,7 +155,7 @@ for _, priority in ipairs(order) do
   end
 end
 
-local reply = {'0', '0', deadline}
+local reply = {'0', '0', deliver_deadline}
 if #taken > 0 then
   local lines = {}
   for i in pairs(retried) do
@@ -158,9 +163,9 @@ if #taken > 0 then
     payloads[i] = redis.call('HGET', edited, taken[i]) or payloads[i]
   end
   reply = deliver(taken, lines, payloads)
-  if every then for _, id in ipairs(taken) do note('taken', id) end end
+  if history_all then for _, id in ipairs(taken) do history_note('taken', id) end end
 end
-flush()
-if #taken == 0 then reply[1] = tostring(conf.paused and 0 or watch(consumer)) end
+transitions_flush()
+if #taken == 0 then reply[1] = tostring(config.paused and 0 or reclaim_expired_watch(consumer)) end
 if #taken < n and (budget <= 0 or stopped) then reply[2] = '1' end
-return remember_taken(reply)
+return take_reply_remember(reply)

@@ -1,8 +1,10 @@
 -- A step of a move to another queue has ended.
--- KEYS: undo_ op_
 -- ARGV: op step state
--- USES: transitions step_ended
+-- USES: transitions operation_journal storage_step_ended
+-- ENTRIES: op_{op}=hash undo_{op}:{step}=list
 -- FLAGS: allow-oom
-ended(op, step, state)
-flush()
+-- Returns 1.
+operation_journal_check(op)
+storage_step_ended(op, step, state)
+transitions_flush()
 return 1

@@ -1,0 +1,297 @@
+"""What operators change in a queue, and how each change is taken back.
+
+Every change is one step of an operation: ``op`` is the operation's id in the audit log, ``step``
+(or ``seq``) the number of the step. The same step sent again changes nothing and gets the same
+answer.
+Each raises `BadInput` for a bad id, `Forbidden`, `Unreachable`, and `Refused` where the kind of
+queue doesn't support the change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha1
+from typing import Any
+from urllib.parse import quote, unquote
+
+from ..model.clock import Duration, checked_ms
+from ..model.entry import Entry, MovedRange, State
+from ..model.errors import Refused, Superseded
+from ..model.keys import checked_consumer, checked_name
+from ..model.settings import LEASE_MS
+from ..model.states import EDIT, FIXED
+from ..redis.operation import C_co, Call, Description, operation
+from ..redis.parsers import scored, words
+from .parallel_reads import ParallelReads
+
+
+class OperatorChanges(ParallelReads[C_co]):
+    """Changes that operators make, in bounded steps; `redisq` and `redisq-top` run these."""
+
+    @operation
+    def move(
+        self,
+        op: str,
+        step: int,
+        ids: Sequence[str],
+        *,
+        source: State,
+        target: str,
+        high_water_ms: int,
+        consumer: str = "-",
+        lease_ms: Duration = LEASE_MS,
+        times: Mapping[str, int] | None = None,
+        span: str = "",
+    ) -> Call[list[str]]:
+        """Move entries, at most 500, from state ``source`` to ``target``: one step.
+
+        Returns one word per id, in their order: ``moved``; ``changed``: it is in another state or
+        another entry by now; ``late``: it entered the state after ``high_water_ms``; ``away``: the
+        queue doesn't have it; ``theirs``: the same step moved it when another run sent it.
+
+        ``consumer``, ``lease_ms``: who holds the entries afterwards, for target ``pending``.
+        ``times``: id -> ready time, or creation time of the request, for entries without a record:
+        an entry with another time is ``changed``. ``span``: the plan's entries that this step is
+        about (FROM-TO or FROM-TO-RUN), noted in the audit log.
+        """
+        checked_name(op, "operation")
+        checked_consumer(consumer)
+        return self._script("move").call(
+            self.keys,
+            self.clock,
+            words,
+            [(id, (times or {}).get(id, "-")) for id in ids],
+            caller=op,
+            seq=step,
+            **{"from": source, "to": target},
+            high_water=high_water_ms,
+            consumer=consumer,
+            lease_ms=checked_ms(lease_ms, "time"),
+            span=span,
+        )
+
+    @operation
+    def move_range(
+        self,
+        op: str,
+        step: int,
+        n: int,
+        *,
+        source: State,
+        target: str,
+        high_water_ms: int,
+        left: Sequence[int] = (0,),
+        last: bool = False,
+    ) -> Description[MovedRange]:
+        """Move the first ``n`` entries of a state, without a list of their ids: one step.
+
+        ``source``: one of `range_states`. Entries that entered it after ``high_water_ms`` stay.
+        ``left``: the `MovedRange.left` of the step before. ``last``: the last step of the
+        operation, which writes the rest of the history. Raises `Superseded` when an undo took the
+        place of the step.
+        """
+        checked_name(op, "operation")
+
+        def read(reply: list[bytes]) -> MovedRange:
+            if not reply:  # an undo took the step's place
+                raise Superseded(f"{op} was taken back meanwhile")
+            moved, stuck, done = map(int, reply)
+            return MovedRange(moved, (left[0] + stuck,), not moved + stuck, done)
+
+        return self._script("move_range").call(
+            self.keys,
+            self.clock,
+            read,
+            caller=op,
+            seq=step,
+            **{"from": source, "to": target},
+            high_water=high_water_ms,
+            n=n,
+            left=left[0],
+            last=int(last),
+        )
+
+    @operation
+    def edit(
+        self,
+        op: str,
+        step: int,
+        rows: Sequence[tuple[str, bytes, bytes]],
+        *,
+        source: State,
+        high_water_ms: int,
+    ) -> Call[list[str]]:
+        """Change payloads of entries in state ``source``, one of `editable_states`: one step.
+
+        ``rows``: (id, the payload as it was read, the new payload). Returns one word per row as
+        `move` does; ``changed`` also stands for another payload.
+        """
+        checked_name(op, "operation")
+        return self._script("edit").call(
+            self.keys,
+            self.clock,
+            words,
+            [(id, sha1(was).hexdigest(), payload) for id, was, payload in rows],
+            caller=op,
+            seq=step,
+            **{"from": source},
+            high_water=high_water_ms,
+        )
+
+    @operation
+    def undo(
+        self,
+        op: str,
+        step: int,
+        *,
+        target: str,
+        by: str,
+        seq: int,
+        left: Callable[[list[str]], None] = lambda ids: None,
+    ) -> Call[tuple[int, ...]]:
+        """Take step ``step`` of operation ``op`` back: (put back, changed since and left alone).
+
+        A third number, if there is one: out of reach now, for a later undo. ``target``: the state
+        to which the step moved its entries, or ``edit``. ``by``, ``seq``: the undo's own operation
+        and step. ``left`` is called with the ids that were left alone, perhaps repeatedly.
+        """
+        edited = target == EDIT
+
+        def counted(reply: list[Any]) -> tuple[int, ...]:
+            left([id.decode() for id in reply[2:]])
+            return int(reply[0]), int(reply[1])
+
+        return self._script("undo_edit" if edited else "undo").call(
+            self.keys,
+            self.clock,
+            counted,
+            caller=by,
+            seq=seq,
+            op=op,
+            step=step,
+            **({} if edited else {"to": target}),
+        )
+
+    def transferred_id(self, op: str, id: str) -> str:
+        """The id that an entry (or its request) has here once operation ``op`` moved it here."""
+        return id
+
+    @operation
+    async def import_entries(self, entries: Sequence[Entry], op: str) -> list[str]:
+        """Add entries exported from such a queue, each in its state, for operation ``op``.
+
+        Returns one word per entry: ``ok``; ``exists``: its id is taken, nothing was changed;
+        ``same``: this operation put it in before. Raises `QueueFull` or `QueueClosed` before any.
+        """
+        raise Refused(f"queue {self.name} is a {self.kind} queue: it takes in no other's entries")
+
+    @operation
+    async def check_creatable(self) -> None:
+        """Raise where no queue of this kind can be created under the name. Writes nothing."""
+        await self._refuse_wrong_types()
+
+    @operation
+    async def transfer_obstacle(self, other: OperatorChanges[Any]) -> str:
+        """Why entries of ``other``, a queue of this kind, can't be moved here; empty: they can."""
+        return ""
+
+    @operation
+    async def configure(self, op: str, seq: int, changes: dict[str, str]) -> dict[str, str]:
+        """Set settings and flags; an empty value removes one. Returns the values before, or ""."""
+        await self._ensure_registered()
+        return await self._configure(op, seq, changes)
+
+    async def _configure(
+        self, op: str, seq: int, changes: dict[str, str], since: Mapping[str, str] | None = None
+    ) -> dict[str, str]:
+        """Only names in ``since`` whose value still is what it says are changed, if it is given."""
+        was = since or {}
+        before = await self._script("configure").call(
+            self.keys,
+            self.clock,
+            words,
+            [
+                (name, _kept(value), _kept(was[name]) if name in was else "*")
+                for name, value in changes.items()
+            ],
+            caller=op,
+            seq=seq,
+        )
+        return {
+            name: "" if word == "-" else unquote(word)
+            for name, word in zip(changes, before, strict=True)
+        }
+
+    @operation
+    async def destroy_step(self, max: int = 100) -> int:
+        """Delete a bounded part of a queue that is being destroyed; 0 when nothing is left.
+
+        Big keys are unlinked: the server frees them beside its main thread.
+        """
+        gone = await self._destroy_entries(max)
+        if gone:
+            return gone
+        ops = await scored(self.keys["ops"], "0", str(max - 1))
+        parts = [f"{self.keys['op_']}{op}" for op, _ in ops]
+        if not parts:
+            parts = [self.keys[part] for part in (*FIXED, *self.key_types)]
+            parts += self._rate_keys(await self._now())
+        else:
+            key = self.keys["ops"]
+            await Call(("ZREM", key, *(op for op, _ in ops)), int, key=key)
+        return await Call(("UNLINK", *parts), int, key=parts[0])
+
+    async def _destroy_entries(self, max: int) -> int:
+        return 0
+
+    @operation
+    async def undo_change(
+        self,
+        op: str,
+        seq: int,
+        verb: str,
+        args: Sequence[str],
+        left: Callable[[list[str]], None] = lambda ids: None,
+    ) -> int:
+        """Take back a change that moved no entries; returns how many things were changed back.
+
+        ``verb``, ``args``: the inverse that the audit log keeps. ``left`` is called with what was
+        changed since and stays. See `undo_change_size` for how many things there are.
+        """
+        if verb == "accepted":  # to the trash, unless it was touched since
+            high_water, id, *digest = args
+            entry = await self.get.op(id)
+            # An id is free again once its entry is done: another entry may have it by now.
+            if entry is not None and digest and entry.digest != digest[0]:
+                left([id])
+                return 0
+            if entry is not None and entry.state in ("waiting", "delayed", "dead"):
+                moved = await self.move.op(
+                    op, seq, [id], source=entry.state, target="trash", high_water_ms=int(high_water)
+                )
+                if "moved" in moved:
+                    return 1
+            elif entry is not None and entry.state == "trash":
+                return 0
+            left([id])
+            return 0
+        if verb != "set":
+            raise Refused(f"queue {self.name} can't take back {verb!r}")
+        name, value, *after = args
+        before = unquote(value)
+        since = {name: unquote(after[0])} if after else {}
+        was = (await self._configure(op, seq, {name: before}, since))[name]
+        if was == since.get(name, was):  # an older release didn't note what it set
+            return 1
+        if was != before:
+            left([name])
+        return 0
+
+    def undo_change_size(self, verb: str, args: Sequence[str]) -> int:
+        """How many things an `undo_change` with these arguments is about."""
+        return 1
+
+
+def _kept(value: str) -> str:
+    """A setting's value as it is stored; a single ``-`` stands for no value."""
+    return "%2D" if value == "-" else quote(value, safe="")

@@ -1,0 +1,37 @@
+"""The class of a queue by its kind. A kind's package is imported at the first call for it."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from ..foreign.base import ForeignQueue
+from ..sharding.sharded_queue import ShardedQueue
+from .queue import Queue
+from .queue_types import FOREIGN_CLASSES, OWN_CLASSES
+
+
+@cache
+def queue_class(kind: str) -> type[Queue[Any]] | None:
+    """The class of an unsharded queue of ``kind``; None: this release doesn't know the kind."""
+    place = OWN_CLASSES.get(kind) or FOREIGN_CLASSES.get(kind)
+    return place and _imported(*place[:2])
+
+
+def foreign_class(kind: str) -> type[ForeignQueue[Any]] | None:
+    """The class that reads another program's queues of ``kind``; None: there is none."""
+    place = FOREIGN_CLASSES.get(kind)
+    return place and _imported(*place)
+
+
+@cache
+def sharded_class(kind: str) -> type[ShardedQueue[Any, Any]]:
+    """The class of a queue of ``kind`` (one of `KINDS`) that has several shards."""
+    package, _, name = OWN_CLASSES[kind]
+    found: type[ShardedQueue[Any, Any]] = _imported(package, name)
+    return found
+
+
+def _imported(package: str, name: str) -> Any:
+    return getattr(import_module(f"redisq_ops.core.{package}"), name)

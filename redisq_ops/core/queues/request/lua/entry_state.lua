@@ -1,0 +1,36 @@
+-- Whether sub-requests are in a state.
+-- KEYS: lease delay dead trash again_
+-- IMPLEMENTS: storage_score storage_still_in
+-- USES: request state_zsets
+
+-- The score of a waiting sub-request is the time when its request was created.
+local function storage_score(id, state)
+  local rid, n = request_split(id)
+  local q = rid and request_get(rid)
+  if not q or not n or rid .. '/' .. n ~= id then return nil end -- 07 and 0x7 aren't 7
+  if state ~= 'waiting' then
+    local zset = ({pending = lease, delayed = delay, dead = dead, trash = trash})[state]
+    return zset and redis.call('ZSCORE', zset, id) or nil
+  end
+  if n > q.total or n < 1 then return nil end
+  local entry, began = n .. '-0', string.format('%.0f', q.created)
+  if n > q.read then -- never delivered: purged if in the trash or gone
+    local there = not redis.call('ZSCORE', trash, id) and redis.call('XRANGE', q.stream, entry, entry)
+    return there and there[1] and began or nil
+  end
+  local held = q.again > 0 and redis.call('ZSCORE', again_ .. rid, n)
+  return held and began or nil
+end
+
+-- A delivery removes the operation's name from the record, so what has it and waited then waits now. To
+-- look for each in the consumer group would cost more than the rest of the undo.
+local function storage_still_in(ids, state)
+  local found = {}
+  if state ~= 'waiting' and #ids > 0 then
+    found = redis.call('ZMSCORE', state_zsets[state], unpack(ids))
+  end
+  for k, id in ipairs(ids) do
+    found[k] = (found[k] or state == 'waiting') and request_get((request_split(id)))
+  end
+  return found
+end
