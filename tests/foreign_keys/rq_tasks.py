@@ -4,6 +4,8 @@ import os
 import signal
 import time
 
+import redis
+
 
 def fine(n: int) -> int:
     return n
@@ -20,3 +22,10 @@ def vanishes() -> None:
 
 def lasts() -> None:
     time.sleep(600)
+
+
+def counts(port: int, id: str) -> None:
+    """Says that it ran, and fails the first time."""
+    with redis.Redis(port=port) as client:
+        if client.hincrby("ran", id) == 1:
+            raise RuntimeError("the first time")

@@ -11,6 +11,7 @@ import sys
 import time
 import zlib
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -385,6 +386,41 @@ def test_two_jobs_of_one_name_in_another_deployment(client: Client) -> None:
     other = RqQueue(client, "rq:mail", at="app:rq:")
     assert [e.id for e in entries(other, "waiting")] == ["one"] and other.exists()
     assert not ours(client).exists()
+
+
+def test_what_is_replayed_beside_a_live_worker_runs_once_more(
+    client: Client, queue: rq.Queue, url: str
+) -> None:
+    """Replayed by two operators at once, while a worker and its scheduler are at it."""
+    port = client.connection_pool.connection_kwargs["port"]
+    ids = [f"j{n}" for n in range(30)]
+    for n, id in enumerate(ids):
+        if n % 2:
+            queue.enqueue(rq_tasks.counts, port, id, job_id=id)
+        else:
+            queue.enqueue_in(timedelta(seconds=120), rq_tasks.counts, port, id, job_id=id)
+            client.hincrby("ran", id)
+    work(client)
+    script = (
+        "import rq, redis; c = redis.Redis.from_url({!r}); rq.SimpleWorker(['mail'], connection=c)"
+    )
+    command = [sys.executable, "-c", script.format(url) + ".work(with_scheduler=True)"]
+    worker = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        eventually(lambda: client.scard("rq:workers"))
+        with ThreadPoolExecutor() as pool:
+            wanted: list[tuple[Verb, State]] = [("replay", "dead"), ("requeue", "delayed")] * 2
+            changes = [pool.submit(bulk, client, verb, state) for verb, state in wanted]
+            moved = sum(change.result().outcome.done for change in changes)
+        eventually(lambda: client.zcard("rq:finished:mail") == len(ids))
+    finally:
+        os.killpg(worker.pid, signal.SIGKILL)
+        worker.wait()
+    assert moved == len(ids)
+    assert set(client.hvals("ran")) == {b"2"} and not client.exists("rq:queue:mail")
 
 
 # --- every face -----------------------------------------------------------------------
